@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_stand_above_what_they_depend_on_and_name_the_nearest_alone() {
+    fn crates_are_drawn_above_their_nearest_dependencies() {
         let crates = [
             named("shared/model", &[]),
             named("shared/wire", &["model"]),

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_banned_or_open_or_foreign_is_a_problem() {
+    fn banned_unversioned_and_foreign_dependencies_are_problems() {
         let package = |name: &str, req: &str| {
             json!({ "name": name, "version": "1.0.0", "license": "MIT", "source": null,
                 "dependencies": [{ "name": "d", "req": req }] })

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_install_holds_no_simulator_and_no_load() {
+    fn an_installed_service_depends_on_no_simulator_and_no_load_generator() {
         for tool in NEVER_INSTALLED {
             let mut problems = Vec::new();
             let written = format!("[dependencies]\n{tool}.workspace = true");

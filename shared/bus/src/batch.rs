@@ -49,8 +49,8 @@ pub(crate) fn check_message(bytes: usize) -> Result<(), BusError> {
     Ok(())
 }
 
-/// The refusal to purge a view that readers have not been told is gone: they would keep what the log
-/// no longer has.
+/// The refusal to purge a view before its `Dropped` control record: readers would keep objects that the
+/// log no longer has.
 pub(crate) fn not_dropped(view: &ViewId) -> BusError {
     BusError::Refused {
         message: format!("view {view} is not dropped: append its `Dropped` control record first"),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_a_batch() {
+    fn a_batch_is_refused_when_empty_or_over_its_limits() {
         assert!(matches!(check(&[]), Err(BusError::Refused { .. })));
         assert!(check(&vec![put(1); BATCH_MESSAGES_MAX]).is_ok());
         assert!(matches!(

@@ -110,7 +110,7 @@ pub trait Bus: Debug + Send + Sync + 'static {
     async fn send_violation(&self, violation: &Violation) -> Result<(), BusError>;
 
     /// Subscribes to the violations that webhooks find at admission, from now on. A slow reader
-    /// loses the oldest, and is told how many.
+    /// loses the oldest, and learns how many it lost.
     async fn violations(&self) -> Result<Violations, BusError>;
 
     /// Sends a request to the queue group of `to`. One of its members answers.

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_reader_begins_again() {
+    fn a_reader_restarts_only_when_its_position_no_longer_holds() {
         let mut position = Position::default();
         let resume = |position: &Position, head: &LogHead, away_s| {
             position.resume(head, Duration::from_secs(away_s), TTL)

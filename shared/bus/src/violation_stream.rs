@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_too_slow_is_told_how_many_he_missed() {
+    async fn a_slow_listener_learns_how_many_violations_it_missed() {
         const WAITING: u64 = 8; // A power of two, as the queue has it.
         let webhook = LocalBus::with_options(LocalOptions {
             beats_max: WAITING as usize,
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_was_away_is_told_so_once_and_hears_on() {
+    async fn a_listener_cut_off_learns_it_once_and_then_hears_new_violations() {
         let webhook = LocalBus::new();
         let reporter = webhook.join();
         let mut violations = reporter.violations().await.unwrap();

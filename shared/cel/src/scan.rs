@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_in_quotes_counts_once() {
+    fn a_quoted_text_counts_as_one_token() {
         for (source, tokens, nesting, conditionals) in [
             ("", 0, 0, 0),
             ("a.b", 3, 0, 0),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_are_kept_to_the_edge() {
+    fn token_and_nesting_limits_hold_at_the_edge() {
         let cases: [(&str, &str, usize, &str); 4] = [
             ("", " ", SOURCE_BYTES_MAX, "bytes"),
             ("", "1 ", TOKENS_MAX, "names"),

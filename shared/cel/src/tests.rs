@@ -48,7 +48,7 @@ fn object() -> Value {
 }
 
 #[test]
-fn what_is_there_and_what_is_not() {
+fn cel_reads_present_and_missing_fields() {
     all_true(
         &object(),
         &[
@@ -113,7 +113,7 @@ fn what_is_there_and_what_is_not() {
 }
 
 #[test]
-fn macros_and_logic() {
+fn cel_macros_and_logic_evaluate() {
     all_true(
         &object(),
         &[
@@ -207,7 +207,7 @@ fn arithmetic_is_checked() {
 }
 
 #[test]
-fn a_request_has_what_the_api_server_says() {
+fn the_request_has_the_fields_of_the_api_server() {
     let request = json!({
         "operation": "CREATE", "name": "", "namespace": "shop", "dryRun": false,
         "kind": {"group": "", "version": "v1", "kind": "Pod"}, "options": null,
@@ -278,7 +278,7 @@ fn variables_are_evaluated_once_and_only_if_they_are_wanted() {
 }
 
 #[test]
-fn what_is_read_is_known() {
+fn a_program_knows_the_request_paths_that_it_reads() {
     let (names, _) = chain(&["namespaceObject.metadata.name".to_owned()]);
     let names = names.with_params();
     let paths = |source: &str| {
@@ -323,7 +323,7 @@ fn what_is_read_is_known() {
 }
 
 #[test]
-fn a_template_stands_where_the_object_does() {
+fn a_pod_template_takes_the_place_of_the_object() {
     let names = Names::default().within_template(&["spec", "template"]);
     let object = json!({
         "metadata": {"name": "deployment"},

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceptions_read_of_a_request_is_read_where_there_are_any() {
+    fn request_fields_of_exceptions_are_read_only_if_exceptions_exist() {
         let parts = RequestParts::default();
         let groups = r#"{"username": "a", "groups": ["b"]}"#;
         let read = |exceptions: &Exceptions| -> Value {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_compiled_again() {
+    fn only_changed_exceptions_are_compiled_again() {
         let manifests = || [manifest("a", &["p"]), manifest("b", &["p"])];
         let before = Exceptions::build(&Exceptions::default(), manifests());
         let [one, _] = manifests();

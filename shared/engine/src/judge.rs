@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_created_by_nobody() {
+    fn a_scanned_object_becomes_a_create_request_without_a_user() {
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "a", "namespace": "n"}});
         let request = creation(object.clone()).unwrap();

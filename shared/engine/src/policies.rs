@@ -202,7 +202,7 @@ impl Entry {
         })
     }
 
-    /// The one namespace that it speaks of. A policy that is not ready is told of everywhere.
+    /// The one namespace that it speaks of. A policy that is not ready is found in every namespace.
     fn namespace(&self) -> Option<&str> {
         self.outcome.as_ref().ok()?.namespace()
     }
@@ -298,7 +298,8 @@ impl PolicySet {
     }
 }
 
-/// The targets of a policy that is not ready: who works with its kinds is told once, whatever its rules do.
+/// The targets of a policy that is not ready. Only validation has them, so that a request meets the policy's
+/// error once, whatever its rules do.
 fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
     ByPhase::of(|phase| match phase {
         Phase::Mutation => Vec::new(),
@@ -306,9 +307,9 @@ fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
     })
 }
 
-/// The kinds that a manifest names where one can be read, so that somebody who works with them is
-/// told that the policy is not in force. What cannot be read is passed over: the policy's own error
-/// speaks of it.
+/// The kinds that a manifest names where one can be read, so that requests for them report
+/// that the policy is not in force. Unreadable parts are passed over: the policy's own error names
+/// them.
 fn readable_targets(manifest: &Value) -> Vec<Target> {
     let rules = manifest.pointer("/spec/rules").and_then(Value::as_array);
     let kinds: Vec<KindPattern> = rules

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_secret_says_is_taken_to_no_other_view() {
+    fn a_secrets_content_is_sent_to_no_other_view() {
         let told = |asked: &[(String, Value)]| {
             let of_others = asked.iter().filter(|(variable, _)| variable != "token");
             of_others
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rule_is_applied_of_those_that_deny_and_one_of_those_that_do_not() {
+    fn apply_rules_one_applies_one_enforcing_and_one_auditing_rule() {
         let rule = |name: &str, action: &str, key: &str| {
             let condition = json!({ "key": key, "operator": "Equals", "value": "bad" });
             json!({

@@ -20,7 +20,7 @@ pub struct RuleRecord {
     pub action: FailureAction,
     /// An error admits.
     pub ignore_errors: bool,
-    /// A violation in Audit is told to the user.
+    /// The user gets a warning for a violation in Audit.
     pub warn_on_audit: bool,
     /// From its first step to its report, the facts that it waited for included.
     pub took: std::time::Duration,
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_with_its_code() {
+    fn an_error_is_reported_with_its_code() {
         let error = RuleError::TooManyFacts;
         let decision = decide(
             vec![record(
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_in_audit_is_told_where_the_policy_says_so() {
+    fn an_audit_violation_is_a_warning_where_the_policy_asks_for_it() {
         let fail = RuleOutcome::Fail {
             message: "taken".into(),
         };

@@ -29,7 +29,7 @@ const SPECS: &[(&str, &str)] = &[
 /// Those of an object of this kind; `None` where it has none.
 ///
 /// # Errors
-/// Why they cannot be told.
+/// Why they cannot be determined.
 pub fn images(kind: &str, object: &Value) -> Result<Option<Value>, String> {
     let Some((_, spec)) = SPECS.iter().find(|(of, _)| *of == kind) else {
         return Ok(None);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_apart_is_an_error_for_all() {
+    fn one_unreadable_image_is_an_error_for_the_whole_pod() {
         let good = json!({ "name": "a", "image": "nginx" });
         for spec in [
             json!({ "containers": [good, { "name": "b", "image": "!" }] }),

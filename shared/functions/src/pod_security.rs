@@ -254,7 +254,7 @@ impl Exclusion {
     }
 }
 
-/// A value as it is told and compared.
+/// A value as messages show it and exclusions compare it.
 fn shown(value: &Value) -> String {
     crate::values::text(value).into_owned()
 }

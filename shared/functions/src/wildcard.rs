@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn examples() {
+    fn wildcards_match_as_in_these_examples() {
         for (pattern, text, expected) in [
             ("", "", true),
             ("", "a", false),
@@ -80,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_takes_exponential_time() {
+    fn no_wildcard_pattern_takes_exponential_time() {
         let pattern = "a*".repeat(1_000) + "b";
         assert!(!matches(&pattern, &"a".repeat(1_000)));
     }
 
     proptest! {
         #[test]
-        fn it_agrees_with_the_model(pattern in "[ab*?é]{0,8}", text in "[abé]{0,10}") {
+        fn wildcard_matching_agrees_with_the_model(pattern in "[ab*?é]{0,8}", text in "[abé]{0,10}") {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
             prop_assert_eq!(matches(&pattern, &text), model(&chars(&pattern), &chars(&text)));
         }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_kubernetes() {
+    fn yaml_numbers_are_read_as_in_kubernetes() {
         for (text, expected) in [
             ("0644", json!(420)),
             ("007", json!(7)),
@@ -118,12 +118,12 @@ mod tests {
     }
 
     #[test]
-    fn of_two_values_for_one_key_the_last_counts() {
+    fn the_last_of_two_values_for_one_key_counts() {
         assert_eq!(read("{a: 1, a: 2}").unwrap(), json!({"a": 2}));
     }
 
     #[test]
-    fn documents_are_told_apart() {
+    fn several_yaml_documents_are_read_one_by_one() {
         assert_eq!(
             read_all("a: 010\n---\n---\n1\n").unwrap(),
             [json!({"a": 8}), json!(1)]

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_take_what_python_takes() {
+    fn slices_select_the_same_elements_as_python() {
         assert_eq!(taken(None, None, 1), [0, 1, 2, 3]);
         assert_eq!(taken(None, None, -1), [3, 2, 1, 0]);
         assert_eq!(taken(Some(-3), Some(-1), 1), [1, 2]);

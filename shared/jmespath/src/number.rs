@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_fit_nothing_become_floats() {
+    fn integers_beyond_64_bits_become_floats() {
         assert!(matches!(
             Number::from_integer(i128::from(u64::MAX)),
             Number::U64(u64::MAX)

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_an_expression_is_one_of_its_own() {
+    fn a_copied_part_of_an_expression_is_an_expression_of_its_own() {
         let whole = Expression::parse("items[?x.y == $p && to_string(z) == 'a'].name").unwrap();
         let Term::Filter { condition, .. } = whole.ast().term(whole.ast().root()) else {
             panic!();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_too_deep() {
+    fn a_grafted_expression_never_exceeds_the_depth_limit() {
         let empty = Expression::parse("@").unwrap();
         let mut graft = Graft::new(empty.ast());
         let mut term = graft.add(Term::Current).unwrap();

@@ -53,7 +53,7 @@ impl Beats {
     }
 }
 
-/// Hands on what is heard, however often the bus has to be asked for it.
+/// Hands on the beats of the bus, and subscribes again whenever the subscription ends.
 pub(crate) async fn listen(bus: Arc<dyn Bus>, heard: Beats, stop: CancellationToken) {
     let listening = async {
         loop {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_word_of_a_succeeded_writer_does_not_displace_its_successors() {
+    async fn a_beat_of_a_succeeded_writer_does_not_replace_its_successors() {
         let beats = Beats::default();
         beats.put(beat(1, 4, "successor"));
         beats.put(beat(1, 3, "paused"));

@@ -19,7 +19,7 @@ pub struct Changes(Arc<Mutex<Positions>>);
 struct Positions {
     incarnation: Incarnation,
     last: HashMap<ViewId, Revision>,
-    /// The last record of which it cannot be told whose it is: it may have been a change of any view.
+    /// The last record whose view is unknown: it may have been a change of any view.
     of_any: Option<Revision>,
     was_read: bool,
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_position_counts_and_another_log_begins_anew() {
+    fn changes_keep_the_last_position_and_start_over_with_another_log() {
         let changes = Changes::default();
         let last = |view: &str| {
             let last = changes.last(&ViewId::new(view));

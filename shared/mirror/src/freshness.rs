@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn without_news_the_age_is_without_end() {
+    fn without_a_beat_the_age_is_unbounded() {
         let mut freshness = Freshness::default();
         assert_eq!(freshness.age_ms(at(5)), u64::MAX);
         freshness.beat(at(5), Revision(0), u64::MAX, Revision(9));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_is_the_writers_plus_ours() {
+    fn an_age_is_the_writers_age_plus_the_time_since_its_beat() {
         let mut freshness = Freshness::default();
         freshness.beat(at(100), Revision(7), 30, Revision(7));
         assert_eq!(freshness.age_ms(at(100)), 30);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beat_counts_from_its_arrival_once_it_is_reached() {
+    fn a_beat_counts_from_its_arrival_once_its_revision_is_read() {
         let mut freshness = Freshness::default();
         freshness.beat(at(100), Revision(7), 0, Revision(5));
         assert!(freshness.is_behind());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn beats_that_wait_are_bounded_and_the_oldest_stays() {
+    fn pending_beats_are_bounded_and_the_oldest_stays() {
         let mut freshness = Freshness::default();
         for n in 0..100 {
             freshness.beat(at(n), Revision(10 + n), 0, Revision(1));

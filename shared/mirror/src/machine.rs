@@ -38,7 +38,7 @@ const LOGS_LEFT_MAX: usize = 4;
 /// The mode in which the log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Nothing has been heard of it.
+    /// Nothing has arrived from it yet.
     Unheard,
     /// From its start to its end.
     FromStart,
@@ -68,8 +68,8 @@ pub(crate) struct Machine {
     position: Revision,
     /// The last position at which one was superseded.
     hole: Revision,
-    /// The last position at which a record could not be read, in this reading of the log, where it
-    /// could not be told whose it was.
+    /// The last position at which a record could not be read, in this reading of the log, and its view
+    /// was unknown.
     unreadable: Option<Revision>,
     /// The log was read to its end at least once.
     caught_up_once: bool,

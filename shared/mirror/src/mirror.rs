@@ -453,7 +453,7 @@ impl Outlets {
         });
     }
 
-    /// After every event: whoever waits for a position is told once all effects have been taken in.
+    /// After every event: wakes those who wait for a position, once all effects have been taken in.
     fn advance(&mut self, machine: &Machine) {
         if machine.caught_up_once() && !self.caught_up_once {
             self.caught_up_once = true;

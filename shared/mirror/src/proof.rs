@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_without_a_hole_is_a_loss() {
+    fn a_digest_difference_without_a_hole_is_a_loss() {
         let complete = Proof::Complete(Revision(5));
         let proof = complete.compared(compare(9, differing("a"), Some(5)));
         assert_eq!(proof, Proof::Broken);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_after_a_hole_may_be_our_lag() {
+    fn a_digest_difference_after_a_hole_may_be_our_lag() {
         let complete = Proof::Complete(Revision(5));
         for hole in [Some(6), None] {
             let suspect = complete.compared(compare(9, differing("a"), hole));

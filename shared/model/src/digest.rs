@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_does_not_matter_and_removal_undoes(
+        fn a_digest_ignores_order_and_removing_an_object_undoes_adding_it(
             objects in proptest::collection::btree_map("[a-c]{0,2}", "[0-9]{1,3}", 1..8),
             seed in any::<prop::sample::Index>(),
         ) {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_do_not_run_together() {
+    fn a_digest_tells_namespace_from_name() {
         let mut one = Digest::default();
         one.add(&ObjectKey::new("a", "bc"), &ResourceVersion::new("1"));
         let mut other = Digest::default();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_in_every_build() {
+    fn a_digest_is_the_same_in_every_build() {
         let mut digest = Digest::default();
         digest.add(
             &ObjectKey::new("default", "web"),

@@ -8,7 +8,7 @@ use crate::{
     Digest, Epoch, FactError, GroupVersionResource, ObjectKey, ResourceVersion, Source, ViewId,
 };
 
-/// Whoever needs a view, by UID. A view lives as long as it has one.
+/// An object that needs a view, by UID. A view lives as long as at least one object needs it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Dependent(pub String);
@@ -209,7 +209,7 @@ pub struct ViewOptions {
 }
 
 /// A view that somebody needs: an object of the `wanted` system view, by the view's name. The
-/// coordinator writes it; whoever leads the view's [`Group`](crate::Group) runs it.
+/// coordinator writes it; the leader of the view's [`Group`](crate::Group) runs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DesiredView {
     /// The source, and its kind.

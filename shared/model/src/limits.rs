@@ -63,7 +63,7 @@ pub const WEBHOOK_BEAT_INTERVAL_MS: u64 = 1_000;
 /// it.
 pub const WEBHOOK_SILENCE_MAX_MS: u64 = 5_000;
 
-/// With no webhook heard for this long, policies that were ready are not any more: nobody decides by
+/// After this long without a beat of any webhook, ready policies become not ready: no webhook enforces
 /// them. Long enough for the only webhook to be started again.
 pub const WEBHOOKS_AWAY_MAX_MS: u64 = 30_000;
 

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_told_by_its_path() {
+    fn a_missing_field_is_named_by_its_path() {
         let some = kept(&[&["metadata", "labels"], &["spec", "a"]], &[]);
         for (wanted, lacking) in [
             (kept(&[&["spec", "a", "b"]], &[]), None),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_below_what_is_whole_changes_nothing() {
+    fn a_path_below_a_wholly_kept_field_changes_nothing() {
         let mut all = kept(&[&["spec"]], &[]);
         all.keep(&["spec", "a"]).touch(&["spec", "b", "c"]);
         assert_eq!(all, kept(&[&["spec"]], &[]));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn different_meanings_have_different_texts() {
+    fn different_retained_fields_have_different_texts() {
         let all = [
             kept(&[&["a", "b"]], &[]),
             kept(&[&["a"], &["b"]], &[]),

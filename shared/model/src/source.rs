@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_a_part_of_the_identity() {
+    fn retained_fields_are_part_of_a_views_identity() {
         let keeping = |kept: RetainedFields| {
             Source::Collection(Collection {
                 kept: Some(kept),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_and_selectors_do_not_run_together() {
+    fn a_view_id_tells_namespace_from_selectors() {
         let namespaced = Collection {
             namespaces: vec!["a=b".into()],
             ..ingresses()

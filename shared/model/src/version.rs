@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_apply_rule() {
+    fn a_delta_supersedes_by_epoch_and_then_by_version() {
         let delta = |term, version: &str| Delta::<()> {
             key: ObjectKey::new("", "a"),
             epoch: Epoch::new(term, 0),

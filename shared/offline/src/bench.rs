@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_is_held_against_every_resource_once() {
+    fn every_policy_is_applied_to_every_resource_once() {
         let policies = || {
             vec![
                 policy(NAMED, "{name: p}"),
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn other_manifests_are_no_policies() {
+    fn manifests_of_other_kinds_are_not_loaded_as_policies() {
         assert!(LoadedPolicy::new(&json!({"kind": "ClusterPolicy"})).is_none());
         assert!(LoadedPolicy::new(&json!({"apiVersion": "v1", "kind": "Pod"})).is_none());
         let named =
@@ -462,7 +462,7 @@ mod tests {
 
     /// `applyRules: One`: what follows the first rule that is applied counts for nothing.
     #[test]
-    fn one_rule_is_applied_where_a_policy_says_so() {
+    fn apply_rules_one_stops_after_the_first_applied_rule() {
         let rule = |name: &str, condition: &str| {
             format!(
                 "{{name: {name}, match: {{any: [{{resources: {{kinds: [Pod]}}}}]}}, preconditions: {{all: [{{key: a, operator: Equals, value: {condition}}}]}}, validate: {{deny: {{}}}}}}"
@@ -508,7 +508,7 @@ mod tests {
 
     /// A Namespace that is only read says as much of its labels as one that is judged.
     #[test]
-    fn any_given_namespace_says_what_its_labels_are() {
+    fn the_labels_of_any_given_namespace_are_known() {
         let spec = "{rules: [{name: gold, match: {any: [{resources: {kinds: [Pod], \
             namespaceSelector: {matchLabels: {tier: gold}}}}]}, validate: {message: m, deny: {}}}]}";
         let namespace = || {

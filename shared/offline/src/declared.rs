@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_of_an_entry_counts() {
+    fn an_entry_selects_objects_of_its_own_api_group() {
         let knative =
             json!({"version": "v1", "group": "serving.knative.dev", "resource": "services"});
         let mut world = services(&entry(&json!({"kubernetesResource": knative})));

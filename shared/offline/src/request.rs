@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_is_given_changes_nothing_that_it_matches() {
+    fn values_of_a_rule_do_not_change_what_it_matches() {
         let values = RuleValues {
             values: Map::from_iter([
                 ("request.namespace".to_owned(), "other".into()),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_resource_is_values_do_not_change() {
+    fn values_do_not_change_the_namespace_of_a_resource() {
         let made = made(&json!({
             "request.namespace": "other", "request.userInfo.username": "eve", "request.object.spec.x": 2,
         }));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_request_are_told() {
+    fn values_that_make_no_valid_request_are_an_error() {
         let variables = variables(&json!({"request.operation": "PATCH"}));
         let of = (&variables, None);
         let made = request("p", &pod(), &User::default(), of, Map::new());

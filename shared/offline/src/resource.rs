@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_a_namespace_reads_what_may_be_in_none() {
+    fn a_call_without_a_namespace_reads_objects_that_may_have_none() {
         let of = |metadata: Value| {
             resource(json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata}))
         };
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_template_left_empty_is_an_object() {
+    fn null_maps_left_by_a_template_become_empty_objects() {
         let pod = resource(json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "annotations": null, "labels": null, "other": null},
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_names_as_much_as_it_likes_from_the_name_backwards() {
+    fn a_selection_names_a_resource_with_or_without_namespace_and_kind() {
         let web = resource(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "shop"},

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_is_read_and_a_field_that_is_not_known_is_told() {
+    fn a_suite_is_read_and_unknown_fields_are_reported() {
         let suite = suite(
             "metadata: {name: s}\npolicies: [../p.yaml]\nresources: [r.yaml]\n\
              results: [{policy: p, rule: r, kind: Pod, resources: [a], status: skip}]",
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_many_suites_and_each_its_values() {
+    fn a_file_may_hold_many_suites_with_their_own_values() {
         let suites = read(
             "name: a\nvariables: none.yaml\nvalues: {globalValues: {x: 1}}\n\
              httpPayloads: [h.json]\nenvoyPayloads: [e.json]\n---\nname: b",
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_with_nothing_behind_it_is_as_none() {
+    fn an_empty_field_of_a_suite_counts_as_absent() {
         let suite = suite(
             "name: a\npolicies:\nresources:\nvariables: \"\"\nuserinfo:\nexceptions:\n\
              values: {globalValues: {x: null}, policies: [{name: p, rules: , resources: [\
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_suite_is_told() {
+    fn a_malformed_suite_is_refused_with_its_reason() {
         for (text, says) in [
             (
                 "policies: [a.yaml, \"https://h/p.yaml\"]",

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_quotes_around_what_has_dots() {
+    fn segments_with_dots_are_quoted_in_value_paths() {
         assert_eq!(segments("a.b"), ["a", "b"]);
         assert_eq!(segments("a.\"b.c\".d"), ["a", "b.c", "d"]);
         let mut root = Map::new();

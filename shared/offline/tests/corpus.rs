@@ -27,7 +27,7 @@ fn folder() -> Option<PathBuf> {
 const PASSED_MIN: usize = 594;
 
 #[test]
-fn published_suites_come_to_what_they_expect() {
+fn published_suites_give_their_expected_results() {
     let Some(folder) = folder() else {
         return;
     };

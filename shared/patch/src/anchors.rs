@@ -9,7 +9,7 @@
 //! An empty object says nothing, and is left out wherever it stands, as in Kyverno; an empty list is not.
 //!
 //! An element of a list with any of these stands for every element of the document's list that it is
-//! about. It is told which by its `name`, and by what its list is merged by.
+//! about. Its `name`, and the key that the list is merged by, select them.
 
 use serde_json::{Map, Value};
 

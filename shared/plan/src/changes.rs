@@ -10,7 +10,7 @@ use anteroom_wire::body::BodyNode;
 const DEPTH_MAX: usize = 4;
 
 /// In how many fields of its elements a list may differ; one with more differs in anything. Long lists
-/// would be held in memory once more otherwise, and whoever reads of them is concerned soon enough.
+/// would be held in memory once more otherwise, and a reader of such a list is concerned by most changes.
 const FIELDS_MAX: usize = 64;
 
 /// The changes that lead from one state of a view to another.
@@ -97,7 +97,7 @@ impl Difference {
     }
 
     /// In what the elements differ, each from the one in its place; `None`: in anything, or in more fields
-    /// than are told. Whoever reads a list's elements reads the same fields of each.
+    /// than are listed. A reader of a list's elements reads the same fields of each.
     fn of_elements(
         old: BodyNode<'_>,
         new: BodyNode<'_>,
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_differ_are_told_and_others_are_not() {
+    fn only_differing_fields_are_listed() {
         let old =
             json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [{"x": 1}], "z": 1});
         for (new, expected) in [
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_may_differ_in_so_many_fields_and_no_more() {
+    fn a_list_with_too_many_differing_fields_counts_as_changed_whole() {
         let list = |differ: usize| {
             let element = |n: usize| json!({"a": usize::from(n < differ), "b": 1});
             json!({"l": (0..2 * FIELDS_MAX).map(element).collect::<Vec<_>>()})

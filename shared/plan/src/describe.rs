@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_are_told_in_words() {
+    fn a_plan_is_described_in_words() {
         for (text, words) in [
             ("kind", "no object is looked at"),
             (

@@ -100,7 +100,7 @@ impl Index {
         }
     }
 
-    /// The number of objects with this value and no other; `None` where that cannot be told of all.
+    /// The number of objects with this value and no other; `None` where the index does not know it for every object.
     pub fn exact(&self, value: &Scalar) -> Option<usize> {
         let tells = self.always.is_empty() && self.key.key.reading() == Reading::VALUE;
         tells.then(|| self.by_value.get(value).map_or(0, Posting::len))

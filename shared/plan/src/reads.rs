@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_places_are_everything() {
+    fn an_expression_with_too_many_fields_reads_whole_objects() {
         let fields: Vec<_> = (0..300).map(|n| format!("f{n}: spec.f{n}")).collect();
         let expression = format!("items[].{{{}}}", fields.join(", "));
         assert_eq!(read(&expression), RetainedFields::Whole);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn swaps_stand_where_the_terms_were() {
+    fn replaced_terms_are_written_in_place_of_the_originals() {
         let expression = Expression::parse("length(items[].a) > `3` && (items | sum(@) | [@])");
         let expression = expression.unwrap();
         let ast = expression.ast();

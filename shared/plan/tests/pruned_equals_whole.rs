@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn pruned_fields_make_no_difference(
+    fn an_expression_gives_the_same_on_pruned_and_whole_objects(
         expression in expression(),
         objects in prop::collection::vec(value(), 0..5),
         is_array in any::<bool>(),
@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn pruned_fields_make_no_difference_to_a_path(
+    fn a_path_gives_the_same_on_pruned_and_whole_objects(
         expression in path_expression(),
         objects in prop::collection::vec(value(), 1..5),
         fails in any::<bool>(),
@@ -215,7 +215,7 @@ proptest! {
 
 /// The property would hold of an analysis that keeps everything: often much is left out.
 #[test]
-fn much_is_left_out() {
+fn pruning_really_leaves_fields_out() {
     use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let (mut parsed, mut narrowed) = (0, 0);

@@ -1,6 +1,6 @@
 //! Checks whether a policy contains a concrete call.
 //!
-//! Whoever can ask for a live read can ask for no more than the policies' own calls: every part that
+//! A client that may ask for live reads can ask for no more than the policies' own calls. Every part that
 //! stands written in the policy must stand in the call, and a variable of the policy matches one name
 //! in a path, one parameter's value in a query, one value in a body.
 

@@ -13,8 +13,8 @@ use crate::{
 /// # Errors
 /// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not
 /// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
-/// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Of entries that
-/// is not known here: whoever resolves one sees to it.
+/// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Entries
+/// are not checked here, but when they are resolved.
 pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     compile_for(manifest, Driver::IN_CLUSTER)
 }

@@ -86,7 +86,7 @@ fn is_over_budget(outcome: &RuleOutcome) -> bool {
 }
 
 #[test]
-fn a_rule_comes_to_the_same_by_parts_and_by_facts() {
+fn a_rule_has_the_same_outcome_by_parts_and_by_whole_facts() {
     let (cases, by_parts, failed, errors) =
         (Cell::new(0), Cell::new(0), Cell::new(0), Cell::new(0));
     let (cuts, failed_by_cuts) = (Cell::new(0), Cell::new(0));

@@ -121,7 +121,7 @@ const UNREAD: &[&str] = &[
 /// An unchanged call is answered by a view wherever one can answer alike; what is
 /// live, and why, is this list and no more.
 #[test]
-fn what_published_policies_read_is_kept_wherever_it_can_be() {
+fn published_policies_read_from_views_wherever_views_can_answer() {
     let Some(folder) = folder() else {
         return;
     };

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_says_what_is_waited_for() {
+    async fn verbose_readiness_names_the_checks_that_still_wait() {
         let service = Service::new("test");
         let log = service.readiness.check("log", "the first read");
         let unready = (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned());

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_to_its_limit_and_starts_over() {
+    fn a_backoff_doubles_to_its_limit_and_starts_over_on_reset() {
         let mut backoff = Backoff::new(100, 1_000);
         // The largest draw of each wait: `random % (half + 1) == half`.
         let waits: Vec<_> = [50, 100, 200, 400, 500, 500]
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_limit_is_drawn_within_too() {
+    fn a_shorter_limit_bounds_the_wait_and_the_attempt_still_counts() {
         let mut backoff = Backoff::new(100, 10_000);
         let waits: Vec<_> = (0..6).map(|_| ms(backoff.next_within(0, 500))).collect();
         assert_eq!(waits, [50, 100, 200, 250, 250, 250]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_within_half_and_whole_for_any_draw_and_attempt() {
+    fn a_wait_stays_between_half_and_whole_for_any_draw_and_attempt() {
         let mut backoff = Backoff::new(3, u64::MAX);
         for attempt in 0..200_u32 {
             let random = u64::from(attempt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_of_nothing_still_waits() {
+    fn a_backoff_with_base_zero_waits_at_most_a_millisecond() {
         assert!(ms(Backoff::new(0, 0).next(1)) <= 1);
     }
 }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_says_something_names_it() {
+    fn the_first_non_empty_source_names_the_instance() {
         let cases = [
             (["pod-0", "host"], Some("filed"), "pod-0"),
             (["", "host"], Some("filed"), "host"),

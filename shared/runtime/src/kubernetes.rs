@@ -84,14 +84,14 @@ contexts:
     }
 
     #[tokio::test]
-    async fn the_file_and_its_context_are_used() {
+    async fn the_client_uses_the_kubeconfig_file_and_its_context() {
         assert_eq!(host(None).await.unwrap(), "https://192.0.2.1:6443/");
         assert_eq!(host(Some("two")).await.unwrap(), "https://192.0.2.2:6443/");
         assert!(host(Some("three")).await.is_err());
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_says_what_to_do() {
+    async fn a_missing_kubeconfig_file_is_named_in_the_error() {
         let args = KubernetesArgs {
             kubeconfig: Some("/nowhere/kubeconfig".into()),
             kube_context: None,

@@ -131,7 +131,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_resident_size_is_there() {
+    fn metrics_hold_the_resident_size_of_the_process() {
         let text = Metrics::new("anteroom").encode();
         let line = text
             .lines()

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_service_asks_for_itself_is_no_signal() {
+    async fn a_shutdown_by_the_service_itself_does_not_count_as_a_signal() {
         let shutdown = Shutdown::new();
         shutdown.trigger("task failed");
         // The signal comes after: it is the user's first, and changes nothing.
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_of_its_own_needs_no_signal() {
+    async fn a_service_that_ends_by_itself_needs_no_signal() {
         let failed = async { Err(anyhow!("no")) };
         let end = end(failed, &[], &Shutdown::new()).await;
         assert!(matches!(end, End::Finished(Err(_))));

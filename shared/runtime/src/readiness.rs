@@ -118,7 +118,7 @@ impl Check {
         self.set(None, None);
     }
 
-    /// It is there, but for something that holds nothing back and is told beside.
+    /// It is there. The note names something that is missing, and does not keep the service from being ready.
     pub fn ready_but(&self, note: impl Into<String>) {
         self.set(None, Some(note.into()));
     }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_reason_is_kept_and_every_clone_hears_it() {
+    async fn the_first_shutdown_reason_is_kept_and_reaches_every_clone() {
         let shutdown = Shutdown::new();
         let other = shutdown.clone();
         assert!(!other.is_triggered());

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_failure_is_told_of_tasks_that_were_aborted_or_asked_to_end() {
+    async fn tasks_aborted_or_asked_to_end_report_no_failure() {
         let shutdown = Shutdown::new();
         let mut tasks = Tasks::of_part(shutdown.clone());
         tasks.spawn_until_shutdown("deaf", std::future::pending());

@@ -138,7 +138,7 @@ fn dispatch(
 }
 
 /// Log lines. A span costs a request more than most of what is done in it, and log lines carry what matters
-/// of it themselves. Whoever looks for more than that is shown the spans too.
+/// of it themselves. At more verbose levels the lines show the spans too.
 fn lines<S>(format: LogFormat, levels: EnvFilter) -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_spans_that_nobody_listens_to() {
+    fn spans_without_a_listener_are_not_created() {
         assert_eq!(made(LOG_LEVEL, None), [false, false, true]);
         assert_eq!(made("warn", None), [false; 3]);
         assert_eq!(made("trace", None), [true; 3]);

@@ -37,8 +37,8 @@ impl SealArgs {
         Keys::read(path).await
     }
 
-    /// Does the work of a process while the file of its keys is followed, in one task: whoever does not
-    /// follow it any more does not go on as if it did.
+    /// Does the work of a process and follows its key file in the same task, so that the work never goes on
+    /// while the file is no longer followed.
     pub async fn following<T>(&self, keys: Keys, work: impl Future<Output = T>) -> T {
         let Some(path) = &self.seal_keys_file else {
             return work.await;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_yet_is_waited_for_and_a_broken_one_is_not() {
+    async fn a_missing_key_file_is_waited_for_and_a_broken_one_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         let args = SealArgs {

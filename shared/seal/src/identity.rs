@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_half_of_the_known_digest() {
+    fn an_identity_is_half_of_the_sha256_digest() {
         assert_eq!(identity(b""), "e3b0c44298fc1c149afbf4c8996fb924");
         assert_eq!(identity(b"abc"), "ba7816bf8f01cfea414140de5dae2223");
     }

@@ -161,7 +161,7 @@ mod tests {
 
     /// The keys' file is read again, and a broken one takes no key away.
     #[tokio::test]
-    async fn a_changed_file_is_taken_and_a_broken_one_is_not() {
+    async fn a_changed_key_file_is_taken_and_a_broken_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
         tokio::fs::write(&path, file(&[("a", 1)])).await.unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_is_named() {
+    async fn a_missing_key_file_is_named_in_the_error() {
         let error = Keys::read(Path::new("/nonexistent/keys"))
             .await
             .unwrap_err();

@@ -215,7 +215,7 @@ mod tests {
 
     /// Only the asker can read a replica's answer about a Secret.
     #[test]
-    fn the_asker_alone_reads_it() {
+    fn only_the_asker_opens_a_sealed_reply() {
         let (asker, other) = (ReplyKey::generate().unwrap(), ReplyKey::generate().unwrap());
         let sealer = ReplySealer::to(&asker.public()).unwrap();
         for plain in [&b"first secret"[..], b"", b"second secret"] {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_be_changed() {
+    fn a_sealed_reply_with_any_byte_changed_is_refused() {
         let asker = ReplyKey::generate().unwrap();
         let sealed = seal_to(&asker.public(), b"x").unwrap();
         // The highest bit of a public key means nothing to X25519, but the derived key knows it.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_none_is_refused() {
+    fn a_malformed_reply_key_is_refused() {
         for none in [&[][..], &[7; 31], &[7; 33], &[0; 32]] {
             let refused = ReplySealer::to(none).err();
             assert_eq!(refused, Some(SealError::ReplyKey), "{none:?}");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_not_shown() {
+    fn reply_keys_are_not_printed() {
         let key = ReplyKey::generate().unwrap();
         assert_eq!(format!("{key:?}"), "ReplyKey { .. }");
         let sealer = ReplySealer::to(&key.public()).unwrap();

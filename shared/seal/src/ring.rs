@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_seals_and_all_are_known() {
+    fn the_first_key_seals_and_all_keys_open() {
         let text = format!("# keys\n\n  {}{}", line("k2", 2), line("k1", 1));
         let ring = KeyRing::parse(&text).unwrap();
         assert_eq!(ring.ids().collect::<Vec<_>>(), ["k2", "k1"]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_keys_of_one_name_and_not_none() {
+    fn repeated_key_names_and_an_empty_key_file_are_refused() {
         let twice = format!("{}{}", line("a", 1), line("a", 2));
         assert_eq!(
             KeyRing::parse(&twice).unwrap_err(),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_edges_of_a_name_and_of_a_file() {
+    fn the_sizes_of_key_names_and_key_files_are_limited() {
         let longest = "x".repeat(KEY_ID_BYTES_MAX);
         assert!(KeyRing::parse(&line(&longest, 1)).is_ok());
         let mut text = line("a", 1);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_not_shown() {
+    fn a_key_ring_does_not_print_its_keys() {
         let ring = KeyRing::parse(&line("k1", 0xab)).unwrap();
         assert_eq!(format!("{ring:?}"), r#"["k1"]"#);
     }

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_the_api_server_are_told_from_those_of_crds() {
+    fn built_in_api_groups_are_distinguished_from_crd_groups() {
         assert!(BUILT_IN_GROUPS.is_sorted());
         for group in ["", "apps", "policy", "networking.k8s.io", "storage.k8s.io"] {
             assert!(is_built_in(group), "{group}");

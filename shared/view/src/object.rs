@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_keep_their_text() {
+    fn resource_versions_keep_their_text() {
         for text in ["0", "1", "42", "18446744073709551615"] {
             let version = Version::new(&ResourceVersion::new(text));
             assert!(matches!(version, Version::Number(_)), "{text}");
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_run_together() {
+    fn an_object_tells_namespace_from_name() {
         let object = |namespace: &str, name: &str| {
             let key = ObjectKey::new(namespace, name);
             Object::new(&key, Epoch(1), &ResourceVersion::new("1"), b"\xc0").unwrap()

@@ -218,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_are_in_one_range_each_and_none_is_too_large(
+        fn each_object_is_in_one_range_and_no_range_is_too_large(
             sizes in prop::collection::vec(1_usize..20_000, 0..150),
         ) {
             let ranges = ranges(&sizes);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_a_few_are_hardly_rounded_up() {
+    fn the_best_range_of_a_few_objects_is_hardly_rounded_up() {
         for of in [333, 600, 1_100, 2_049, 3_111, 3_700, 5_200, 9_000] {
             let count = LOOSE_BYTES_MAX / of + 1;
             let sizes: Vec<_> = (0..count).map(|n| of + (n * 37) % 50).collect();

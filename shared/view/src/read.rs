@@ -164,7 +164,7 @@ mod tests {
     use crate::View;
 
     #[test]
-    fn a_snapshot_stays_as_it_is() {
+    fn a_snapshot_does_not_change_with_its_view() {
         let source = Source::System {
             name: "test".into(),
         };

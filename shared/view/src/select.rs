@@ -81,8 +81,8 @@ impl Select {
         }
     }
 
-    /// Selects among `candidates`, which are objects of `read` in its order. `None`: that cannot be
-    /// told from them alone, since one object is meant, or a number of them.
+    /// Selects among `candidates`, which are objects of `read` in its order. `None`: the
+    /// candidates alone do not decide the answer, as for a single object or under a limit.
     pub fn among<'a>(
         &self,
         read: Read<'a>,

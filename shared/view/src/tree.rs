@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_shrank_gives_its_room_back() {
+    fn a_tree_that_shrank_releases_its_slots() {
         let mut tree: Tree = (0..9_000).step_by(3).map(object).collect();
         assert!(tree.slots <= 3_000 + CHUNK_OBJECTS_MAX, "chunks are full");
         for n in (0..8_970).step_by(3) {

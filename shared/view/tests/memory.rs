@@ -75,7 +75,7 @@ fn check_accounts(view: &View, before: f64, when: &str) -> f64 {
 /// The accounts are what the allocator says, and a whole re-list beside what is
 /// served stays within half of it.
 #[test]
-fn a_view_takes_what_it_says_and_a_relist_of_it_half_as_much_again_at_most() {
+fn a_views_memory_matches_its_accounts_and_a_relist_adds_half_at_most() {
     let before = allocated();
     let mut view = View::reading(info().source.view_id());
     write(&mut view, 1, Epoch::new(1, 0));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_comes_back() {
+    fn a_calls_headers_survive_encoding() {
         let trace = TraceContext {
             traceparent: "00-a".into(),
             tracestate: String::new(),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_call_comes_back_from_behind_its_prefix() {
+    fn a_small_call_is_read_back_from_behind_its_prefix() {
         let most = vec![7; PREFIXED_BYTES_MAX];
         for (deadline, back) in [(0, 0), (150, 150), (u64::MAX, u64::from(u32::MAX))] {
             for body in [&most[..0], b"\x93", &most] {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_call_and_a_traced_one_travel_beside_headers() {
+    fn a_long_or_traced_call_is_not_prefixed() {
         let deadline = Duration::from_millis(150);
         let longer = vec![7; PREFIXED_BYTES_MAX + 1];
         assert_eq!(prefixed(deadline, None, &longer), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_no_prefix_of_ours_is_refused() {
+    fn a_message_without_a_valid_prefix_is_refused() {
         let message = prefixed(Duration::from_millis(150), None, b"body").unwrap();
         for bytes in 0..PREFIX_BYTES {
             let error = take_prefix(message.slice(..bytes)).unwrap_err();

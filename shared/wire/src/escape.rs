@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_looks_like() {
+    fn names_are_escaped_as_documented() {
         for (text, token) in [
             ("", "="),
             ("web", "web"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_spelling_is_read() {
+    fn other_spellings_of_a_token_are_refused() {
         for token in ["", "a.b", "=2e", "=61", "=2", "==", "=FF", "a=", "ü"] {
             assert_eq!(unescape(token), None, "{token}");
         }
@@ -106,14 +106,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_back(text in any::<String>()) {
+        fn any_text_survives_escaping(text in any::<String>()) {
             let token = escape(&text);
             prop_assert!(!token.is_empty() && token.bytes().all(|b| is_plain(b) || b == b'='));
             prop_assert_eq!(unescape(&token), Some(text));
         }
 
         #[test]
-        fn a_token_that_is_read_is_the_one_that_is_written(token in "[=0-9A-Fa-f.]{0,8}") {
+        fn a_token_is_read_only_as_it_is_written(token in "[=0-9A-Fa-f.]{0,8}") {
             if let Some(text) = unescape(&token) {
                 prop_assert_eq!(escape(&text), token);
             }

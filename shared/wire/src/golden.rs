@@ -45,7 +45,7 @@ fn subjects() -> Subjects {
 }
 
 #[test]
-fn a_body() {
+fn a_body_has_its_golden_bytes() {
     let value = json!({"a": [1, -1, 1.0, 300, true, null], "b": "ü"});
     assert_eq!(
         shown(&body::encode_json(&value).unwrap()),
@@ -54,7 +54,7 @@ fn a_body() {
 }
 
 #[test]
-fn a_put() {
+fn a_put_has_its_golden_bytes() {
     let envelope = Envelope {
         record: Record::Delta {
             view: ingresses().source.view_id(),
@@ -95,7 +95,7 @@ fn a_put() {
 }
 
 #[test]
-fn a_tombstone() {
+fn a_tombstone_has_its_golden_bytes() {
     let envelope = Envelope {
         record: Record::Delta {
             view: ingresses().source.view_id(),
@@ -128,7 +128,7 @@ fn a_tombstone() {
 }
 
 #[test]
-fn a_control_record() {
+fn a_control_record_has_its_golden_bytes() {
     let info = ingresses();
     let record = ViewRecord {
         view: info.source.view_id(),
@@ -162,7 +162,7 @@ fn a_control_record() {
 }
 
 #[test]
-fn a_query() {
+fn a_query_has_its_golden_bytes() {
     let request = QueryRequest {
         entry: "hosts".into(),
         queries: vec![Query {
@@ -209,7 +209,7 @@ fn a_query() {
 }
 
 #[test]
-fn a_beat_and_a_lease() {
+fn a_beat_and_a_lease_have_their_golden_bytes() {
     let beat = Beat {
         incarnation: Incarnation("i".into()),
         group: Group::COORDINATOR,

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_live_read_comes_back() {
+    fn a_live_read_survives_encoding() {
         let request = LiveRequest {
             policy: ObjectKey::new("", "p"),
             rule: "r".into(),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_comes_back() {
+    fn every_state_of_a_referenced_object_survives_encoding() {
         let object = body::encode_json(&json!({"data": {"a": "b"}})).unwrap();
         let whole = found(&object);
         body::validate(&whole).unwrap();

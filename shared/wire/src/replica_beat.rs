@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_comes_back() {
+    fn a_replica_beat_survives_encoding() {
         let beat = ReplicaBeat {
             replica: "r".into(),
             bytes: 5,

@@ -45,7 +45,7 @@ pub struct ViolatedRule {
     pub rule: String,
     /// It could not be evaluated.
     pub error: bool,
-    /// Nobody scans what exists by this policy: what is not told of now never is.
+    /// No background scan applies this policy: a violation that is not reported now never is.
     pub unscanned: bool,
     /// The rule's message; at most [`MESSAGE_BYTES_MAX`], with `…` at its end where something is cut off.
     pub message: String,
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_violation_comes_back() {
+    fn a_violation_survives_encoding() {
         let violation = Violation {
             operation: "DELETE".into(),
             blocked: true,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_of_before_had_nothing_left_out() {
+    fn a_violation_of_an_older_version_decodes_with_nothing_left_out() {
         let before = serde_json::json!({"operation": "", "blocked": false, "api_version": "", "kind": "",
             "namespace": "", "name": "a", "rules": []});
         let found = decode(&frame::encode(&before).unwrap()).unwrap();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_comes_back() {
+    fn a_webhook_beat_survives_encoding() {
         let beat = WebhookBeat {
             webhook: "w".into(),
             leaving: true,

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_call_took_is_not_the_callers() {
+    fn costs_of_a_call_are_not_counted_for_its_caller() {
         let run = |own: u64, calls: u64| {
             let text = format!(
                 "events: Ir\nfl=(1) a.rs\nfn=(1) outer\n5 {own}\ncfn=(2) _rjem_malloc\n\

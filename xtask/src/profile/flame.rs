@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sample_is_a_picture_of_nothing() {
+    fn a_flame_graph_without_samples_is_empty() {
         assert!(svg("none", "").contains("0 samples"));
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_for_tests_alone_is_left_out() {
+    fn modules_for_tests_alone_are_left_out_of_knots() {
         let knots = knots_of(
             "tests",
             &[

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_not_there_is_a_problem() {
+    fn a_layer_without_a_module_is_a_problem() {
         let folder = std::env::temp_dir().join(format!("xtask-layers-gone-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("lib.rs"), "mod low;").unwrap();

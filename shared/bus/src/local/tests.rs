@@ -129,7 +129,7 @@ async fn lost_calls_and_lost_replies_end_in_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_client_is_cut_off_and_the_others_are_not() {
+async fn cutting_off_one_client_leaves_the_others_connected() {
     let (bus, fence) = writer().await;
     let other = bus.join();
     let mut follower = other.follow(Scope::All);
@@ -147,7 +147,7 @@ async fn one_client_is_cut_off_and_the_others_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_was_away_for_long_begins_again() {
+async fn a_follower_away_for_longer_than_the_ttl_restarts() {
     let (bus, fence) = writer().await;
     let other = bus.join();
     let mut follower = other.follow(Scope::All);

@@ -23,7 +23,7 @@ const REPLICA_BEATS_MAX: usize = 256;
 /// Webhooks' beats that wait for a listener; one more replaces the oldest.
 const WEBHOOK_BEATS_MAX: usize = 256;
 
-/// Violations that wait for a listener. One more replaces the oldest, and the listener is told so.
+/// Violations that wait for a listener. One more replaces the oldest, and the listener learns how many it missed.
 const VIOLATIONS_MAX: usize = 256;
 
 fn unavailable(error: &dyn std::fmt::Display) -> BusError {

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_work_is_refused_at_start() {
+    fn an_unusable_nats_config_is_refused_at_start() {
         let good = NatsConfig::new(["nats://127.0.0.1:4222"], "c1");
         assert!(good.check().is_ok() && good.addresses().is_ok());
         let bad = |change: fn(&mut NatsConfig)| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_grow_and_are_bounded() {
+    fn reconnect_delays_grow_and_are_bounded() {
         assert!(reconnect_delay(0) <= Duration::from_millis(20));
         assert!(reconnect_delay(1) <= Duration::from_millis(20));
         for attempts in [12, 1000, usize::MAX] {

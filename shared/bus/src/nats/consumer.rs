@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_in_both_forms() {
+    fn a_position_is_read_from_both_forms_of_a_reply_subject() {
         let expected = Some(At {
             revision: Revision(100),
             delivered: 7,
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_pull_ends() {
+    fn a_pull_ends_in_order_only_for_ordinary_statuses() {
         assert!(is_ordinary("Batch Completed"));
         assert!(is_ordinary("Message Size Exceeds MaxBytes"));
         for gone in ["Consumer Deleted", "Leadership Change", "Server Shutdown"] {

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_adopted_stream_keeps_its_incarnation_and_what_is_not_ours() {
+    fn an_adopted_stream_keeps_its_incarnation_and_foreign_metadata() {
         let subjects = Subjects::new("c1").unwrap();
         let config = NatsConfig::new(["nats://nats"], "c1");
         let mut stream = Config {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_server_is_named() {
+    fn an_old_server_is_refused_with_the_version_it_needs() {
         let error = require_features(&Config::default()).unwrap_err();
         assert!(error.to_string().contains(SERVER_VERSION_MIN));
     }

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_bad_verification_is_forgiven() {
+    fn a_few_failed_verifications_are_forgiven() {
         let away = || BusError::Unavailable {
             message: "no leader".into(),
         };

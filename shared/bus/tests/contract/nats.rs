@@ -170,7 +170,7 @@ async fn a_record_that_cannot_be_read_is_not_skipped_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn records_that_were_waited_for_and_purged_do_not_delay_it_for_ever() {
+async fn awaited_records_that_are_purged_do_not_delay_a_reader_for_ever() {
     let harness = Nats::start().await;
     let writer = Writer::new(harness.client().await).await;
     let names: Vec<_> = (0..2_000).map(|n| format!("object-{n}")).collect();
@@ -215,7 +215,7 @@ async fn requests_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_lost_ends_what_waits_for_a_reply() {
+async fn a_lost_connection_ends_requests_that_wait_for_a_reply() {
     let mut harness = Nats::start().await;
     let bus = harness.bus(harness.config()).await;
     let mut serving = bus.serve(&at("a")).await.unwrap();
@@ -402,7 +402,7 @@ async fn the_permissions_that_are_deployed_suffice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_out_of_reach() {
+async fn a_wrong_password_makes_the_bus_unavailable() {
     let server = deployed().await;
     let mut config = login(&server, "webhook", "webhook");
     config.credentials = Credentials::Password {
@@ -419,7 +419,7 @@ async fn a_wrong_password_is_out_of_reach() {
 }
 
 #[tokio::test]
-async fn what_no_waiting_mends_is_said_at_start() {
+async fn a_bad_cluster_name_or_missing_seed_file_fails_at_connect() {
     let config = NatsConfig::new(["nats://127.0.0.1:4222"], "no.such.name");
     let refused = NatsBus::connect(config).await;
     assert!(

@@ -1,7 +1,7 @@
 use crate::{Names, Program};
 
 #[test]
-fn what_it_comes_to_is_known_as_far_as_its_types_are() {
+fn the_result_type_of_an_expression_is_inferred() {
     for (source, can_be_bool, can_be_text, can_be_null) in [
         ("true", true, false, false),
         ("'a' + 'b'", false, true, false),

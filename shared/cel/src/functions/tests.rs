@@ -6,7 +6,7 @@ use crate::{
 };
 
 #[test]
-fn strings() {
+fn string_functions_give_their_values() {
     all_true(
         &json!({"s": "tacocat", "e": "éa"}),
         &[
@@ -52,7 +52,7 @@ fn strings() {
 }
 
 #[test]
-fn formats() {
+fn format_writes_every_kind_of_value() {
     for (expression, expected) in [
         ("'%s'.format(['a'])", "a"),
         ("'%s %d %%'.format(['a', 3])", "a 3 %"),
@@ -114,7 +114,7 @@ fn formats() {
 }
 
 #[test]
-fn lists_and_sets() {
+fn list_and_set_functions_give_their_values() {
     all_true(
         &json!({"list": [3, 1, 2]}),
         &[
@@ -157,7 +157,7 @@ fn lists_and_sets() {
 }
 
 #[test]
-fn quantities() {
+fn quantity_functions_give_their_values() {
     all_true(
         &json!({"memory": "1.5Gi", "cpu": "100m"}),
         &[
@@ -194,7 +194,7 @@ fn quantities() {
 }
 
 #[test]
-fn addresses_and_urls() {
+fn address_and_url_functions_give_their_values() {
     all_true(
         &json!({}),
         &[
@@ -241,7 +241,7 @@ fn addresses_and_urls() {
 }
 
 #[test]
-fn patterns_and_versions() {
+fn regex_and_version_functions_give_their_values() {
     all_true(
         &json!({"p": "^a+$", "v": "v1.2"}),
         &[
@@ -266,7 +266,7 @@ fn patterns_and_versions() {
 }
 
 #[test]
-fn conversions_and_times() {
+fn conversions_and_time_functions_give_their_values() {
     all_true(
         &json!({"at": "2024-02-29T13:14:15.678+01:00"}),
         &[
@@ -328,7 +328,7 @@ fn conversions_and_times() {
 }
 
 #[test]
-fn what_is_not_here_is_said_when_it_is_compiled() {
+fn unknown_names_and_functions_are_refused_at_compile_time() {
     let error = |source: &str| Program::compile(source, &Names::default()).unwrap_err();
     for source in [
         "authorizer.requestResource.check('get').allowed()",

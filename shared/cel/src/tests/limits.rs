@@ -64,7 +64,7 @@ fn variables_that_grow_come_to_an_end() {
 }
 
 #[test]
-fn a_limit_is_not_forgiven() {
+fn an_exceeded_budget_is_not_hidden_by_logic() {
     let object = json!({"list": vec![1; 2000]});
     for source in [
         "object.list.all(a, object.list.all(b, a == b)) || true",
@@ -97,7 +97,7 @@ fn a_limit_is_not_forgiven() {
 }
 
 #[test]
-fn built_bytes_end_at_the_edge() {
+fn built_bytes_are_limited_at_the_edge() {
     let program = compiled("('a' + 'b').size() == 2");
     let with = |built_bytes| {
         let budget = Budget {
@@ -117,7 +117,7 @@ fn on_small_stack(run: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn what_nests_deep_is_an_error_and_never_overflows() {
+fn deep_nesting_is_an_error_and_never_overflows() {
     on_small_stack(|| {
         let many = |open: &str, count: usize, middle: &str, close: &str| {
             format!("{}{middle}{}", open.repeat(count), close.repeat(count))
@@ -196,7 +196,7 @@ fn variables_that_refer_to_variables_end_at_a_depth() {
 }
 
 #[test]
-fn a_large_object_costs_what_is_looked_at() {
+fn a_large_object_costs_only_what_an_expression_reads() {
     let object = json!({"spec": {"name": "a"}, "data": "x".repeat(1_500_000), "list": vec!["y"; 100_000],
         "patterns": (0..1_000).map(|at| format!("x|{at}")).collect::<Vec<_>>()});
     let program = compiled("object.spec.name == 'a' && size(object.list) > 5");
@@ -223,7 +223,7 @@ fn a_large_object_costs_what_is_looked_at() {
 }
 
 #[test]
-fn patterns_are_bounded() {
+fn regular_expressions_are_bounded() {
     for (source, error) in [
         ("'a'.matches('(a')", "not a regular expression"),
         (
@@ -330,7 +330,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_text_makes_it_panic(source in prop_oneof![nearly(), ".{0,60}", "[a-z().\\[\\]?:'\"\\\\ +!-]{0,80}"]) {
+    fn no_source_text_panics(source in prop_oneof![nearly(), ".{0,60}", "[a-z().\\[\\]?:'\"\\\\ +!-]{0,80}"]) {
         let names = Names::default().with_params();
         if let Ok(program) = Program::compile(&source, &names) {
             let object = object();

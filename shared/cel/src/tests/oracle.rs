@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
-    fn both_come_to_the_same(source in expressions()) {
+    fn both_cel_implementations_give_the_same_result(source in expressions()) {
         // What is refused for its types is an error of the other's evaluation, or hidden behind one side
         // of an `&&` or `||`.
         let Ok(own) = Program::compile(&source, &Names::default()) else {
@@ -111,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn the_comparison_can_fail() {
+fn the_comparison_with_the_oracle_can_fail() {
     let program = compiled("1 + 1");
     let mut machine = Machine::new(Roots::default(), &[], Budget::default());
     let own = machine.value(&program).unwrap();

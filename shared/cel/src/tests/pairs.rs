@@ -79,7 +79,7 @@ fn two_variables_are_place_and_element_or_key_and_value() {
 }
 
 #[test]
-fn lists_by_keys_and_ends() {
+fn list_functions_sort_and_take_ends() {
     all_true(
         &json!({"c": [{"n": "b", "at": 1}, {"n": "a", "at": 2}, {"n": "b", "at": 3}]}),
         &[
@@ -109,7 +109,7 @@ fn lists_by_keys_and_ends() {
 }
 
 #[test]
-fn names_are_held_against_how_they_are_written() {
+fn named_formats_accept_well_formed_names_and_refuse_others() {
     let long = "a".repeat(64);
     let fit = [
         ("dns1123Label", "a-1"),

@@ -9,7 +9,7 @@ fn order(left: &Val<'_>, right: &Val<'_>) -> Option<Option<std::cmp::Ordering>> 
 }
 
 #[test]
-fn json_is_read_in_place() {
+fn json_values_have_their_cel_types() {
     for (json, name) in [
         (json!(null), "null_type"),
         (json!(true), "bool"),
@@ -56,7 +56,7 @@ fn numbers_of_different_types_are_compared_exactly() {
 }
 
 #[test]
-fn equality_is_that_of_contents() {
+fn values_are_equal_by_content() {
     let json = json!({"a": [1, 2.0], "b": null});
     let own = Val::Map(Map::Own(Arc::from([
         (Val::text("b"), Val::Null),
@@ -70,7 +70,7 @@ fn equality_is_that_of_contents() {
 
 proptest! {
     #[test]
-    fn the_order_of_numbers_is_one(left: i64, right: i64, double: f64) {
+    fn the_order_of_ints_and_doubles_is_consistent(left: i64, right: i64, double: f64) {
         prop_assert_eq!(order(&Val::Int(left), &Val::Int(right)), Some(Some(left.cmp(&right))));
         let there = order(&Val::Int(left), &Val::Double(double)).unwrap();
         let back = order(&Val::Double(double), &Val::Int(left)).unwrap();

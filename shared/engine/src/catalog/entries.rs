@@ -148,7 +148,7 @@ mod tests {
 
     /// Whatever the order of the keys: an older watcher wrote others.
     #[test]
-    fn only_what_changed_is_read_again() {
+    fn only_changed_entries_are_read_again() {
         let body = |name: &str, view: &str| {
             anteroom_wire::body::encode(&record(EntryKind::Cached, name, view)).unwrap()
         };

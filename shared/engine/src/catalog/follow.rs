@@ -336,8 +336,8 @@ fn position(
     }
 }
 
-/// The records of a view. One that cannot be read is the watcher's mistake, or a newer watcher's
-/// word: it is logged, and its readers are told that there is none.
+/// The records of a view. One that cannot be read is a watcher's mistake, or was written by a
+/// newer watcher. It is logged and left out, as if the view did not have it.
 fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>) -> Vec<T> {
     objects
         .into_iter()
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_is_claimed_only_for_what_all_views_have() {
+    fn a_catalog_claims_only_a_position_that_all_its_views_have() {
         let at = |log: &str, revision| LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),
@@ -442,7 +442,7 @@ mod tests {
 
     /// A catalog waits for changes, and misses none that comes while it is read.
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_seen_that_comes_while_it_is_read() {
+    async fn a_change_during_a_catalog_read_is_not_missed() {
         const QUIET: Duration = Duration::from_secs(1);
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
         let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;

@@ -108,7 +108,7 @@ async fn decision_follows_from_facts_and_failure_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_under_policies_that_are_gone_is_none() {
+async fn an_error_under_policies_that_are_gone_does_not_count() {
     let by = Some(Arc::new(catalog("Fail")));
     let (_now_in, now) = watch::channel(Some(Arc::new(Catalog::default())));
     let decision = decide(&now, by.clone(), answers(Err(FactError::NoWatcher))).await;
@@ -119,7 +119,7 @@ async fn error_under_policies_that_are_gone_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_admitted_before_the_policies_are_read() {
+async fn no_request_is_admitted_before_the_policies_are_read() {
     let (_now_in, now) = watch::channel(None);
     let decision = decide(&now, None, Script::default()).await;
     assert!(!decision.allowed() && decision.error);

@@ -68,7 +68,7 @@ fn failed() -> RuleOutcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rule_goes_on_when_its_own_facts_are_there() {
+async fn a_rule_goes_on_once_its_own_facts_are_there() {
     let policy = policy(&[("slow", &["s"]), ("fast", &["f", "g"])]);
     let script = Script::default()
         .with("s", 100, Ok(json!("good")))
@@ -89,7 +89,7 @@ async fn rule_goes_on_when_its_own_facts_are_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_of_a_fact_is_its_rules_alone() {
+async fn a_facts_error_fails_its_own_rule_alone() {
     let policy = policy(&[("bad", &["a"]), ("good", &["b"])]);
     let script = Script::default()
         .with("a", 0, Err(FactError::NoWatcher))
@@ -103,7 +103,7 @@ async fn error_of_a_fact_is_its_rules_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fact_that_never_comes_is_not_known() {
+async fn a_fact_that_never_arrives_is_an_error_of_the_rule() {
     let policy = policy(&[("r", &["nobody"])]);
     let (outcomes, _) = run(&policy, &Script::default()).await;
     let RuleOutcome::Error(error) = &outcomes[0] else {

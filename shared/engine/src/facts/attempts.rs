@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_answer_counts() {
+    async fn the_first_usable_answer_of_the_replicas_counts() {
         let busy = FactError::Busy { limit: 1 };
         let nobody = FactError::NoReplica { view: "v".into() };
         let bad = FactError::EvaluationFailed {

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_views_leave_out_is_no_difference_and_anything_else_is() {
+    fn only_fields_that_views_leave_out_may_differ_in_an_audit() {
         let live = json!({
             "kind": "PodList", "metadata": {"resourceVersion": "7"},
             "items": [{"metadata": {

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_large_is_read_on_another_thread() {
+    async fn large_answers_are_decoded_on_another_thread() {
         let (decoder, own) = (Decoder::default(), thread::current().id());
         assert_eq!(reader_of(&decoder, INLINE_BYTES_MAX).await, Ok(own));
         let other = reader_of(&decoder, INLINE_BYTES_MAX + 1).await;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn few_are_read_at_once_and_small_ones_wait_for_none() {
+    async fn few_large_answers_are_decoded_at_once_and_small_ones_never_wait() {
         let decoder = Decoder::default();
         let places = Arc::clone(&decoder.0).acquire_many_owned(AT_ONCE as u32);
         let places = places.await.unwrap();

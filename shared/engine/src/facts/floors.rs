@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_log_that_was_left_is_not_gone_back_to_for_a_while() {
+    async fn an_answer_from_a_log_that_was_left_is_refused_for_a_while() {
         let floors = Floors::default();
         let view = ViewId::new("a");
         for (log, revision) in [("one", 900), ("two", 3)] {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn views_that_nobody_reads_any_more_are_forgotten() {
+    async fn floors_of_idle_views_are_forgotten() {
         let floors = Floors::default();
         let view = |n: usize| ViewId::new(n.to_string());
         let raise = |n, revision| floors.raise(&view(n), &reply("one", revision)).unwrap();

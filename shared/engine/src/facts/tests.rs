@@ -140,7 +140,7 @@ fn from(fact: &Fact) -> Value {
 /// A replica that knows a view and does not serve it gives the reason; a view that no replica knows
 /// has an error that says so.
 #[tokio::test(start_paused = true)]
-async fn a_view_that_nobody_serves_has_a_reason() {
+async fn an_unserved_view_is_an_error_with_its_reason() {
     let failed = FactError::Failed {
         view: "services.v1".into(),
         failure: anteroom_model::Failure::new("Forbidden", "no"),
@@ -172,7 +172,7 @@ async fn a_view_that_nobody_serves_has_a_reason() {
 
 /// A reader who accepts the age reads last-good data, and the record says so.
 #[tokio::test]
-async fn last_good_data_counts_where_the_replica_gives_it() {
+async fn last_good_data_of_a_replica_answers_a_fact() {
     let world = World::new(0.0);
     let _knows = world
         .replica(fallback("services.v1"), |_, _| Some(Ok(json!(["old"]))))
@@ -247,7 +247,7 @@ async fn an_undeclared_call_falls_back_to_a_live_read() {
 }
 
 #[tokio::test]
-async fn the_record_of_a_live_read_says_what_the_view_said() {
+async fn the_record_of_a_live_read_holds_the_views_error() {
     let world = World::new(0.0);
     let _watcher = world.watcher(|_, _| Ok(json!(1))).await;
     let fact = world.answer(pod_list(false)).await;
@@ -287,7 +287,7 @@ async fn an_object_by_name_is_asked_of_the_objects_of_its_type() {
 
 /// A watcher knows those for which nobody waits.
 #[tokio::test]
-async fn a_live_read_of_a_scan_says_so() {
+async fn a_live_read_of_a_scan_is_marked_as_one() {
     for of_scan in [false, true] {
         let mut world = World::new(0.0);
         if of_scan {
@@ -303,7 +303,7 @@ async fn a_live_read_of_a_scan_says_so() {
 }
 
 #[tokio::test]
-async fn a_live_read_carries_whose_it_is_and_what_it_says_comes_back() {
+async fn a_live_read_carries_its_policy_and_returns_the_watchers_answer() {
     let world = World::new(0.0);
     let service = FactTarget::Service {
         url: "https://s".into(),
@@ -420,7 +420,7 @@ async fn a_config_map_is_looked_for_from_the_nearest_place_on() {
 }
 
 #[tokio::test]
-async fn one_view_is_asked_once_and_each_query_has_its_own_answer() {
+async fn queries_of_one_view_share_a_request_and_have_their_own_answers() {
     let world = World::new(0.0);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let asked = Arc::clone(&seen);
@@ -472,7 +472,7 @@ async fn a_secrets_results_travel_sealed() {
 
 /// An audit counts what differs, and not what is merely newer.
 #[tokio::test(start_paused = true)]
-async fn an_audit_tells_a_difference_from_news() {
+async fn an_audit_does_not_count_newer_data_as_a_difference() {
     // What the view says first and then; what is read live; what is counted.
     for (first, then, live, counted) in [
         (1, 1, 1, "same"),

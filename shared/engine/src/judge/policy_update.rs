@@ -62,7 +62,7 @@ impl UpdatedPolicy {
 
 impl Judge {
     /// Goes through all that triggers the rules of a policy, and changes what they change for each. A failure is
-    /// told as one of a request is.
+    /// reported like one of a request.
     pub async fn run_policy_update(
         &self,
         catalog: &CatalogSnapshot,

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_come_to_something_is_tried_again_and_not_for_ever() {
+    fn an_attempt_that_may_still_succeed_is_retried_a_limited_number_of_times() {
         let ms = Duration::from_millis;
         let why = || "why".to_owned();
         let again = |pause| Next::Again(ms(pause));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_refused_is_not_tried_again() {
+    fn a_refused_write_is_not_retried() {
         let write = |code| {
             AttemptOutcome::of_write(&FactError::WriteFailed {
                 code,

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_is_not_tried_again_and_all_else_is() {
+    fn only_forbidden_writes_stop_further_attempts_in_their_place() {
         for (parts, tried, read_on) in [
             // (parts of target 0, whether another object in `a` is tried, whether `a` and all are read on)
             (vec![vec![("a", 403), ("a", 403)]], false, [false, true]),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_in_no_namespace_is_one_place() {
+    fn cluster_scoped_targets_count_as_one_place() {
         let mut refused = ForbiddenTargets::default();
         refused.note(&part(0, &[("", 403)]));
         assert!(refused.rest_of(&list(0, "")).is_some());

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_done_with_as_long_as_the_policy_says_the_same() {
+    fn written_objects_stay_done_as_long_as_the_policy_is_unchanged() {
         let changed = |target, uid: &str| ChangedObject {
             target,
             object: json!({"metadata": {"namespace": "n", "name": "a", "uid": uid}}),

@@ -21,7 +21,7 @@ fn names(set: &PolicySet, scope: &Scope, subject: &Subject<'_>) -> Vec<String> {
 }
 
 #[test]
-fn policies_are_found_by_what_they_speak_of_in_order_of_name() {
+fn policies_are_found_by_kind_and_operation_in_order_of_name() {
     let only_updates = |manifest: &mut Value| {
         manifest["spec"]["rules"][0]["match"]["any"][0]["resources"]["operations"] =
             json!(["UPDATE"]);
@@ -49,7 +49,7 @@ fn policies_are_found_by_what_they_speak_of_in_order_of_name() {
 }
 
 #[test]
-fn each_phase_has_its_policies_and_reads_what_they_read() {
+fn each_phase_has_its_own_policies_and_their_request_fields() {
     let changing = |manifest: &mut Value| {
         let rule = manifest["spec"]["rules"][0].as_object_mut().unwrap();
         rule.remove("validate");
@@ -93,7 +93,7 @@ fn each_phase_has_its_policies_and_reads_what_they_read() {
 }
 
 #[test]
-fn a_scope_is_a_group_or_several() {
+fn a_scope_holds_one_or_several_policy_groups() {
     let with = |failure: &'static str, seconds: Option<u32>| {
         manifest(&["Ingress"], move |manifest| {
             manifest["spec"]["failurePolicy"] = failure.into();
@@ -120,7 +120,7 @@ fn a_scope_is_a_group_or_several() {
 }
 
 #[test]
-fn a_policy_with_match_conditions_is_of_its_group_and_carries_what_they_read() {
+fn a_policy_with_match_conditions_is_grouped_and_reads_their_fields() {
     let with = |expression: &str| {
         let conditions = json!([{ "name": "c", "expression": expression }]);
         manifest(&["Ingress"], move |manifest| {
@@ -154,7 +154,7 @@ fn a_policy_with_match_conditions_is_of_its_group_and_carries_what_they_read() {
 }
 
 #[test]
-fn only_what_changed_is_compiled_again() {
+fn only_changed_policies_are_compiled_again() {
     let key = |name| ObjectKey::new("", name);
     let (one, two) = (manifest(&["Pod"], |_| ()), manifest(&["Service"], |_| ()));
     let before = policies(vec![
@@ -182,7 +182,7 @@ fn only_what_changed_is_compiled_again() {
 }
 
 #[test]
-fn a_policy_that_is_not_ready_is_found_by_what_can_be_read_of_it() {
+fn a_policy_that_does_not_compile_is_found_by_its_readable_match() {
     let unknown = |manifest: &mut Value| {
         manifest["spec"]["rules"][0]["validate"] = json!({ "manifests": {} });
     };
@@ -241,7 +241,7 @@ fn a_namespaced_policy_is_found_in_its_namespace_alone() {
 }
 
 #[test]
-fn what_is_read_of_a_request_is_what_its_policies_read() {
+fn a_request_is_read_only_for_the_fields_its_policies_use() {
     let reading = |what: &'static str| {
         move |manifest: &mut Value| {
             let deny = &mut manifest["spec"]["rules"][0]["validate"]["deny"];

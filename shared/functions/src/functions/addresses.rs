@@ -129,7 +129,7 @@ mod tests {
     use crate::functions;
 
     #[test]
-    fn paths_are_made_short() {
+    fn paths_are_made_canonical() {
         for (path, short) in [
             ("", ""),
             ("/", "/"),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_found_and_judged() {
+    fn external_urls_are_recognized_by_their_hosts() {
         let external = |url: &str| {
             let expression = Expression::parse("is_external_url(@)").unwrap();
             let environment = Environment::standard().with_functions(functions());
@@ -190,14 +190,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_short_path_stays(path in "[./a]{0,16}") {
+        fn a_canonical_path_stays_as_it_is(path in "[./a]{0,16}") {
             let short = canonical(&path);
             prop_assert_eq!(canonical(&short), &*short);
             prop_assert!(short.len() <= path.len().max(1));
         }
 
         #[test]
-        fn it_never_panics(url in "(http)?:?/{0,3}[a-z0-9.:@%é\\[\\]/?#]{0,20}") {
+        fn reading_the_host_of_any_url_never_panics(url in "(http)?:?/{0,3}[a-z0-9.:@%é\\[\\]/?#]{0,20}") {
             let _ = host(&url);
         }
     }

@@ -395,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(billionths in any::<i64>(), ns in any::<i64>()) {
+        fn written_quantities_and_durations_are_read_back(billionths in any::<i64>(), ns in any::<i64>()) {
             for suffixes in [Suffixes::Decimal, Suffixes::Binary, Suffixes::Exponent] {
                 let text = quantity_text(i128::from(billionths), suffixes);
                 let read = Quantity::parse(&text).unwrap().billionths().unwrap();

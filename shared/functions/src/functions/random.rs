@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_matches_and_differs_from_draw_to_draw() {
+    fn a_random_text_matches_its_pattern_and_differs_between_draws() {
         let seed = EvalSeed::new(0, 3);
         for pattern in [
             "[0-9a-z]{8}",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_an_error() {
+    fn a_pattern_that_cannot_be_generated_is_an_error() {
         let seed = EvalSeed::new(0, 3);
         let longest = made("(a{1000}){4}a{96}", &seed).unwrap();
         assert_eq!(longest.len(), MADE_BYTES_MAX);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_seed_there_is_no_chance() {
+    fn without_a_seed_random_is_not_available() {
         let environment = Environment::standard().with_functions(functions());
         let expression = Expression::parse("random('a*')").unwrap();
         let error = expression.evaluate_json(&Value::Null, &environment);
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_panics(pattern in r"[a-c\[\](){}^$.*+?|\\0-9,-]{0,16}", seed: u64) {
+        fn generating_for_any_pattern_never_panics(pattern in r"[a-c\[\](){}^$.*+?|\\0-9,-]{0,16}", seed: u64) {
             let _ = made(&pattern, &EvalSeed::new(0, seed));
         }
     }

@@ -22,7 +22,7 @@ fn evaluate(expression: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn every_function_gives_what_kyverno_gives() {
+fn every_function_gives_the_same_as_in_kyverno() {
     for (expression, value) in [
         ("add(`1`, n)", json!(6)),
         ("add('1Ki', '1')", json!("1025")),
@@ -152,7 +152,7 @@ fn every_function_gives_what_kyverno_gives() {
 }
 
 #[test]
-fn what_a_function_cannot_use_is_an_error() {
+fn an_unusable_argument_is_an_error() {
     for expression in [
         "to_boolean('yes')",
         "base64_decode('%')",
@@ -220,7 +220,7 @@ fn hostile_yaml_is_an_error() {
 }
 
 #[test]
-fn what_grows_is_charged_before_it_is_built() {
+fn growing_results_are_charged_before_they_are_built() {
     for expression in [
         "replace_all(long, 'x', long)",
         "regex_replace_all('x', long, long)",
@@ -269,7 +269,7 @@ fn a_membership_function_is_for_queries_alone_and_charged() {
 
 /// Whatever a function is given, it comes to a value or to an error, and to the same one again.
 #[test]
-fn no_function_panics() {
+fn no_function_panics_for_any_argument() {
     let names: Vec<&str> = functions().names().collect();
     let any_text = proptest::sample::select(vec![
         "2021-01-02T15:04:05-07:00",

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_is_taken_apart() {
+    fn an_image_reference_is_parsed_into_its_parts() {
         let digest = format!("sha256:{}", "1f".repeat(32));
         let (by_digest, by_both) = (
             format!("reg:5000/app@{digest}"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_registry_would_take_is_no_image() {
+    fn a_malformed_image_reference_is_refused() {
         let hex = "1f".repeat(32);
         let (short, large, other) = (
             format!("a@sha256:{}", &hex[1..]),

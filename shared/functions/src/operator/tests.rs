@@ -29,7 +29,7 @@ fn check_equality(rows: impl IntoIterator<Item = (Value, Value, bool)>) {
 }
 
 #[test]
-fn names_in_any_case() {
+fn operator_names_are_read_in_any_case() {
     for name in Operator::names() {
         assert_eq!(Operator::parse(name), Operator::parse(&name.to_lowercase()));
         assert!(Operator::parse(name).is_some());
@@ -207,7 +207,7 @@ fn membership_of_a_list() {
 }
 
 #[test]
-fn nothing_is_in_what_has_no_elements_nor_out_of_it() {
+fn membership_in_a_value_without_elements_never_holds() {
     for name in ["AnyIn", "AllIn", "AnyNotIn", "AllNotIn", "In", "NotIn"] {
         check([
             (name, json!("a"), json!(null), false),
@@ -259,7 +259,7 @@ fn the_deprecated_membership_knows_strings() {
 }
 
 #[test]
-fn orderings() {
+fn ordering_operators_compare_numbers_quantities_durations_and_versions() {
     // Key and value, and which way they stand.
     for (key, value, ordering) in [
         (json!(2), json!(1), Some(Ordering::Greater)),
@@ -301,7 +301,7 @@ fn orderings() {
 }
 
 #[test]
-fn the_deprecated_durations() {
+fn the_deprecated_duration_operators_compare_durations() {
     check([
         ("DurationGreaterThan", json!("1h"), json!("30m"), true),
         ("DurationGreaterThan", json!(3601), json!("1h"), true),
@@ -316,7 +316,7 @@ fn the_deprecated_durations() {
 
 proptest! {
     #[test]
-    fn no_operator_panics_and_the_pairs_exclude_each_other(key in any_json(), value in any_json()) {
+    fn no_operator_panics_and_opposite_operators_exclude_each_other(key in any_json(), value in any_json()) {
         for name in Operator::names() {
             let _ = Operator::parse(name).unwrap().holds(&key, &value);
         }

@@ -14,7 +14,7 @@ fn verdict(pattern: &Value, object: &Value) -> String {
 }
 
 #[test]
-fn leaves() {
+fn scalar_patterns_match_values() {
     for (pattern, value, expected) in [
         (json!("a*"), json!("abc"), true),
         (json!("?*"), json!("a"), true),
@@ -77,7 +77,7 @@ fn leaves() {
 }
 
 #[test]
-fn anchors() {
+fn anchors_decide_between_match_skip_and_violation() {
     let pod = json!({ "spec": { "containers": [
         { "name": "a", "image": "x:latest", "imagePullPolicy": "Always" },
         { "name": "b", "image": "y:1", "securityContext": { "privileged": false } },
@@ -166,7 +166,7 @@ fn anchors() {
 }
 
 #[test]
-fn a_list_of_which_nothing_is_said_does_not_hide_what_stands_beside_it() {
+fn a_list_without_matching_anchors_does_not_hide_its_neighbours() {
     let object = json!({ "kept": "bad", "lists": {
         "inits": [{ "image": "other/a", "pull": "Never" }],
         "mains": [{ "image": "reg/a", "pull": "Never" }],
@@ -240,7 +240,7 @@ fn a_global_anchor_reaches_through_maps_and_not_through_lists() {
 }
 
 #[test]
-fn what_may_say_that_it_is_not_spoken_of_comes_first_from_the_end_of_the_alphabet() {
+fn fields_that_may_skip_are_judged_first_in_reverse_alphabetical_order() {
     let object = json!({ "a": [{ "n": 1, "v": 1 }], "b": [{ "n": 1, "v": 1 }], "c": 1, "d": 1 });
     let differs = json!([{ "(n)": 1, "v": 2 }]);
     let skips = json!([{ "(n)": 2, "v": 2 }]);
@@ -259,7 +259,7 @@ fn what_may_say_that_it_is_not_spoken_of_comes_first_from_the_end_of_the_alphabe
 }
 
 #[test]
-fn a_scalar_speaks_of_every_element_of_a_list() {
+fn a_scalar_pattern_judges_every_element_of_a_list() {
     let object = json!({ "a": ["x1", "x2"], "b": [["y"], ["z"]] });
     assert_eq!(verdict(&json!({ "a": "x*" }), &object), "ok");
     assert_eq!(verdict(&json!({ "a": ["x?"] }), &object), "ok");
@@ -295,12 +295,12 @@ fn keys_of_labels_and_annotations_may_hold_wildcards() {
 
 proptest! {
     #[test]
-    fn no_pattern_panics(pattern in any_json(), object in any_json()) {
+    fn matching_any_pattern_never_panics(pattern in any_json(), object in any_json()) {
         let _ = matches(&pattern, &object);
     }
 
     #[test]
-    fn no_text_panics(pattern in "[a-c0-9.!<>=|& *?-]{0,12}", value in any_json()) {
+    fn matching_any_leaf_text_never_panics(pattern in "[a-c0-9.!<>=|& *?-]{0,12}", value in any_json()) {
         let _ = leaf::matches(&Value::String(pattern), &value);
     }
 }

@@ -79,7 +79,7 @@ fn check(rows: Vec<Row>) {
 }
 
 #[test]
-fn nothing_is_said_against_a_good_pod() {
+fn a_good_pod_has_no_violations_at_any_level() {
     let good = pod(&json!({}), &json!({}));
     for level in [Level::Privileged, Level::Baseline, Level::Restricted] {
         assert_eq!(found(&security(level, None), &good), Vec::<String>::new());
@@ -87,7 +87,7 @@ fn nothing_is_said_against_a_good_pod() {
 }
 
 #[test]
-fn what_baseline_forbids() {
+fn baseline_forbids_fields_of_security_contexts() {
     use Level::Baseline as B;
     let none = || json!({});
     check(vec![
@@ -217,7 +217,7 @@ fn what_baseline_forbids() {
 }
 
 #[test]
-fn what_baseline_forbids_beside_security_contexts() {
+fn baseline_forbids_fields_outside_of_security_contexts() {
     let ports = pod(
         &json!({}),
         &json!({"ports": [{"containerPort": 1}, {"hostPort": 0}, {"hostPort": 80}]}),
@@ -255,7 +255,7 @@ fn what_baseline_forbids_beside_security_contexts() {
 }
 
 #[test]
-fn what_restricted_forbids_beside() {
+fn restricted_forbids_more_than_baseline() {
     use Level::Restricted as R;
     let none = || json!({});
     let windows = || json!({"os": {"name": "windows"}});
@@ -403,7 +403,7 @@ fn pods_of_controllers_and_all_their_containers() {
 }
 
 #[test]
-fn what_a_rule_exempts() {
+fn exclusions_exempt_controls_images_fields_and_values() {
     let exclusion = |control: &str, images: &[&str], field: &str, values: &[&str]| Exclusion {
         control: control.to_owned(),
         images: images.iter().map(|text| (*text).to_owned()).collect(),
@@ -478,7 +478,7 @@ fn what_a_rule_exempts() {
 }
 
 #[test]
-fn an_exclusion_without_images_lets_pass_what_one_silent_container_owes() {
+fn an_exclusion_without_images_exempts_only_a_single_silent_container() {
     let owing = json!({"name": "c", "image": "i", "securityContext": {
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -567,7 +567,7 @@ fn a_message_names_reason_field_and_value() {
 }
 
 #[test]
-fn versions() {
+fn pod_security_versions_are_parsed() {
     for (text, expected) in [
         ("latest", Some(Version(None))),
         ("v1.29", Some(Version(Some(29)))),
@@ -582,7 +582,7 @@ fn versions() {
 
 proptest! {
     #[test]
-    fn whatever_a_pod_is_it_is_judged(spec in any_json(), container in any_json()) {
+    fn any_pod_is_judged_without_a_panic(spec in any_json(), container in any_json()) {
         let security = security(Level::Restricted, None);
         for spec in [spec, json!({"containers": [container], "securityContext": container, "volumes": [container]})] {
             let pod = json!({"kind": "Pod", "spec": spec});

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_exact() {
+    fn the_order_of_quantities_is_exact() {
         for (less, more) in [
             ("1", "2"),
             ("9", "10"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_quantity() {
+    fn malformed_quantities_are_refused() {
         for text in [
             "", "-", ".", "Mi", "k", "1K", "1mi", "1 Mi", "1Mi ", "1.2.3", "1e", "1e1.5", "e5",
             "0x10", "one", "1h", "１",
@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_integers(left in any::<i64>(), right in any::<i64>()) {
+        fn the_order_of_quantities_agrees_with_integers(left in any::<i64>(), right in any::<i64>()) {
             prop_assert_eq!(quantity(&left.to_string()).cmp(&quantity(&right.to_string())), left.cmp(&right));
             let thousandths = |n: i64| quantity(&format!("{n}m"));
             prop_assert_eq!(thousandths(left).cmp(&thousandths(right)), left.cmp(&right));
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn it_never_panics(text in "[-+]?[0-9.]{0,20}[eEKMGimnu]{0,2}[-+]?[0-9]{0,12}") {
+        fn parsing_a_quantity_never_panics(text in "[-+]?[0-9.]{0,20}[eEKMGimnu]{0,2}[-+]?[0-9]{0,12}") {
             let _ = Quantity::parse(&text);
         }
     }

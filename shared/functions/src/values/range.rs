@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_range() {
+    fn well_formed_ranges_are_read_and_others_refused() {
         for (text, ends) in [
             ("1-10", Some(("1", "10"))),
             ("-10--8", Some(("-10", "-8"))),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_are_within() {
+    fn a_range_includes_both_its_ends() {
         let within = |range: &str, text: &str| Range::parse(range).unwrap().contains(text);
         let outside = |range: &str, text: &str| Range::parse(range).unwrap().excludes(text);
         for (range, text, is_within) in [

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_escaped_where_they_have_to_be() {
+    fn paths_of_urls_are_escaped_where_needed() {
         for (text, expected) in [
             (
                 "https://example.com/path with spaces/",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_checked() {
+    fn hosts_of_urls_are_checked() {
         for (text, expected) in [
             ("http://a.b:80/", Some("a.b:80")),
             ("http://a:/", Some("a:")),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_none() {
+    fn malformed_urls_are_refused() {
         for text in [
             "",
             "relative",

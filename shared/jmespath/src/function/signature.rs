@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arity_says_what_it_wants() {
+    fn an_arity_error_names_the_expected_arguments() {
         let one = Signature::of([Types::ANY]);
         let up_to_two = Signature::of([Types::ANY]).with_optional([Types::STRING]);
         let some = Signature::of([Types::ANY]).repeating_last();

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_written_as_go_writes_it() {
+    fn json_text_is_written_as_go_writes_it() {
         for (value, text) in [
             (json!(1.0), "1"),
             (json!(-2.5), "-2.5"),
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_same_value(text in "[a<>&\\\\\"\u{2028}é\n]{0,12}", number in any::<f64>()) {
+        fn json_text_reads_back_as_the_same_value(text in "[a<>&\\\\\"\u{2028}é\n]{0,12}", number in any::<f64>()) {
             let value = json!([text, {text.clone(): text}]);
             let read: serde_json::Value = serde_json::from_str(&json_text(&value)).unwrap();
             prop_assert_eq!(read, value);

@@ -164,7 +164,7 @@ fn a_parameter_is_never_code() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_state_their_problem_and_position() {
     let table = [
         (
             "foo.]",
@@ -301,7 +301,7 @@ fn functions_are_added_without_the_evaluator() {
 }
 
 #[test]
-fn the_tree_can_be_read() {
+fn the_syntax_tree_of_an_expression_is_readable() {
     let expression =
         Expression::parse(" items[?metadata.name==$name] .spec.rules[].host ").unwrap();
     let ast = expression.ast();

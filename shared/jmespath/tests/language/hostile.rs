@@ -207,7 +207,7 @@ fn work_that_grows_hits_the_budget() {
 }
 
 #[test]
-fn each_limit_holds_at_its_edge() {
+fn each_expression_limit_holds_at_its_edge() {
     let at = |bytes| Expression::parse(&"a".repeat(bytes)).map_err(|error| error.kind);
     assert!(at(EXPRESSION_BYTES_MAX).is_ok());
     assert_eq!(

@@ -19,7 +19,7 @@ fn evaluate(text: &str) -> Result<Value, EvalError> {
 }
 
 #[test]
-fn it_travels_up_a_path() {
+fn a_missing_key_error_travels_up_a_path() {
     for text in [
         "no",
         "no.b",
@@ -53,7 +53,7 @@ fn it_travels_up_a_path() {
 }
 
 #[test]
-fn it_is_forgiven_elsewhere() {
+fn a_missing_key_is_null_outside_of_paths() {
     let table = [
         ("no || 'default'", json!("default")),
         ("a.no.b || 'default'", json!("default")),
@@ -103,7 +103,7 @@ fn it_is_forgiven_elsewhere() {
 }
 
 #[test]
-fn other_errors_are_not_forgiven() {
+fn errors_other_than_a_missing_key_are_not_forgiven() {
     let not_copied_from_the_fork = ["sort_by(list[:1], &no)"];
     let errors_there_too = [
         "length(no) || 'default'",
@@ -126,7 +126,7 @@ fn other_errors_are_not_forgiven() {
 
 /// What was given to a function is known, and it is nothing that the function takes.
 #[test]
-fn what_a_function_refuses_is_null_where_it_is_flattened_filtered_or_taken_the_values_of() {
+fn a_refused_argument_is_null_under_flatten_filter_and_values() {
     let table = [
         ("abs(string)[]", json!(null)),
         ("abs(string)[].x", json!(null)),
@@ -163,7 +163,7 @@ fn what_a_function_refuses_is_null_where_it_is_flattened_filtered_or_taken_the_v
 }
 
 #[test]
-fn what_takes_too_much_is_never_null() {
+fn an_exceeded_budget_is_never_null() {
     let budget = Budget {
         steps: 5,
         ..Budget::default()

@@ -55,7 +55,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_oracle_answers_is_answered(
+    fn any_expression_gives_the_same_as_the_oracle(
         text in crate::support::expression(FUNCTIONS),
         document in crate::support::document(),
     ) {

@@ -76,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn answers_are_true_and_in_the_end_complete(
+    fn answers_of_a_mirror_are_true_and_in_the_end_complete(
         steps in proptest::collection::vec(step(), 1..80),
     ) {
         play(steps)?;
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn a_loss_that_nobody_saw_is_found_and_repaired(
+    fn an_unnoticed_loss_of_records_is_found_and_repaired(
         scope in scope(),
         steps in proptest::collection::vec(
             prop_oneof![20 => demand_step(), 2 => (1..4_u8).prop_map(Step::Lose)], 1..60,
@@ -121,7 +121,7 @@ fn state(world: &World, view: usize) -> State {
 }
 
 #[test]
-fn a_view_answers_once_read_to_the_end_and_heard_of() {
+fn a_view_answers_once_its_log_is_read_and_a_beat_arrived() {
     let mut world = World::new(Scope::All);
     world.take(Step::Put(0, 1));
     world.take(Step::Control(0, ViewState::Synced));
@@ -133,7 +133,7 @@ fn a_view_answers_once_read_to_the_end_and_heard_of() {
 }
 
 #[test]
-fn a_loss_while_live_stops_the_view_at_the_next_control_record_and_not_the_other() {
+fn a_loss_while_live_stops_the_losing_view_alone() {
     let mut world = synced_world();
     world.take(Step::Put(0, 2));
     world.take(Step::Lose(1));
@@ -176,7 +176,7 @@ fn a_fault_that_reading_one_view_does_not_mend_has_the_whole_log_read() {
 
 /// An evicted view answers *evicted*, never empty, and comes back whole beside updates.
 #[test]
-fn an_evicted_view_says_so_and_comes_back_without_a_word_lost() {
+fn an_evicted_view_answers_evicted_and_comes_back_complete() {
     let mut world = synced_world();
     world.take(Step::Evict(0));
     assert_eq!(state(&world, 0), State::Evicted);
@@ -207,7 +207,7 @@ fn an_evicted_view_says_so_and_comes_back_without_a_word_lost() {
 }
 
 #[test]
-fn a_view_is_not_handed_over_before_what_was_passed_over_is_in_it() {
+fn a_loaded_view_is_not_handed_over_before_it_has_skipped_records() {
     let mut world = synced_world();
     world.take(Step::Evict(0));
     world.take(Step::Load(0));
@@ -323,7 +323,7 @@ fn a_wrong_digest_without_a_hole_stops_the_view_at_once() {
 }
 
 #[test]
-fn a_repeat_and_the_word_of_an_earlier_tenure_prove_nothing() {
+fn repeated_and_earlier_tenure_control_records_prove_nothing() {
     let mut world = synced_world();
     let control = |world: &World, epoch| {
         let mut record = world.models[0].control(epoch, ViewState::Synced);
@@ -362,7 +362,7 @@ fn a_record_that_cannot_be_read_stops_every_view_until_its_digest_agrees() {
 }
 
 #[test]
-fn silence_and_age_make_a_view_stale_and_a_beat_fresh_again() {
+fn silence_and_age_make_a_view_stale_and_a_beat_makes_it_fresh() {
     let mut world = synced_world();
     let limits = MirrorConfig::default();
     world.take(Step::Beat);
@@ -401,7 +401,7 @@ fn beats_that_run_ahead_of_a_silent_log_have_it_read_again() {
 }
 
 #[test]
-fn a_reader_that_lags_takes_no_beat_for_its_own_across_a_superseded_record() {
+fn a_lagging_reader_ignores_beats_across_a_superseded_record() {
     let mut world = synced_world();
     world.take(Step::Put(0, 1));
     world.take(Step::Put(0, 2));
@@ -451,7 +451,7 @@ fn beats_of_a_log_that_was_left_ask_for_nothing() {
 }
 
 #[test]
-fn a_writer_of_an_earlier_term_brings_no_news() {
+fn a_beat_of_an_earlier_term_does_not_refresh_a_view() {
     let mut world = synced_world();
     let mut beat = world.a_beat(0);
     beat.term = 7;

@@ -106,7 +106,7 @@ impl Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_an_object_wakes_nobody_who_waits_for_whether_the_view_serves() {
+async fn an_object_change_does_not_wake_those_who_wait_for_a_view_to_serve() {
     let mut harness = Harness::with_objects(3).await;
     let (mut serving, mut status) = (harness.view().serving(), harness.view().status());
     assert!(*serving.borrow_and_update());
@@ -322,7 +322,7 @@ impl Harness {
 
 /// A view that was freed is whole again, whatever happens to the bus meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_view_that_is_evicted_and_loaded_beside_updates_ends_as_the_log_has_it() {
+async fn a_view_evicted_and_loaded_beside_updates_ends_equal_to_the_log() {
     let mut harness = Harness::with_objects(20).await;
     let faults = harness.bus.faults();
     faults.set_chances(Chances {

@@ -111,7 +111,7 @@ fn labels_select_and_are_refused_as_by_the_api_server() {
 }
 
 #[test]
-fn names_and_values_of_labels_have_a_longest() {
+fn label_names_and_values_have_a_length_limit() {
     let longest = "b".repeat(LABEL_BYTES_MAX);
     let prefix = "p".repeat(LABEL_PREFIX_BYTES_MAX);
     for (selector, is_read) in [
@@ -129,7 +129,7 @@ fn names_and_values_of_labels_have_a_longest() {
 /// The verdict of Kubernetes' `fields.ParseSelector` on each, and its list of the fields that each type
 /// has.
 #[test]
-fn names_and_namespaces_select_and_are_refused_as_by_the_api_server() {
+fn field_selectors_select_and_are_refused_as_by_the_api_server() {
     for (selector, expected) in [
         ("", Some(true)),
         (",", Some(true)),
@@ -175,7 +175,7 @@ fn an_escape_in_a_field_selector_is_not_read() {
 }
 
 #[test]
-fn the_one_name_and_the_one_namespace_of_a_field_selector_are_told() {
+fn a_field_selector_returns_its_one_name_and_its_one_namespace() {
     for (selector, name, namespace) in [
         ("metadata.name=a,metadata.namespace=n", Some("a"), Some("n")),
         ("metadata.namespace==n", None, Some("n")),

@@ -26,7 +26,7 @@ pub(super) struct Loaded {
 /// Reads all that a suite names.
 ///
 /// # Errors
-/// One of its files cannot be used. What does not compile is told apart.
+/// One of its files cannot be used. Policies and exceptions that do not compile are listed apart.
 pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
     let (mut policies, mut others) = (Vec::new(), Vec::new());
     for path in unique(&suite.file.policies) {

@@ -172,7 +172,7 @@ spec:
     }
 
     #[test]
-    fn a_target_is_told_by_what_became_of_it() {
+    fn a_target_has_the_result_of_its_own_mutation() {
         let target = |name: &str, result: &str| {
             format!("kind: Deployment, resources: [{name}], result: {result}")
         };
@@ -230,7 +230,7 @@ spec:
     }
 
     #[test]
-    fn without_targets_it_is_said_what_to_do() {
+    fn a_row_without_targets_says_what_to_add() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write("policy.yaml", POLICY);
@@ -248,7 +248,7 @@ spec:
     }
 
     #[test]
-    fn what_a_target_became_is_compared() {
+    fn a_patched_target_is_compared() {
         for (file, result, reason) in [
             ("same", "pass", "Ok"),
             ("differs", "pass", "Resource diff"),

@@ -247,7 +247,7 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
 }
 
 #[test]
-fn what_is_excepted_is_skipped() {
+fn an_excepted_resource_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("policy.yaml", POLICY);
@@ -281,7 +281,7 @@ fn what_is_excepted_is_skipped() {
 }
 
 #[test]
-fn what_a_resource_became_is_compared_but_for_what_says_nothing() {
+fn a_patched_resource_is_compared_but_for_empty_fields() {
     let of = |rest: &str| {
         told(&format!(
             "policy: labelled, rule: label, kind: Pod, resources: [good], {rest}"
@@ -312,7 +312,7 @@ fn what_a_resource_became_is_compared_but_for_what_says_nothing() {
 }
 
 #[test]
-fn what_is_not_compared_is_told() {
+fn a_patched_resource_that_is_not_compared_has_a_remark() {
     let rows = rows(
         "policy: labelled, rule: label, kind: Pod, resources: [good], result: pass, \
          patchedResources: elsewhere.yaml",
@@ -324,7 +324,7 @@ fn what_is_not_compared_is_told() {
 }
 
 #[test]
-fn rows_are_about_what_the_request_does_and_facts_that_nobody_gives_are_missing() {
+fn rows_follow_the_request_and_facts_not_given_are_missing() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write(
@@ -447,7 +447,7 @@ fn numbers_are_compared_by_value_and_empty_things_say_nothing() {
 }
 
 #[test]
-fn who_asks_and_what_the_namespace_is_labelled_come_from_files() {
+fn user_and_namespace_labels_are_read_from_files() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write(

@@ -75,7 +75,7 @@ fn call(path: &str, is_post: bool) -> FactTarget {
 }
 
 #[test]
-fn of_a_namespace_that_is_not_given_the_name_and_the_labels_are_known() {
+fn a_namespace_that_is_not_given_has_its_name_and_labels() {
     let values = RuleValues::default();
     let (world, labels) = (world(), Map::from_iter([("a".to_owned(), "b".into())]));
     let facts = Facts::new(&world, &Map::new(), &values).within("shop", labels);
@@ -165,7 +165,7 @@ fn collections_are_narrowed_as_an_api_server_does() {
 }
 
 #[test]
-fn what_is_not_given_is_unknown_and_not_empty() {
+fn facts_that_are_not_given_are_unknown_and_not_empty() {
     let world = world();
     let values = RuleValues::default();
     let facts = Facts::new(&world, &Map::new(), &values);
@@ -196,7 +196,7 @@ fn what_is_not_given_is_unknown_and_not_empty() {
 }
 
 #[test]
-fn a_value_counts_where_nothing_else_answers() {
+fn a_value_is_used_where_nothing_else_answers() {
     let mut world = world();
     let mut values = RuleValues::default();
     values.values.insert("x".to_owned(), "given".into());
@@ -243,7 +243,7 @@ fn a_value_counts_where_nothing_else_answers() {
 }
 
 #[test]
-fn no_value_stands_in_for_an_answer_that_is_an_error() {
+fn a_value_does_not_replace_an_answer_that_is_an_error() {
     let mut world = world();
     world.responses[0].response.status_code = Some(500);
     let mut values = RuleValues::default();
@@ -269,7 +269,7 @@ fn no_value_stands_in_for_an_answer_that_is_an_error() {
 }
 
 #[test]
-fn what_is_read_are_all_given_objects_each_once() {
+fn a_collection_holds_each_given_object_once() {
     let of = |name: &str, own: &str| {
         let metadata = json!({"name": name, "namespace": "n", "labels": {"own": own}});
         let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});

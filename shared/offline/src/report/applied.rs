@@ -313,7 +313,7 @@ mod tests {
     use crate::{LoadedPolicy, apply, junit};
 
     #[test]
-    fn what_policies_say_is_told_and_counted() {
+    fn verdicts_of_applied_policies_are_listed_and_counted() {
         let policy = |action: &str, name: &str| {
             LoadedPolicy::new(&json!({
                 "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_not_run_are_told_and_no_errors() {
+    fn rules_that_are_not_run_are_listed_and_are_no_errors() {
         let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
         let targets = json!({"name": "t", "match": pods, "mutate": {
             "targets": [{"apiVersion": "v1", "kind": "ConfigMap"}], "patchStrategicMerge": {}}});

@@ -16,7 +16,7 @@ mod tests {
     use crate::report::testing::checked;
 
     #[test]
-    fn rows_stand_below_their_suite() {
+    fn json_rows_are_grouped_by_suite() {
         let json = json(&checked());
         assert_eq!(
             json["summary"],

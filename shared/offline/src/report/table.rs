@@ -59,7 +59,7 @@ mod tests {
     use crate::report::testing::checked;
 
     #[test]
-    fn columns_are_as_wide_as_what_stands_in_them() {
+    fn table_columns_are_as_wide_as_their_longest_cell() {
         let checked = checked();
         let short = table(&checked[0].rows[..1], false);
         assert_eq!(

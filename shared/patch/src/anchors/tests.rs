@@ -14,7 +14,7 @@ fn resolved(document: &Value, patch: &Value) -> Result<Option<Value>, String> {
 }
 
 #[test]
-fn anchors_of_objects() {
+fn anchors_of_objects_decide_which_fields_are_patched() {
     let document = json!({"kind": "Pod", "metadata": {"name": "p", "labels": {"app": "x"}}, "spec": {"a": {"b": 1}}});
     let table = [
         (json!({"spec": {"c": 1}}), Some(json!({"spec": {"c": 1}}))),
@@ -111,7 +111,7 @@ fn anchors_in_lists() {
 }
 
 #[test]
-fn a_global_anchor_is_about_the_whole() {
+fn a_global_anchor_decides_for_the_whole_patch() {
     let document =
         json!({"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}]}});
     let patch = |image: &str| json!({"spec": {"containers": [{"<(image)": image}], "flag": true}});
@@ -124,7 +124,7 @@ fn a_global_anchor_is_about_the_whole() {
 }
 
 #[test]
-fn a_list_that_is_none_is_told() {
+fn a_list_patched_onto_another_value_is_refused() {
     let error = resolved(
         &json!({"spec": 1}),
         &json!({"spec": {"containers": [{"(name)": "*"}]}}),
@@ -139,7 +139,7 @@ fn a_list_that_is_none_is_told() {
 }
 
 #[test]
-fn keys_with_anchors() {
+fn anchors_are_read_from_keys() {
     for (key, expected) in [
         ("(a)", Some((Anchor::Condition, "a"))),
         ("<(a)", Some((Anchor::Global, "a"))),
@@ -156,7 +156,7 @@ fn keys_with_anchors() {
 }
 
 #[test]
-fn what_would_grow_too_large_is_refused() {
+fn a_patch_that_would_grow_too_large_is_refused() {
     let elements: Vec<_> = (0..4_000)
         .map(|at| json!({"name": at.to_string()}))
         .collect();
@@ -197,7 +197,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn nothing_panics(document in any_value(), patch in any_value()) {
+    fn resolving_and_merging_any_patch_never_panics(document in any_value(), patch in any_value()) {
         let schema = Schema::of("v1", "Pod");
         if let Ok(Some(patch)) = resolve(&patch, &document, schema, &matches) {
             let _ = merge(&document, &patch, schema);
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn no_anchor_is_left(document in any_value(), patch in any_value()) {
+    fn no_anchor_is_left_in_a_resolved_patch(document in any_value(), patch in any_value()) {
         // A list of other things than objects is passed on as it is.
         let is_object = |value: &Value| value.is_object();
         if let Ok(Some(resolved)) = resolve(&patch, &document, Schema::UNKNOWN, &matches) {

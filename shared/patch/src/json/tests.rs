@@ -12,7 +12,7 @@ fn patched(document: &Value, patch: &Value, leniency: Leniency) -> Result<Value,
 
 /// The examples of the RFC's appendix A; A.11 and A.13 are about what a reader passes over.
 #[test]
-fn the_examples_of_the_rfc() {
+fn json_patch_follows_the_examples_of_the_rfc() {
     let table = [
         // A.1
         (
@@ -119,7 +119,7 @@ fn the_examples_of_the_rfc() {
 }
 
 #[test]
-fn what_the_text_of_the_rfc_adds() {
+fn json_patch_follows_the_text_of_the_rfc() {
     let table = [
         (
             json!({"a": 1}),
@@ -203,7 +203,7 @@ fn what_the_text_of_the_rfc_adds() {
 }
 
 #[test]
-fn what_kyverno_takes_beyond_it() {
+fn lenient_patches_are_applied_as_in_kyverno() {
     let add = |path: &str| json!([{"op": "add", "path": path, "value": 7}]);
     let remove = |path: &str| json!([{"op": "remove", "path": path}]);
     let table = [
@@ -249,7 +249,7 @@ fn what_kyverno_takes_beyond_it() {
 }
 
 #[test]
-fn what_is_no_patch() {
+fn a_malformed_json_patch_is_refused() {
     let table = [
         (json!({}), "the patch: it is not a list"),
         (json!([1]), "operation 0: it is not an object"),
@@ -284,7 +284,7 @@ fn what_is_no_patch() {
 }
 
 #[test]
-fn limits_at_their_edge() {
+fn json_patch_limits_hold_at_their_edge() {
     let at = |index: usize| json!([{"op": "add", "path": format!("/a/{index}"), "value": 1}]);
     assert!(patched(&json!({}), &at(PADDING_MAX), Leniency::KYVERNO).is_ok());
     assert!(patched(&json!({}), &at(PADDING_MAX + 1), Leniency::KYVERNO).is_err());
@@ -306,7 +306,7 @@ fn limits_at_their_edge() {
 }
 
 #[test]
-fn what_makes_one_document_of_another() {
+fn a_difference_is_the_patch_between_two_documents() {
     let table = [
         (json!({"a": 1}), json!({"a": 1}), json!([])),
         (
@@ -386,20 +386,20 @@ fn any_patch() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_patch_panics(document in any_value(), patch in any_patch(), is_lenient in any::<bool>()) {
+    fn no_json_patch_panics(document in any_value(), patch in any_patch(), is_lenient in any::<bool>()) {
         let leniency = if is_lenient { Leniency::KYVERNO } else { Leniency::NONE };
         let _ = patched(&document, &patch, leniency);
     }
 
     #[test]
-    fn what_applies_strictly_applies_leniently_alike(document in any_value(), patch in any_patch()) {
+    fn a_strict_patch_gives_the_same_leniently(document in any_value(), patch in any_patch()) {
         if let Ok(strict) = patched(&document, &patch, Leniency::NONE) {
             prop_assert_eq!(patched(&document, &patch, Leniency::KYVERNO), Ok(strict));
         }
     }
 
     #[test]
-    fn what_was_added_is_found_and_can_be_taken_away(document in any_value(), value in any_value()) {
+    fn an_added_value_is_found_and_can_be_removed(document in any_value(), value in any_value()) {
         prop_assume!(document.is_object());
         let add = json!([
             {"op": "add", "path": "/new", "value": value},
@@ -417,14 +417,14 @@ proptest! {
     }
 
     #[test]
-    fn a_difference_leads_from_one_to_the_other(before in any_value(), after in any_value()) {
+    fn a_difference_leads_from_one_document_to_the_other(before in any_value(), after in any_value()) {
         let patch = diff(&before, &after);
         prop_assert_eq!(patched(&before, &patch, Leniency::NONE), Ok(after));
     }
 }
 
 #[test]
-fn a_test_without_a_value_is_of_null() {
+fn a_test_operation_without_a_value_tests_for_null() {
     let document = json!({"a": null, "b": 1});
     for (path, holds) in [("/a", true), ("/c", true), ("/b", false)] {
         let patch = json!([{"op": "test", "path": path}]);
@@ -434,7 +434,7 @@ fn a_test_without_a_value_is_of_null() {
 }
 
 #[test]
-fn a_test_of_null_and_a_removal_behind_the_end() {
+fn a_test_for_null_and_a_removal_behind_the_end() {
     let document = json!({"a": {"b": null}, "l": [1]});
     let table = [
         ("test", "/a/x", true, false),

@@ -14,7 +14,7 @@ fn of_pod(spec: &Value, patch: &Value) -> Result<Value, String> {
 }
 
 #[test]
-fn fields_of_objects() {
+fn objects_are_merged_field_by_field() {
     let table = [
         (json!({"a": 1}), json!({"b": 2}), json!({"a": 1, "b": 2})),
         (
@@ -46,7 +46,7 @@ fn fields_of_objects() {
 }
 
 #[test]
-fn one_shape_never_becomes_another() {
+fn a_merge_never_changes_a_values_type() {
     let shapes = [json!(1), json!({"b": 1}), json!([1])];
     for found in &shapes {
         for patch in &shapes {
@@ -60,7 +60,7 @@ fn one_shape_never_becomes_another() {
 }
 
 #[test]
-fn directives() {
+fn merge_directives_replace_delete_and_order() {
     let table = [
         (
             json!({"a": {"b": 1}}),
@@ -127,7 +127,7 @@ fn directives() {
 }
 
 #[test]
-fn lists_by_their_keys() {
+fn lists_are_merged_by_their_keys() {
     let table = [
         // What the patch speaks of comes first.
         (
@@ -214,7 +214,7 @@ fn lists_by_their_keys() {
 }
 
 #[test]
-fn each_kind_has_its_own_keys() {
+fn each_kind_has_its_own_merge_keys() {
     let pod = |spec: Value| json!({"template": {"spec": spec}});
     let containers = |image: &str| json!({"containers": [{"name": "a", "image": image}]});
     let two = json!({"containers": [{"name": "b"}, {"name": "a", "image": "x"}]});
@@ -269,7 +269,7 @@ fn each_kind_has_its_own_keys() {
 }
 
 #[test]
-fn what_nests_too_deep_is_refused() {
+fn a_merge_too_deep_or_too_large_is_refused() {
     let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!({"a": inner}));
     assert!(merge(&json!({}), &nested(DEPTH_MAX), Schema::UNKNOWN).is_ok());
     let error = merge(&json!({}), &nested(DEPTH_MAX + 1), Schema::UNKNOWN);
@@ -308,7 +308,7 @@ fn any_spec() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn once_is_enough(document in any_spec(), patch in any_spec()) {
+    fn merging_a_patch_twice_changes_nothing_more(document in any_spec(), patch in any_spec()) {
         let schema = Schema::of("v1", "Pod");
         let once = merge(&document, &patch, schema).unwrap();
         prop_assert_eq!(merge(&once, &patch, schema), Ok(once.clone()));
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn every_element_is_kept(document in any_spec(), patch in any_spec()) {
+    fn a_merge_keeps_every_element_of_both_lists(document in any_spec(), patch in any_spec()) {
         let merged = merge(&document, &patch, Schema::of("v1", "Pod")).unwrap();
         let names = |value: &Value| {
             let containers = value["spec"]["containers"].as_array().unwrap().iter();

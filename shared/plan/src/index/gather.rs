@@ -40,7 +40,7 @@ struct Gathering<'i, 't> {
 }
 
 impl Index {
-    /// The objects that a probe finds, and those of which nothing can be told; some more than once.
+    /// The objects that a probe finds, and those that the index cannot judge; some more than once.
     /// `None`: that takes more than the terms allow, or what is asked for is nothing that can be looked
     /// up.
     pub fn gather(&self, probe: &Probe, terms: Terms<'_>) -> Option<Vec<Object>> {
@@ -215,7 +215,7 @@ impl<'i> Gathering<'i, '_> {
     }
 
     /// Returns true if an object has a value, by the probe's check and not only by its key. `None`:
-    /// that cannot be told.
+    /// that is not known.
     fn contributes(&mut self, object: &Object, value: &Scalar) -> Option<bool> {
         let Some(check) = &self.probe.check else {
             return Some(true);

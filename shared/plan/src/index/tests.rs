@@ -137,7 +137,7 @@ fn an_index_holds_no_more_bodies_than_its_limit() {
 }
 
 #[test]
-fn a_packed_allocation_is_not_held_for_one_object_of_it() {
+fn an_index_does_not_hold_a_packed_allocation_for_one_object() {
     let mut pods = Pods::packed(500);
     let state = pods.state();
     let before: Vec<Object> = state.read().objects().cloned().collect();

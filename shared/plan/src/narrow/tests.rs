@@ -144,7 +144,7 @@ fn filters_behind_and_within_projections_are_looked_up() {
 }
 
 #[test]
-fn members_are_asked_for() {
+fn membership_functions_become_index_lookups() {
     let host = "spec.rules[].host/1 alike $k";
     let once = format!("once {host}");
     for (text, wanted) in [
@@ -242,7 +242,7 @@ fn expressions_that_need_all_objects() {
 }
 
 #[test]
-fn an_array_is_the_list_itself() {
+fn a_filter_on_an_array_document_is_looked_up() {
     for text in ["[?metadata.name == $n]", "@[?metadata.name == $n] | [0]"] {
         let wanted = Ok("metadata.name/0 == $n".to_owned());
         assert_eq!(on(text, Document::Array), wanted, "{text}");
@@ -256,7 +256,7 @@ fn an_array_is_the_list_itself() {
 }
 
 #[test]
-fn too_many_probes_are_none() {
+fn an_expression_with_too_many_probes_is_scanned() {
     let terms: Vec<_> = (0..=PROBES_MAX).map(|n| format!("a == `{n}`")).collect();
     let scan = on(&format!("items[?{}]", terms.join(" || ")), LIST).unwrap_err();
     assert_eq!(scan.why, Why::Probes);

@@ -394,7 +394,7 @@ proptest! {
 /// The property would hold of an empty crate: many questions are really answered by counts, and most of
 /// those without looking at any object.
 #[test]
-fn many_questions_are_answered_by_counts() {
+fn many_generated_questions_are_really_answered_by_counts() {
     use proptest::{strategy::ValueTree as _, test_runner::TestRunner};
     let mut runner = TestRunner::deterministic();
     let mut world = World::new("apps");

@@ -47,7 +47,7 @@ proptest! {
 /// The property would hold of an empty crate: many of the questions are really looked up, and objects
 /// are left out that do not all say nothing.
 #[test]
-fn many_questions_are_looked_up() {
+fn many_generated_questions_are_really_looked_up() {
     let mut runner = TestRunner::deterministic();
     let mut world = World::new("apps");
     for _ in 0..40 {
@@ -78,7 +78,7 @@ fn many_questions_are_looked_up() {
 
 /// A lookup keeps to its limits, to the last object and value.
 #[test]
-fn terms_are_kept() {
+fn a_lookup_keeps_to_its_limits_of_objects_and_steps() {
     let mut world = World::new("apps");
     for name in 0..8 {
         let object = Some(serde_json::json!({"a": "x", "b": format!("p{name}*")}));

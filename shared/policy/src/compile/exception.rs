@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_covers_the_rules_that_it_names_for_what_it_matches() {
+    fn an_exception_covers_its_named_rules_for_matching_objects() {
         let pods = json!({"any": [{"resources": {"kinds": ["Pod"]}}]});
         let policy = compile(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_exception_cannot_say_is_told() {
+    fn a_malformed_exception_is_refused_with_its_reason() {
         let of = |change: &Value| {
             let mut spec = json!({
                 "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},

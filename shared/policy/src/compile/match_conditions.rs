@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cel_is_told_with_its_field() {
+    fn a_malformed_match_condition_is_refused_with_its_field() {
         let one = |expression: &str| json!([{"name": "a", "expression": expression}]);
         let place = "spec.webhookConfiguration.matchConditions";
         let expression = format!("{place}[0].expression");

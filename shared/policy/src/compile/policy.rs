@@ -130,8 +130,8 @@ fn passed_over(field: &Field<'_>, kind: &'static str) -> NotRun {
     }
 }
 
-/// The rules of a manifest, where none of them is run by `driver`: why such a policy is no error to whoever
-/// only wants to know what the others say. None where any is run, or there are no rules.
+/// The rules of a manifest, where `driver` runs none of them. A caller that only wants the verdicts of the
+/// other policies does not count such a policy as an error. None where any is run, or there are no rules.
 pub fn none_run(manifest: &Value, driver: Driver) -> Vec<NotRun> {
     let rules = manifest["spec"]["rules"].as_array().into_iter().flatten();
     let passed_over = |(at, rule): (usize, &Value)| {

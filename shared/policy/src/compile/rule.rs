@@ -160,7 +160,7 @@ pub(super) fn compile(
 }
 
 /// Returns the path within the rule of work that is not run, where the rule does nothing else. A rule that
-/// does something else too is compiled: its author is told what is wrong with it.
+/// does something else too is compiled, so that its problems are reported.
 pub(super) fn not_run(rule: &Value, driver: Driver) -> Option<&'static str> {
     let given = |within: &Value, names: &[&str]| names.iter().any(|name| !within[*name].is_null());
     let work = WORK.iter().filter(|work| given(rule, &[work]));

@@ -29,7 +29,7 @@ fn rule_problems(rule: &str) -> String {
 }
 
 #[test]
-fn a_whole_policy() {
+fn every_field_of_a_policy_is_compiled() {
     let manifest: Value = serde_saphyr::from_str(
         r#"
 apiVersion: kyverno.io/v1
@@ -120,7 +120,7 @@ spec:
 }
 
 #[test]
-fn what_kyverno_has_and_this_version_has_not() {
+fn unsupported_kyverno_features_are_reported() {
     insta::assert_snapshot!(rule_problems(
         r#"
 match:
@@ -141,7 +141,7 @@ validate:
 }
 
 #[test]
-fn rules_that_are_not_run_are_told_beside_those_that_are() {
+fn rules_that_are_not_run_are_listed_beside_those_that_are() {
     let policy = |rules: Value| {
         compile(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
@@ -247,7 +247,7 @@ fn a_filter_of_users_may_have_empty_resources() {
 }
 
 #[test]
-fn what_is_malformed() {
+fn malformed_fields_of_a_rule_are_reported() {
     insta::assert_snapshot!(rule_problems(
         r#"
 match:
@@ -278,7 +278,7 @@ validate:
 }
 
 #[test]
-fn limits() {
+fn numbers_and_sizes_in_a_policy_are_limited() {
     let rule = |context: Value| {
         json!({
             "name": "r", "context": context, "validate": {"deny": {}},
@@ -334,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn and_so_does_anything_within_a_policy(
+    fn compiling_any_field_of_a_rule_gives_a_policy_or_problems(
         field in prop::sample::select(vec!["match", "exclude", "context", "preconditions", "validate", "name", "x"]),
         value in any_json(),
     ) {
@@ -349,7 +349,7 @@ proptest! {
     }
 
     #[test]
-    fn and_any_text_as_an_expression(text in "[a-c.\\[\\]{}'`\"$@|&?=(), 0-9\\\\-]{0,24}") {
+    fn compiling_any_expression_gives_a_policy_or_problems(text in "[a-c.\\[\\]{}'`\"$@|&?=(), 0-9\\\\-]{0,24}") {
         let manifest = json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": [{
                 "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
@@ -364,7 +364,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_malformed_in_a_foreach() {
+fn malformed_fields_of_a_foreach_are_reported() {
     insta::assert_snapshot!(rule_problems(
         r#"
 match: {any: [{resources: {kinds: [Pod]}}]}
@@ -390,7 +390,7 @@ validate:
 }
 
 #[test]
-fn what_is_wrong_with_a_standard_is_told() {
+fn a_malformed_pod_security_rule_is_refused_with_its_field() {
     for (security, expected) in [
         ("{}", "podSecurity.level: it is required"),
         (

@@ -14,7 +14,7 @@ use crate::{
 pub const SCANNED_MAX: usize = 128;
 
 /// Resources whose objects are never scanned, by group and plural: they are news or heartbeats rather
-/// than state, are written by whoever scans, or are secret; or nothing is ever stored of them.
+/// than state, are written by the scanner, or are secret; or the API server never stores them.
 const NEVER_SCANNED: &[(&str, &str)] = &[
     ("", "bindings"),
     ("", "componentstatuses"),

@@ -80,8 +80,8 @@ fn look_ahead<'c>(stop: &Stop, after: impl Iterator<Item = &'c Condition>, scope
     scope.facts.looks_ahead = before;
 }
 
-/// Both sides are resolved before either may wait, so that their facts are asked for together. Of two
-/// errors the key's is told, whichever is known first.
+/// Both sides are resolved before either may wait, so that their facts are asked for together. If both
+/// fail, the key's error is reported, whichever is known first.
 fn holds(
     condition: &Condition,
     scope: &mut Scope<'_>,

@@ -29,7 +29,7 @@ pub(super) struct Facts {
     places: HashMap<u64, Vec<usize>>,
     /// The number of facts that are in `places`.
     placed: usize,
-    /// The number of facts that the driver was told of.
+    /// The number of facts that the driver was asked for.
     asked: usize,
     /// The number of facts that are asked for in place of another.
     parts: usize,
@@ -249,7 +249,7 @@ impl Facts {
         }
     }
 
-    /// Returns the questions that the driver was not told of yet, or else those that it has not answered.
+    /// Returns the questions that the driver has not seen yet, or else those that it has not answered.
     pub(super) fn questions(&mut self) -> Vec<FactRequest> {
         let new = std::mem::replace(&mut self.asked, self.facts.len());
         let unanswered = |fact: &&Fact| fact.answer.is_none() && !fact.is_declined;
@@ -290,7 +290,7 @@ impl Facts {
         }
     }
 
-    /// The evaluation goes on as if whoever asks had no value. The first answer counts here too.
+    /// The evaluation goes on as if this fact had no value. An earlier answer stays.
     pub(super) fn leave_out(&mut self, id: u32) {
         let fact = self.facts.get_mut(id as usize);
         if let Some(fact) = fact.filter(|fact| fact.answer.is_none()) {

@@ -28,7 +28,7 @@ use crate::ir::{
 #[derive(Default)]
 pub(super) struct Lists(Vec<Option<Elements>>);
 
-/// The elements of a list, each shared with whoever speaks of it.
+/// The elements of a list, each shared with the scopes that refer to it.
 pub(super) type Elements = Arc<[Arc<Value>]>;
 
 /// The path of a `foreach`, for errors: written out only where there is one.

@@ -245,8 +245,8 @@ fn operated(object: &Object, patch: &Value, place: String) -> Result<Value, Stop
         .map_err(|error| failed(error, place))
 }
 
-/// The operations that an expression gives: as a list, or as JSON in a text. Anything else is told where they
-/// are read.
+/// The operations that an expression gives: as a list, or as JSON in a text. Anything else
+/// passes unchanged, and is an error where the operations are read.
 fn listed(patch: &Value) -> Cow<'_, Value> {
     match patch.as_str().map(serde_json::from_str) {
         Some(Ok(list)) => Cow::Owned(list),

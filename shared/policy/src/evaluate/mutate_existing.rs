@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_selector_never_means_all() {
+    fn a_malformed_selector_never_selects_all_objects() {
         for (selector, expected) in [
             (json!({}), Some("")),
             (json!({"matchLabels": {"a": "b"}}), Some("a=b")),

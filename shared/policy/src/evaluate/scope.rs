@@ -71,7 +71,7 @@ impl Resolve for Scope<'_> {
 enum Turn {
     Done(Value),
     Missed(usize),
-    /// A part of the request that it reads cannot be told.
+    /// A part of the request that it reads cannot be determined.
     Untold(String),
     Failed(EvalError),
 }

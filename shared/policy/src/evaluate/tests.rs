@@ -161,7 +161,7 @@ fn a_host_that_is_taken_is_denied() {
 }
 
 #[test]
-fn a_rule_that_a_precondition_stops_asks_nothing() {
+fn a_rule_stopped_by_a_precondition_asks_for_no_facts() {
     let deletion = request("DELETE", &Value::Null, &ingress("x", &["a.example"]));
     let RuleOutcome::Skipped { reason } = outcome(UNIQUE_HOST, &deletion) else {
         panic!()
@@ -203,7 +203,7 @@ fn a_fact_that_cannot_be_read_is_an_error_and_never_empty() {
 }
 
 #[test]
-fn conditions_stop_where_the_answer_is_known() {
+fn conditions_load_no_more_facts_once_the_answer_is_known() {
     let rule = |kind: &str, first: &str| {
         format!(
             r#"
@@ -275,7 +275,7 @@ validate:
 }
 
 #[test]
-fn an_update_is_not_denied_for_what_was_wrong_before() {
+fn an_update_is_not_denied_for_a_violation_that_its_old_object_had() {
     let rule = r#"
 validate:
   message: no hosts
@@ -329,7 +329,7 @@ fn an_update_that_keeps_its_own_host_is_admitted() {
 }
 
 #[test]
-fn what_every_rule_can_see() {
+fn every_rule_can_read_the_request_and_its_service_account() {
     let rule = r#"
 validate:
   message: "{{ request.namespace }} {{ serviceAccountName }} {{ serviceAccountNamespace }} {{ request.userInfo.username }} {{ keys(@) }}"
@@ -340,7 +340,7 @@ validate:
 }
 
 #[test]
-fn empty_conditions() {
+fn an_empty_any_never_denies_and_other_empty_conditions_deny() {
     let request = create(&ingress("x", &[]));
     for (deny, denies) in [
         ("{}", true),
@@ -355,7 +355,7 @@ fn empty_conditions() {
 }
 
 #[test]
-fn a_policy_of_a_namespace_speaks_of_nothing_outside_it() {
+fn a_namespaced_policy_applies_to_its_own_namespace_alone() {
     let manifest = |kind: &str, namespace: &str, admission: bool| {
         json!({
             "apiVersion": "kyverno.io/v1", "kind": kind, "metadata": {"name": "p", "namespace": namespace},
@@ -411,7 +411,7 @@ fn a_driver_that_does_not_answer_is_asked_again() {
 }
 
 #[test]
-fn what_a_driver_goes_on_without_is_a_missing_key() {
+fn a_fact_that_a_driver_goes_on_without_is_a_missing_key() {
     let outcome = |key: &str, default: &Value| {
         let mut call = json!({"urlPath": "/api/v1/namespaces/x"});
         if !default.is_null() {

@@ -49,7 +49,7 @@ impl Problems {
         self.driver
     }
 
-    /// A problem, unless whoever drives evaluations knows what is needed.
+    /// A problem, unless the driver of evaluations supports the feature.
     pub(crate) fn unsupported_unless(
         &mut self,
         known: impl FnOnce(Driver) -> bool,

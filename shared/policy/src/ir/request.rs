@@ -56,9 +56,9 @@ pub struct AdmissionRequest {
     namespace_labels: Value,
     arrival: Option<Arrival>,
     subresource: String,
-    /// Whoever gave it said which roles its user has, if any.
+    /// The request was given together with its user's roles, if the user has any.
     says_roles: bool,
-    /// Why the images cannot be told, if so.
+    /// Why the images cannot be determined, if so.
     no_images: Option<String>,
 }
 
@@ -159,7 +159,7 @@ impl AdmissionRequest {
             .extend(images.map(|images| (IMAGES.to_owned(), images)));
     }
 
-    /// Why the entry of this name of the context cannot be told, if so.
+    /// Why the context entry of this name cannot be determined, if so.
     pub(crate) fn untold(&self, name: &str) -> Option<&str> {
         self.no_images.as_deref().filter(|_| name == IMAGES)
     }
@@ -172,8 +172,8 @@ impl AdmissionRequest {
         self
     }
 
-    /// With the roles of whoever made it, in `request.roles` and `request.clusterRoles`. Of which there are
-    /// none, that key is missing, as in Kyverno.
+    /// With its user's roles, in `request.roles` and `request.clusterRoles`. The key of an empty list is
+    /// missing, as in Kyverno.
     pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
         let mut known = self.clone();
         known.says_roles = true;
@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_every_request_has_is_checked() {
+    fn required_fields_of_a_request_are_checked() {
         let whole = json!({
             "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
             "object": {"metadata": {"name": "a"}},
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_subresource_carries_may_be_a_pod() {
+    fn images_are_read_from_a_subresource_that_carries_a_pod() {
         let of = |sub_resource: &str, kind: &str| {
             AdmissionRequest::new(json!({
                 "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_has_no_images() {
+    fn a_deletion_has_no_images() {
         let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}});
         let of = |operation: &str, field: &str| {
             let mut request = json!({"operation": operation, "kind": {"group": "", "version": "v1", "kind": "Pod"}});
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_object_as_if_it_were_created() {
+    fn the_old_object_becomes_a_create_request() {
         let request = AdmissionRequest::new(json!({
             "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},
             "object": {"metadata": {"name": "new"}}, "oldObject": {"metadata": {"name": "old"}},

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_neither_read_nor_written() {
+    fn only_targets_of_the_rule_may_be_read_or_written() {
         let target = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "shop",
             "name": "web-*-{{ request.name }}"});
         let policy = policy("ClusterPolicy", &target);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_variable_comes_to_is_a_name() {
+    fn a_variable_in_a_target_may_only_yield_a_name() {
         let targets = json!({"apiVersion": "v1", "kind": "Pod",
             "namespace": "{{ request.namespace }}", "name": "{{ request.object.data.pod }}"});
         let policy = policy("ClusterPolicy", &targets);

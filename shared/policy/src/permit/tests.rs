@@ -80,7 +80,7 @@ fn the_policys_own_paths_are_permitted() {
 
 /// Whoever can ask for a live read can ask for nothing else.
 #[test]
-fn no_other_path_is_permitted() {
+fn paths_other_than_the_policys_are_refused() {
     let pods = "/api/v1/namespaces/AAA/pods";
     for (template, path) in [
         ("/version", "/versions"),
@@ -163,7 +163,7 @@ fn a_confined_policys_path_stays_in_its_namespace() {
 }
 
 #[test]
-fn a_body_is_the_policys_own() {
+fn only_the_policys_own_request_body_is_permitted() {
     let entry = json!({"apiCall": {
         "urlPath": "/apis/authorization.k8s.io/v1/subjectaccessreviews", "method": "POST",
         "data": [
@@ -223,7 +223,7 @@ fn a_body_is_the_policys_own() {
 
 /// A service is called where the policy says, with the policy's headers and authority.
 #[test]
-fn a_service_is_the_policys_own() {
+fn only_the_policys_own_service_url_is_permitted() {
     let entry = json!({"apiCall": {"service": {
         "url": format!("https://s.ns:8443/v1/{A}?q={A}"),
         "headers": [{"key": "Authorization", "value": "Bearer x"}], "caBundle": "PEM",
@@ -290,7 +290,7 @@ fn a_service_is_the_policys_own() {
 }
 
 #[test]
-fn a_config_map_is_the_policys_own() {
+fn only_the_policys_own_config_map_is_permitted() {
     let read = |own, entry: Value, namespace: &str, name: &str| {
         let object = ObjectKey::new(namespace, name);
         let entry = json!({"configMap": entry});
@@ -363,7 +363,7 @@ proptest! {
     /// Whatever stands in the variables of a service's URL and of a ConfigMap's name: what is
     /// rendered is permitted.
     #[test]
-    fn what_is_rendered_is_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "own|[a-c./@:-]{0,4}") {
+    fn rendered_urls_and_config_maps_are_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "own|[a-c./@:-]{0,4}") {
         let url = with_variables("https://s.ns:8443/v1/x-AAA/BBB?q=AAA&r=x-BBB");
         let service = policy_of(None, &json!({"apiCall": {"service": {"url": url}}})).unwrap();
         if let Ok(FactTarget::Service { url, .. }) = target(&service, &request(&a, &b)) {
@@ -425,7 +425,7 @@ fn signing_in(credentials: &[Value]) -> Policy {
 }
 
 #[test]
-fn an_image_is_permitted_with_who_signs_in_for_it() {
+fn an_image_is_permitted_with_its_registry_credentials() {
     let image = Call::Image { reference: "a" };
     for (entry, secrets, shared, insecure) in [
         (json!({}), &[][..], true, false),

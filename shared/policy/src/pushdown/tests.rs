@@ -51,7 +51,7 @@ validate:
 
 /// The uses of facts in the published policies: the entry's expression, and the condition.
 #[test]
-fn what_published_policies_ask() {
+fn published_policies_ask_the_replica_these_queries() {
     let asked = |query: &str, key: &str, operator: &str, value: &str| {
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         reads(&format!(
@@ -114,7 +114,7 @@ validate: {{deny: {{conditions: {{all: [{{key: {}, operator: {operator}, value: 
 
 /// One use that wants the list makes all of them use it; a message does not.
 #[test]
-fn a_list_that_is_needed_is_used_for_everything() {
+fn a_list_that_is_needed_whole_answers_all_its_uses() {
     let rule = |second: &str| {
         reads(&format!(
             r#"
@@ -138,7 +138,7 @@ validate:
 /// Behind a projection of an entry every expression is a stage of a pipe, which would forgive what is an
 /// error where the rule evaluates it.
 #[test]
-fn behind_a_projection_nothing_is_asked_that_may_miss_a_key() {
+fn a_use_that_may_miss_a_key_behind_a_projection_is_not_asked() {
     for (entry, key, is_asked) in [
         ("e", "v[0].host", true),
         ("e.p", "v[0].host", false),
@@ -160,7 +160,7 @@ fn behind_a_projection_nothing_is_asked_that_may_miss_a_key() {
 /// An argument that a function refuses is an error of the entry's expression by itself. Left of `[]` or of a
 /// filter it would come to null.
 #[test]
-fn a_use_that_would_forgive_what_the_entry_refuses_is_not_asked() {
+fn a_use_that_would_hide_an_error_of_the_entry_is_not_pushed_down() {
     for (own, key, is_asked) in [
         ("length(items)", "v[].host && request.object.host", false),
         ("length(items)", "v[?a].host && request.object.host", false),
@@ -180,7 +180,7 @@ fn a_use_that_would_forgive_what_the_entry_refuses_is_not_asked() {
 }
 
 #[test]
-fn a_rule_that_shows_all_that_is_loaded_loads_all() {
+fn a_rule_that_prints_its_whole_context_loads_every_entry() {
     let asks = |message: &str| {
         reads(&format!(
             r#"
@@ -205,7 +205,7 @@ validate:
 
 /// A fact that is needed whole is sent with the fields that the rule can read.
 #[test]
-fn a_list_that_is_needed_is_cut_to_what_is_read() {
+fn a_list_that_is_needed_is_cut_to_the_fields_that_are_read() {
     let cut = |own: &str, list: &str, conditions: &str| {
         let asked = reads(&format!(
             r#"
@@ -271,7 +271,7 @@ validate:
 
 /// Whoever goes through the context itself may get to the fact by any name.
 #[test]
-fn what_is_reached_through_the_context_itself_is_not_cut() {
+fn a_fact_reachable_through_the_context_itself_is_not_cut() {
     for (list, variable, key, is_cut) in [
         ("v", "request.name", "element.v[0].host", true),
         ("v", "request.name", "request.{{ request.name }}", true),

@@ -139,7 +139,7 @@ fn try_one(tape: &[u32], seen: &Seen) {
 }
 
 #[test]
-fn nothing_panics_and_everything_ends() {
+fn hostile_policies_and_requests_end_without_a_panic() {
     let seen = Seen::default();
     let mut runner = TestRunner::new(Config {
         failure_persistence: None,

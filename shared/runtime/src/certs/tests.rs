@@ -10,7 +10,7 @@ fn names() -> Vec<String> {
 }
 
 #[test]
-fn a_client_that_trusts_the_authority_trusts_what_it_issues() {
+fn an_issued_certificate_is_trusted_by_its_own_authority_alone() {
     let now = Timestamp::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let other = Authority::new("anteroom", now).unwrap();
@@ -24,7 +24,7 @@ fn a_client_that_trusts_the_authority_trusts_what_it_issues() {
 }
 
 #[test]
-fn nothing_outlives_its_authority_and_renewal_comes_before_expiry() {
+fn a_certificate_ends_with_its_authority_and_is_renewed_before_expiry() {
     let now = Timestamp::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let late = now + issue::AUTHORITY_VALIDITY - DAY * 10;
@@ -39,7 +39,7 @@ fn nothing_outlives_its_authority_and_renewal_comes_before_expiry() {
 }
 
 #[test]
-fn what_cannot_be_served_with_is_refused_with_its_reason() {
+fn an_unusable_key_pair_is_refused_with_its_reason() {
     let now = Timestamp::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let good = authority.issue(&names(), now).unwrap();

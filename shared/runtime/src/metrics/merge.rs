@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_family_in_two_texts_stands_once() {
+    fn a_metric_family_in_two_texts_is_merged_into_one() {
         let one = "# HELP a A.\n# TYPE a gauge\na{s=\"1\"} 1\n# HELP b B.\n# TYPE b gauge\nb 1\n";
         let two = "# HELP a A.\n# TYPE a gauge\na{s=\"2\"} 2\n";
         let merged = families([one, two, ""].into_iter().map(str::to_owned));

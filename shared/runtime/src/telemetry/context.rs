@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_traceparent_is_none() {
+    fn a_malformed_traceparent_gives_no_context() {
         let id = "0af7651916cd43dd8448eb211c80319c";
         assert!(remote(&format!("00-{id}-b7ad6b7169203331-01"), "a=b").is_some());
         for bad in [

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_mean_what_opentelemetry_says() {
+    fn otlp_endpoints_and_protocols_follow_opentelemetry() {
         use OtlpProtocol::{Grpc, HttpProtobuf};
         let base = "http://c:4318";
         for (args, expected) in [

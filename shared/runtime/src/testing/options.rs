@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_all_that_the_program_does() {
+    fn options_whose_row_differs_from_the_program_are_undocumented() {
         let option = Arg::new("limit")
             .long("limit")
             .default_value("5")

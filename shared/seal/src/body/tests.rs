@@ -24,7 +24,7 @@ fn key() -> ObjectKey {
 
 /// The log holds other bytes than were sealed, and they come back whole.
 #[test]
-fn it_comes_back_and_is_not_readable_in_between() {
+fn a_sealed_body_opens_again_and_is_not_readable_meanwhile() {
     let ring = ring(&[("k1", 1)]);
     let plain = b"a very secret password";
     let sealed = seal(&ring, &view(), &key(), plain).unwrap();
@@ -37,7 +37,7 @@ fn it_comes_back_and_is_not_readable_in_between() {
 }
 
 #[test]
-fn a_body_is_refused_in_any_other_place() {
+fn a_sealed_body_is_refused_in_any_other_place() {
     let ring = ring(&[("k1", 1)]);
     let sealed = seal(&ring, &view(), &key(), b"x").unwrap();
     for (view, key) in [
@@ -54,7 +54,7 @@ fn a_body_is_refused_in_any_other_place() {
 }
 
 #[test]
-fn no_byte_can_be_changed() {
+fn a_sealed_body_with_any_byte_changed_is_refused() {
     let ring = ring(&[("k1", 1), ("k2", 1)]);
     let sealed = seal(&ring, &view(), &key(), b"x").unwrap();
     for at in 0..sealed.len() {
@@ -72,7 +72,7 @@ fn no_byte_can_be_changed() {
 
 /// Keys change without a gap: the new one is known before it seals, the old one after.
 #[test]
-fn a_rotation_leaves_nothing_unreadable() {
+fn a_key_rotation_leaves_no_body_unreadable() {
     let stages = [
         ring(&[("old", 1)]),
         ring(&[("old", 1), ("new", 2)]),
@@ -90,7 +90,7 @@ fn a_rotation_leaves_nothing_unreadable() {
 }
 
 #[test]
-fn a_key_that_is_not_there_is_named() {
+fn an_unknown_key_is_named_in_the_error() {
     let sealed = seal(&ring(&[("gone", 1)]), &view(), &key(), b"x").unwrap();
     let refused = open(&ring(&[("a", 1), ("b", 2)]), &view(), &key(), &sealed).unwrap_err();
     assert_eq!(
@@ -107,7 +107,7 @@ fn a_key_that_is_not_there_is_named() {
 
 proptest! {
     #[test]
-    fn anything_comes_back(plain in prop::collection::vec(any::<u8>(), 0..2_000), namespace: String, name: String) {
+    fn sealing_keeps_any_body(plain in prop::collection::vec(any::<u8>(), 0..2_000), namespace: String, name: String) {
         let ring = ring(&[("k1", 1)]);
         let key = ObjectKey::new(namespace, name);
         let sealed = seal(&ring, &view(), &key, &plain).unwrap();
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_arrives_is_refused_in_peace(mut bytes in prop::collection::vec(any::<u8>(), 0..200), magic: bool) {
+    fn opening_hostile_bytes_fails_without_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200), magic: bool) {
         if magic {
             bytes.splice(0..0, [MAGIC, VERSION, 2, b'k', b'1']);
         }

@@ -119,7 +119,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_is_as_it_was_reviewed() {
+fn the_state_table_of_a_view_is_as_reviewed() {
     let table = table();
     assert_eq!(table, include_str!("table.txt"), "the new table:\n{table}");
 }
@@ -135,7 +135,7 @@ fn every_step(check: impl Fn(&Life, Event<'_>, &Life, Effect)) {
 }
 
 #[test]
-fn only_the_writers_word_makes_a_view_answer() {
+fn only_a_writers_control_record_makes_a_view_answer() {
     every_step(|life, event, next, _| {
         if next.state.answers() && !life.state.answers() {
             let said = match event {
@@ -175,7 +175,7 @@ fn served_data_never_changes_before_the_new_data_is_complete() {
 }
 
 #[test]
-fn gathered_records_are_installed_only_at_the_end_of_the_log_or_on_the_writers_word() {
+fn gathered_records_are_installed_at_the_logs_end_or_by_a_control_record() {
     every_step(|life, event, _, effect| {
         if effect == Effect::Install {
             assert!(
@@ -190,7 +190,7 @@ fn gathered_records_are_installed_only_at_the_end_of_the_log_or_on_the_writers_w
 }
 
 #[test]
-fn a_view_that_is_not_followed_comes_back_only_by_reading_again() {
+fn a_view_that_is_not_followed_returns_only_by_reading_again() {
     let followed = |log| !matches!(log, Log::Lost | Log::Passed);
     every_step(|life, event, next, _| {
         if !followed(life.log) && followed(next.log) {

@@ -110,7 +110,7 @@ fn bare(namespace: &str, name: &str) -> Value {
 
 /// The same JSON shape as the API server's.
 #[test]
-fn a_list_is_what_the_api_server_answers() {
+fn a_list_has_the_json_shape_of_the_api_server() {
     let view = configmaps(&[("a", "x"), ("a-b", "y"), ("b", "z")]);
     let items = [bare("a-b", "y"), bare("a", "x"), bare("b", "z")];
     let whole = json!({
@@ -153,7 +153,7 @@ fn items_of_custom_resources_keep_their_kind() {
 }
 
 #[test]
-fn a_list_that_is_cut_says_so() {
+fn a_list_cut_by_its_limit_states_the_remaining_count() {
     let view = configmaps(&[("a", "1"), ("a", "2"), ("a", "3"), ("b", "1")]);
     let limited = |selection: Selection, limit| Selection {
         limit: Some(limit),
@@ -199,7 +199,7 @@ fn a_document_of_some_objects_has_them_under_both_names() {
 }
 
 #[test]
-fn an_object_that_is_not_there_is_not_found_in_the_api_servers_words() {
+fn a_missing_object_is_not_found_in_the_api_servers_words() {
     let view = configmaps(&[("a", "x")]);
     let error = select(&view, &one("a", "y")).unwrap_err();
     assert_eq!(error.to_string(), "configmaps \"y\" not found");
@@ -212,7 +212,7 @@ fn an_object_that_is_not_there_is_not_found_in_the_api_servers_words() {
 
 /// Rule 1: what a view does not hold is unknown, not absent.
 #[test]
-fn objects_that_a_view_does_not_hold_are_refused_and_not_absent() {
+fn objects_outside_of_a_view_are_refused_and_not_absent() {
     let confined = Collection {
         namespaces: vec!["a".into(), "b".into()],
         ..Collection::all(gvr("", "configmaps"))
@@ -305,7 +305,7 @@ fn each_state_of_a_referenced_object_has_its_own_answer() {
 }
 
 #[test]
-fn a_response_is_what_came() {
+fn a_kept_api_response_is_returned_unchanged() {
     let source = Source::ApiCall {
         url: "https://a.example".into(),
         id: "1".into(),
@@ -431,7 +431,7 @@ fn expected(objects: &[Value], selection: &Selection) -> Vec<Value> {
 
 proptest! {
     #[test]
-    fn a_selection_is_what_filtering_a_plain_list_gives(
+    fn a_selection_equals_filtering_a_plain_list(
         keys in proptest::collection::btree_map(("a|a-b|b", "[0-4]"), labels(), 0..12),
         selection in selection(),
     ) {

@@ -64,7 +64,7 @@ type Model = BTreeMap<ObjectKey, (Epoch, ResourceVersion, Option<Vec<u8>>)>;
 
 proptest! {
     #[test]
-    fn any_deltas_end_as_the_apply_rule_has_it(
+    fn any_order_of_deltas_ends_as_the_apply_rule_demands(
         deltas in deltas(),
         repeats in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         compact in any::<bool>(),
@@ -163,7 +163,7 @@ fn the_oldest_deletion_is_forgotten_over_the_limit() {
 }
 
 #[test]
-fn states_share_what_did_not_change() {
+fn two_states_share_unchanged_objects() {
     let mut one = Draft::default();
     one.apply(Revision(1), &put("a", 1, "1", "same"), None);
     one.apply(Revision(2), &put("b", 1, "1", "old"), None);
@@ -217,7 +217,7 @@ fn records_before_the_views_origin_are_void() {
 }
 
 #[test]
-fn a_copy_counts_only_what_it_does_not_share() {
+fn a_copy_counts_only_bytes_that_it_does_not_share() {
     let mut store = Draft::default();
     store.apply(Revision(1), &put("a", 1, "1", "same"), None);
     store.apply(Revision(2), &put("b", 1, "2", "old"), None);

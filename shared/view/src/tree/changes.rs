@@ -89,8 +89,8 @@ fn common<T>(old: &[T], new: &[T], are_one: impl Fn(&T, &T) -> bool) -> usize {
     pairs.take_while(|(old, new)| are_one(old, new)).count()
 }
 
-/// Passes over what both share from here on, as far as that is told without looking into anything; says
-/// whether there was any.
+/// Passes over what both share from here on, as far as pointers alone show it. Returns whether there
+/// was any.
 fn pass_shared(before: &mut Cursor<'_>, after: &mut Cursor<'_>) -> bool {
     if before.begins_group() && after.begins_group() {
         let shared = common(before.groups, after.groups, Arc::ptr_eq);
@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_lead_from_one_state_to_the_other(
+        fn changes_lead_from_one_tree_to_the_other(
             first in prop::collection::vec((any::<bool>(), 0_u16..900), 0..1_200),
             second in prop::collection::vec((any::<bool>(), 0_u16..900), 0..60),
         ) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_shared_are_not_walked_through() {
+    fn shared_chunks_are_skipped_when_trees_are_compared() {
         let mut tree: Tree = (0..3_000_u16)
             .flat_map(|n| (n % 3 == 0).then(|| object(n, 1)))
             .collect();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_only_stands_elsewhere_has_not_changed() {
+    fn an_equal_object_in_another_allocation_has_not_changed() {
         let mut tree: Tree = (0..300_u16).map(|n| object(n * 3, 1)).collect();
         let older = tree.clone();
         tree.replace(object(300, 1));

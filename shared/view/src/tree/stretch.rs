@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_known_again_until_it_changes_beside_a_snapshot_or_not() {
+    fn a_stretch_keeps_its_mark_until_it_changes() {
         for held in [true, false] {
             let mut tree: Tree = (0..2_000).map(|n| object(n, "1")).collect();
             let before = marks(&tree);

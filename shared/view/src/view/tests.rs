@@ -103,7 +103,7 @@ fn records_written_while_away_are_seen_together() {
 }
 
 #[test]
-fn an_emptied_log_does_not_empty_what_is_served() {
+fn an_emptied_log_does_not_empty_the_served_view() {
     let mut reader = synced();
     reader.step(Step::NewLog);
     reader.step(Step::Read);
@@ -116,7 +116,7 @@ fn an_emptied_log_does_not_empty_what_is_served() {
 /// Objects that the writer purges have no tombstones: one who was away over it is told by
 /// the view's origin, and need not read the log again.
 #[test]
-fn a_view_dropped_and_wanted_again_while_away() {
+fn a_view_dropped_and_wanted_again_while_away_needs_no_restart() {
     let mut reader = synced();
     reader.step(Step::Away);
     reader.log().control(ViewState::Dropped);
@@ -153,7 +153,7 @@ fn changes_of_a_later_tenure_are_seen_together_without_its_first_word() {
 }
 
 #[test]
-fn reading_again_shares_what_did_not_change() {
+fn reading_a_view_again_shares_unchanged_objects() {
     let mut reader = synced();
     reader.step(Step::Put(2, vec![9]));
     let before: Vec<_> = reader.view.served().objects().cloned().collect();
@@ -167,7 +167,7 @@ fn reading_again_shares_what_did_not_change() {
 }
 
 #[test]
-fn an_earlier_tenure_says_nothing() {
+fn a_control_record_of_an_earlier_tenure_is_ignored() {
     let mut reader = synced();
     let mut record = reader.view.served().record().unwrap().clone();
     record.epoch = Epoch(0);
@@ -178,7 +178,7 @@ fn an_earlier_tenure_says_nothing() {
 }
 
 #[test]
-fn every_refusal_has_its_reason() {
+fn every_refusal_of_a_view_has_its_reason() {
     let refusal = |view: &View| view.answerable(5, 10).unwrap_err().to_string();
     let id = info().source.view_id();
     assert_eq!(
@@ -241,7 +241,7 @@ fn every_refusal_has_its_reason() {
 
 /// Objects that are shared with those that are served are not counted twice.
 #[test]
-fn a_view_that_gathers_counts_what_it_takes_beside() {
+fn a_gathering_view_counts_its_staged_bytes_without_shared_ones() {
     let mut reader = synced();
     let bodies = reader.view.bytes().bodies;
     reader.step(Step::Away);

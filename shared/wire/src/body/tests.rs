@@ -39,7 +39,7 @@ fn nested(depth: usize) -> Value {
 
 proptest! {
     #[test]
-    fn a_value_comes_back_and_reads_the_same_in_place(value in json()) {
+    fn a_value_survives_encoding_and_reads_the_same_in_place(value in json()) {
         let bytes = encode_json(&value).unwrap();
         prop_assert_eq!(&to_json(&bytes).unwrap(), &value);
         let node = BodyNode::new(&bytes);
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_read_wrong_or_make_anything_panic(bytes in hostile()) {
+    fn hostile_bytes_are_neither_misread_nor_a_panic(bytes in hostile()) {
         walk(BodyNode::new(&bytes), 6);
         let _ = decode::<Value>(&bytes);
         // What is let in reads in place as it reads elsewhere, and is written back as a body.
@@ -78,14 +78,14 @@ proptest! {
     }
 
     #[test]
-    fn every_part_of_a_body_is_cut_short(value in json(), at in any::<prop::sample::Index>()) {
+    fn every_truncated_body_is_refused(value in json(), at in any::<prop::sample::Index>()) {
         let bytes = encode_json(&value).unwrap();
         prop_assert!(validate(&bytes[..at.index(bytes.len())]).is_err());
     }
 }
 
 #[test]
-fn integers_and_floats_stay_what_they_are() {
+fn integers_and_floats_keep_their_types() {
     for value in [
         json!(u64::MAX),
         json!(i64::MIN),
@@ -102,7 +102,7 @@ fn integers_and_floats_stay_what_they_are() {
 }
 
 #[test]
-fn what_is_not_a_body_is_refused() {
+fn a_malformed_body_is_refused() {
     let cases: &[(&str, &[u8])] = &[
         ("nothing", &[]),
         ("two values", &[0xc0, 0xc0]),
@@ -142,7 +142,7 @@ fn what_is_not_a_body_is_refused() {
 }
 
 #[test]
-fn errors_say_where() {
+fn body_errors_name_the_byte() {
     let error = validate(&[0x92, 0xc0, 0xc1]).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -151,7 +151,7 @@ fn errors_say_where() {
 }
 
 #[test]
-fn a_repeated_key_is_found_once_the_first() {
+fn the_first_of_repeated_keys_is_found() {
     let bytes = [0x82, 0xa1, b'a', 0x01, 0xa1, b'a', 0x02];
     validate(&bytes).unwrap();
     let found = BodyNode::new(&bytes).field("a").map(rebuilt);
@@ -159,7 +159,7 @@ fn a_repeated_key_is_found_once_the_first() {
 }
 
 #[test]
-fn depth_has_a_limit() {
+fn the_depth_of_a_body_is_limited() {
     assert!(validate(&encode_json(&nested(OBJECT_DEPTH_MAX)).unwrap()).is_ok());
     let too_deep = Err(WireError::Limit {
         what: "depth of a body",
@@ -177,7 +177,7 @@ fn depth_has_a_limit() {
 }
 
 #[test]
-fn size_has_a_limit() {
+fn the_size_of_a_body_is_limited() {
     // A string of more than 64 KiB has a head of five bytes.
     let fits = Value::from("x".repeat(OBJECT_BYTES_MAX - 5));
     assert!(validate(&encode_json(&fits).unwrap()).is_ok());
@@ -191,7 +191,7 @@ fn size_has_a_limit() {
 }
 
 #[test]
-fn arrays_are_joined_as_one_would_be_written() {
+fn joined_arrays_equal_one_written_array() {
     for lengths in [
         vec![],
         vec![0],
@@ -217,7 +217,7 @@ fn arrays_are_joined_as_one_would_be_written() {
 }
 
 #[test]
-fn what_json_cannot_say_is_no_result() {
+fn numbers_that_json_lacks_cannot_be_encoded() {
     for value in [f64::NAN, f64::INFINITY] {
         assert!(matches!(encode_value(&value), Err(WireError::Body { .. })));
     }
@@ -243,7 +243,7 @@ fn own_entries(node: BodyNode<'_>) -> Vec<(&[u8], &[u8])> {
 
 proptest! {
     #[test]
-    fn entries_are_the_same_as_bytes_and_those_that_are_the_same_are_passed(
+    fn entries_equal_their_bytes_and_equal_entries_are_skipped(
         one in json(), other in json(),
     ) {
         let encoded = [&one, &other].map(|value| encode_json(value).unwrap());
@@ -266,7 +266,7 @@ proptest! {
     }
 
     #[test]
-    fn entries_of_hostile_bytes_come_to_an_end(bytes in hostile()) {
+    fn entries_of_hostile_bytes_end(bytes in hostile()) {
         let mut entries = BodyNode::new(&bytes).entries();
         entries.pass(b"a", b"\xc0");
         let left = entries.left();

@@ -77,7 +77,7 @@ fn stored() -> (String, Headers) {
 
 proptest! {
     #[test]
-    fn any_delta_comes_back(
+    fn any_delta_survives_encoding(
         names in any::<[String; 3]>(),
         epoch in any::<u64>(),
         version in any::<String>(),
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_from_outside_makes_it_panic(
+    fn decoding_hostile_envelopes_never_panics(
         subject in "(ar\\.test\\.(obj\\.v\\.n\\.n|ctl\\.view\\.v|ctl\\.lease\\.l)|.{0,20})",
         headers in prop::collection::hash_map(
             prop::sample::select(vec![header::PROTOCOL, header::OP, header::EPOCH, header::VERSION]),
@@ -115,7 +115,7 @@ proptest! {
 }
 
 #[test]
-fn a_control_record_comes_back_in_every_state() {
+fn a_control_record_survives_encoding_in_every_state() {
     let failure = Failure::new("Forbidden", "no");
     for state in [
         ViewState::Syncing,
@@ -144,7 +144,7 @@ fn the_head_of_a_put_needs_no_body() {
 }
 
 #[test]
-fn another_protocol_is_named() {
+fn a_record_of_another_protocol_is_refused_with_its_version() {
     let (subject, mut headers) = stored();
     headers.insert(header::PROTOCOL, "3".into());
     let error = read(&subject, &headers, &b"\xc0"[..]).unwrap_err();
@@ -155,7 +155,7 @@ fn another_protocol_is_named() {
 }
 
 #[test]
-fn every_header_is_needed_and_checked() {
+fn every_header_of_a_record_is_needed_and_checked() {
     for name in [header::PROTOCOL, header::OP, header::EPOCH, header::VERSION] {
         let (subject, mut headers) = stored();
         headers.remove(name);
@@ -180,7 +180,7 @@ fn every_header_is_needed_and_checked() {
 }
 
 #[test]
-fn bodies_are_checked() {
+fn malformed_bodies_of_records_are_refused() {
     let (subject, mut headers) = stored();
     for bad in [&b""[..], b"\xc0\xc0"] {
         assert!(matches!(
@@ -195,7 +195,7 @@ fn bodies_are_checked() {
 
 /// The log carries what nobody on its way can read.
 #[test]
-fn a_sealed_body_passes_as_it_is_up_to_its_limit() {
+fn a_sealed_body_passes_unread_up_to_its_limit() {
     let mut sealed = vec![0xff; SEALED_BYTES_MAX];
     sealed[0] = body::SEALED;
     let sent = envelope(put(sealed.clone().into()));
@@ -225,7 +225,7 @@ fn a_control_record_stands_under_its_own_view() {
 }
 
 #[test]
-fn the_lease_is_not_a_record() {
+fn a_lease_is_not_read_as_a_record() {
     let (_, headers) = stored();
     assert!(matches!(
         read(
@@ -283,7 +283,7 @@ fn a_trace_that_fits_no_header_is_left_out() {
 }
 
 #[test]
-fn whether_a_put_can_be_written() {
+fn a_put_that_is_too_large_is_refused_before_it_is_written() {
     let (view, version) = (ViewId::new("v"), ResourceVersion::new("1"));
     let check = |name: &str, body_bytes| {
         let key = ObjectKey::new("", name);

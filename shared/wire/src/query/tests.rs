@@ -42,7 +42,7 @@ fn reply(results: Vec<Result<Bytes, FactError>>) -> QueryOutcome {
 
 proptest! {
     #[test]
-    fn a_request_comes_back(
+    fn a_query_request_survives_encoding(
         expression in any::<String>(),
         parameters in prop::collection::btree_map(any::<String>(), json(), 0..3),
         missing_key_is_error in any::<bool>(),
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn an_outcome_comes_back(results in prop::collection::vec(json(), 0..4)) {
+    fn a_query_outcome_survives_encoding(results in prop::collection::vec(json(), 0..4)) {
         let results = results.iter().map(body::encode_json);
         let mut results: Vec<_> = results.map(|body| Ok(body.unwrap())).collect();
         results.push(Err(FactError::Stale { view: "v".into(), age_ms: 5, age_max_ms: 4, silent_ms: None }));
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_from_outside_makes_it_panic(bytes in hostile(), framed in any::<bool>()) {
+    fn decoding_hostile_queries_never_panics(bytes in hostile(), framed in any::<bool>()) {
         let bytes = if framed { [&[0x92, 0x01][..], &bytes].concat() } else { bytes };
         let _ = decode_request(&bytes);
         let _ = decode_outcome(&bytes);
@@ -81,7 +81,7 @@ proptest! {
 }
 
 #[test]
-fn a_refusal_comes_back() {
+fn a_refused_query_survives_encoding() {
     let sent: QueryOutcome = Err(FactError::RevisionNotReached {
         view: "v".into(),
         have: Revision(1),
@@ -91,13 +91,13 @@ fn a_refusal_comes_back() {
 }
 
 #[test]
-fn a_lease_comes_back() {
+fn a_lease_survives_encoding() {
     let bytes = lease::encode(u32::MAX, "watcher-0").unwrap();
     assert_eq!(lease::decode(&bytes), Ok((u32::MAX, "watcher-0".into())));
 }
 
 #[test]
-fn another_protocol_is_named_whatever_it_holds() {
+fn a_query_of_another_protocol_is_refused_with_its_version() {
     let later = body::encode(&(3, "something else altogether")).unwrap();
     let refused = WireError::Protocol { found: "3".into() };
     assert_eq!(decode_request(&later), Err(refused.clone()));
@@ -112,7 +112,7 @@ fn another_protocol_is_named_whatever_it_holds() {
 }
 
 #[test]
-fn a_request_has_limits() {
+fn a_query_request_has_limits() {
     let many = |n| request(vec![query("@"); n]);
     assert!(encode_request(&many(QUERIES_PER_REQUEST_MAX)).is_ok());
     let over = many(QUERIES_PER_REQUEST_MAX + 1);

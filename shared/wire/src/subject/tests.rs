@@ -43,7 +43,7 @@ proptest! {
     }
 
     #[test]
-    fn every_other_subject_comes_back(
+    fn every_other_subject_is_read_back(
         view in any::<String>(), replica in any::<String>(), log in any::<String>(),
     ) {
         let (subjects, view, log) = (subjects(), ViewId::new(view), Incarnation(log));
@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn names() {
+fn subjects_have_their_documented_names() {
     let subjects = subjects();
     let view = ViewId::new("pods.v1");
     assert_eq!(subjects.cluster(), "test");
@@ -98,7 +98,7 @@ fn names() {
 }
 
 #[test]
-fn filters_match_records_alone() {
+fn stream_filters_match_records_alone() {
     let subjects = subjects();
     assert_eq!(
         subjects.filters(&[ViewId::new("a"), ViewId::new("b.v1")]),
@@ -113,7 +113,7 @@ fn filters_match_records_alone() {
 }
 
 #[test]
-fn the_longest_legal_names_fit() {
+fn the_longest_legal_names_fit_a_subject() {
     let label = "a".repeat(63);
     let group = [label.as_str(); 4].join(".");
     let plain = ViewId::new(format!("{label}.{label}.{group}~0123456789abcdef"));
@@ -125,7 +125,7 @@ fn the_longest_legal_names_fit() {
 }
 
 #[test]
-fn whether_an_object_can_be_named() {
+fn an_object_whose_subject_would_be_too_long_is_refused() {
     let longest = Subjects::new(&"c".repeat(CLUSTER_BYTES_MAX)).unwrap();
     let view = ViewId::new("rolebindings.v1.rbac");
     let named = |name: String| {
@@ -144,7 +144,7 @@ fn whether_an_object_can_be_named() {
 }
 
 #[test]
-fn other_subjects_are_refused() {
+fn malformed_and_foreign_subjects_are_refused() {
     for subject in [
         "",
         "ar.test",
@@ -171,7 +171,7 @@ fn other_subjects_are_refused() {
 }
 
 #[test]
-fn cluster_names() {
+fn malformed_cluster_names_are_refused() {
     for good in ["a", "A_b-9", &"c".repeat(CLUSTER_BYTES_MAX)] {
         assert!(Subjects::new(good).is_ok(), "{good}");
     }

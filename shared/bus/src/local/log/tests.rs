@@ -138,7 +138,7 @@ fn lease(term: u32) -> Lease {
 
 proptest! {
     #[test]
-    fn it_holds_the_last_record_of_every_slot_in_order(steps in steps()) {
+    fn the_log_holds_the_last_record_of_every_slot_in_order(steps in steps()) {
         let mut now = Instant::now();
         let mut log = Log::new(Incarnation("one".into()), TTL);
         let mut model = Model::default();

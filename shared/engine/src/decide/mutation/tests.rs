@@ -45,7 +45,7 @@ fn changed(records: &[RuleRecord]) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn each_rule_sees_what_those_before_it_made() {
+fn each_rule_sees_the_object_as_changed_by_the_rules_before_it() {
     let mut mutation = mutation();
     mutation.begin_policy();
     assert_eq!(
@@ -77,7 +77,7 @@ fn each_rule_sees_what_those_before_it_made() {
 }
 
 #[test]
-fn what_is_changed_and_changed_back_is_no_patch() {
+fn an_object_changed_and_changed_back_gives_no_patch() {
     let mut mutation = mutation();
     mutation.begin_policy();
     mutation.take(made(json!({ "a": 2, "list": [1, 2] })));
@@ -110,7 +110,7 @@ fn a_policy_that_ignores_failures_is_applied_whole_or_not_at_all() {
 }
 
 #[test]
-fn after_a_failure_that_counts_nobody_is_asked() {
+fn no_further_rule_runs_after_a_failure_that_counts() {
     let mut mutation = mutation();
     mutation.begin_policy();
     assert_eq!(mutation.take(failed(false)), Next::Nobody);

@@ -224,7 +224,7 @@ fn every_target_has_its_backends() {
 
 /// `globalReference: {name: entry.projection}`.
 #[test]
-fn a_projection_stands_before_the_expression() {
+fn the_projection_of_an_entry_is_applied_before_the_expression() {
     let catalog = catalog(&[entry(
         EntryKind::Global,
         "e",
@@ -255,7 +255,7 @@ fn a_projection_stands_before_the_expression() {
 }
 
 #[test]
-fn what_is_not_there_is_said_or_read_live() {
+fn a_fact_without_a_usable_entry_is_an_error_or_read_live() {
     let implicit = |reference: Reference| invalid(EntryKind::Implicit, &reference.name());
     let broken = catalog(&[
         invalid(EntryKind::Cached, "e"),
@@ -507,7 +507,7 @@ fn kept_collection(of: CollectionReference, view: &str) -> EntryRecord {
 }
 
 #[test]
-fn what_a_request_does_not_carry_is_in_views() {
+fn namespace_labels_and_role_bindings_are_read_from_views() {
     let known = catalog(&[
         kept_collection(CollectionReference::namespaces(), "namespaces"),
         kept_collection(CollectionReference::role_bindings(false), "bindings"),

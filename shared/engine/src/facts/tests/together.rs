@@ -79,7 +79,7 @@ async fn rules_that_ask_one_view_ask_it_once() {
 
 /// If the results are too large together, each rule has its own.
 #[tokio::test]
-async fn one_rule_that_asks_for_too_much_leaves_the_others_alone() {
+async fn one_rules_too_large_result_does_not_fail_the_other_rules() {
     let world = World::new(0.0);
     let too_large = || FactError::BudgetExceeded {
         message: "m".into(),
@@ -112,7 +112,7 @@ async fn one_rule_that_asks_for_too_much_leaves_the_others_alone() {
 
 /// A part is not worth a live read: the fact is read once, for all that is made of it.
 #[tokio::test]
-async fn a_part_that_only_a_live_read_gives_is_declined() {
+async fn a_partial_query_that_needs_a_live_read_is_declined() {
     let world = World::new(0.0);
     let watcher = world.watcher(|_, _| Ok(json!("live"))).await;
     let both = || {

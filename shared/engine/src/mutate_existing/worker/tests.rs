@@ -123,7 +123,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_its_turn_loses_no_time() {
+async fn work_waiting_for_its_first_turn_does_not_time_out() {
     let world = World::new(catalog("b", &[pods("shop")]), |call| {
         Some(match call {
             LiveCall::Existing { .. } => (19, Ok(json!({"items": [pod("shop")]}))),
@@ -141,7 +141,7 @@ async fn what_waits_for_its_turn_loses_no_time() {
 /// Three parts each, of which one takes 19 s, two works at once: each waits twice for nine others, which is longer than
 /// a rule may take.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_its_next_turn_loses_no_time() {
+async fn work_waiting_between_parts_does_not_time_out() {
     let parts = Arc::new(AtomicUsize::new(0));
     let read = Arc::clone(&parts);
     let world = World::new(catalog("b", &[pods("shop")]), move |call| {
@@ -170,7 +170,7 @@ async fn what_waits_for_its_next_turn_loses_no_time() {
 /// One of two objects was replaced meanwhile: the rule is evaluated again, and the other object is
 /// not written twice.
 #[tokio::test(start_paused = true)]
-async fn what_was_written_is_not_written_again_when_the_rest_is_tried_again() {
+async fn a_retry_does_not_write_objects_that_were_already_written() {
     let done = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&done);
     let named = |name: &str| {
@@ -208,7 +208,7 @@ async fn what_was_written_is_not_written_again_when_the_rest_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_nobody_answers_is_tried_again_soon() {
+async fn an_unanswered_write_is_retried_soon() {
     let writes = AtomicUsize::new(0);
     let world = World::new(catalog("b", &[pods("shop")]), move |call| match call {
         LiveCall::Existing { .. } => Some((0, Ok(json!({"items": [pod("shop")]})))),
@@ -223,7 +223,7 @@ async fn a_write_that_nobody_answers_is_tried_again_soon() {
 
 /// The list is long, and its objects are written slowly, in the first attempt alone; there one is not answered.
 #[tokio::test(start_paused = true)]
-async fn what_ended_late_since_nobody_answered_is_tried_again() {
+async fn work_that_timed_out_on_an_unanswered_write_is_retried() {
     let (firsts, writes) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let world = World::new(catalog("b", &[pods("shop")]), move |call| {
         let attempt = firsts.load(Ordering::SeqCst);
@@ -250,7 +250,7 @@ async fn what_ended_late_since_nobody_answered_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_may_be_written_no_more_is_read_and_other_targets_are_changed() {
+async fn a_forbidden_target_is_read_no_further_and_the_others_are_changed() {
     let done = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&done);
     let targets = [pods("shop"), pods("other")];

@@ -4,7 +4,7 @@ use super::*;
 
 /// Expected: the output of Go for the same certificate and the same request.
 #[test]
-fn a_certificate_and_a_request_read_as_in_go() {
+fn certificates_and_requests_are_read_as_in_go() {
     for (text, expected) in [
         (
             include_str!("testdata/certificate.pem"),
@@ -25,7 +25,7 @@ fn a_certificate_and_a_request_read_as_in_go() {
 }
 
 #[test]
-fn what_is_no_certificate_is_told() {
+fn a_malformed_certificate_is_refused_with_its_reason() {
     let certificate = include_str!("testdata/certificate.pem");
     let lines: Vec<_> = certificate.lines().collect();
     let cut = [&lines[..3], &lines[lines.len() - 1..]].concat().join("\n");

@@ -19,7 +19,7 @@ fn evaluate(expression: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn times_are_what_they_are_in_kyverno() {
+fn time_functions_give_the_same_as_in_kyverno() {
     for (expression, value) in [
         ("time_now()", json!("2023-12-16T01:46:11Z")),
         ("time_now_utc()", json!("2023-12-16T01:46:11Z")),
@@ -121,7 +121,7 @@ fn times_are_what_they_are_in_kyverno() {
 }
 
 #[test]
-fn what_is_no_time_is_told() {
+fn malformed_times_are_refused_with_their_reason() {
     for (expression, says) in [
         ("time_utc('')", "is missing at its end"),
         ("time_utc('2021-01-02')", "`T` is missing"),
@@ -146,7 +146,7 @@ fn what_is_no_time_is_told() {
 }
 
 #[test]
-fn without_a_seed_there_is_no_time() {
+fn without_a_seed_the_time_is_not_available() {
     let environment = Environment::standard().with_functions(functions());
     for (expression, is_known) in [
         ("time_now()", false),
@@ -323,7 +323,7 @@ fn layouts_are_read_as_go_reads_them() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(seconds in -62_167_219_200_i64..253_402_300_800, minutes in -1439..1440_i32) {
+    fn a_written_time_is_read_back(seconds in -62_167_219_200_i64..253_402_300_800, minutes in -1439..1440_i32) {
         let at = Moment::of_unix_ns(i128::from(seconds) * 1_000_000_000).unwrap();
         let timestamp = jiff::Timestamp::from_second(seconds).unwrap();
         prop_assert_eq!(at.text(), timestamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -333,7 +333,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_time_is_a_multiple(seconds in 0_i64..4_000_000_000, step in 1_i64..100_000_000) {
+    fn a_truncated_time_is_a_multiple_of_its_step(seconds in 0_i64..4_000_000_000, step in 1_i64..100_000_000) {
         let at = Moment::of_unix_ns(i128::from(seconds) * 1_000_000_000).unwrap();
         let truncated = at.truncated(i128::from(step) * 1_000_000_000).unwrap();
         let lost = at.since(&truncated) / 1_000_000_000;
@@ -342,7 +342,7 @@ proptest! {
     }
 
     #[test]
-    fn no_layout_panics(layout in "(Mon|Jan|2006|01|02|_2|15|04|05|MST|-07|Z07|PM|[ .,:é/0-9-]){0,6}", text in "[A-Za-z0-9 .,:é/+-]{0,24}") {
+    fn parsing_with_any_layout_never_panics(layout in "(Mon|Jan|2006|01|02|_2|15|04|05|MST|-07|Z07|PM|[ .,:é/0-9-]){0,6}", text in "[A-Za-z0-9 .,:é/+-]{0,24}") {
         let _ = layout::parse(&layout, &text);
         let _ = layout::parse(&layout, &layout);
     }

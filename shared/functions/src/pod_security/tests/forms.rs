@@ -67,7 +67,7 @@ fn a_profile_without_a_type_is_of_none_that_is_allowed() {
 
 /// What is nowhere set is told only where nothing is set to anything else, of a profile.
 #[test]
-fn what_is_set_wrong_and_what_is_not_set() {
+fn a_missing_seccomp_profile_is_a_violation_only_if_none_is_wrong() {
     let two = |spec: Value, first: Value| {
         let mut made = pod(&spec, &json!({"securityContext": first}));
         let mut second = made["spec"]["containers"][0].clone();
@@ -109,7 +109,7 @@ fn what_is_set_wrong_and_what_is_not_set() {
 }
 
 #[test]
-fn before_there_was_a_field_for_seccomp_annotations_said_it() {
+fn older_versions_read_seccomp_from_annotations() {
     let annotated = |annotations: Value| {
         let mut pod = pod(
             &json!({}),

@@ -15,7 +15,7 @@ fn on(kinds: &Value) -> Value {
 }
 
 #[test]
-fn rules_on_pods_alone_lead_to_two_each() {
+fn each_rule_on_pods_alone_derives_two_rules() {
     let rules = json!([
         on(&json!(["Pod"])),
         on(&json!(["Service"])),
@@ -31,7 +31,7 @@ fn rules_on_pods_alone_lead_to_two_each() {
 }
 
 #[test]
-fn a_rule_on_a_subresource_counts_beside_one_on_pods() {
+fn a_rule_on_a_pod_subresource_is_derived_beside_one_on_pods() {
     for spelling in ["Pod/exec", "v1/Pod/exec", "Pod.exec"] {
         let rules = json!([on(&json!(["Pod"])), on(&json!([spelling]))]);
         let expected = [
@@ -45,7 +45,7 @@ fn a_rule_on_a_subresource_counts_beside_one_on_pods() {
 }
 
 #[test]
-fn some_rule_has_to_name_them_by_the_kind_alone() {
+fn derivation_needs_a_rule_naming_pods_or_controllers_by_kind_alone() {
     let mut excluding = on(&json!(["v1/Pod"]));
     excluding["exclude"] = json!({ "any": [{ "resources": { "kinds": ["Pod"] } }] });
     for (rules, expected) in [
@@ -70,7 +70,7 @@ fn some_rule_has_to_name_them_by_the_kind_alone() {
 }
 
 #[test]
-fn what_speaks_against_it_does_so_for_the_whole_policy() {
+fn one_unsuitable_rule_stops_derivation_for_the_whole_policy() {
     let mut named = on(&json!(["Pod"]));
     named["match"]["any"][0]["resources"]["names"] = json!(["a*"]);
     let mut labelled = on(&json!(["ConfigMap"]));
@@ -95,7 +95,7 @@ fn what_speaks_against_it_does_so_for_the_whole_policy() {
 }
 
 #[test]
-fn the_annotation_says_for_which_controllers() {
+fn the_autogen_annotation_selects_the_controllers() {
     let rules = json!([on(&json!(["Pod"]))]);
     for (annotation, expected) in [
         ("none", vec![]),
@@ -120,7 +120,7 @@ fn the_annotation_says_for_which_controllers() {
 }
 
 #[test]
-fn what_is_said_of_the_pod_is_said_of_the_template() {
+fn a_derived_rule_reads_the_pod_template_instead_of_the_pod() {
     let rule = json!({
         "name": "r",
         "match": { "all": [{ "resources": { "kinds": ["Pod"], "operations": ["CREATE"] } }] },
@@ -158,7 +158,7 @@ fn what_is_said_of_the_pod_is_said_of_the_template() {
 }
 
 #[test]
-fn a_long_name_is_cut() {
+fn a_derived_rules_long_name_is_cut() {
     let mut rule = on(&json!(["Pod"]));
     rule["name"] = "n".repeat(60).into();
     let derived = derive(&json!({}), &[rule]);
@@ -173,7 +173,7 @@ fn a_long_name_is_cut() {
 }
 
 #[test]
-fn a_patch_of_a_pod_is_one_of_the_template() {
+fn a_derived_patch_changes_the_pod_template() {
     let mut rule = on(&json!(["Pod"]));
     rule.as_object_mut().unwrap().remove("validate");
     rule["mutate"] = json!({ "foreach": [{ "list": "request.object.spec.containers[]", "order": "Ascending",

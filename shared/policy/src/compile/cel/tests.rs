@@ -18,7 +18,7 @@ fn problems(kind: &str, rule: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_field() {
+fn a_malformed_cel_rule_is_refused_with_its_field() {
     for (rule, expected) in [
         (
             "validate: {cel: {}}",
@@ -130,7 +130,7 @@ fn what_is_wrong_is_said_with_its_field() {
 }
 
 #[test]
-fn what_decides_nothing_is_accepted() {
+fn cel_fields_without_effect_on_the_verdict_are_accepted() {
     let rule = "validate: {cel: {generate: true, expressions: [{expression: 'true', reason: Forbidden, message: ''}], \
                 auditAnnotations: [{key: a, valueExpression: \"object.metadata.name\"}, {key: b, valueExpression: 'null'}]}}";
     assert_eq!(problems("ClusterPolicy", rule), [""; 0]);
@@ -154,7 +154,7 @@ fn a_policy_takes_parameters_of_its_namespace() {
 }
 
 #[test]
-fn the_numbers_of_expressions_and_variables_are_limited() {
+fn the_numbers_of_cel_expressions_and_variables_are_limited() {
     let of = |expressions: usize, variables: usize| {
         let expressions = vec![json!({"expression": "true"}); expressions];
         let variables: Vec<_> = (0..variables)
@@ -179,7 +179,7 @@ fn the_numbers_of_expressions_and_variables_are_limited() {
 
 /// The rules of a policy on Pods, as derived for the kinds that make Pods.
 #[test]
-fn rules_are_derived_for_what_makes_pods() {
+fn cel_rules_on_pods_are_derived_for_pod_controllers() {
     let manifest: Value = serde_saphyr::from_str(
         r#"
 apiVersion: kyverno.io/v1

@@ -26,7 +26,7 @@ fn manifest(mutate: &str) -> Value {
 }
 
 #[test]
-fn what_is_malformed_is_told_with_its_field() {
+fn a_malformed_mutate_rule_is_refused_with_its_field() {
     let table = [
         (
             "{}",
@@ -118,7 +118,7 @@ fn what_is_malformed_is_told_with_its_field() {
 }
 
 #[test]
-fn what_is_well_formed_compiles() {
+fn a_well_formed_mutate_rule_compiles() {
     for mutate in [
         "{patchStrategicMerge: {metadata: {labels: {'+(a)': '{{ request.name }}'}}}}",
         "{patchStrategicMerge: {'$patch': merge, spec: {'$setElementOrder/a': [b]}}}",
@@ -132,7 +132,7 @@ fn what_is_well_formed_compiles() {
 }
 
 #[test]
-fn loops_do_not_nest_without_end() {
+fn the_nesting_of_foreach_loops_is_limited() {
     let nested = |levels| {
         let innermost = "patchStrategicMerge: {a: 1}".to_owned();
         (0..levels).fold(innermost, |inner, _| {
@@ -148,7 +148,7 @@ fn loops_do_not_nest_without_end() {
 }
 
 #[test]
-fn what_to_register_for_is_told_phase_by_phase() {
+fn webhook_operations_are_listed_per_phase() {
     let rule = |name: &str, operations: &str, work: &str| {
         format!(
             "{{name: {name}, match: {{any: [{{resources: {{kinds: [{name}], operations: {operations}}}}}]}}, {work}}}"

@@ -85,7 +85,7 @@ fn a_namespaced_policy_names_no_other_namespace() {
 }
 
 #[test]
-fn triggers_that_exist_are_said_by_the_policy_or_the_rule() {
+fn policy_or_rule_decides_whether_existing_triggers_run() {
     for (of_policy, of_rule, expected) in [
         (None, None, false),
         (Some(true), None, true),

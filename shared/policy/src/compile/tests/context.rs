@@ -6,7 +6,7 @@ use super::rule_problems;
 use crate::{Driver, compile, compile_for};
 
 #[test]
-fn a_registry_that_a_cloud_signs_in_to_is_told() {
+fn a_cloud_registry_provider_is_refused_unless_the_driver_supports_it() {
     let policy = |credentials: &Value| {
         json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
@@ -42,7 +42,7 @@ fn a_registry_that_a_cloud_signs_in_to_is_told() {
 }
 
 #[test]
-fn secrets_of_registries_have_names_and_are_so_many() {
+fn registry_secrets_need_valid_names_and_are_limited_in_number() {
     let problems = |secrets: &Value| {
         let manifest = json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
@@ -82,7 +82,7 @@ fn secrets_of_registries_have_names_and_are_so_many() {
 
 /// A problem with a source names the field.
 #[test]
-fn what_is_malformed_in_a_source() {
+fn malformed_fields_of_a_context_source_are_reported() {
     insta::assert_snapshot!(rule_problems(
         r#"
 match: {any: [{resources: {kinds: [Pod]}}]}
@@ -113,7 +113,7 @@ validate: {deny: {}}
 }
 
 #[test]
-fn the_longest_staleness_is_a_day() {
+fn the_staleness_limit_is_at_most_a_day() {
     for (text, is_accepted) in [
         ("24h", true),
         ("1ms", true),
@@ -133,7 +133,7 @@ fn the_longest_staleness_is_a_day() {
 }
 
 #[test]
-fn an_entry_may_be_called_like_what_other_rules_have() {
+fn an_entry_may_have_a_name_reserved_only_in_other_rule_types() {
     let problems = |name: &str| {
         let rule = json!({
             "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},

@@ -25,7 +25,7 @@ fn on(kinds: &Value) -> Value {
 }
 
 #[test]
-fn what_is_about_users_is_not_scanned() {
+fn rules_about_users_are_not_scanned_in_the_background() {
     let pods = on(&json!(["Pod"]));
     let by_user = json!({"any": [{"resources": {"kinds": ["Pod"]}, "subjects": [
         {"kind": "User", "name": "a"}]}]});
@@ -74,7 +74,7 @@ fn what_is_about_users_is_not_scanned() {
 }
 
 #[test]
-fn annotations_say_what_reports_say() {
+fn policy_annotations_set_category_and_severity_of_reports() {
     let policy = policy(&json!({"rules": [rule(&on(&json!(["Pod"])), "m")]}));
     let expected = Reporting {
         category: Some("C".to_owned()),
@@ -146,7 +146,7 @@ fn kinds_are_found_once_in_their_preferred_version() {
 }
 
 #[test]
-fn no_more_are_scanned_than_the_limit() {
+fn no_more_kinds_are_scanned_than_the_limit() {
     let many: Vec<_> = (0..=SCANNED_MAX)
         .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
         .collect();
@@ -161,7 +161,7 @@ fn no_more_are_scanned_than_the_limit() {
 }
 
 #[test]
-fn what_cannot_be_watched_takes_no_room() {
+fn kinds_that_cannot_be_watched_do_not_count_towards_the_limit() {
     let mut many: Vec<_> = (0..=SCANNED_MAX)
         .map(|n| served(["", "v1", &format!("kind{n:04}")], "Kind", true, true))
         .collect();
@@ -178,7 +178,7 @@ fn what_cannot_be_watched_takes_no_room() {
 }
 
 #[test]
-fn what_exists_is_judged_even_if_nothing_is_at_admission() {
+fn a_policy_off_at_admission_still_judges_existing_objects() {
     let spec = json!({"admission": false, "rules": [rule(&on(&json!(["Pod"])), "m")]});
     let policy = policy(&spec);
     let request = AdmissionRequest::new(json!({"operation": "CREATE",

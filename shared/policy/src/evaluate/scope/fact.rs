@@ -26,8 +26,8 @@ type FactAnswer = Result<Arc<Value>, FactError>;
 const CONFIG_MAP_PARTS: &str = "{data: data, metadata: metadata}";
 
 impl Scope<'_> {
-    /// `None`: nobody gives it a value, and whoever drives the evaluation goes on without. A given value stands
-    /// in for what is left out, and for what cannot be asked for.
+    /// `None`: the fact has no value, and the driver goes on without it. A given value replaces a fact that
+    /// the driver leaves out, or that cannot be asked for.
     pub(super) fn load_fact(
         &mut self,
         name: &str,

@@ -42,7 +42,7 @@ impl<'a> Root<'a> {
         self.missed.get()
     }
 
-    /// Why what was looked up of the request cannot be told, if so.
+    /// Why a value that was looked up in the request cannot be determined, if so.
     pub(super) fn untold(&self) -> Option<&'a str> {
         self.untold.get()
     }

@@ -154,7 +154,7 @@ fn the_first_override_about_the_object_counts() {
 }
 
 #[test]
-fn of_what_is_in_no_namespace_only_an_override_for_everything_speaks() {
+fn only_an_override_for_all_namespaces_covers_cluster_scoped_objects() {
     let everywhere = |action: &str| format!("{{action: {action}, namespaces: ['*']}}");
     let foo = "{action: Audit, namespaces: [foo]}";
     let labelled = &format!("{{action: Audit, {BY_LABEL}}}");
@@ -207,7 +207,7 @@ fn of_what_is_in_no_namespace_only_an_override_for_everything_speaks() {
 }
 
 #[test]
-fn where_one_rule_is_applied_alone_what_it_may_lead_to_is_known() {
+fn with_apply_rules_one_a_passing_rule_has_its_overridden_action() {
     let overrides = "validationFailureActionOverrides: [{action: Enforce, namespaces: [ns]}]";
     for (applies, action) in [("All", Audit), ("One", Enforce)] {
         let policy = of(&format!("{{applyRules: {applies}, {overrides}}}"), "{}");
@@ -235,7 +235,7 @@ fn labels_that_are_not_known_leave_it_to_the_failure_policy() {
 }
 
 #[test]
-fn what_is_wrong_with_an_override_is_told() {
+fn a_malformed_override_or_match_condition_is_refused_with_its_path() {
     let manifest = json!({
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
         "spec": {
@@ -266,7 +266,7 @@ fn apply_rules_one_is_read() {
 }
 
 #[test]
-fn what_was_wrong_before_excuses_where_the_rule_denies_by_itself() {
+fn only_a_rule_that_enforces_by_itself_excuses_an_old_violation() {
     let bad = ingress("a", &["x"]);
     let update = request("UPDATE", &bad, &bad);
     for (spec, is_excused) in [
@@ -288,7 +288,7 @@ fn what_was_wrong_before_excuses_where_the_rule_denies_by_itself() {
 }
 
 #[test]
-fn match_conditions_are_evaluated_for_requests_and_for_what_exists() {
+fn match_conditions_are_evaluated_for_requests_and_existing_objects() {
     let (met, unmet, wrong) = (
         "object.metadata.name == 'a'",
         "object.metadata.name == 'b'",

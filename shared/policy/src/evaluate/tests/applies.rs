@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_made_the_old_state_is_nobody() {
+fn the_old_object_is_judged_without_a_user() {
     let robot = "{kind: User, name: 'system:serviceaccount:ns:robot'}";
     let bad = ingress("x", &[]);
     for (users, is_denied) in [
@@ -59,7 +59,7 @@ fn applied(policy: &Policy, (group, version, kind): (&str, &str, &str)) -> Vec<S
 }
 
 #[test]
-fn a_derived_rule_speaks_of_its_own_controllers_alone() {
+fn a_derived_rule_applies_to_its_own_controllers_alone() {
     let works = [
         json!({"validate": {"pattern": {"metadata": {"labels": {"app": "?*"}}}}}),
         json!({"mutate": {"patchStrategicMerge": {"metadata": {"labels": {"app": "x"}}}}}),
@@ -91,7 +91,7 @@ fn a_derived_rule_speaks_of_its_own_controllers_alone() {
 }
 
 #[test]
-fn images_that_cannot_be_told_are_an_error_wherever_they_are_looked_at() {
+fn images_that_cannot_be_parsed_are_an_error_wherever_a_rule_reads_them() {
     let judge = |rule: &str, image: &str| {
         let request = AdmissionRequest::new(json!({
             "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Pod"},

@@ -111,7 +111,7 @@ fn a_message_ends_at_the_edge() {
 }
 
 #[test]
-fn an_error_is_the_rules() {
+fn a_cel_error_is_the_error_of_its_rule() {
     let rule = "validate: {cel: {expressions: [{expression: object.spec.nothing == 1}]}}";
     let found = error(rule, &plain());
     assert_eq!(found.code(), ErrorCode::CEL_FAILED);
@@ -134,7 +134,7 @@ fn an_error_is_the_rules() {
 }
 
 #[test]
-fn what_is_deleted_is_judged_by_its_old_state() {
+fn a_cel_rule_judges_a_deletion_by_the_old_object() {
     let old = plain().matched_object().clone();
     let request = pod_request("DELETE", &Value::Null, &old);
     let of = |expression: &str| {
@@ -151,7 +151,7 @@ fn what_is_deleted_is_judged_by_its_old_state() {
 }
 
 #[test]
-fn what_was_wrong_before_is_wrong_still() {
+fn a_cel_rule_does_not_excuse_a_violation_of_the_old_object() {
     let rule = "validate: {cel: {expressions: [{expression: 'has(object.spec.x) && oldObject != null', message: nay}]}}";
     let object = plain().matched_object().clone();
     assert_eq!(
@@ -161,7 +161,7 @@ fn what_was_wrong_before_is_wrong_still() {
 }
 
 #[test]
-fn preconditions_decide_whether_it_is_judged() {
+fn cel_preconditions_decide_whether_a_rule_is_evaluated() {
     let of = |conditions: &str| {
         let rule = format!(
             "{{celPreconditions: [{conditions}], validate: {{cel: {{variables: [{{name: v, expression: object.spec.nothing}}], \
@@ -197,7 +197,7 @@ fn preconditions_decide_whether_it_is_judged() {
 }
 
 #[test]
-fn the_request_is_there() {
+fn cel_expressions_and_variables_read_the_request() {
     let rule = r#"
 preconditions: {all: [{key: "{{ request.operation }}", operator: Equals, value: CREATE}]}
 validate:
@@ -225,7 +225,7 @@ validate:
 "#;
 
 #[test]
-fn the_namespace_is_asked_for_where_it_is_read() {
+fn the_namespace_object_is_asked_for_only_where_it_is_read() {
     let with = |labels: Value| {
         drive(&policy(NAMESPACE), &plain(), |fact| {
             assert_eq!(
@@ -296,7 +296,7 @@ fn kept(objects: &[Value]) -> impl FnMut(&FactRequest) -> Result<Value, FactErro
 }
 
 #[test]
-fn parameters_come_as_other_facts_do() {
+fn cel_parameters_are_read_as_facts() {
     let come = |reference: &str, objects: &[Value]| {
         let policy = policy(&with_params(reference, SIZE));
         drive(&policy, &plain(), kept(objects)).0.outcome
@@ -381,7 +381,7 @@ fn preconditions_may_be_about_parameters() {
 }
 
 #[test]
-fn what_is_kept_for_parameters_is_narrow_and_whole() {
+fn a_parameters_view_is_narrow_and_keeps_whole_objects() {
     for (reference, name) in [
         (
             "name: limit",
@@ -411,7 +411,7 @@ fn what_is_kept_for_parameters_is_narrow_and_whole() {
 }
 
 #[test]
-fn a_live_read_of_a_namespace_is_the_policys_own() {
+fn a_policy_permits_a_live_read_of_its_namespace_object_alone() {
     let policy = policy(NAMESPACE);
     let call = |path| crate::Call::Api { path, data: None };
     let path = "/api/v1/namespaces/shop";
@@ -442,7 +442,7 @@ proptest! {
 
     /// Whatever object comes, a rule ends, and what it says it reads of the request is all that it reads.
     #[test]
-    fn any_object_comes_to_an_end(object in any_json(), at in 0..5_usize) {
+    fn a_cel_rule_ends_for_any_object_and_declares_what_it_reads(object in any_json(), at in 0..5_usize) {
         let expressions = [
             "object.spec.all(c, has(c.image) && c.image.contains(':'))",
             "object.?spec.?containers[?0].?image.orValue('').matches('^[a-z]+')",

@@ -37,7 +37,7 @@ validate:
 }
 
 #[test]
-fn both_sides_of_a_condition_are_asked_for_together() {
+fn facts_of_both_sides_of_a_condition_are_asked_for_together() {
     let policy = policy(
         r#"
 context:
@@ -64,7 +64,7 @@ validate:
 }
 
 #[test]
-fn an_expression_loads_what_it_reads_and_no_more() {
+fn an_expression_loads_only_the_facts_that_it_reads() {
     let rule = |key: &str| {
         format!(
             r#"
@@ -105,7 +105,7 @@ fn shown(context: &str) -> RuleOutcome {
 }
 
 #[test]
-fn an_entry_sees_the_entries_before_it() {
+fn a_context_entry_reads_the_entries_before_it() {
     for (context, message) in [
         (
             "- {name: one, variable: {value: 1}}\n- {name: two, variable: {value: \"<{{ one }}>\"}}",
@@ -133,7 +133,7 @@ fn an_entry_sees_the_entries_before_it() {
 }
 
 #[test]
-fn a_default_stands_in_for_what_is_not_there() {
+fn a_variables_default_replaces_a_missing_value() {
     for (two, message) in [
         ("{jmesPath: request.object.nope, default: d}", "1 d"),
         (
@@ -155,7 +155,7 @@ fn a_default_stands_in_for_what_is_not_there() {
 
 /// A `||` is about what is not there; a variable is, and comes to nothing.
 #[test]
-fn nothing_but_a_default_stands_in_for_a_variable() {
+fn an_or_operator_does_not_replace_a_variable_without_a_value() {
     for two in [
         "{jmesPath: request.object.nope}",
         "{jmesPath: 'request.object.nope | [0]'}",

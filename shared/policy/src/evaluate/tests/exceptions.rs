@@ -115,7 +115,7 @@ fn an_exception_holds_by_its_match_and_its_conditions() {
 }
 
 #[test]
-fn an_exception_by_namespace_asks_for_its_labels_and_is_not_guessed() {
+fn an_exception_by_namespace_labels_asks_for_them_and_is_not_guessed() {
     let rule = policy(&format!("{{validate: {{{DENY}}}}}"));
     let by = |env: &str| {
         let selector = format!("namespaceSelector: {{matchLabels: {{env: {env}}}}}");
@@ -148,7 +148,7 @@ fn an_exception_by_namespace_asks_for_its_labels_and_is_not_guessed() {
 }
 
 #[test]
-fn what_was_wrong_before_was_wrong_whatever_is_excepted() {
+fn an_exception_for_the_old_object_does_not_hide_its_violation() {
     let condition =
         "{key: \"{{ request.object.spec.rules[0].host }}\", operator: Equals, value: x}";
     let rule = policy(&format!(
@@ -168,7 +168,7 @@ fn what_was_wrong_before_was_wrong_whatever_is_excepted() {
 
 /// A fact that the rule reads in part is whole for the conditions.
 #[test]
-fn conditions_see_what_the_rule_does_not_read() {
+fn an_exceptions_conditions_read_facts_whole() {
     let rule = format!(
         "{{{CONFIG}, validate: {{deny: {{conditions: {{all: [\
          {{key: \"{{{{ config.data.denied }}}}\", operator: Equals, value: yes}}]}}}}}}}}"
@@ -186,7 +186,7 @@ fn conditions_see_what_the_rule_does_not_read() {
 }
 
 #[test]
-fn of_a_standard_some_controls_are_let_pass() {
+fn an_exception_may_exempt_single_controls_of_a_standard() {
     let rule = policy("{validate: {podSecurity: {level: restricted, version: latest}}}");
     let pod = |user: &Value| {
         AdmissionRequest::new(json!({
@@ -238,7 +238,7 @@ fn of_a_standard_some_controls_are_let_pass() {
 }
 
 #[test]
-fn nobody_known_is_not_who_an_exception_is_for() {
+fn an_exception_for_users_does_not_hold_when_the_user_is_unknown() {
     let rule = policy(&format!("validate: {{{DENY}}}"));
     let with_user = create(&ingress("a", &[]));
     let without = AdmissionRequest::new(json!({

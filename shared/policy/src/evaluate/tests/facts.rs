@@ -186,7 +186,7 @@ fn a_config_map_is_read_by_name() {
 
 /// In Kyverno's words, as clients match on them.
 #[test]
-fn a_config_map_that_is_not_there_is_an_error_in_kyvernos_words() {
+fn a_missing_config_map_is_an_error_in_kyvernos_words() {
     assert_eq!(
         error("configMap: {name: m, namespace: ns}", &not_found("m")),
         "AR110 context entry `x`: failed to get configmap ns/m : configmaps \"m\" not found"
@@ -198,7 +198,7 @@ const MISSING: &str = "apiCall: {urlPath: /apis/none/v1/x, jmesPath: items, defa
 /// A default stands in for what the source said, with no query over it; without one
 /// it is the rule's error.
 #[test]
-fn a_default_stands_in_for_what_the_source_refuses() {
+fn a_default_replaces_a_fact_that_its_source_refuses() {
     let refusals = [
         not_found("m"),
         FactError::LiveReadFailed {
@@ -249,7 +249,7 @@ fn a_default_stands_in_for_what_the_source_refuses() {
 
 /// Unknown is never absent: a default does not stand in for it.
 #[test]
-fn a_default_does_not_stand_in_for_what_is_not_known() {
+fn a_default_does_not_replace_an_unknown_fact() {
     let entry = MISSING.replace("DEFAULT", "alt");
     for unknown in [
         unsynced(),
@@ -273,7 +273,7 @@ fn a_default_does_not_stand_in_for_what_is_not_known() {
 
 /// A value that cannot stand in a path may have been made so: nothing stands in for it.
 #[test]
-fn neither_a_default_nor_a_variable_stands_in_for_a_path_that_is_refused() {
+fn neither_default_nor_variable_replaces_a_refused_path() {
     let rule = r#"
 context:
 - {name: x, apiCall: {urlPath: "/api/v1/nodes/{{ request.object.metadata.labels.n }}", default: 1}}
@@ -290,7 +290,7 @@ validate: {message: "{{ v }}", deny: {conditions: {all: [{key: "{{ v }}", operat
 
 /// The cases are those of Kyverno's `lazyload`.
 #[test]
-fn a_call_is_made_when_it_is_needed_and_not_before() {
+fn an_api_call_is_made_only_when_its_value_is_needed() {
     let rule = r#"
 context:
 - {name: x, apiCall: {urlPath: "/api/v1/namespaces/default/configmaps/missing"}}

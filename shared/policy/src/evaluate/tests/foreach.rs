@@ -35,7 +35,7 @@ fn the_first_element_that_violates_the_rule_is_named() {
 }
 
 #[test]
-fn a_list_may_be_one_value_or_missing() {
+fn a_foreach_list_may_be_one_value_or_missing() {
     let rule = |list: &str| {
         format!(
             "validate: {{message: \"{{{{ element }}}}\", foreach: [{{list: \"{list}\", deny: {{conditions: {{all: [{{key: \"{{{{ element }}}}\", operator: Equals, value: \"it\"}}]}}}}}}]}}"
@@ -79,7 +79,7 @@ fn two_lists(first: &str, second: &str, key: &str) -> String {
 }
 
 #[test]
-fn an_element_that_lacks_what_its_preconditions_are_about_is_passed_over() {
+fn an_element_without_the_key_of_its_precondition_is_skipped() {
     let named = |name: &str, judge: &Value| json!({"name": name, "judge": judge});
     let (bad, good) = (named("bad", &json!(true)), named("good", &json!(true)));
     for (key, elements, expected) in [
@@ -102,7 +102,7 @@ fn an_element_that_lacks_what_its_preconditions_are_about_is_passed_over() {
 }
 
 #[test]
-fn what_an_element_cannot_know_of_a_fact_is_no_lack() {
+fn an_unknown_fact_in_an_elements_precondition_is_an_error() {
     let rule = policy(
         r#"
 validate:
@@ -221,7 +221,7 @@ fn an_element_that_cannot_be_judged_is_an_error() {
 }
 
 #[test]
-fn elements_are_limited() {
+fn the_elements_of_one_foreach_are_limited() {
     let rule = "validate: {foreach: [{list: request.object.list, deny: {conditions: {all: [{key: '{{ elementIndex }}', operator: Equals, value: -1}]}}}]}";
     let judge = |count: usize| {
         let object = json!({"metadata": {"name": "it"}, "list": vec![1; count]});
@@ -284,7 +284,7 @@ fn a_foreach_in_a_foreach_knows_both_elements() {
 }
 
 #[test]
-fn what_a_pattern_within_is_about() {
+fn a_pattern_in_a_nested_foreach_judges_the_inner_element() {
     let rule = |scope: &str, list: &str, pattern: &str| {
         format!(
             "validate: {{foreach: [{{list: request.object.spec.containers, foreach: [{{list: '{list}'{scope}, pattern: {pattern}}}]}}]}}"
@@ -320,7 +320,7 @@ fn what_a_pattern_within_is_about() {
 }
 
 #[test]
-fn errors_within_name_their_place() {
+fn an_error_in_a_nested_foreach_names_its_path() {
     let rule = NESTED.replace("element.ports", "to_upper(element.ports)");
     let RuleOutcome::Error(error) = outcome(&rule, &create(&ports(&[&[1], &[2]]))) else {
         panic!("no error");
@@ -333,7 +333,7 @@ fn errors_within_name_their_place() {
 }
 
 #[test]
-fn elements_are_limited_in_all() {
+fn the_elements_of_all_foreach_lists_are_limited_together() {
     let judge = |inner: usize| {
         let tags = vec!["x"; inner];
         let containers = vec![json!({"tags": tags}); 100];
@@ -348,7 +348,7 @@ fn elements_are_limited_in_all() {
 }
 
 #[test]
-fn what_is_here_and_what_is_referred_to() {
+fn patterns_read_their_own_value_and_referenced_values() {
     let object = json!({
         "metadata": {"name": "it", "namespace": "ns"},
         "spec": {"a": "x", "b": "X", "list": [{"image": "reg/app", "n": 3}], "low": 1, "high": 9},
@@ -398,7 +398,7 @@ fn what_is_here_and_what_is_referred_to() {
 
 /// A missing list has no elements; a variable that comes to null is no list.
 #[test]
-fn a_list_that_is_a_variable_without_a_value() {
+fn a_foreach_list_that_is_a_variable_without_a_value() {
     let judge = |path: &str| {
         let rule = format!(
             "{{context: [{{name: found, variable: {{jmesPath: {path}}}}}], validate: {{message: m, \

@@ -38,7 +38,7 @@ fn spec(rule: &str) -> Value {
 }
 
 #[test]
-fn each_way_to_patch() {
+fn each_kind_of_patch_changes_the_object_as_expected() {
     let two = || json!([{"name": "v"}]);
     let table = [
         (
@@ -117,7 +117,7 @@ fn each_way_to_patch() {
 }
 
 #[test]
-fn what_changes_nothing_is_skipped() {
+fn a_mutation_that_changes_nothing_is_skipped() {
     for rule in [
         "mutate: {patchStrategicMerge: {spec: {'+(containers)': []}}}",
         "mutate: {patchStrategicMerge: {metadata: {'(name)': q}, spec: {a: 1}}}",
@@ -272,7 +272,7 @@ fn a_large_object_is_not_patched_without_end() {
 }
 
 #[test]
-fn what_is_no_object_is_never_stored() {
+fn a_patch_that_yields_no_object_is_an_error() {
     for rule in [
         "mutate: {patchStrategicMerge: {$patch: delete}}",
         "mutate: {patchesJson6902: [{op: replace, path: '', value: '{{ request.name }}'}]}",
@@ -286,7 +286,7 @@ fn what_is_no_object_is_never_stored() {
 
 proptest! {
     #[test]
-    fn no_patch_and_no_object_panics(patch in any_json(), value in any_json(), spec in any_json()) {
+    fn no_patch_of_any_object_panics(patch in any_json(), value in any_json(), spec in any_json()) {
         let patches = [
             json!({"patchStrategicMerge": {"spec": {"containers": [patch], "(a)": value, "+(b)": patch}}}),
             json!({"patchesJson6902": [{"op": "add", "path": "/spec/-1/a", "value": value}, patch]}),

@@ -76,7 +76,7 @@ fn image(changed: &ChangedObject) -> &Value {
 const MERGE: &str = "{{ request.object.data.image }}";
 
 #[test]
-fn each_object_is_patched_by_what_the_trigger_says() {
+fn each_target_is_patched_with_values_of_the_trigger() {
     let rule = json!({"mutate": {
         "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "{{ request.namespace }}",
             "name": "web-*", "selector": {"matchLabels": {"tier": "{{ request.object.metadata.labels.tier }}"},
@@ -103,7 +103,7 @@ fn each_object_is_patched_by_what_the_trigger_says() {
 }
 
 #[test]
-fn what_is_as_it_should_be_is_not_written() {
+fn a_target_that_needs_no_change_is_not_written() {
     let rule = json!({"mutate": {
         "targets": [{"apiVersion": "v1", "kind": "Pod"}],
         "patchStrategicMerge": {"spec": {"containers": [{"(name)": "main", "image": MERGE}]}},
@@ -136,7 +136,7 @@ fn a_target_has_its_own_context_and_preconditions() {
 }
 
 #[test]
-fn what_is_deleted_is_a_trigger_too() {
+fn a_deletion_triggers_a_mutation_of_existing_objects() {
     let rule = json!({"mutate": {
         "targets": [{"apiVersion": "v1", "kind": "Pod", "name": "{{ request.object.metadata.name }}"}],
         "foreach": [{"list": "target.spec.containers", "patchesJson6902":
@@ -220,7 +220,7 @@ fn parts(count: usize) -> impl Fn(&ExistingObjects) -> Value {
 }
 
 #[test]
-fn what_a_part_came_to_may_be_taken_before_the_next_one_is_read() {
+fn changes_of_one_part_can_be_taken_before_the_next_part_is_read() {
     let (policy, request) = (named("web-*"), request("UPDATE"));
     let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
     let (mut taken, parts) = (Vec::new(), parts(3));
@@ -247,7 +247,7 @@ fn what_a_part_came_to_may_be_taken_before_the_next_one_is_read() {
 }
 
 #[test]
-fn a_list_is_gone_through_to_its_end_or_what_is_left_is_told() {
+fn a_target_list_beyond_the_limit_is_an_error_that_says_so() {
     let (policy, request) = (named("web-*"), request("UPDATE"));
     let (report, _) = run(&policy, &request, parts(EXISTING_PARTS_MAX));
     assert_eq!(report.outcome, RuleOutcome::Pass);
@@ -264,7 +264,7 @@ fn a_list_is_gone_through_to_its_end_or_what_is_left_is_told() {
 }
 
 #[test]
-fn an_object_that_could_not_be_read_is_told_and_others_are_changed() {
+fn an_unreadable_target_is_an_error_and_the_others_are_changed() {
     let (report, _) = run(&named("web-*"), &request("UPDATE"), |_| {
         json!({
             "items": [pod("web-1", "a")],

@@ -60,7 +60,7 @@ fn jobs() -> Value {
 }
 
 #[test]
-fn a_rule_knows_when_its_request_came() {
+fn a_rule_reads_the_time_of_its_request() {
     let rule = "validate: {message: \"{{ time_now_utc() }}, {{ time_since('', '2023-12-16T01:46:10Z', '') }}\", deny: {}}";
     let (outcome, _) = asked(rule, &at(0), &Value::Null);
     assert_eq!(outcome, fail("2023-12-16T01:46:11Z, 1s"));
@@ -75,7 +75,7 @@ fn a_rule_knows_when_its_request_came() {
 
 /// An entry's own expression that speaks of the time is evaluated in the rule, over the data whole.
 #[test]
-fn an_entry_by_the_time_is_asked_for_whole() {
+fn an_entry_whose_query_reads_the_time_is_asked_for_whole() {
     let rule = "
 context: [{name: jobs, cachedContextEntry: {name: jobs, jmespath: \"items[?time_before(at, time_now_utc())].name\"}}]
 validate: {message: \"{{ jobs }}\", deny: {}}";
@@ -97,7 +97,7 @@ validate: {message: \"{{ jobs }}\", deny: {}}";
 
 /// A use that speaks of the time is never one that is asked; what it comes to may be a parameter.
 #[test]
-fn a_use_by_the_time_is_evaluated_in_the_rule() {
+fn a_use_that_reads_the_time_is_evaluated_in_the_rule() {
     for (use_, is_part, found) in [
         ("jobs[?time_after(at, time_now())].name | [0]", false, "new"),
         ("length(jobs[?at == '{{ time_now() }}'])", true, "0"),
@@ -124,7 +124,7 @@ fn a_use_by_the_time_is_evaluated_in_the_rule() {
 
 /// A random value is the same in every step, is asked for once, and differs from use to use.
 #[test]
-fn chance_gives_one_value_for_each_use() {
+fn each_use_of_random_has_one_value_in_all_steps() {
     let rule = "
 context:
 - {name: one, variable: {jmesPath: \"random('[a-z]{12}')\"}}
@@ -148,7 +148,7 @@ validate: {message: \"{{ first }} {{ second }} {{ one }} {{ two }} {{ random('[a
 }
 
 #[test]
-fn elements_have_chances_of_their_own() {
+fn each_foreach_element_draws_its_own_random_value() {
     let rule = "
 mutate:
   foreach:

@@ -8,7 +8,7 @@ fn pod(name: &str, image: &str) -> Value {
 }
 
 #[test]
-fn an_object_that_differs_is_told_in_kyvernos_words() {
+fn a_pattern_violation_is_reported_in_kyvernos_words() {
     let rule = r#"
 validate:
   message: "{{ request.object.metadata.name }} has a latest image"
@@ -69,7 +69,7 @@ validate: {pattern: {metadata: {name: "{{ allowed.data.names }}"}}}
 }
 
 #[test]
-fn an_element_is_what_a_pattern_in_a_foreach_speaks_of() {
+fn a_pattern_in_a_foreach_judges_the_element() {
     let rule = |more: &str| {
         format!("validate: {{foreach: [{{list: \"request.object.spec.containers\", {more}}}]}}")
     };
@@ -90,7 +90,7 @@ fn an_element_is_what_a_pattern_in_a_foreach_speaks_of() {
 }
 
 #[test]
-fn a_standard_is_about_what_makes_pods() {
+fn a_pod_security_rule_judges_pods_and_their_controllers() {
     let policy = policy(
         "validate: {podSecurity: {level: baseline, version: v1.29, exclude: \
          [{controlName: Capabilities, images: ['*'], values: [SYS_ADMIN]}]}}",

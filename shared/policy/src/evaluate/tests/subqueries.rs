@@ -43,7 +43,7 @@ fn hosts() -> Value {
 /// Conditions ask together, but only for what is little; the message asks for the list, when there is one
 /// to tell.
 #[test]
-fn what_may_be_needed_is_asked_together_and_a_list_only_when_it_is() {
+fn small_results_are_asked_for_together_and_a_list_only_when_needed() {
     let rule = deny(
         &hosts(),
         &[
@@ -83,7 +83,7 @@ fn what_may_be_needed_is_asked_together_and_a_list_only_when_it_is() {
 
 /// A use that is not known to be needed is not worth a list.
 #[test]
-fn nothing_large_is_asked_ahead() {
+fn a_list_is_not_asked_for_ahead_of_need() {
     let facts = json!([
         {"name": "hosts", "cachedContextEntry": {"name": "ingresses", "jmesPath": "items[].host"}},
         {"name": "names", "cachedContextEntry": {"name": "services", "jmesPath": "items[].name"}},
@@ -100,7 +100,7 @@ fn nothing_large_is_asked_ahead() {
 
 /// Elements ask together; beyond the limit the list is asked for.
 #[test]
-fn elements_ask_together_up_to_a_limit() {
+fn elements_ask_for_facts_together_up_to_a_limit() {
     let rule = |elements: usize| {
         let elements: Vec<_> = (0..elements).collect();
         let request = create(&json!({"kind": "Ingress", "elements": elements}));
@@ -131,7 +131,7 @@ fn elements_ask_together_up_to_a_limit() {
 /// A replica that does not know the functions, a budget, a driver that has no view: the fact is asked for.
 /// What the view says of itself is said of the fact, without asking again.
 #[test]
-fn a_part_without_an_answer_leaves_it_to_the_fact() {
+fn a_part_without_an_answer_falls_back_to_the_whole_fact() {
     let rule = deny(
         &hosts(),
         &[condition(
@@ -169,7 +169,7 @@ fn a_part_without_an_answer_leaves_it_to_the_fact() {
 
 /// The default of a source that has nothing is looked into here.
 #[test]
-fn a_default_stands_in_for_what_is_asked_too() {
+fn a_default_replaces_a_fact_that_is_asked_for_in_part() {
     let rule = deny(
         &json!([{"name": "hosts", "apiCall": {
             "urlPath": "/api/v1/things", "jmesPath": "items[].host", "default": ["n"],
@@ -189,7 +189,7 @@ fn a_default_stands_in_for_what_is_asked_too() {
 
 /// A key that an element lacks is told as it is where the list is at hand, without fetching the list.
 #[test]
-fn a_missing_key_is_told_of_the_use() {
+fn a_missing_key_is_reported_without_fetching_the_list() {
     let rule = |default: &str| {
         format!(
             r#"

@@ -42,7 +42,7 @@ const DEV: &str = "namespaceSelector: {matchLabels: {env: dev}}";
 const INGRESS: &str = "kinds: [Ingress]";
 
 #[test]
-fn what_a_request_does_not_carry_is_asked_for_where_it_matters() {
+fn labels_and_roles_are_asked_for_only_where_they_decide_the_match() {
     let labels = vec!["labels of namespace ns".to_owned()];
     let roles = vec!["rolebindings".to_owned(), "clusterrolebindings".to_owned()];
     let any = |of: &str| format!("match: {{any: [{of}]}}");
@@ -132,7 +132,7 @@ fn what_a_request_does_not_carry_is_asked_for_where_it_matters() {
 }
 
 #[test]
-fn what_is_not_known_is_an_error_and_never_absent() {
+fn unknown_labels_and_roles_are_an_error_and_never_absent() {
     for (matching, variable) in [
         (
             format!("match: {{any: [{{resources: {{{PROD}}}}}]}}"),
@@ -170,7 +170,7 @@ fn the_roles_that_an_expression_names_are_in_the_request() {
 }
 
 #[test]
-fn of_roles_that_nobody_has_the_key_is_missing() {
+fn roles_that_the_request_does_not_have_are_a_missing_key() {
     let outcome = |value: &str, request: &AdmissionRequest| {
         let conditions = format!("[{{key: admin, operator: AnyNotIn, value: \"{value}\"}}]");
         let rule = format!("{{validate: {{deny: {{conditions: {{all: {conditions}}}}}}}}}");
@@ -200,7 +200,7 @@ fn of_roles_that_nobody_has_the_key_is_missing() {
 }
 
 #[test]
-fn what_is_needed_is_said_beforehand() {
+fn a_policy_declares_the_labels_and_bindings_its_match_needs() {
     let references = |matching: &str| -> Vec<String> {
         let references = about(matching);
         let all = references.references().map(|reference| {

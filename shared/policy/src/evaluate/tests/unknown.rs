@@ -37,7 +37,7 @@ fn an_unknown_name_is_a_missing_key() {
 }
 
 #[test]
-fn an_unknown_name_is_what_a_field_is_that_is_not_there() {
+fn an_unknown_name_behaves_like_a_missing_field() {
     for expression in [
         "request.object.nope || nobody",
         "nobody || request.object.nope",

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_a_name_that_leads_nowhere_else() {
+    fn a_secret_name_cannot_lead_to_another_path() {
         let longest = "a".repeat(NAME_BYTES_MAX);
         for name in ["regcred", "a", "team/reg-1.example", &longest, "0/0"] {
             let parsed = SecretName::parse(name);

@@ -242,7 +242,7 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
 
 /// A call that a view answers otherwise than the API server is read from the API server.
 #[test]
-fn what_no_view_answers_alike_is_not_kept_and_cannot_be_declared() {
+fn a_path_that_no_view_answers_like_the_api_server_is_read_live() {
     for path in [
         "/version",
         "/healthz",
@@ -308,7 +308,7 @@ fn what_no_view_answers_alike_is_not_kept_and_cannot_be_declared() {
 }
 
 #[test]
-fn a_value_cannot_change_what_a_path_is() {
+fn a_variables_value_cannot_change_the_shape_of_a_path() {
     for (path, a, found) in [
         ("/api/v1/namespaces/AAA/pods", "x/secrets/y?", "`/`"),
         ("/api/v1/namespaces/AAA/pods", "..", "`..`"),
@@ -336,7 +336,7 @@ fn a_value_cannot_change_what_a_path_is() {
 }
 
 #[test]
-fn a_path_is_escaped_anew() {
+fn a_rendered_path_is_escaped_anew() {
     for (path, a, expected) in [
         (
             "/api/v1/nodes/AAA",
@@ -400,7 +400,7 @@ fn a_malformed_path_is_a_problem() {
 }
 
 #[test]
-fn references_are_each_named_once_and_declared_where_any_is() {
+fn each_reference_is_named_once_and_declared_where_any_entry_declares_it() {
     let cache = json!({"group": "", "version": "v1", "kind": "nodes"});
     let context = json!([
         {"name": "k", "apiCall": {"urlPath": "/api/v1/nodes", "cache": true}},
@@ -454,7 +454,7 @@ proptest! {
     /// Whatever stands in a path's variables: what is rendered is permitted, as it is, and names the
     /// same thing.
     #[test]
-    fn what_is_rendered_is_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "[a-c.=,!() -]{0,6}") {
+    fn every_rendered_path_is_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "[a-c.=,!() -]{0,6}") {
         for path in [
             "/api/v1/namespaces/AAA/pods/x-BBB",
             "/api/v1/pods?labelSelector=app=AAA,b!=BBB&fieldSelector=metadata.name=AAA&x=BBB",

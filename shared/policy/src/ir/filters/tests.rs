@@ -23,7 +23,7 @@ fn filters(text: &str, what: &str) -> bool {
 }
 
 #[test]
-fn each_part_narrows_a_filter() {
+fn each_part_of_a_resource_filter_narrows_it() {
     for (text, what, expected) in [
         ("", "Pod a/p", false),
         ("[Pod,*,*]", "Pod a/p", true),
@@ -71,7 +71,7 @@ fn each_part_narrows_a_filter() {
 
 /// A filter of everything in a namespace matches the Namespace too, wherever it is said to live.
 #[test]
-fn a_namespace_goes_with_what_is_in_it() {
+fn a_filter_of_a_whole_namespace_also_filters_the_namespace_object() {
     for (text, what, expected) in [
         ("[*/*,a,*]", "Namespace a/a", true),
         ("[*/*,a,*]", "Namespace /a", true),
@@ -90,7 +90,7 @@ fn a_namespace_goes_with_what_is_in_it() {
 }
 
 #[test]
-fn usually_only_what_machines_write_is_filtered() {
+fn the_usual_filters_cover_only_objects_that_machines_write() {
     let usual = ResourceFilters::usual();
     for (what, expected) in [
         ("Event shop/e", true),
@@ -153,7 +153,7 @@ fn only_namespaces_that_are_filtered_whole_and_by_name_are_left_to_others() {
 }
 
 #[test]
-fn filters_stand_one_after_the_other() {
+fn resource_filters_may_be_separated_by_spaces_commas_or_lines() {
     let plain = ResourceFilters::parse("[Pod,*,*][Node,*,*]").unwrap();
     for text in [
         "[Pod,*,*] [Node,*,*]",
@@ -169,7 +169,7 @@ fn filters_stand_one_after_the_other() {
 }
 
 #[test]
-fn what_is_no_filter_is_told_with_its_place() {
+fn a_malformed_filter_is_refused_with_its_position() {
     let kind = |kind: &str| FilterProblem::Kind(kind.to_owned());
     for (text, at, problem) in [
         ("Event,*,*", 1, FilterProblem::Outside('E')),
@@ -202,7 +202,7 @@ fn what_is_no_filter_is_told_with_its_place() {
 }
 
 #[test]
-fn there_are_only_so_many() {
+fn the_number_of_resource_filters_is_limited() {
     let most = "[Pod,*,*]".repeat(FILTERS_MAX);
     assert!(ResourceFilters::parse(&most).is_ok());
     let error = ResourceFilters::parse(&(most.clone() + "[Pod,*,*]")).unwrap_err();

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_spelling_is_taken_apart() {
+    fn every_spelling_of_a_kind_pattern_is_parsed() {
         for (text, parts) in [
             ("Pod", "*/*/Pod"),
             ("v1/Pod", "*/v1/Pod"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subresource_is_covered_only_when_it_is_named() {
+    fn a_kind_pattern_covers_a_subresource_only_when_it_names_it() {
         let covers = |pattern: &str, group: &str, version: &str, kind: &str, sub: &str| {
             KindPattern::parse(pattern)
                 .unwrap()

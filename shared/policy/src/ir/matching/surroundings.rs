@@ -122,7 +122,7 @@ mod tests {
     use super::Matched::{self, No, Unknown, Yes};
 
     #[test]
-    fn what_is_unknown_matters_only_where_nothing_else_decides() {
+    fn an_unknown_match_counts_only_where_nothing_else_decides() {
         for (one, other, both, either) in [
             (Yes, Yes, Yes, Yes),
             (Yes, No, No, Yes),

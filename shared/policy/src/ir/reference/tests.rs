@@ -10,7 +10,7 @@ fn collection(group: Option<&str>, resource: &str) -> Reference {
 
 /// No policy finds what another was allowed to read.
 #[test]
-fn what_may_be_secrets_is_named_for_each_policy() {
+fn a_reference_to_secrets_is_named_per_policy() {
     let policies = [
         ObjectKey::new("", "p"),
         ObjectKey::new("", "q"),
@@ -50,7 +50,7 @@ fn what_may_be_secrets_is_named_for_each_policy() {
 
 /// A name is a key of the log: what a policy's author writes never makes one that cannot be written.
 #[test]
-fn a_long_name_is_cut_and_told_apart() {
+fn a_long_reference_name_is_cut_and_stays_unique() {
     let selecting = |selector: &str| {
         Reference::Collection(CollectionReference {
             resource: "pods".into(),

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_here_is_an_expression() {
+    fn an_at_sign_becomes_the_expression_of_its_own_place() {
         let document = json!({
             "=(spec)": {
                 "(containers)": [{"image": "{{ @ }}"}, {"a/b": "x-{{@}}-{{ - @ }}"}],
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_lead_nowhere_are_told() {
+    fn references_that_lead_nowhere_are_refused() {
         for (text, says) in [
             ("$(./../none)", "there is no `/a/none`"),
             ("$(/a)", "`/a` is no scalar"),
@@ -371,7 +371,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_panics(text in "[{}@$()./a \\\\é'-]{0,24}") {
+        fn parsing_a_document_template_never_panics(text in "[{}@$()./a \\\\é'-]{0,24}") {
             let _ = ValueTemplate::parse_document(&json!({"a": [text, {"a": "b"}]}), "element");
         }
     }

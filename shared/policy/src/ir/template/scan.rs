@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_found() {
+    fn scan_finds_the_variables_of_a_template() {
         for (text, pieces) in [
             ("", ""),
             ("plain } text { here", "<plain } text { here>"),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_limited() {
+    fn nesting_of_variables_is_limited() {
         let nested = |depth: usize| "{{".repeat(depth) + "a" + &"}}".repeat(depth);
         assert!(scan(&nested(NESTING_MAX)).is_ok());
         assert!(
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_noticed() {
+    fn scan_recognizes_references() {
         for (text, expected) in [
             ("$(./../name)", true),
             ("x $(a)", true),
@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_panics(text in "[{}a'\\\\é]{0,24}") {
+        fn scanning_any_text_never_panics(text in "[{}a'\\\\é]{0,24}") {
             let _ = scan(&text);
         }
     }

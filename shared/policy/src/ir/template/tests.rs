@@ -105,13 +105,13 @@ fn a_lone_variable_keeps_its_type_and_others_are_text() {
 }
 
 #[test]
-fn what_a_value_holds_is_never_a_template() {
+fn a_rendered_value_is_never_a_template_itself() {
     assert_eq!(render(&json!("{{ braces }}")), Ok(json!("{{ name }}")));
     assert_eq!(render(&json!("<{{ braces }}>")), Ok(json!("<{{ name }}>")));
 }
 
 #[test]
-fn missing_and_malformed() {
+fn missing_keys_and_malformed_templates_are_errors() {
     let missing = render(&json!("{{ name }} {{ map.b }}")).unwrap_err();
     assert_eq!(missing, "variable `map.b`: Unknown key \"b\" in path");
     for (template, problem) in [
@@ -223,7 +223,7 @@ fn a_variable_where_an_expression_can_stand_is_a_parameter() {
 }
 
 #[test]
-fn a_variable_where_no_expression_can_stand_is_pasted_if_it_is_a_name() {
+fn a_variable_outside_expression_position_is_pasted_if_it_is_a_name() {
     for (text, expression) in [
         ("list[{{ index }}]", "list[1]"),
         ("list[{{ index }}:]", "list[1:]"),
@@ -305,7 +305,7 @@ fn no_value_becomes_a_part_of_an_expression() {
 }
 
 #[test]
-fn a_text_has_a_limit() {
+fn a_rendered_text_has_a_size_limit() {
     let mut document = Document::new(json!({"long": "x".repeat(TEXT_BYTES_MAX / 2)}));
     assert!(
         Template::parse("{{ long }}{{ long }}")

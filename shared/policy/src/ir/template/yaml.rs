@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_without_quotes_is_read_so_and_nothing_of_it_is_structure() {
+    fn an_unquoted_value_in_yaml_is_a_scalar_and_never_structure() {
         for (text, read) in [
             ("80", json!(80)),
             ("-1.5", json!(-1.5)),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_in_yaml() {
+    fn variables_in_yaml_keep_their_place_and_type() {
         let text = r#"
 - path: /spec/{{ elementIndex }}/x-{{element.name}}
   op: add
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_is_told() {
+    fn malformed_yaml_is_refused() {
         for text in ["- a: [", "{{ a", "a: {{ }}", "a: $(b)"] {
             assert!(ValueTemplate::parse_yaml(text).is_err(), "{text}");
         }

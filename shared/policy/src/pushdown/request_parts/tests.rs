@@ -155,7 +155,7 @@ fn a_pattern_and_a_pasted_expression_read_more_than_they_name() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_and_what_is_not_read_is_not_looked_at() {
+fn malformed_json_is_an_error_and_unread_fields_are_skipped() {
     let mut parts = RequestParts::default();
     parts.add(&["object", "a"]);
     let read = |text: &str| parts.field("object", text).unwrap();

@@ -51,7 +51,7 @@ fn hold(cases: Vec<Case>) {
 }
 
 #[test]
-fn baseline() {
+fn the_baseline_standard_in_cel_judges_as_expected() {
     hold(vec![
         Case {
             rule: r#"
@@ -168,7 +168,7 @@ validate:
 }
 
 #[test]
-fn restricted() {
+fn the_restricted_standard_in_cel_judges_as_expected() {
     hold(vec![
         Case {
             rule: r#"
@@ -268,7 +268,7 @@ validate:
 }
 
 #[test]
-fn good_practice() {
+fn good_practices_in_cel_judge_as_expected() {
     hold(vec![
         Case {
             rule: r#"

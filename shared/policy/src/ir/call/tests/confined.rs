@@ -4,7 +4,7 @@ use super::*;
 
 /// Rule 7: a `Policy` reads its own namespace alone, by every road.
 #[test]
-fn a_confined_policy_is_refused_what_lies_outside() {
+fn a_confined_policy_is_refused_paths_outside_its_namespace() {
     let refused = |entry: Value, words: &str| {
         let problem = policy_of(Some("own"), &entry).unwrap_err();
         assert!(
@@ -57,7 +57,7 @@ fn a_confined_policy_is_refused_what_lies_outside() {
 
 /// Rule 7: and again when the variables are known.
 #[test]
-fn a_confined_policy_is_refused_what_a_variable_leads_to() {
+fn a_confined_policy_is_refused_a_variable_that_leads_outside() {
     let path = "/api/v1/namespaces/AAA/pods";
     let error = api_target(Some("own"), path, "other", "").unwrap_err();
     assert_eq!(
@@ -88,7 +88,7 @@ fn a_confined_policy_is_refused_what_a_variable_leads_to() {
 
 /// Rule 7: what is kept for a `Policy` is of its own namespace, whatever is known of its paths.
 #[test]
-fn what_a_confined_policy_refers_to_is_confined() {
+fn references_of_a_confined_policy_stay_in_its_namespace() {
     for (entry, expected) in [
         (
             json!({"apiCall": {"urlPath": with_variables("/api/v1/namespaces/AAA/pods")}}),

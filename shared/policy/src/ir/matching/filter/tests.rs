@@ -123,7 +123,7 @@ fn a_namespace_is_matched_by_its_own_name() {
 }
 
 #[test]
-fn any_all_and_exclude_combine() {
+fn any_all_and_exclude_filters_combine() {
     let named = |name: &str| Filter {
         name: Some(name.to_owned()),
         ..filter("Pod")
@@ -215,7 +215,7 @@ fn asked_by(user: &Value) -> AdmissionRequest {
 }
 
 #[test]
-fn who_asks_is_matched_by_every_part_that_is_given() {
+fn a_user_must_match_subjects_roles_and_cluster_roles() {
     let robot = json!({"username": "system:serviceaccount:ns:robot", "groups": ["a", "ops-1"]});
     let robot = asked_by(&robot);
     let texts = |names: &[&str]| {
@@ -257,7 +257,7 @@ fn who_asks_is_matched_by_every_part_that_is_given() {
 }
 
 #[test]
-fn where_nobody_is_known_to_ask_users_select_nothing_and_exclude_nothing() {
+fn filters_on_users_match_nothing_when_the_user_is_unknown() {
     let nobody = asked_by(&Value::Null);
     let of_alice = |is_about_users| Filter {
         users: Users {
