@@ -8,6 +8,8 @@ use anteroom_jmespath::{Environment, EvalError, Expression, ParseErrorKind};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::support::same;
+
 #[derive(Deserialize)]
 struct Suite {
     given: Value,
@@ -88,27 +90,4 @@ fn evaluate(text: &str, given: &Value) -> Result<Value, String> {
             EvalError::UnknownFunction { .. } => "unknown-function".to_owned(),
             other => other.to_string(),
         })
-}
-
-/// JSON equality: `2` and `2.0` are one number.
-fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) => {
-            left == right || left.as_f64() == right.as_f64()
-        }
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len()
-                && left
-                    .iter()
-                    .zip(right)
-                    .all(|(left, right)| same(left, right))
-        }
-        (Value::Object(left), Value::Object(right)) => {
-            left.len() == right.len()
-                && left
-                    .iter()
-                    .all(|(key, left)| right.get(key).is_some_and(|right| same(left, right)))
-        }
-        _ => left == right,
-    }
 }

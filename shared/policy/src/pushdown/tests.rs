@@ -135,6 +135,18 @@ validate:
     insta::assert_snapshot!(format!("{}\n{}", rule("v[].spec"), rule("v")));
 }
 
+/// Asserts whether a condition's key about `v`, which comes from the source, is asked in place of it.
+fn assert_is_asked(source: &str, key: &str, is_asked: bool) {
+    let reads = reads(&format!(
+        "\ncontext: [{{name: v, {source}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
+    ));
+    assert_eq!(
+        reads.contains("Part of v") || reads.contains("Probe(\"Equals\") of v"),
+        is_asked,
+        "{source} {key}: {reads}"
+    );
+}
+
 /// Behind a projection of an entry every expression is a stage of a pipe, which would forgive what is an
 /// error where the rule evaluates it.
 #[test]
@@ -146,14 +158,8 @@ fn a_use_that_may_miss_a_key_behind_a_projection_is_not_asked() {
         ("{{ request.name }}", "v[0].host", false),
         ("{{ request.name }}", "v[].host", true),
     ] {
-        let reads = reads(&format!(
-            "\ncontext: [{{name: v, globalReference: {{name: \"{entry}\"}}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
-        ));
-        assert_eq!(
-            reads.contains("Part of v") || reads.contains("Probe(\"Equals\") of v"),
-            is_asked,
-            "{entry} {key}: {reads}"
-        );
+        let source = format!("globalReference: {{name: \"{entry}\"}}");
+        assert_is_asked(&source, key, is_asked);
     }
 }
 
@@ -168,14 +174,8 @@ fn a_use_that_would_hide_an_error_of_the_entry_is_not_pushed_down() {
         ("length(items)", "v[].host", true),
         ("items[]", "v[].host && request.object.host", true),
     ] {
-        let reads = reads(&format!(
-            "\ncontext: [{{name: v, cachedContextEntry: {{name: e, jmesPath: \"{own}\"}}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
-        ));
-        assert_eq!(
-            reads.contains("Part of v") || reads.contains("Probe(\"Equals\") of v"),
-            is_asked,
-            "{own} {key}: {reads}"
-        );
+        let source = format!("cachedContextEntry: {{name: e, jmesPath: \"{own}\"}}");
+        assert_is_asked(&source, key, is_asked);
     }
 }
 
