@@ -39,9 +39,21 @@ impl Link {
         if self.is_up() {
             return Ok(());
         }
-        Err(BusError::Unavailable {
-            message: "not connected to NATS".to_owned(),
-        })
+        Err(not_connected())
+    }
+}
+
+/// Fails at once while the client is not connected, whatever the link still says.
+pub(super) fn require_connected(client: &Client) -> Result<(), BusError> {
+    match client.connection_state() {
+        State::Connected => Ok(()),
+        State::Pending | State::Disconnected => Err(not_connected()),
+    }
+}
+
+fn not_connected() -> BusError {
+    BusError::Unavailable {
+        message: "not connected to NATS".to_owned(),
     }
 }
 
@@ -64,16 +76,20 @@ pub(super) async fn watch(
     let statistics = client.statistics();
     let mut look = tokio::time::interval(LOOK_INTERVAL);
     loop {
-        tokio::select! {
-            // Whatever the event: the state says what came of it.
-            event = events.recv() => if event.is_none() { break },
-            _ = look.tick() => {}
+        let event = tokio::select! {
+            event = events.recv() => match event {
+                None => break,
+                event => event,
+            },
+            _ = look.tick() => None,
             () = stop.cancelled() => break,
-        }
+        };
         let now = Link {
-            connection: match client.connection_state() {
-                State::Connected => Connection::Up,
-                State::Pending | State::Disconnected => Connection::Down,
+            connection: match (event, client.connection_state()) {
+                // The client sends this event just before it changes its state.
+                (Some(Event::Connected), _) | (_, State::Connected) => Connection::Up,
+                // Whatever the event: the state says what came of it.
+                (_, State::Pending | State::Disconnected) => Connection::Down,
             },
             connects: statistics.connects.load(Ordering::Relaxed),
         };

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{Shared, append, link::Link};
+use super::{Shared, append, link};
 use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
 
 /// Returns the queue group of an address: each call reaches one of its members.
@@ -251,7 +251,9 @@ impl Reply for NatsReply {
                 bytes_max,
             });
         }
-        Link::require_up(*self.shared.link.borrow())?;
+        // By the client's own state: after an outage a call may come before the link shows the connection
+        // that it came by.
+        link::require_connected(&self.shared.client)?;
         self.shared
             .client
             .publish(self.subject, body)
