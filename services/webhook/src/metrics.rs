@@ -50,6 +50,7 @@ pub(crate) struct WebhookMetrics {
     pub(crate) reviews_in_flight: Gauge,
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
+    pub(crate) unknown_configurations: Counter,
     proof_seconds: Histogram,
     violations: Family<OutcomeLabels, Counter>,
     existing: Family<OutcomeLabels, Counter>,
@@ -131,6 +132,7 @@ impl WebhookMetrics {
             reviews_in_flight: Gauge::default(),
             policies: Family::default(),
             registrations: Family::default(),
+            unknown_configurations: Counter::default(),
             proof_seconds: histogram(),
             violations: Family::default(),
             existing: Family::default(),
@@ -210,6 +212,11 @@ impl WebhookMetrics {
             "anteroom_webhook_configuration_writes",
             "Times that the webhook configuration was written, by outcome",
             own.registrations.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_unknown_configurations",
+            "Calls by a webhook configuration that this webhook did not make lately: all policies were asked",
+            own.unknown_configurations.clone(),
         );
         metrics.register(
             "anteroom_webhook_configuration_proof_seconds",

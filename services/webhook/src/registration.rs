@@ -4,22 +4,24 @@
 
 mod configuration;
 mod keep;
+mod known;
 pub(crate) mod proof;
 mod step;
+mod webhooks;
 mod write;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeSet, sync::Arc};
 
 use anteroom_engine::{
-    kinds::{Kinds, ResourceName},
+    kinds::Kinds,
     phase,
-    policies::{Group, PolicySet},
+    policies::{Assignment, PolicySet},
 };
-use anteroom_policy::{KindPattern, Operation, Phase, Target};
+use anteroom_policy::Phase;
 use k8s_openapi::{
     ByteString,
     api::admissionregistration::v1::{
-        MutatingWebhook, RuleWithOperations, ServiceReference, WebhookClientConfig,
+        MatchCondition, MutatingWebhook, RuleWithOperations, ServiceReference, WebhookClientConfig,
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement},
 };
@@ -28,12 +30,16 @@ use crate::args::Args;
 
 pub(crate) use configuration::Configuration;
 pub(crate) use keep::{Called, Keeper};
+pub(crate) use known::KnownConfigurations;
+pub(crate) use webhooks::action;
+
+use webhooks::{NAMESPACE_WEBHOOKS_MAX, ObjectWebhook};
 
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// A rule on all resources covers this subresource too.
-const EPHEMERAL_CONTAINERS: &str = "pods/ephemeralcontainers";
+/// Bytes of a configuration, as JSON. With more, more namespaces share a webhook. The API server takes 1.5 MiB.
+const CONFIGURATION_BYTES_MAX: usize = 768 * 1024;
 
 /// The webhook through which policies, and exceptions from them, are admitted themselves.
 const POLICIES: &str = "policies.anteroom.svc";
@@ -97,22 +103,40 @@ impl Registration {
         kinds: &Kinds,
         trust_pem: &str,
     ) -> Configuration {
-        let mut groups: BTreeMap<Group, Vec<&Target>> = BTreeMap::new();
-        for entry in policies.entries() {
-            groups
-                .entry(entry.group)
-                .or_default()
-                .extend(entry.targets.get(phase));
+        let mut namespaced_max = NAMESPACE_WEBHOOKS_MAX;
+        loop {
+            let made = self.with_at_most(namespaced_max, (phase, policies, kinds), trust_pem);
+            if namespaced_max == 0 || made.bytes() <= CONFIGURATION_BYTES_MAX {
+                return made;
+            }
+            namespaced_max /= 2;
         }
-        let webhooks = groups.into_iter().filter_map(|(group, targets)| {
-            let rules = rules(&targets, kinds);
-            (!rules.is_empty()).then(|| self.webhook(phase, group, rules, trust_pem))
-        });
-        let mut webhooks: Vec<_> = webhooks.collect();
+    }
+
+    /// The configuration with at most `namespaced_max` webhooks of namespaces.
+    fn with_at_most(
+        &self,
+        namespaced_max: usize,
+        (phase, policies, kinds): (Phase, &PolicySet, &Kinds),
+        trust_pem: &str,
+    ) -> Configuration {
+        let is_exempt = |namespace: &str| {
+            let mut exempt = self.exempt_namespaces.iter();
+            exempt.any(|exempt| exempt == namespace)
+        };
+        let mut of_objects = webhooks::webhooks(phase, policies, kinds, is_exempt, namespaced_max);
         if phase == Phase::Mutation {
             // As in Kyverno, what may be passed over changes an object first.
-            webhooks.reverse();
+            of_objects.reverse();
         }
+        let mut assignment = Assignment::default();
+        for webhook in &mut of_objects {
+            assignment.add(webhook.name(), std::mem::take(&mut webhook.policies));
+        }
+        let made = of_objects
+            .iter()
+            .map(|webhook| self.webhook(phase, webhook, trust_pem));
+        let mut webhooks: Vec<_> = made.collect();
         if phase == Phase::Validation {
             webhooks.push(self.of_policies(trust_pem));
         }
@@ -120,12 +144,17 @@ impl Registration {
             phase,
             name: self.name.clone(),
             webhooks,
+            id: String::new(),
+            assignment: Arc::new(assignment),
         };
-        let probe = proof::webhook(
-            &proof::token(&configuration),
-            self.client_config(proof::PATH.to_owned(), trust_pem),
-        );
-        configuration.webhooks.push(probe);
+        let id = configuration.content_id();
+        for (webhook, of) in configuration.webhooks.iter_mut().zip(&of_objects) {
+            let path = path(phase, &id, &of.name());
+            webhook.client_config = self.client_config(path, trust_pem);
+        }
+        let probe = self.client_config(proof::PATH.to_owned(), trust_pem);
+        configuration.webhooks.push(proof::webhook(&id, probe));
+        configuration.id = id;
         configuration
     }
 
@@ -156,27 +185,22 @@ impl Registration {
         }
     }
 
-    fn webhook(
-        &self,
-        phase: Phase,
-        group: Group,
-        rules: Vec<RuleWithOperations>,
-        trust_pem: &str,
-    ) -> MutatingWebhook {
-        let action = if group.ignore { "ignore" } else { "fail" };
-        let (verb, seconds) = (phase::verb(phase), group.timeout_seconds);
+    /// A webhook for objects, without the path that names its configuration.
+    fn webhook(&self, phase: Phase, of: &ObjectWebhook, trust_pem: &str) -> MutatingWebhook {
+        let verb = phase::verb(phase);
         MutatingWebhook {
-            name: format!("{action}-{seconds}.{verb}.anteroom.svc"),
+            name: format!("{}.{verb}.anteroom.svc", of.name()),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: self.client_config(path(phase, group), trust_pem),
-            failure_policy: Some(if group.ignore { "Ignore" } else { "Fail" }.to_owned()),
+            client_config: self.client_config(format!("/{verb}"), trust_pem),
+            failure_policy: Some(if of.group.ignore { "Ignore" } else { "Fail" }.to_owned()),
+            match_conditions: of.namespaces.is_some().then(spare_deletion_of_policies),
             match_policy: Some("Equivalent".to_owned()),
-            namespace_selector: Some(self.namespace_selector()),
+            namespace_selector: Some(self.namespace_selector(of)),
             // Whatever another webhook changes afterwards is seen too, as in Kyverno.
             reinvocation_policy: (phase == Phase::Mutation).then(|| "IfNeeded".to_owned()),
-            rules: Some(rules),
+            rules: Some(of.rules()),
             side_effects: "None".to_owned(),
-            timeout_seconds: i32::try_from(seconds).ok(),
+            timeout_seconds: i32::try_from(of.group.timeout_seconds).ok(),
             ..MutatingWebhook::default()
         }
     }
@@ -205,82 +229,38 @@ impl Registration {
         }
     }
 
-    /// A policy that needs this webhook must never keep an administrator from repairing the cluster.
-    fn namespace_selector(&self) -> LabelSelector {
+    /// A tenant's policies are about the tenant's namespace. And a policy that needs this webhook must never keep
+    /// an administrator from repairing the cluster.
+    fn namespace_selector(&self, of: &ObjectWebhook) -> LabelSelector {
+        let (operator, values) = match &of.namespaces {
+            Some(namespaces) => ("In", namespaces.iter().cloned().collect()),
+            None => ("NotIn", self.exempt_namespaces.clone()),
+        };
         LabelSelector {
             match_expressions: Some(vec![LabelSelectorRequirement {
                 key: NAMESPACE_LABEL.to_owned(),
-                operator: "NotIn".to_owned(),
-                values: Some(self.exempt_namespaces.clone()),
+                operator: operator.to_owned(),
+                values: Some(values),
             }]),
             match_labels: None,
         }
     }
 }
 
-/// The path of the reviews of a group.
-fn path(phase: Phase, group: Group) -> String {
-    let action = if group.ignore { "ignore" } else { "fail" };
-    let (verb, seconds) = (phase::verb(phase), group.timeout_seconds);
-    format!("/{verb}/{action}/{seconds}")
+/// The path of the reviews of a webhook.
+fn path(phase: Phase, configuration: &str, webhook: &str) -> String {
+    format!("/{}/{configuration}/{webhook}", phase::verb(phase))
 }
 
-/// One rule for each group, version and set of operations; in order, so that one set of policies has
-/// one configuration.
-fn rules(targets: &[&Target], kinds: &Kinds) -> Vec<RuleWithOperations> {
-    let mut operations_of: BTreeMap<ResourceName, BTreeSet<Operation>> = BTreeMap::new();
-    for target in targets {
-        for pattern in &target.kinds {
-            for resource in resources(pattern, kinds) {
-                operations_of
-                    .entry(resource)
-                    .or_default()
-                    .extend(&target.operations);
-            }
-        }
-    }
-    let mut rules: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    for (name, operations) in operations_of {
-        rules
-            .entry((name.group, name.version, operations))
-            .or_default()
-            .push(name.resource);
-    }
-    let rule = |(of, resources): ((String, String, BTreeSet<_>), Vec<String>)| {
-        let (group, version, operations) = of;
-        let operations = operations.iter().map(Operation::to_string);
-        // The API server takes nothing beside it.
-        let all = "*/*".to_owned();
-        let resources = match resources.contains(&all) {
-            true => vec![all],
-            false => resources,
-        };
-        RuleWithOperations {
-            api_groups: Some(vec![group]),
-            api_versions: Some(vec![version]),
-            operations: Some(operations.collect()),
-            resources: Some(resources),
-            scope: Some("*".to_owned()),
-        }
-    };
-    rules.into_iter().map(rule).collect()
-}
-
-/// The resources of a pattern, as a webhook configuration names them. A pattern for everything stays one for everything, kinds
-/// to come included; others are the kinds that are served now.
-fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
-    let everything = |resource: &str| ResourceName {
-        group: "*".to_owned(),
-        version: "*".to_owned(),
-        resource: resource.to_owned(),
-    };
-    let parts = [&*pattern.group, &pattern.version, &pattern.kind];
-    match (parts, &*pattern.subresource) {
-        // To the API server this takes in no subresource, and to a policy it takes in this one.
-        (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
-        (["*", "*", "*"], "*") => vec![everything("*/*")],
-        _ => kinds.covered_by(pattern),
-    }
+/// The condition by which no policy of a namespace, and no webhook that is away, keeps anybody from deleting a policy of
+/// that namespace. API servers before 1.28 ignore it. The same is held where policies decide: see
+/// [`PolicySet::concerned`].
+fn spare_deletion_of_policies() -> Vec<MatchCondition> {
+    vec![MatchCondition {
+        name: "deletion-of-policies".to_owned(),
+        expression: "request.operation != 'DELETE' || request.resource.group != 'kyverno.io'"
+            .to_owned(),
+    }]
 }
 
 #[cfg(test)]

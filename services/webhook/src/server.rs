@@ -2,12 +2,14 @@
 //!
 //! | path | which policies decide |
 //! |---|---|
-//! | `/validate` | all, each by its own failure policy |
-//! | `/validate/fail`, `/validate/ignore` | those of this failure policy |
-//! | `/validate/fail/10` and so on | those of this failure policy and `timeoutSeconds`: what is registered |
+//! | `/validate/CONFIGURATION/WEBHOOK` | those of this webhook of this configuration: what is registered |
+//! | `/validate`, and whatever else begins so | all, each by its own failure policy |
 //! | `/mutate` and so on | the same, by the rules that change objects |
 //! | `/policies` | none: policies themselves are admitted |
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
+//!
+//! A path that nobody here knows is asked by a configuration that another webhook made, or by hand. It is no reason to
+//! let anything by.
 
 mod answer;
 mod receive;
@@ -39,7 +41,11 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tower::{Service, make::Shared};
 
-use crate::{exempt::Exempt, metrics::WebhookMetrics, registration::proof};
+use crate::{
+    exempt::Exempt,
+    metrics::WebhookMetrics,
+    registration::{KnownConfigurations, action, proof},
+};
 use answer::About;
 use receive::Receiving;
 use stream::Acceptor;
@@ -63,11 +69,12 @@ const DRAIN: Duration = Duration::from_secs(15);
 
 /// The state of the handlers. Each request holds it, so it is shared as one.
 #[derive(Debug)]
-struct App {
+pub(crate) struct App {
     engine: Engine,
     exempt: Exempt,
     violations: Violations,
     existing: MutateExisting,
+    known: KnownConfigurations,
     metrics: WebhookMetrics,
     permits: Semaphore,
     receiving: Receiving,
@@ -109,27 +116,34 @@ pub(crate) async fn serve(
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint(Arc<App>);
 
-impl Endpoint {
+impl App {
     pub(crate) fn new(
         (engine, exempt): (Engine, Exempt),
-        violations: Violations,
-        existing: MutateExisting,
+        (violations, existing): (Violations, MutateExisting),
+        known: KnownConfigurations,
         metrics: WebhookMetrics,
     ) -> Self {
-        Self(Arc::new(App {
+        Self {
             engine,
             exempt,
             violations,
             existing,
+            known,
             metrics,
             permits: Semaphore::new(REVIEWS_MAX),
             receiving: Receiving::default(),
-        }))
+        }
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(app: App) -> Self {
+        Self(Arc::new(app))
     }
 
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        let Some(route) = route(request.uri().path()) else {
+        let Some(route) = self.0.route(request.uri().path()) else {
             return not_found(request.uri());
         };
         if request.method() != Method::POST {
@@ -166,47 +180,61 @@ enum Route {
     Probe,
 }
 
-/// `None`: there is no such path.
-fn route(path: &str) -> Option<Route> {
-    match path {
-        "/policies" => return Some(Route::Reviews(About::Policies)),
-        proof::PATH => return Some(Route::Probe),
-        _ => {}
+impl App {
+    /// `None`: there is no such path.
+    fn route(&self, path: &str) -> Option<Route> {
+        match path {
+            "/policies" => return Some(Route::Reviews(About::Policies)),
+            proof::PATH => return Some(Route::Probe),
+            _ => {}
+        }
+        Phase::ALL.into_iter().find_map(|phase| {
+            let rest = path.strip_prefix('/')?.strip_prefix(phase::verb(phase))?;
+            let called = match rest.strip_prefix('/') {
+                None if !rest.is_empty() => return None,
+                None => Called::default(),
+                Some(rest) => called(rest),
+            };
+            let scope = Scope {
+                ignores_errors: called.ignores_errors,
+                called: called.by.and_then(|(configuration, webhook)| {
+                    let known = self.known.called(phase, configuration, webhook);
+                    if known.is_none() {
+                        self.metrics.unknown_configurations.inc();
+                    }
+                    known
+                }),
+            };
+            Some(Route::Reviews(About::Objects(phase, scope)))
+        })
     }
-    Phase::ALL.into_iter().find_map(|phase| {
-        let scope = scope(path.strip_prefix('/')?.strip_prefix(phase::verb(phase))?)?;
-        Some(Route::Reviews(About::Objects(phase, scope)))
-    })
 }
 
-/// From what follows the verb, as in `/fail/10`.
-fn scope(rest: &str) -> Option<Scope> {
-    if rest.is_empty() {
-        return Some(Scope::default());
-    }
-    let rest = rest.strip_prefix('/')?;
-    let (action, timeout_seconds) = match rest.split_once('/') {
-        None => (rest, None),
-        Some((action, seconds)) => (action, Some(seconds.parse().ok()?)),
-    };
-    Some(Scope {
-        ignore: Some(ignores(action)?),
-        timeout_seconds,
-    })
+/// The meaning of what follows the verb in a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Called<'a> {
+    /// The failure policy of the webhook admits what fails. Its name begins with it.
+    ignores_errors: bool,
+    /// The configuration and the webhook, where it names both.
+    by: Option<(&'a str, &'a str)>,
 }
 
-fn ignores(action: &str) -> Option<bool> {
-    match action {
-        "fail" => Some(false),
-        "ignore" => Some(true),
+/// From what follows the verb, as in `CONFIGURATION/fail-10`.
+fn called(rest: &str) -> Called<'_> {
+    let ignores = |segment: &str| match segment.split(['-', '.']).next() {
+        Some(first) if first == action(true) => Some(true),
+        Some(first) if first == action(false) => Some(false),
         _ => None,
+    };
+    Called {
+        ignores_errors: rest.split('/').find_map(ignores).unwrap_or(false),
+        by: rest.split_once('/'),
     }
 }
 
 fn not_found(uri: &Uri) -> Response {
     let message = format!(
-        "there is no {}: AdmissionReviews go to /validate/fail or /validate/ignore, and those of objects \
-         that may be changed to /mutate/fail or /mutate/ignore",
+        "there is no {}: AdmissionReviews go to /validate, and those of objects that may be changed to /mutate",
         uri.path()
     );
     let body = axum::Json(serde_json::json!({ "error": message }));
@@ -222,41 +250,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_says_which_policies_decide() {
-        let of = |phase, ignore, timeout_seconds| {
-            let scope = Scope {
-                ignore,
-                timeout_seconds,
-            };
-            Some(Route::Reviews(About::Objects(phase, scope)))
-        };
-        let reviews = |ignore, seconds| of(Phase::Validation, ignore, seconds);
-        let changes = |ignore, seconds| of(Phase::Mutation, ignore, seconds);
-        for (path, expected) in [
-            ("/policies", Some(Route::Reviews(About::Policies))),
-            (proof::PATH, Some(Route::Probe)),
-            ("/validate", reviews(None, None)),
-            ("/validate/fail", reviews(Some(false), None)),
-            ("/validate/ignore", reviews(Some(true), None)),
-            ("/validate/fail/10", reviews(Some(false), Some(10))),
-            ("/validate/ignore/30", reviews(Some(true), Some(30))),
-            ("/mutate", changes(None, None)),
-            ("/mutate/fail", changes(Some(false), None)),
-            ("/mutate/ignore/30", changes(Some(true), Some(30))),
-            ("/mutate/", None),
-            ("/mutated/fail", None),
-            ("/validate/", None),
-            ("/validate/nope", None),
-            ("/validate/fail/", None),
-            ("/validate/fail/soon", None),
-            ("/validate/fail/10/", None),
-            ("/validate/fail/10/policy/p", None),
-            ("/validate/nope/10", None),
-            ("/validated", None),
-            ("/", None),
-            ("", None),
+    fn a_path_says_which_webhook_is_called() {
+        let of = |ignores_errors, by| Called { ignores_errors, by };
+        for (rest, expected) in [
+            ("", of(false, None)),
+            ("fail", of(false, None)),
+            ("ignore", of(true, None)),
+            ("ignored", of(false, None)),
+            ("c/fail-10", of(false, Some(("c", "fail-10")))),
+            ("c/ignore-30", of(true, Some(("c", "ignore-30")))),
+            ("c/ignore.team-a", of(true, Some(("c", "ignore.team-a")))),
+            ("c/fail.ignore", of(false, Some(("c", "fail.ignore")))),
+            ("ignore/10", of(true, Some(("ignore", "10")))),
+            ("fail/ignore", of(false, Some(("fail", "ignore")))),
+            ("c/d/e", of(false, Some(("c", "d/e")))),
         ] {
-            assert_eq!(route(path), expected, "{path}");
+            assert_eq!(called(rest), expected, "{rest}");
         }
     }
 }

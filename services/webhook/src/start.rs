@@ -26,7 +26,7 @@ use crate::{
     exempt::Exempt,
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
-    registration::{Called, Keeper, Registration},
+    registration::{Called, Keeper, KnownConfigurations, Registration},
     server, tls,
 };
 
@@ -39,6 +39,7 @@ pub(crate) struct Parts<'a> {
     bus: Arc<dyn Bus>,
     service: &'a Service,
     metrics: WebhookMetrics,
+    known: KnownConfigurations,
     pub(crate) tasks: Tasks,
 }
 
@@ -54,6 +55,7 @@ impl<'a> Parts<'a> {
             bus,
             service,
             metrics,
+            known: KnownConfigurations::default(),
             tasks: Tasks::new(service.shutdown.clone()),
         }
     }
@@ -122,6 +124,7 @@ impl<'a> Parts<'a> {
                 phase,
                 client,
                 registration: registration.clone(),
+                known: self.known.clone(),
                 metrics: self.metrics.clone(),
                 check: readiness.check(what, "policies and a certificate"),
                 called: called_in,
@@ -170,7 +173,12 @@ impl<'a> Parts<'a> {
             self.shutdown(),
         );
         self.tasks.spawn("objects that exist", changing);
-        server::Endpoint::new((engine, exempt), violations, existing, self.metrics.clone())
+        server::Endpoint::new(server::App::new(
+            (engine, exempt),
+            (violations, existing),
+            self.known.clone(),
+            self.metrics.clone(),
+        ))
     }
 
     /// Begins to answer reviews over HTTPS.

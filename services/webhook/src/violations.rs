@@ -38,8 +38,8 @@ pub(crate) fn of(review: &Review<'_>, decision: &Decision) -> Option<Violation> 
             group => format!("{group}/{version}"),
         },
         kind: head.kind.kind.clone().into_owned(),
-        namespace: match &*head.kind.kind {
-            "Namespace" => String::new(), // It lives in none.
+        namespace: match (group, &*head.kind.kind) {
+            ("", "Namespace") => String::new(), // It lives in none.
             _ => head.namespace.clone().into_owned(),
         },
         name: head.name.clone().into_owned(),

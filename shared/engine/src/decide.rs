@@ -8,7 +8,7 @@ mod triggered;
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::ErrorCode;
+use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Rule};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -17,7 +17,7 @@ use crate::{
     catalog::{Catalog, Catalogs},
     drive::drive,
     facts::{BusFacts, Deadline, FactSource},
-    incoming::{Incoming, KindName},
+    incoming::{Head, Incoming, KindName, ResourcePath},
     policies::{Concerned, Entry, Scope, Subject},
     recorder::SharedRecorder,
     rule_run::{NamedRule, RuleRun, records},
@@ -113,10 +113,7 @@ impl<F: FactSource> Engine<F> {
             kind,
             subresource: head.resource.subresource,
             operation: head.operation,
-            namespace: match kind {
-                "Namespace" => "", // It lives in none.
-                _ => head.namespace,
-            },
+            namespace: namespace(&head, group, kind, catalog),
         };
         let Concerned { mut entries, parts } = catalog.policies.concerned(phase, scope, &subject);
         if entries.is_empty() {
@@ -226,6 +223,25 @@ impl<F: FactSource> Engine<F> {
     }
 }
 
+/// The namespace that the object lives in; `None` where nobody knows before the object is read.
+fn namespace<'a>(head: &Head<'a>, group: &str, kind: &str, catalog: &Catalog) -> Option<&'a str> {
+    if (group, kind) == ("", "Namespace") {
+        return Some(""); // It lives in none, although the API server sends its name.
+    }
+    if !head.namespace.is_empty() {
+        return Some(head.namespace);
+    }
+    let ResourcePath {
+        group,
+        version,
+        resource,
+        ..
+    } = head.resource;
+    let gvr = GroupVersionResource::new(group, version, resource);
+    let record = catalog.kinds.of_resource(&gvr)?;
+    (!record.namespaced).then_some("")
+}
+
 /// The decision before the policies were read: nobody knows whether the request is allowed.
 fn not_ready(scope: &Scope) -> Decision {
     let code = ErrorCode::NOT_READY;
@@ -234,7 +250,7 @@ fn not_ready(scope: &Scope) -> Decision {
         error: true,
         ..Decision::default()
     };
-    if scope.ignores_errors() {
+    if scope.ignores_errors {
         decision.warnings.push(message);
     } else {
         decision.blocked.push(Blocked {

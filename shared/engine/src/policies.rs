@@ -1,6 +1,7 @@
 //! The policies that are in force, found by what they speak of.
 
 mod index;
+mod scope;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -17,6 +18,8 @@ use serde_json::Value;
 
 use crate::{phase::ByPhase, rule::RuleName};
 use index::Index;
+
+pub use scope::{Assignment, CalledWebhook, Scope};
 
 /// The seconds that the API server waits for a webhook where a policy does not say.
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
@@ -43,30 +46,6 @@ impl Group {
             ignore: policy.failure_policy() == FailurePolicy::Ignore,
             timeout_seconds: policy.timeout_seconds().unwrap_or(TIMEOUT_SECONDS_DEFAULT),
         }
-    }
-}
-
-/// The policies that a call is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
-    /// `None`: whatever their failure policy.
-    pub ignore: Option<bool>,
-    /// `None`: whatever their timeout.
-    pub timeout_seconds: Option<u32>,
-}
-
-impl Scope {
-    fn contains(&self, entry: &Entry) -> bool {
-        let group = entry.group;
-        self.ignore.is_none_or(|ignore| ignore == group.ignore)
-            && self
-                .timeout_seconds
-                .is_none_or(|seconds| seconds == group.timeout_seconds)
-    }
-
-    /// Returns whether an error outside of any policy admits.
-    pub fn ignores_errors(&self) -> bool {
-        self.ignore == Some(true)
     }
 }
 
@@ -189,6 +168,9 @@ impl Entry {
     }
 
     fn concerns(&self, phase: Phase, subject: &Subject<'_>) -> bool {
+        if self.namespace().is_some() && subject.is_deletion_of_policy() {
+            return false;
+        }
         self.targets.get(phase).iter().any(|target| {
             target.operations.contains(&subject.operation)
                 && target.kinds.iter().any(|kind| {
@@ -202,9 +184,12 @@ impl Entry {
         })
     }
 
-    /// The one namespace that it speaks of. A policy that is not ready is found in every namespace.
-    fn namespace(&self) -> Option<&str> {
-        self.outcome.as_ref().ok()?.namespace()
+    /// The one namespace that it speaks of; `None` for a `ClusterPolicy`.
+    pub fn namespace(&self) -> Option<&str> {
+        match &self.outcome {
+            Ok(policy) => policy.namespace(),
+            Err(_) => (!self.key.namespace.is_empty()).then_some(&*self.key.namespace),
+        }
     }
 }
 
@@ -221,8 +206,17 @@ pub struct Subject<'a> {
     pub subresource: &'a str,
     /// The operation.
     pub operation: Operation,
-    /// The namespace of the object; empty where that is not known before the object is read.
-    pub namespace: &'a str,
+    /// The namespace of the object, empty for what lives in none; `None` where that is not known before the
+    /// object is read.
+    pub namespace: Option<&'a str>,
+}
+
+impl Subject<'_> {
+    /// Returns whether a policy or an exception is to be deleted. No policy of a namespace speaks of that, so that
+    /// none can keep an administrator from removing it.
+    fn is_deletion_of_policy(&self) -> bool {
+        self.operation == Operation::Delete && self.group == "kyverno.io"
+    }
 }
 
 /// All policies, and the index of those that a request may concern. Immutable.
@@ -237,7 +231,7 @@ pub struct PolicySet {
 pub struct Concerned<'a> {
     /// In order of key.
     pub entries: Vec<&'a Entry>,
-    /// All that they read of the request, and maybe more.
+    /// All that they read of the request. It may have more, but nothing that policies of other namespaces read.
     pub parts: &'a RequestParts,
 }
 
@@ -272,7 +266,7 @@ impl PolicySet {
         let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);
         Concerned {
             entries: entries.filter(concerned).collect(),
-            parts: candidates.parts(),
+            parts: candidates.parts(subject.namespace),
         }
     }
 

@@ -73,7 +73,7 @@ impl System {
             address,
             server_name: SERVER_NAME.to_owned(),
             ca_pem: authority.certificate_pem.into_bytes(),
-            path: format!("/validate/fail?timeout={}s", REVIEW_TIMEOUT.as_secs()),
+            path: format!("/validate?timeout={}s", REVIEW_TIMEOUT.as_secs()),
             timeout: REVIEW_TIMEOUT,
         };
         Ok(Self {

@@ -23,7 +23,7 @@ pub struct Target {
     pub server_name: String,
     /// The authority that must have signed it.
     pub ca_pem: Vec<u8>,
-    /// The path, as in `/validate/fail?timeout=10s`.
+    /// The path, as in `/validate?timeout=10s`.
     pub path: String,
     /// The longest wait for an answer: the webhook configuration's `timeoutSeconds`.
     pub timeout: Duration,

@@ -96,7 +96,7 @@ async fn post(to: Served, load: Load) -> usize {
                 return denied;
             }
             let (uid, body) = reviews.number(n, load.objects);
-            let uri = format!("https://{}/validate/fail/10?timeout=10s", to.address);
+            let uri = format!("https://{}/validate?timeout=10s", to.address);
             let request = Request::post(uri)
                 .header(header::HOST, "webhook")
                 .header(header::CONTENT_TYPE, "application/json")

@@ -93,7 +93,7 @@ impl World {
         let (uid, body) = self.reviews.number(n, objects);
         let request = Request::builder()
             .method(Method::POST)
-            .uri("/validate/fail/10?timeout=10s")
+            .uri("/validate?timeout=10s")
             .header("content-type", "application/json")
             .body(Body::from(body))
             .unwrap();

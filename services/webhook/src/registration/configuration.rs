@@ -3,10 +3,14 @@
 //! The two kinds say the same of a webhook, but for `reinvocationPolicy`, which one that validates does not
 //! have: so every webhook is written as one that mutates.
 
+use std::sync::Arc;
+
+use anteroom_engine::policies::Assignment;
 use anteroom_policy::Phase;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 /// Label that names the owner of the object.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "anteroom-webhook");
@@ -19,6 +23,10 @@ pub(crate) struct Configuration {
     pub(crate) name: String,
     /// In their order, which is the one that they are asked in where they mutate.
     pub(crate) webhooks: Vec<MutatingWebhook>,
+    /// Names it by its content, in the paths of its webhooks and in the proof that it is in force.
+    pub(crate) id: String,
+    /// The webhook of each policy.
+    pub(crate) assignment: Arc<Assignment>,
 }
 
 impl Configuration {
@@ -30,6 +38,28 @@ impl Configuration {
         // Plain data, and always JSON.
         object.data = json!({ "webhooks": self.webhooks });
         object
+    }
+
+    /// Names it by its webhooks and their policies: 32 hexadecimal digits of a SHA-256. Tenants choose parts of
+    /// the content, so nobody may be able to make two configurations of one name.
+    pub(super) fn content_id(&self) -> String {
+        // Plain data, and always JSON.
+        let webhooks = serde_json::to_vec(&self.object()).unwrap_or_default();
+        let mut hash = Sha256::new_with_prefix(webhooks);
+        for (policy, webhook) in self.assignment.policies() {
+            let (namespace, name) = (&*policy.namespace, &*policy.name);
+            for text in [namespace, name, webhook] {
+                hash.update(text);
+                hash.update([0]);
+            }
+        }
+        let id = hash.finalize();
+        id[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Its length as JSON.
+    pub(super) fn bytes(&self) -> usize {
+        serde_json::to_vec(&self.object()).map_or(0, |object| object.len())
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    Configuration, Registration, configuration,
+    Configuration, KnownConfigurations, Registration, configuration,
     proof::{self, Answer},
     step::{self, PROOF_PATIENCE, Step, step},
     write::{REQUEST_TIMEOUT, Unwritten, write},
@@ -61,6 +61,7 @@ pub(crate) struct Keeper {
     pub(crate) phase: Phase,
     pub(crate) client: Client,
     pub(crate) registration: Registration,
+    pub(crate) known: KnownConfigurations,
     pub(crate) metrics: WebhookMetrics,
     pub(crate) check: Check,
     pub(crate) called: watch::Sender<Called>,
@@ -71,13 +72,11 @@ struct Wanted {
     catalog: Arc<Catalog>,
     trust: Arc<str>,
     configuration: Arc<Configuration>,
-    token: String,
 }
 
 /// The last configuration that the API server acknowledged.
 struct Written {
     configuration: Arc<Configuration>,
-    token: String,
     /// The newest position whose configuration it is.
     position: LogPosition,
     /// The object's resource version: another one, and somebody else wrote it.
@@ -139,8 +138,8 @@ impl Keeper {
                     &catalog.kinds,
                     &trust,
                 );
+                self.known.remember(&configuration);
                 Wanted {
-                    token: proof::token_of(&configuration).to_owned(),
                     configuration: Arc::new(configuration),
                     catalog,
                     trust,
@@ -187,7 +186,6 @@ impl Keeper {
                 }
                 state.written = Some(Written {
                     configuration: Arc::clone(&wanted.configuration),
-                    token: wanted.token.clone(),
                     position: wanted.catalog.position.clone(),
                     version,
                     stands: step::Written {
@@ -234,9 +232,12 @@ impl Keeper {
         };
         let answer = match written.stands.unknowable {
             true => Answer::Proven, // The margin has passed.
-            false => timeout(REQUEST_TIMEOUT, proof::ask(&self.client, &written.token))
-                .await
-                .unwrap_or(Answer::NotYet),
+            false => timeout(
+                REQUEST_TIMEOUT,
+                proof::ask(&self.client, &written.configuration.id),
+            )
+            .await
+            .unwrap_or(Answer::NotYet),
         };
         let now = Instant::now();
         match answer {

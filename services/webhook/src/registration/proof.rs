@@ -23,7 +23,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{Client, core::Status};
 use serde_json::{Value, json};
 
-use super::Configuration;
 use crate::review::Review;
 
 /// The webhook of the proof.
@@ -54,25 +53,8 @@ pub(super) enum Answer {
     Unknowable(String),
 }
 
-/// Names the configuration by its content.
-pub(super) fn token(configuration: &Configuration) -> String {
-    // A configuration is plain data, and always JSON.
-    let content = serde_json::to_vec(&configuration.object()).unwrap_or_default();
-    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&content))
-}
-
-/// The name of a configuration that has the webhook of the proof.
-pub(super) fn token_of(configuration: &Configuration) -> &str {
-    let webhooks = configuration.webhooks.iter();
-    let probe = webhooks.rev().find(|webhook| webhook.name == NAME);
-    let labels = probe.and_then(|probe| probe.object_selector.as_ref()?.match_labels.as_ref());
-    labels
-        .and_then(|labels| labels.get(LABEL))
-        .map_or("", String::as_str)
-}
-
-/// The webhook of the proof, for the configuration that `token` names.
-pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> MutatingWebhook {
+/// The webhook of the proof, for the configuration with this id.
+pub(super) fn webhook(id: &str, client_config: WebhookClientConfig) -> MutatingWebhook {
     let one = |text: &str| Some(vec![text.to_owned()]);
     MutatingWebhook {
         name: NAME.to_owned(),
@@ -82,7 +64,7 @@ pub(super) fn webhook(token: &str, client_config: WebhookClientConfig) -> Mutati
         failure_policy: Some("Fail".to_owned()),
         match_policy: Some("Equivalent".to_owned()),
         object_selector: Some(LabelSelector {
-            match_labels: Some([(LABEL.to_owned(), token.to_owned())].into()),
+            match_labels: Some([(LABEL.to_owned(), id.to_owned())].into()),
             match_expressions: None,
         }),
         rules: Some(vec![RuleWithOperations {
@@ -105,11 +87,11 @@ pub(crate) fn is_asked_by(review: &Review<'_>) -> bool {
         && review.head.object().contains(LABEL)
 }
 
-/// Makes the review for the configuration that `token` names.
-pub(super) async fn ask(client: &Client, token: &str) -> Answer {
+/// Makes the review for the configuration with this id.
+pub(super) async fn ask(client: &Client, id: &str) -> Answer {
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
-        "metadata": { "labels": { LABEL: token } },
+        "metadata": { "labels": { LABEL: id } },
     });
     let request = http::Request::post(REVIEWS)
         .header(http::header::CONTENT_TYPE, "application/json")
@@ -144,8 +126,6 @@ fn read(status: &Status) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_policy::Phase;
-
     use super::*;
 
     #[test]
@@ -204,26 +184,5 @@ mod tests {
         ] {
             assert_eq!(said(code, &message), answer, "{code} {message}");
         }
-    }
-
-    #[test]
-    fn each_configuration_has_a_name_of_its_own() {
-        let empty = Configuration {
-            phase: Phase::Validation,
-            name: "a".to_owned(),
-            webhooks: Vec::new(),
-        };
-        let some = Configuration {
-            webhooks: vec![webhook("x", WebhookClientConfig::default())],
-            ..empty.clone()
-        };
-        let other = Configuration {
-            phase: Phase::Mutation,
-            ..empty.clone()
-        };
-        assert_eq!(token(&empty), token(&empty.clone()));
-        assert_ne!(token(&empty), token(&some));
-        assert_ne!(token(&empty), token(&other));
-        assert!(token(&some).len() <= 63, "it is a label's value");
     }
 }

@@ -43,29 +43,47 @@ fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
 }
 
 fn configuration_of(phase: Phase, url: Option<&str>, policies: &[Value]) -> Value {
-    let manifests = policies.iter().enumerate().map(|(at, policy)| {
-        let body = anteroom_wire::body::encode_json(policy).unwrap();
-        (ObjectKey::new("", at.to_string()), body)
-    });
-    let set = PolicySet::build(&PolicySet::default(), manifests);
-    assert_eq!(set.counts().1, 0, "{set:?}");
-    let made = registration(url).configuration(phase, &set, &testing::kinds(), "PEM");
+    let made = registration(url).configuration(phase, &set(policies), &testing::kinds(), "PEM");
+    let id = made.id.clone();
+    assert_eq!(id.len(), 32);
     let mut made = serde_json::to_value(made.object()).unwrap();
     // The last is the proof's: see below.
     let last = made["webhooks"].as_array_mut().unwrap().pop().unwrap();
     assert_eq!(last["name"], proof::NAME);
-    made
+    // Every path of objects names the configuration.
+    let made = made.to_string().replace(&id, "ID");
+    serde_json::from_str(&made).unwrap()
+}
+
+/// The policies, in order; each is named for its place.
+fn set(policies: &[Value]) -> PolicySet {
+    let manifests = policies.iter().enumerate().map(|(at, policy)| {
+        let body = anteroom_wire::body::encode_json(policy).unwrap();
+        let namespace = policy["metadata"]["namespace"].as_str().unwrap_or_default();
+        (ObjectKey::new(namespace, at.to_string()), body)
+    });
+    let set = PolicySet::build(&PolicySet::default(), manifests);
+    assert_eq!(set.counts().1, 0, "{set:?}");
+    set
+}
+
+/// The same policy, of a namespace.
+fn of_namespace(namespace: &str, mut policy: Value) -> Value {
+    policy["kind"] = "Policy".into();
+    policy["metadata"]["namespace"] = namespace.into();
+    policy
 }
 
 /// A configuration is known by what is in it.
 #[test]
 fn each_configuration_can_be_proven() {
     let probe = |phase: Phase, kinds: &[&str]| {
-        let body = anteroom_wire::body::encode_json(&policy(kinds, &[], "Fail", None)).unwrap();
-        let manifests = [(ObjectKey::new("", "p"), body)];
-        let set = PolicySet::build(&PolicySet::default(), manifests);
+        let set = set(&[policy(kinds, &[], "Fail", None)]);
         let made = registration(None).configuration(phase, &set, &testing::kinds(), "PEM");
-        proof::token_of(&made).to_owned()
+        let probe = serde_json::to_value(made.webhooks.last()).unwrap();
+        let labels = &probe["objectSelector"]["matchLabels"];
+        assert_eq!(labels["anteroom.dev/probe"], *made.id, "{probe}");
+        made.id
     };
     let of = |kinds: &[&str]| probe(Phase::Validation, kinds);
     let (pods, services) = (of(&["Pod"]), of(&["Service"]));
@@ -124,7 +142,7 @@ fn a_policy_becomes_a_webhook_of_the_validating_configuration() {
                     "caBundle": "UEVN",
                     "service": {
                         "name": "anteroom-webhook", "namespace": "anteroom", "port": 443,
-                        "path": "/validate/fail/10",
+                        "path": "/validate/ID/fail-10",
                     },
                 },
                 "failurePolicy": "Fail",
@@ -189,9 +207,9 @@ fn policies_are_grouped_by_failure_policy_and_timeout() {
     assert_eq!(
         urls,
         [
-            "https://127.0.0.1:9443/validate/fail/10",
-            "https://127.0.0.1:9443/validate/fail/30",
-            "https://127.0.0.1:9443/validate/ignore/10",
+            "https://127.0.0.1:9443/validate/ID/fail-10",
+            "https://127.0.0.1:9443/validate/ID/fail-30",
+            "https://127.0.0.1:9443/validate/ID/ignore-10",
         ]
     );
 }
@@ -272,7 +290,7 @@ fn mutate_rules_are_in_the_mutating_configuration_alone() {
                     "caBundle": "UEVN",
                     "service": {
                         "name": "anteroom-webhook", "namespace": "anteroom", "port": 443,
-                        "path": "/mutate/fail/10",
+                        "path": "/mutate/ID/fail-10",
                     },
                 },
                 "failurePolicy": "Fail",
@@ -355,4 +373,193 @@ fn namespaces_that_are_filtered_whole_are_exempt() {
     assert_eq!(exempt(&["--resource-filters="]), "anteroom kube-system");
     let filters = "--resource-filters=[*/*,a,*][*,b,*][*/*,c*,*][*/*,kube-system,*][Pod,d,*]";
     assert_eq!(exempt(&[filters]), "a anteroom kube-system");
+}
+
+/// The name of each webhook of objects, with its namespaces, the scope of its rules and its timeout.
+fn reach(policies: &[Value]) -> Vec<String> {
+    let made = configuration(None, policies);
+    let webhook = |webhook: &Value| {
+        let selector = &webhook["namespaceSelector"]["matchExpressions"][0];
+        let values = selector["values"].as_array().unwrap();
+        let values: Vec<_> = values.iter().map(|value| value.as_str().unwrap()).collect();
+        let operator = selector["operator"].as_str().unwrap();
+        let rules = webhook["rules"].as_array().unwrap();
+        let scopes: BTreeSet<_> = rules
+            .iter()
+            .map(|rule| rule["scope"].as_str().unwrap())
+            .collect();
+        let spares = webhook.get("matchConditions").is_some();
+        assert_eq!(spares, operator == "In", "{webhook}");
+        let name = webhook["name"].as_str().unwrap();
+        let name = name.strip_suffix(".validate.anteroom.svc").unwrap();
+        let (values, seconds) = (values.join(","), &webhook["timeoutSeconds"]);
+        format!("{name} {operator} {values} {scopes:?} {seconds}")
+    };
+    of_objects(&made).iter().map(webhook).collect()
+}
+
+/// No other namespace, and nothing that lives in none, is sent to the webhook for it.
+#[test]
+fn a_policy_of_a_namespace_is_registered_for_its_namespace_alone() {
+    let everything = policy(&["*/*"], &[], "Fail", Some(1));
+    assert_eq!(
+        reach(&[of_namespace("a", everything)]),
+        ["fail.a In a {\"Namespaced\"} 1"]
+    );
+}
+
+#[test]
+fn policies_of_one_namespace_share_a_webhook_of_their_failure_policy() {
+    let all: Vec<_> = (1..=30)
+        .flat_map(|seconds| {
+            ["Fail", "Ignore"].map(|failure| {
+                of_namespace("a", policy(&["Pod"], &["CREATE"], failure, Some(seconds)))
+            })
+        })
+        .collect();
+    assert_eq!(
+        reach(&all),
+        [
+            "fail.a In a {\"Namespaced\"} 30",
+            "ignore.a In a {\"Namespaced\"} 30",
+        ]
+    );
+}
+
+#[test]
+fn namespaces_with_the_same_rules_share_a_webhook() {
+    let services = |namespace, seconds| {
+        of_namespace(
+            namespace,
+            policy(&["Service"], &["CREATE"], "Fail", seconds),
+        )
+    };
+    assert_eq!(
+        reach(&[
+            services("c", None),
+            services("a", None),
+            services("b", Some(30)),
+            of_namespace("d", policy(&["Pod"], &["CREATE"], "Fail", None)),
+            // No policy decides there.
+            services("kube-system", None),
+        ]),
+        [
+            "fail.a In a,c {\"Namespaced\"} 10",
+            "fail.b In b {\"Namespaced\"} 30",
+            "fail.d In d {\"Namespaced\"} 10",
+        ]
+    );
+}
+
+#[test]
+fn a_policy_of_a_namespace_needs_no_webhook_where_one_is_called_anyway() {
+    let of = |kinds: &[&str], operations: &[&str], failure: &str, seconds| {
+        of_namespace("a", policy(kinds, operations, failure, seconds))
+    };
+    let (own, cluster) = (
+        "fail.a In a {\"Namespaced\"} 10",
+        "fail-10 NotIn anteroom,kube-system {\"*\"} 10",
+    );
+    for (whole, tenant, expected) in [
+        (
+            &["Service"][..],
+            of(&["Service"], &["CREATE"], "Fail", None),
+            &[cluster][..],
+        ),
+        (
+            &["*"],
+            of(&["Service", "Pod"], &["CREATE"], "Fail", None),
+            &[cluster],
+        ),
+        (
+            &["*/*"],
+            of(&["Pod/exec"], &["CREATE"], "Fail", None),
+            &[cluster],
+        ),
+        (
+            &["*"],
+            of(&["Pod/exec"], &["CREATE"], "Fail", None),
+            &[cluster, own],
+        ),
+        (
+            &["Service"],
+            of(&["Service"], &["DELETE"], "Fail", None),
+            &[cluster, own],
+        ),
+        (
+            &["Service"],
+            of(&["Pod"], &["CREATE"], "Fail", None),
+            &[cluster, own],
+        ),
+        (
+            &["Service"],
+            of(&["Service"], &["CREATE"], "Fail", Some(30)),
+            &[cluster, "fail.a In a {\"Namespaced\"} 30"],
+        ),
+        (
+            &["Service"],
+            of(&["Service"], &["CREATE"], "Ignore", None),
+            &[cluster, "ignore.a In a {\"Namespaced\"} 10"],
+        ),
+    ] {
+        let whole = policy(whole, &["CREATE"], "Fail", None);
+        assert_eq!(reach(&[whole, tenant.clone()]), expected, "{tenant}");
+    }
+}
+
+/// Whatever tenants write, the API server takes the configuration, and no other namespace is in it.
+#[test]
+fn many_namespaces_share_what_is_left_of_the_webhooks() {
+    let operations = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
+    let kinds = ["Service", "Pod", "Ingress", "Deployment", "*/*"];
+    // A hundred and more that come to different rules.
+    let tenants: Vec<_> = (1..16 * 31)
+        .map(|at: usize| {
+            let of = |all: &[&'static str], bits: usize| -> Vec<&'static str> {
+                let picked = all.iter().enumerate();
+                let picked = picked.filter(|(bit, _)| bits >> bit & 1 == 1);
+                picked.map(|(_, one)| *one).collect()
+            };
+            let (operations, kinds) = (of(&operations, at % 15 + 1), of(&kinds, at / 15 + 1));
+            of_namespace(
+                &format!("tenant-{at:03}"),
+                policy(&kinds, &operations, "Fail", None),
+            )
+        })
+        .collect();
+    let reached = reach(&tenants);
+    assert!(reached.len() <= NAMESPACE_WEBHOOKS_MAX, "{}", reached.len());
+    assert!(
+        reached
+            .iter()
+            .all(|webhook| webhook.contains(" In tenant-"))
+    );
+    let named = |namespace: &Value| {
+        let namespace = namespace.as_str().unwrap();
+        reached
+            .iter()
+            .filter(|webhook| webhook.split([' ', ',']).any(|part| part == namespace))
+            .count()
+    };
+    for tenant in &tenants {
+        assert_eq!(named(&tenant["metadata"]["namespace"]), 1);
+    }
+    let made = registration(None).configuration(
+        Phase::Validation,
+        &set(&tenants),
+        &testing::kinds(),
+        &"x".repeat(20_000),
+    );
+    assert!(made.bytes() <= CONFIGURATION_BYTES_MAX, "{}", made.bytes());
+    for (policy, webhook) in made.assignment.policies() {
+        let webhook = made.assignment.position(webhook).unwrap();
+        let selector = made.webhooks[webhook].namespace_selector.as_ref().unwrap();
+        let values = selector.match_expressions.as_ref().unwrap()[0]
+            .values
+            .as_ref();
+        assert!(
+            values.unwrap().contains(&policy.namespace.to_string()),
+            "{policy}"
+        );
+    }
 }

@@ -180,6 +180,8 @@ mod tests {
             phase: Phase::Mutation,
             name: "anteroom".to_owned(),
             webhooks: resources.iter().map(webhook).collect(),
+            id: String::new(),
+            assignment: std::sync::Arc::default(),
         };
         configuration.object()
     }

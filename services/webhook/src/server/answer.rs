@@ -44,7 +44,7 @@ impl About {
     /// Returns true if an error outside of any policy admits.
     fn ignores_errors(&self) -> bool {
         match self {
-            Self::Objects(_, scope) => scope.ignores_errors(),
+            Self::Objects(_, scope) => scope.ignores_errors,
             Self::Policies => true,
         }
     }

@@ -44,6 +44,19 @@ async fn configuration_of(kind: &str, api: &SimApi, has: impl Fn(&Value) -> bool
     }
 }
 
+/// The path of a webhook, which names a configuration and the webhook.
+fn path(webhook: &Value, prefix: &str) -> String {
+    let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap();
+    let (configuration, name) = path
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.split_once('/'))
+        .unwrap_or_else(|| panic!("{path}"));
+    assert_eq!(configuration.len(), 32, "{path}");
+    let full = webhook["name"].as_str().unwrap();
+    assert!(full.starts_with(&format!("{name}.")), "{path} {full}");
+    path.to_owned()
+}
+
 #[tokio::test]
 async fn the_configuration_follows_the_policies() {
     let api = SimApi::start(SimConfig::default()).await.unwrap();
@@ -62,14 +75,14 @@ async fn the_configuration_follows_the_policies() {
     // The last two are for policies themselves, and for the proof.
     let found = configuration(&api, |found| webhooks(found) == 3).await;
     let only = &found["webhooks"][0];
-    assert_eq!(only["clientConfig"]["service"]["path"], "/validate/fail/10");
+    let path = path(only, "/validate/");
     assert_eq!(
         only["rules"][0]["resources"],
         serde_json::json!(["ingresses"])
     );
     let client = Client::of(&webhook).await;
     let denied = client
-        .review("/validate/fail/10", &ingress("CREATE", "s", "a.example"))
+        .review(&path, &ingress("CREATE", "s", "a.example"))
         .await;
     assert_eq!(denied["allowed"], false);
 
@@ -114,13 +127,13 @@ async fn mutate_rules_are_registered_beside_validate_rules() {
     let webhooks = |found: &Value| found["webhooks"].as_array().map_or(0, Vec::len);
     let found = configuration_of(CHANGING, &api, |found| webhooks(found) == 2).await;
     let only = &found["webhooks"][0];
-    assert_eq!(only["clientConfig"]["service"]["path"], "/mutate/fail/10");
+    let changing = path(only, "/mutate/");
     assert_eq!(only["reinvocationPolicy"], "IfNeeded");
     let operations = &only["rules"][0]["operations"];
     assert_eq!(operations, &serde_json::json!(["CREATE", "UPDATE"]));
     let judging = configuration(&api, |found| webhooks(found) == 3).await;
     let only = &judging["webhooks"][0];
-    assert_eq!(only["clientConfig"]["service"]["path"], "/validate/fail/10");
+    path(only, "/validate/");
     assert_eq!(only.get("reinvocationPolicy"), None);
     for of in [&found, &judging] {
         assert!(of["metadata"]["annotations"]["anteroom.dev/position"].is_string());
@@ -128,7 +141,7 @@ async fn mutate_rules_are_registered_beside_validate_rules() {
 
     let client = Client::of(&webhook).await;
     let review = ingress("CREATE", "s", "a.example");
-    let answer = client.review("/mutate/fail/10", &review).await;
+    let answer = client.review(&changing, &review).await;
     let made = crate::mutations::patched(&answer, review["request"]["object"].clone());
     assert_eq!(made["metadata"]["labels"]["a"], "b");
     cluster.remove_policy("changes").await;

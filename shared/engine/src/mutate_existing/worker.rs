@@ -200,9 +200,9 @@ impl Worker {
                 group => format!("{group}/{version}"),
             },
             kind: request.kind().to_owned(),
-            namespace: match request.kind() {
-                "Namespace" => String::new(),
-                _ => request.namespace().to_owned(),
+            namespace: match request.is_about_namespace() {
+                true => String::new(),
+                false => request.namespace().to_owned(),
             },
             name: request.name().to_owned(),
             ..Violation::default()

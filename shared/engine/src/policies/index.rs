@@ -22,11 +22,17 @@ pub(super) struct Index {
 /// The policies that may speak of a kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
-    /// Positions of those that speak of it wherever it lives, in order.
-    everywhere: Vec<usize>,
-    /// Positions of those of one namespace, by it.
-    by_namespace: HashMap<String, Vec<usize>>,
-    /// The parts of a request that all of them read.
+    everywhere: Found,
+    /// Those of one namespace, by it. Their parts are united with those that are read everywhere.
+    by_namespace: HashMap<String, Found>,
+    /// The parts of a request that all of them read, of whatever namespace.
+    parts: RequestParts,
+}
+
+/// Positions of policies, in order, and the parts of a request that these policies read.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    positions: Vec<usize>,
     parts: RequestParts,
 }
 
@@ -60,6 +66,10 @@ impl Index {
                 }
             }
         }
+        let by_kind = index.by_kind.values_mut();
+        by_kind
+            .chain([&mut index.of_others])
+            .for_each(Candidates::unite_parts);
         index
     }
 
@@ -70,32 +80,51 @@ impl Index {
 
 impl Candidates {
     fn add(&mut self, at: usize, entry: &Entry, phase: Phase) {
-        let positions = match entry.namespace() {
+        let found = match entry.namespace() {
             None => &mut self.everywhere,
             Some(namespace) => self.by_namespace.entry(namespace.to_owned()).or_default(),
         };
-        positions.push(at);
-        self.parts.unite(entry.parts.get(phase));
+        let parts = entry.parts.get(phase);
+        found.positions.push(at);
+        found.parts.unite(parts);
+        self.parts.unite(parts);
     }
 
-    /// Positions, in order.
-    pub(super) fn of(&self, namespace: &str) -> Cow<'_, [usize]> {
+    fn unite_parts(&mut self) {
+        for found in self.by_namespace.values_mut() {
+            found.parts.unite(&self.everywhere.parts);
+        }
+    }
+
+    /// The positions of those that speak of a namespace, in order; `None`: of any.
+    pub(super) fn of(&self, namespace: Option<&str>) -> Cow<'_, [usize]> {
+        let everywhere = &self.everywhere.positions;
         let mut more: Vec<usize> = match namespace {
-            "" => self.by_namespace.values().flatten().copied().collect(),
-            namespace => match self.by_namespace.get(namespace) {
-                Some(positions) => positions.clone(),
+            None => {
+                let found = self.by_namespace.values();
+                found.flat_map(|found| &found.positions).copied().collect()
+            }
+            Some(namespace) => match self.by_namespace.get(namespace) {
+                Some(found) => found.positions.clone(),
                 None => Vec::new(),
             },
         };
         if more.is_empty() {
-            return Cow::Borrowed(&self.everywhere);
+            return Cow::Borrowed(everywhere);
         }
-        more.extend_from_slice(&self.everywhere);
+        more.extend_from_slice(everywhere);
         more.sort_unstable();
         Cow::Owned(more)
     }
 
-    pub(super) fn parts(&self) -> &RequestParts {
-        &self.parts
+    /// The parts of a request that those read.
+    pub(super) fn parts(&self, namespace: Option<&str>) -> &RequestParts {
+        match namespace {
+            None => &self.parts,
+            Some(namespace) => match self.by_namespace.get(namespace) {
+                Some(found) => &found.parts,
+                None => &self.everywhere.parts,
+            },
+        }
     }
 }

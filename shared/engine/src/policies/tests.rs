@@ -10,7 +10,7 @@ fn subject(kind: &str) -> Subject<'_> {
         kind,
         subresource: "",
         operation: Operation::Create,
-        namespace: "n",
+        namespace: Some("n"),
     }
 }
 
@@ -93,30 +93,43 @@ fn each_phase_has_its_own_policies_and_their_request_fields() {
 }
 
 #[test]
-fn a_scope_holds_one_or_several_policy_groups() {
-    let with = |failure: &'static str, seconds: Option<u32>| {
+fn a_call_is_about_the_policies_of_its_webhook_or_about_all() {
+    let with = |failure: &'static str| {
         manifest(&["Ingress"], move |manifest| {
             manifest["spec"]["failurePolicy"] = failure.into();
-            manifest["spec"]["webhookTimeoutSeconds"] = seconds.into();
         })
     };
     let set = policies(vec![
-        ("fail-10", with("Fail", None)),
-        ("fail-30", with("Fail", Some(30))),
-        ("ignore-10", with("Ignore", Some(10))),
+        ("assigned", with("Fail")),
+        ("ignoring", with("Ignore")),
+        ("moved", with("Ignore")),
+        ("new", with("Fail")),
     ]);
-    let scoped = |ignore, timeout_seconds| {
-        let scope = Scope {
-            ignore,
-            timeout_seconds,
-        };
-        names(&set, &scope, &subject("Ingress"))
+    let key = |name| ObjectKey::new("", name);
+    let mut assignment = Assignment::default();
+    // It said `Fail` then, and is called there until the API server goes by another configuration.
+    assignment.add("fail-10".to_owned(), [key("assigned"), key("moved")]);
+    assignment.add("ignore-10".to_owned(), [key("ignoring"), key("gone")]);
+    let assignment = Arc::new(assignment);
+    let called = |webhook| Scope {
+        ignores_errors: webhook == "ignore-10",
+        called: assignment.position(webhook).map(|webhook| CalledWebhook {
+            assignment: Arc::clone(&assignment),
+            webhook,
+        }),
     };
-    assert_eq!(scoped(None, None).len(), 3);
-    assert_eq!(scoped(Some(false), None), ["fail-10", "fail-30"]);
-    assert_eq!(scoped(Some(false), Some(30)), ["fail-30"]);
-    assert_eq!(scoped(Some(true), Some(10)), ["ignore-10"]);
-    assert!(scoped(Some(true), Some(30)).is_empty());
+    for (scope, expected) in [
+        (called("fail-10"), &["assigned", "moved", "new"][..]),
+        (called("ignore-10"), &["ignoring"]),
+        (called("fail-7"), &["assigned", "ignoring", "moved", "new"]),
+        (Scope::default(), &["assigned", "ignoring", "moved", "new"]),
+    ] {
+        assert_eq!(
+            names(&set, &scope, &subject("Ingress")),
+            expected,
+            "{scope:?}"
+        );
+    }
 }
 
 #[test]
@@ -139,8 +152,11 @@ fn a_policy_with_match_conditions_is_grouped_and_reads_their_fields() {
         ),
     ]);
     let scope = Scope {
-        ignore: Some(false),
-        timeout_seconds: Some(10),
+        ignores_errors: false,
+        called: Some(CalledWebhook {
+            assignment: Arc::default(),
+            webhook: 0,
+        }),
     };
     assert_eq!(names(&set, &scope, &subject("Ingress")), ["conditional"]);
     assert_eq!(set.counts(), (1, 2));
@@ -224,12 +240,13 @@ fn a_namespaced_policy_is_found_in_its_namespace_alone() {
     let set = PolicySet::build(&PolicySet::default(), keyed);
     let all = ["b", "d", "n/a", "n/c"];
     for (kind, namespace, expected) in [
-        ("Ingress", "n", &all[..]),
-        ("Ingress", "m", &all[..2]),
+        ("Ingress", Some("n"), &all[..]),
+        ("Ingress", Some("m"), &all[..2]),
+        ("Ingress", Some(""), &all[..2]),
         // Where it lives is not known yet.
-        ("Ingress", "", &all[..]),
-        ("Service", "n", &["d", "n/c"]),
-        ("Service", "m", &["d"]),
+        ("Ingress", None, &all[..]),
+        ("Service", Some("n"), &["d", "n/c"]),
+        ("Service", Some("m"), &["d"]),
     ] {
         let subject = Subject {
             namespace,
@@ -262,5 +279,42 @@ fn a_request_is_read_only_for_the_fields_its_policies_use() {
         let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject(kind));
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
+    }
+}
+
+/// What a tenant's policy reads costs the tenant alone.
+#[test]
+fn a_request_is_not_read_for_policies_of_other_namespaces() {
+    let reading = |what: &'static str, namespace: &'static str| {
+        manifest(&["Ingress"], move |manifest| {
+            if !namespace.is_empty() {
+                manifest["kind"] = json!("Policy");
+                manifest["metadata"]["namespace"] = json!(namespace);
+            }
+            let deny = &mut manifest["spec"]["rules"][0]["validate"]["deny"];
+            deny["conditions"]["all"][0]["key"] = json!(format!("{{{{ request.object.{what} }}}}"));
+        })
+    };
+    let keyed = [
+        (ObjectKey::new("", "p"), reading("a", "")),
+        (ObjectKey::new("n", "p"), reading("b", "n")),
+        (ObjectKey::new("m", "p"), reading("c", "m")),
+    ];
+    let set = PolicySet::build(&PolicySet::default(), keyed);
+    let object = json!({ "a": 1, "b": 2, "c": 3, "d": 4 });
+    for (namespace, expected) in [
+        (Some("n"), json!({ "a": 1, "b": 2 })),
+        (Some("m"), json!({ "a": 1, "c": 3 })),
+        (Some("o"), json!({ "a": 1 })),
+        (Some(""), json!({ "a": 1 })),
+        (None, json!({ "a": 1, "b": 2, "c": 3 })),
+    ] {
+        let subject = Subject {
+            namespace,
+            ..subject("Ingress")
+        };
+        let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject);
+        let read = concerned.parts.field("object", &object.to_string());
+        assert_eq!(read.unwrap().unwrap(), expected, "{namespace:?}");
     }
 }

@@ -257,6 +257,11 @@ impl AdmissionRequest {
         &self.kind.kind
     }
 
+    /// Returns whether it is about a Namespace. Kinds of this name in other groups are kinds like any other.
+    pub fn is_about_namespace(&self) -> bool {
+        (&*self.kind.group, &*self.kind.kind) == ("", "Namespace")
+    }
+
     /// Returns the subresource, as in `status` or `exec`; empty for the resource itself.
     pub fn subresource(&self) -> &str {
         &self.subresource
@@ -306,7 +311,7 @@ impl AdmissionRequest {
     /// although the API server sends its name as the request's namespace.
     pub(crate) fn object_namespace(&self) -> &str {
         match self.namespace() {
-            _ if self.kind() == "Namespace" => "",
+            _ if self.is_about_namespace() => "",
             "" => text(self.matched_object(), &["metadata", "namespace"]).unwrap_or_default(),
             namespace => namespace,
         }

@@ -31,4 +31,5 @@ mod simulator;
 mod sources;
 mod stops;
 mod surroundings;
+mod tenants;
 mod traces;

@@ -168,7 +168,7 @@ impl Filter {
         let Some(selector) = &self.namespace_selector else {
             return Matched::Yes;
         };
-        if request.kind() == "Namespace" {
+        if request.is_about_namespace() {
             return Matched::No;
         }
         match known.labels(request) {
@@ -231,7 +231,7 @@ fn object_name(object: &Value) -> &str {
 
 /// `namespaces` of a filter speaks of a Namespace by its name.
 fn namespace_to_match(request: &AdmissionRequest) -> &str {
-    if request.kind() == "Namespace" {
+    if request.is_about_namespace() {
         object_name(request.matched_object())
     } else {
         request.object_namespace()

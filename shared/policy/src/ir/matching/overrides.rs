@@ -80,9 +80,9 @@ impl Override {
         if self.namespaces.is_none() && self.selector.is_none() {
             return Matched::Yes;
         }
-        let (namespace, labels) = match (request.kind(), request.operation()) {
-            ("Namespace", Operation::Create) => return Matched::No,
-            ("Namespace", _) => (request.namespace(), Some(own_labels(request))),
+        let (namespace, labels) = match (request.is_about_namespace(), request.operation()) {
+            (true, Operation::Create) => return Matched::No,
+            (true, _) => (request.namespace(), Some(own_labels(request))),
             _ => (request.object_namespace(), known.labels(request)),
         };
         if namespace.is_empty() {

@@ -35,7 +35,7 @@ use scenarios::Scenario;
 /// Measures Anteroom over real NATS, every service a process of its own.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  cargo xtask bench -- --list\n  cargo xtask bench -- --only unique --quick\n  cargo xtask bench -- -o bench.json\n  cargo xtask bench -- --only no-context,unique --seconds 5 --peer https://127.0.0.1:9443/validate/fail \\\n    --peer-name other --peer-ca ca.pem --peer-process webhook=4711 --peer-kubeconfig admin.kubeconfig \\\n    --peer-policies policies/"
+    after_help = "Examples:\n  cargo xtask bench -- --list\n  cargo xtask bench -- --only unique --quick\n  cargo xtask bench -- -o bench.json\n  cargo xtask bench -- --only no-context,unique --seconds 5 --peer https://127.0.0.1:9443/validate \\\n    --peer-name other --peer-ca ca.pem --peer-process webhook=4711 --peer-kubeconfig admin.kubeconfig \\\n    --peer-policies policies/"
 )]
 struct Args {
     /// Scenarios to run: those whose name holds one of these texts, separated by commas; all if absent.

@@ -1,0 +1,243 @@
+//! The webhooks of objects that a configuration needs: which requests the API server sends to each, and which
+//! policies it is called for. Pure.
+//!
+//! | policy | its webhook is called for |
+//! |---|---|
+//! | `ClusterPolicy` | all namespaces but the exempt ones, and objects that live in none; one webhook for each failure policy and timeout |
+//! | `Policy` that a cluster-wide webhook is called for anyway | the same: it costs no call more |
+//! | other `Policy` | its namespace alone; one webhook for each failure policy, with the longest timeout |
+//!
+//! Namespaces whose policies come to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
+//! remaining ones share a webhook with united rules. So whatever a tenant writes, no request of a namespace without
+//! policies is sent for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_engine::{
+    kinds::{Kinds, ResourceName},
+    policies::{Entry, Group, PolicySet},
+};
+use anteroom_model::ObjectKey;
+use anteroom_policy::{KindPattern, Operation, Phase, Target};
+use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
+
+/// Webhooks of namespaces in one configuration. Each is about 3 KiB with the authority of our certificate, and
+/// the API server takes objects of 1.5 MiB.
+pub(super) const NAMESPACE_WEBHOOKS_MAX: usize = 128;
+
+/// A rule on all resources covers this subresource too.
+const EPHEMERAL_CONTAINERS: &str = "pods/ephemeralcontainers";
+
+/// The resources that a webhook is called for, with the operations of each.
+pub(super) type Operations = BTreeMap<ResourceName, BTreeSet<Operation>>;
+
+/// A webhook for objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ObjectWebhook {
+    /// The failure policy, and the seconds that the API server waits.
+    pub(super) group: Group,
+    /// The namespaces that it is called for; `None`: all but the exempt ones, and what lives in none.
+    pub(super) namespaces: Option<BTreeSet<String>>,
+    pub(super) operations: Operations,
+    /// The policies that it is called for.
+    pub(super) policies: Vec<ObjectKey>,
+}
+
+impl ObjectWebhook {
+    /// Names it among the webhooks of its configuration: `fail-10`, or `fail.NAMESPACE` after the first of its
+    /// namespaces.
+    pub(super) fn name(&self) -> String {
+        let action = action(self.group.ignore);
+        match self.namespaces.iter().flatten().next() {
+            Some(namespace) => format!("{action}.{namespace}"),
+            None => format!("{action}-{}", self.group.timeout_seconds),
+        }
+    }
+
+    /// One rule for each group, version and set of operations; in order, so that one set of policies has
+    /// one configuration.
+    pub(super) fn rules(&self) -> Vec<RuleWithOperations> {
+        let mut rules: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for (name, operations) in &self.operations {
+            rules
+                .entry((&name.group, &name.version, operations))
+                .or_default()
+                .push(name.resource.clone());
+        }
+        // What lives in no namespace has no webhook of a namespace either.
+        let scope = self.namespaces.as_ref().map_or("*", |_| "Namespaced");
+        let rule = |(of, resources): ((&String, &String, &BTreeSet<_>), Vec<String>)| {
+            let (group, version, operations) = of;
+            let operations = operations.iter().map(Operation::to_string);
+            // The API server takes nothing beside it.
+            let all = "*/*".to_owned();
+            let resources = match resources.contains(&all) {
+                true => vec![all],
+                false => resources,
+            };
+            RuleWithOperations {
+                api_groups: Some(vec![group.clone()]),
+                api_versions: Some(vec![version.clone()]),
+                operations: Some(operations.collect()),
+                resources: Some(resources),
+                scope: Some(scope.to_owned()),
+            }
+        };
+        rules.into_iter().map(rule).collect()
+    }
+
+    /// Adds what another webhook of the same failure policy is called for.
+    fn unite(&mut self, other: Self) {
+        let seconds = &mut self.group.timeout_seconds;
+        *seconds = (*seconds).max(other.group.timeout_seconds);
+        if let (Some(own), Some(others)) = (&mut self.namespaces, other.namespaces) {
+            own.extend(others);
+        }
+        unite(&mut self.operations, other.operations);
+        self.policies.extend(other.policies);
+    }
+}
+
+/// The word for a failure policy, in names and paths.
+pub(crate) fn action(ignore: bool) -> &'static str {
+    if ignore { "ignore" } else { "fail" }
+}
+
+/// Returns the webhooks that these policies need in a phase: those for the whole cluster first, and of either kind
+/// those that fail first. At most `namespaced_max` are of namespaces alone.
+pub(super) fn webhooks(
+    phase: Phase,
+    policies: &PolicySet,
+    kinds: &Kinds,
+    is_exempt: impl Fn(&str) -> bool,
+    namespaced_max: usize,
+) -> Vec<ObjectWebhook> {
+    let (of_cluster, of_namespaces): (Vec<&Entry>, Vec<_>) = policies
+        .entries()
+        .iter()
+        .map(|entry| &**entry)
+        .partition(|entry| entry.namespace().is_none());
+    let mut cluster: BTreeMap<Group, ObjectWebhook> = BTreeMap::new();
+    for entry in of_cluster {
+        let called = of(entry, phase, kinds);
+        add(&mut cluster, entry.group, called);
+    }
+    let mut by_namespace: BTreeMap<(bool, &str), ObjectWebhook> = BTreeMap::new();
+    for entry in of_namespaces {
+        let called = of(entry, phase, kinds);
+        let namespace = entry.namespace().unwrap_or_default();
+        match cluster.get_mut(&entry.group) {
+            _ if is_exempt(namespace) => {}
+            Some(webhook) if covers(&webhook.operations, &called.operations) => {
+                webhook.policies.extend(called.policies);
+            }
+            _ => add(&mut by_namespace, (entry.group.ignore, namespace), called),
+        }
+    }
+    let shared = shared(by_namespace.into_values(), namespaced_max);
+    cluster.into_values().chain(shared).collect()
+}
+
+/// Adds the webhook of one policy to that of its key.
+fn add<K: Ord>(webhooks: &mut BTreeMap<K, ObjectWebhook>, key: K, of: ObjectWebhook) {
+    if of.operations.is_empty() {
+        return;
+    }
+    match webhooks.entry(key) {
+        std::collections::btree_map::Entry::Occupied(mut there) => there.get_mut().unite(of),
+        std::collections::btree_map::Entry::Vacant(free) => {
+            free.insert(of);
+        }
+    }
+}
+
+/// The webhook that a policy would have alone.
+fn of(entry: &Entry, phase: Phase, kinds: &Kinds) -> ObjectWebhook {
+    let namespace = entry.namespace().map(str::to_owned);
+    ObjectWebhook {
+        group: entry.group,
+        namespaces: namespace.map(|namespace| [namespace].into()),
+        operations: operations(entry.targets.get(phase), kinds),
+        policies: vec![entry.key.clone()],
+    }
+}
+
+/// Makes one webhook of those that are called for the same, and one of those beyond `max`.
+fn shared(
+    webhooks: impl Iterator<Item = ObjectWebhook>,
+    max: usize,
+) -> impl Iterator<Item = ObjectWebhook> {
+    let mut alike: BTreeMap<(Group, Operations), ObjectWebhook> = BTreeMap::new();
+    for webhook in webhooks {
+        let key = (webhook.group, webhook.operations.clone());
+        add(&mut alike, key, webhook);
+    }
+    let mut kept: Vec<_> = alike.into_values().collect();
+    if kept.len() > max {
+        // Those with few resources keep one of their own.
+        kept.sort_by_key(|webhook| webhook.operations.len());
+        let mut beyond = BTreeMap::new();
+        for webhook in kept.split_off(max.saturating_sub(2)) {
+            add(&mut beyond, webhook.group.ignore, webhook);
+        }
+        kept.extend(beyond.into_values());
+    }
+    kept.sort_by_cached_key(|webhook| (webhook.group.ignore, webhook.name()));
+    kept.into_iter()
+}
+
+/// Returns true if a webhook that is called for `all` is called for `some`.
+fn covers(all: &Operations, some: &Operations) -> bool {
+    let called = |name: &ResourceName, operations: &BTreeSet<Operation>| {
+        all.get(name).is_some_and(|all| all.is_superset(operations))
+    };
+    some.iter().all(|(name, operations)| {
+        let is_subresource = name.resource.contains('/');
+        let (whole, named) = (everything("*/*"), everything(&name.resource));
+        called(name, operations)
+            || called(&whole, operations)
+            || called(&named, operations)
+            || (!is_subresource && called(&everything("*"), operations))
+    })
+}
+
+fn unite(operations: &mut Operations, others: Operations) {
+    for (name, of) in others {
+        operations.entry(name).or_default().extend(of);
+    }
+}
+
+fn operations(targets: &[Target], kinds: &Kinds) -> Operations {
+    let mut operations_of = Operations::new();
+    for target in targets {
+        for pattern in &target.kinds {
+            for resource in resources(pattern, kinds) {
+                operations_of
+                    .entry(resource)
+                    .or_default()
+                    .extend(&target.operations);
+            }
+        }
+    }
+    operations_of
+}
+
+/// The resources of a pattern, as a webhook configuration names them. A pattern for everything stays one for
+/// everything, kinds to come included; others are the kinds that are served now.
+fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
+    let parts = [&*pattern.group, &pattern.version, &pattern.kind];
+    match (parts, &*pattern.subresource) {
+        // To the API server this takes in no subresource, and to a policy it takes in this one.
+        (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
+        (["*", "*", "*"], "*") => vec![everything("*/*")],
+        _ => kinds.covered_by(pattern),
+    }
+}
+
+fn everything(resource: &str) -> ResourceName {
+    ResourceName {
+        group: "*".to_owned(),
+        version: "*".to_owned(),
+        resource: resource.to_owned(),
+    }
+}

@@ -1,0 +1,79 @@
+//! The policies that a call of the API server is about.
+
+use std::{collections::HashMap, sync::Arc};
+
+use anteroom_model::ObjectKey;
+
+use super::Entry;
+
+/// The policies that a call is about, and how it ends where none of them is at fault.
+///
+/// A call that comes by a webhook configuration that nobody knows here is about all policies: so nothing that is
+/// enforced is let by while configurations and policies change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// An error outside of any policy admits.
+    pub ignores_errors: bool,
+    /// The registered webhook that was called; `None`: all policies decide.
+    pub called: Option<CalledWebhook>,
+}
+
+/// One webhook of a known configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalledWebhook {
+    /// The configuration's policies.
+    pub assignment: Arc<Assignment>,
+    /// The webhook's position in the assignment.
+    pub webhook: usize,
+}
+
+/// The policies of a webhook configuration, each with the one webhook through which it is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assignment {
+    webhooks: Vec<String>,
+    by_policy: HashMap<ObjectKey, usize>,
+}
+
+impl Assignment {
+    /// Adds a webhook by its name, with its policies.
+    pub fn add(&mut self, webhook: String, policies: impl IntoIterator<Item = ObjectKey>) {
+        let at = self.webhooks.len();
+        self.webhooks.push(webhook);
+        self.by_policy
+            .extend(policies.into_iter().map(|policy| (policy, at)));
+    }
+
+    /// Returns the position of the webhook with this name.
+    pub fn position(&self, webhook: &str) -> Option<usize> {
+        self.webhooks.iter().position(|name| name == webhook)
+    }
+
+    /// Returns each policy with the name of its webhook, in order of key.
+    pub fn policies(&self) -> Vec<(&ObjectKey, &str)> {
+        let named = self
+            .by_policy
+            .iter()
+            .map(|(policy, at)| (policy, &*self.webhooks[*at]));
+        let mut policies: Vec<_> = named.collect();
+        policies.sort_unstable();
+        policies
+    }
+}
+
+impl Scope {
+    /// Returns whether the call is about this policy. A policy that the called configuration does not have yet
+    /// is asked at each webhook of its failure policy.
+    pub(super) fn contains(&self, entry: &Entry) -> bool {
+        let Some(CalledWebhook {
+            assignment,
+            webhook,
+        }) = &self.called
+        else {
+            return true;
+        };
+        match assignment.by_policy.get(&entry.key) {
+            Some(at) => at == webhook,
+            None => entry.group.ignore == self.ignores_errors,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a policy of one namespace does to the rest of the cluster, and what changes of a policy let by: nothing.
+
+use anteroom_e2e::{
+    check::condition,
+    manifests::apply_namespace,
+    wait,
+    world::{NAMESPACE, World},
+};
+use anyhow::{Context, bail, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+/// A namespace of somebody else.
+const OTHER: &str = "other";
+
+/// Times that a policy in force is changed.
+const CHANGES: usize = 40;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenants_policy_stops_nobody_else() -> anyhow::Result<()> {
+    let mut world = World::start().await?;
+    let outcome = Box::pin(story(&mut world)).await;
+    outcome.with_context(|| {
+        world.folder.disable_cleanup(true);
+        format!("the logs are kept in {}", world.folder.path().display())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_changes_lets_nothing_by() -> anyhow::Result<()> {
+    let mut world = World::start().await?;
+    let outcome = Box::pin(changes(&mut world)).await;
+    outcome.with_context(|| {
+        world.folder.disable_cleanup(true);
+        format!("the logs are kept in {}", world.folder.path().display())
+    })
+}
+
+fn config_map(namespace: &str, name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "namespace": namespace, "name": name, "labels": { "refused": "yes" } } })
+}
+
+fn cluster_role(name: &str) -> Value {
+    json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": name }, "rules": [] })
+}
+
+/// A policy of one namespace about everything, whose condition cannot be evaluated for most objects.
+fn hostile(name: &str, kinds: &str, condition: Option<&str>) -> Value {
+    let conditions = condition.map(|expression| json!([{ "name": "c", "expression": expression }]));
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "Policy",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "failurePolicy": "Fail",
+            "webhookConfiguration": { "matchConditions": conditions },
+            "rules": [{ "name": "r", "match": { "any": [{ "resources": { "kinds": [kinds] } }] },
+                "validate": { "failureAction": "Enforce", "message": "hostile", "deny": {} } }],
+        },
+    })
+}
+
+async fn refused(world: &World, object: &Value, says: &str) -> anyhow::Result<()> {
+    match world.create(object).await {
+        Err(kube::Error::Api(status)) if status.message.contains(says) => Ok(()),
+        other => bail!("not refused with {says:?}: {other:?}: {object}"),
+    }
+}
+
+/// Creates it once the one before, which refuses everything in its namespace, is no longer in force.
+async fn created(world: &World, policy: &Value) -> anyhow::Result<()> {
+    wait::until("a policy to be created", async || {
+        world.create(policy).await
+    })
+    .await
+}
+
+/// Nobody outside of the namespace notices.
+async fn others_are_free(world: &World, name: &str) -> anyhow::Result<()> {
+    world.create(&config_map(OTHER, name)).await?;
+    world.create(&cluster_role(name)).await?;
+    apply_namespace(&world.client, &format!("new-{name}")).await
+}
+
+async fn story(world: &mut World) -> anyhow::Result<()> {
+    world.system.ready().await?;
+    apply_namespace(&world.client, OTHER).await?;
+    let no_such_key = Some("object.spec.nope.nope == 'x'");
+    for (name, kinds, expression, says) in [
+        ("condition", "*", no_such_key, "no such key"),
+        ("subresources", "*/*", None, "hostile"),
+    ] {
+        let policy = hostile(name, kinds, expression);
+        created(world, &policy).await?;
+        condition(world, &policy, "True", "").await?;
+        refused(world, &config_map(NAMESPACE, name), says).await?;
+        others_are_free(world, name).await?;
+        // It forbids every deletion in its namespace, but not its own.
+        world.delete(&policy).await?;
+    }
+
+    // Nor does anybody notice that the webhook is away.
+    let policy = hostile("away", "*/*", None);
+    created(world, &policy).await?;
+    condition(world, &policy, "True", "").await?;
+    world.system.webhook.process.signal("KILL")?;
+    refused(world, &config_map(NAMESPACE, "a"), "failed calling webhook").await?;
+    others_are_free(world, "away").await?;
+    world.delete(&policy).await
+}
+
+/// A policy of the whole cluster that refuses all ConfigMaps of the test.
+fn refuses(failure: &str, seconds: u32) -> Value {
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "refuses" },
+        "spec": {
+            "failurePolicy": failure, "webhookTimeoutSeconds": seconds,
+            "rules": [{ "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+                "validate": { "failureAction": "Enforce", "message": "refused by both versions",
+                    "pattern": { "metadata": { "=(labels)": { "X(refused)": "null" } } } } }],
+        },
+    })
+}
+
+async fn changes(world: &mut World) -> anyhow::Result<()> {
+    world.system.ready().await?;
+    let first = refuses("Fail", 10);
+    world.create(&first).await?;
+    condition(world, &first, "True", "").await?;
+    let mut asked = 0;
+    for change in 0..CHANGES {
+        let failure = if change % 2 == 0 { "Ignore" } else { "Fail" };
+        let changed = refuses(failure, 10 + (change % 5) as u32);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&changed));
+        let api = world.api(&first);
+        let mut patching = std::pin::pin!(api.patch("refuses", &params, &patch));
+        let mut patched = false;
+        // While it is written, and until the API server goes by the new configuration and beyond.
+        for _ in 0..12 {
+            let name = format!("c-{asked}");
+            let object = config_map(NAMESPACE, &name);
+            let refusing = refused(world, &object, "refused by both versions");
+            tokio::select! {
+                biased;
+                outcome = &mut patching, if !patched => {
+                    outcome?;
+                    patched = true;
+                }
+                outcome = refusing => {
+                    outcome.with_context(|| format!("change {change}"))?;
+                    asked += 1;
+                }
+            }
+        }
+        if !patched {
+            patching.await?;
+        }
+    }
+    ensure!(asked >= CHANGES, "only {asked} requests were made");
+    world.system.webhook.process.check()
+}
