@@ -205,6 +205,10 @@ impl Incoming for Review<'_> {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.fields.iter().map(|(_, text)| text.len()).sum()
+    }
+
     fn is_dry_run(&self) -> bool {
         self.fields.iter().any(|field| field == ("dryRun", "true"))
     }

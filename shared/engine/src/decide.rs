@@ -20,6 +20,7 @@ use crate::{
     incoming::{Head, Incoming, KindName, ResourcePath},
     policies::{Concerned, Entry, Scope, Subject},
     recorder::SharedRecorder,
+    review_work::{LongLane, ReviewWork},
     rule_run::{NamedRule, RuleRun, records},
     verdict::{self, Blocked, Decision, RuleRecord, Triggered},
 };
@@ -31,6 +32,7 @@ pub struct Engine<F = BusFacts> {
     catalogs: Catalogs,
     facts: F,
     recorder: SharedRecorder,
+    lane: LongLane,
 }
 
 impl<F> Engine<F> {
@@ -40,6 +42,7 @@ impl<F> Engine<F> {
             catalogs,
             facts,
             recorder,
+            lane: LongLane::new(),
         }
     }
 
@@ -119,22 +122,40 @@ impl<F: FactSource> Engine<F> {
         if entries.is_empty() {
             return Ok(Decision::default());
         }
-        let request = incoming.request(&catalog.exceptions.parts(parts))?;
-        let request = request.with_resource_kind(group, version, kind);
+        let mut work = ReviewWork::new(&self.lane, incoming.bytes(), deadline);
+        let parts = catalog.exceptions.parts(parts);
+        let Some(request) = work.run(|| incoming.request(&parts)).await else {
+            return Ok(no_time(scope));
+        };
+        let request = request?.with_resource_kind(group, version, kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
         if phase == Phase::Mutation {
-            let (records, patch) = self.change(catalog, &entries, request, deadline).await;
+            let (records, patch) = self
+                .change(catalog, &entries, request, &mut work, deadline)
+                .await;
             let mut decision = verdict::decide(records, warnings);
             decision.patch = patch.filter(|_| decision.allowed());
             return Ok(decision);
         }
-        let failed = sort_by_conditions(&mut entries, &request);
+        let all = entries.clone();
+        let sorted = work
+            .run(|| sort_by_conditions(&mut entries, &request))
+            .await;
+        let failed = match sorted {
+            Some(failed) if !work.is_over() => failed,
+            // What conditions came to means nothing then, and every rule comes to the same error.
+            _ => {
+                entries.clear();
+                all
+            }
+        };
         let judging = entries.iter().flat_map(|entry| rules(entry, phase));
         let running =
             judging.map(|rule| RuleRun::new(rule, &request, catalog).with_conditions_met());
         let failing = failed.iter().flat_map(|entry| rules(entry, phase));
         let running = running.chain(failing.map(|rule| RuleRun::new(rule, &request, catalog)));
-        let records = self.run(catalog, running.collect(), deadline).await;
+        let running = running.collect();
+        let records = self.run(catalog, running, &mut work, deadline).await;
         let rules = triggered::triggered(&entries, incoming);
         let mut decision = verdict::decide(records, warnings);
         if !rules.is_empty() && decision.allowed() {
@@ -153,14 +174,18 @@ impl<F: FactSource> Engine<F> {
         catalog: &Catalog,
         entries: &[&Entry],
         request: AdmissionRequest,
+        work: &mut ReviewWork<'_>,
         deadline: Deadline,
     ) -> (Vec<RuleRecord>, Option<Value>) {
         let mut mutation = Mutation::new(request);
         'policies: for entry in entries {
-            let is_met = match conditions(entry, mutation.request()) {
-                Conditions::Met => true,
-                Conditions::NotMet => continue,
-                Conditions::Failed(_) => false,
+            let request = mutation.request();
+            let is_met = match work.run(|| conditions(entry, request)).await {
+                // Nothing is left, so every rule comes to that error.
+                _ if work.is_over() => false,
+                Some(Conditions::Met) => true,
+                Some(Conditions::NotMet) => continue,
+                Some(Conditions::Failed(_)) | None => false,
             };
             mutation.begin_policy();
             for rule in rules(entry, Phase::Mutation) {
@@ -174,7 +199,8 @@ impl<F: FactSource> Engine<F> {
                     true => running,
                     false => running.out_of_time(),
                 };
-                let record = self.run(catalog, vec![running], deadline).await.pop();
+                let running = vec![running];
+                let record = self.run(catalog, running, work, deadline).await.pop();
                 let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
                 match record.map(|record| mutation.take(record)) {
                     Some(Next::Rule) if is_applied && rule.policy.applies_one() => break,
@@ -209,16 +235,19 @@ impl<F: FactSource> Engine<F> {
             )
         });
         let deadline = Instant::now() + timeout;
-        self.run(catalog, running.collect(), deadline).await
+        let mut work = ReviewWork::new(&self.lane, 0, deadline);
+        self.run(catalog, running.collect(), &mut work, deadline)
+            .await
     }
 
     async fn run<'a>(
         &'a self,
         catalog: &Catalog,
         mut rules: Vec<RuleRun<'a>>,
+        work: &mut ReviewWork<'_>,
         deadline: Deadline,
     ) -> Vec<RuleRecord> {
-        drive(&self.facts, catalog, &mut rules, deadline).await;
+        drive(&self.facts, catalog, &mut rules, work, deadline).await;
         records(rules)
     }
 }
@@ -244,8 +273,19 @@ fn namespace<'a>(head: &Head<'a>, group: &str, kind: &str, catalog: &Catalog) ->
 
 /// The decision before the policies were read: nobody knows whether the request is allowed.
 fn not_ready(scope: &Scope) -> Decision {
-    let code = ErrorCode::NOT_READY;
-    let message = format!("{code} the webhook has not read its policies yet: try again");
+    let why = "the webhook has not read its policies yet: try again";
+    undecided(scope, ("readiness", ErrorCode::NOT_READY), why)
+}
+
+/// The decision on a large request if there was no time to read it.
+fn no_time(scope: &Scope) -> Decision {
+    let why = "the webhook had no time to read a request of this size: try again";
+    undecided(scope, ("deadline", ErrorCode::DEADLINE_EXCEEDED), why)
+}
+
+/// The decision where no policy could be asked.
+fn undecided(scope: &Scope, (rule, code): (&str, ErrorCode), why: &str) -> Decision {
+    let message = format!("{code} {why}");
     let mut decision = Decision {
         error: true,
         ..Decision::default()
@@ -255,7 +295,7 @@ fn not_ready(scope: &Scope) -> Decision {
     } else {
         decision.blocked.push(Blocked {
             policy: "anteroom".to_owned(),
-            rule: "readiness".to_owned(),
+            rule: rule.to_owned(),
             message,
             error: Some(code),
         });

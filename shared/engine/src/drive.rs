@@ -6,6 +6,7 @@ use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use crate::{
     catalog::Catalog,
     facts::{Arriving, Deadline, FactSource, RuleRequests},
+    review_work::{LongLane, ReviewWork},
     rule_run::RuleRun,
 };
 
@@ -54,6 +55,7 @@ pub(crate) async fn drive<'s, F: FactSource>(
     source: &'s F,
     catalog: &Catalog,
     rules: &mut [RuleRun<'s>],
+    work: &mut ReviewWork<'_>,
     deadline: Deadline,
 ) {
     let mut driver = Driver::new(source);
@@ -61,7 +63,7 @@ pub(crate) async fn drive<'s, F: FactSource>(
     loop {
         let mut asked = Vec::new();
         for (asker, rule) in rules.iter_mut().enumerate() {
-            asked.extend(rule.step(asker));
+            asked.extend(work.step(rule, asker).await);
         }
         driver.ask(catalog, asked, deadline);
         if !driver.hand_over(rules).await {
@@ -77,8 +79,10 @@ pub(crate) async fn drive<'s, F: FactSource>(
 pub fn drive_at_once<'s, F: FactSource>(source: &'s F, rule: RuleRun<'s>) -> RuleReport {
     let mut rules = [rule];
     let catalog = Catalog::default();
+    let (lane, now) = (LongLane::new(), Deadline::now());
+    let mut work = ReviewWork::new(&lane, 0, now);
     // `None` is a rule without a report.
-    let _ = drive(source, &catalog, &mut rules, Deadline::now()).now_or_never();
+    let _ = drive(source, &catalog, &mut rules, &mut work, now).now_or_never();
     let [rule] = rules;
     rule.into_report()
 }

@@ -13,6 +13,9 @@ pub trait Incoming {
     /// The part by which policies are found.
     fn head(&self) -> Head<'_>;
 
+    /// Returns its length in bytes.
+    fn bytes(&self) -> usize;
+
     /// Returns whether it is a dry run, of which nothing comes. Read where it is asked for.
     fn is_dry_run(&self) -> bool;
 

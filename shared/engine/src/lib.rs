@@ -12,6 +12,7 @@
 //! - `catalog`: the policies and what they need to know, as the watcher published them.
 //! - `decide`: takes a request through the rules; `verdict` makes a decision of what became of them.
 //! - `drive`: the one loop that takes rules to their end; `rule_run` is one rule in it.
+//! - `review_work`: the work that one review may cause, and where it is done.
 //! - `facts`: the seam to whoever has facts, and those of a cluster.
 //! - `mutate_existing`: changes objects that exist for what triggers that.
 //! - `judge`: takes existing objects through the same policies.
@@ -51,6 +52,7 @@ pub mod mutate_existing;
 pub mod phase;
 pub mod policies;
 pub mod recorder;
+pub mod review_work;
 pub mod rule;
 pub mod rule_run;
 #[cfg(any(test, feature = "testing"))]

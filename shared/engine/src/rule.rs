@@ -1,6 +1,13 @@
 //! The names of a rule, made once when its policy is compiled, and the results that it may come to.
 
-use std::{any::Any, fmt, sync::OnceLock};
+use std::{
+    any::Any,
+    fmt,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use anteroom_model::ObjectKey;
 use anteroom_policy::{FailureAction, Phase, Policy, Rule, RuleOutcome};
@@ -20,7 +27,29 @@ pub struct RuleName {
     pub action: FailureAction,
     /// The phase of admission in which it is asked.
     pub phase: Phase,
+    /// What its evaluation took.
+    pub(crate) work: RuleWork,
     recorder: RecorderSlot,
+}
+
+/// The work of a rule's evaluations, by which the next one is placed.
+#[derive(Debug, Default)]
+pub(crate) struct RuleWork(AtomicU64);
+
+impl RuleWork {
+    /// Returns the steps that an evaluation took lately.
+    pub(crate) fn last_steps(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Notes the steps of an evaluation. What an earlier one took is forgotten bit by bit.
+    pub(crate) fn took(&self, steps: u64) {
+        let before = self.last_steps();
+        let now = steps.max(before - before / 8);
+        if now != before {
+            self.0.store(now, Ordering::Relaxed);
+        }
+    }
 }
 
 impl RuleName {
@@ -51,6 +80,7 @@ impl RuleName {
             for_background: false,
             action: FailureAction::Enforce,
             phase: Phase::Validation,
+            work: RuleWork::default(),
             recorder: RecorderSlot::default(),
         }
     }

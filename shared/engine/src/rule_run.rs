@@ -87,9 +87,19 @@ impl<'a> RuleRun<'a> {
         }
     }
 
+    /// The names of the rule.
+    pub(crate) fn name(&self) -> &'a RuleName {
+        self.rule.name
+    }
+
+    /// Returns whether it can go on: it has not ended, and waits for nothing.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.awaited.is_empty() && self.report.is_none()
+    }
+
     /// Goes on, if nothing is waited for. Returns the facts that it asks for then.
     pub(crate) fn step(&mut self, asker: usize) -> Option<RuleRequests<'a>> {
-        if !self.awaited.is_empty() || self.report.is_some() {
+        if !self.goes_on() {
             return None;
         }
         let begun = *self.begun.get_or_insert_with(Instant::now);
@@ -159,9 +169,18 @@ impl<'a> RuleRun<'a> {
         self.report = Some(self.late());
     }
 
+    /// Ends the rule, whatever it has come to: the review has done all the work that it may.
+    pub(crate) fn end_too_costly(&mut self) {
+        self.report = Some(self.ended(RuleError::ReviewTooCostly));
+    }
+
     fn late(&self) -> RuleReport {
+        self.ended(RuleError::OutOfTime)
+    }
+
+    fn ended(&self, error: RuleError) -> RuleReport {
         RuleReport {
-            outcome: RuleOutcome::Error(RuleError::OutOfTime),
+            outcome: RuleOutcome::Error(error),
             action: self.rule.rule.action(),
             facts: Vec::new(),
             excepted_by: Vec::new(),
@@ -263,7 +282,9 @@ fn record(
             // policy's to say.
             Phase::Mutation => FailureAction::Enforce,
         },
-        ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore,
+        ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore
+            // Otherwise a large object would get past the policy.
+            && report.outcome != RuleOutcome::Error(RuleError::ReviewTooCostly),
         warn_on_audit: policy.emit_warning(),
         facts,
         changed: Vec::new(),

@@ -1,6 +1,6 @@
 //! The values and functions of Kubernetes and Kyverno, for every expression that a policy holds.
 //!
-//! Everything here is a pure function of its arguments: no IO, no clock, no state.
+//! Everything here is a pure function of its arguments: no IO, no clock, and no state but the meter of the work.
 //!
 //! | module | content |
 //! |---|---|
@@ -9,12 +9,14 @@
 //! | [`operator`] | the operators of Kyverno's conditions |
 //! | [`pattern`] | Kyverno's patterns: an object compared with a template of it |
 //! | [`wildcard`] | `*` and `?` |
+//! | [`meter`] | the work that comparisons do, and its limit |
 //! | [`images`] | image references, and the images of a Pod |
 //! | [`pod_security`] | the Pod Security Standards |
 //! | [`yaml`] | YAML as Kubernetes reads it |
 
 mod functions;
 pub mod images;
+pub mod meter;
 pub mod operator;
 pub mod pattern;
 pub mod pod_security;

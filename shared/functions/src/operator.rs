@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
+use crate::meter;
 use membership::{Quantifier, Set};
 
 /// A comparison of a condition's key with its value.
@@ -125,8 +126,12 @@ impl Operator {
             .map_or("", |&(name, _)| name)
     }
 
-    /// Returns whether key and value meet the condition.
+    /// Returns whether key and value meet the condition. The work is charged to the [`meter`]; where nothing is left of
+    /// it, the answer means nothing.
     pub fn holds(self, key: &Value, value: &Value) -> bool {
+        if !meter::charge(1 + length(key) + length(value)) {
+            return false;
+        }
         match self {
             Self::Equals => equality::equals(key, value),
             Self::NotEquals => !key.is_null() && !equality::equals(key, value),
@@ -143,6 +148,16 @@ impl Operator {
                 ordering::compare_durations(key, value).is_some_and(|found| wanted.accepts(found))
             }
         }
+    }
+}
+
+/// Returns the steps of the [`meter`] that it takes to look through a value once.
+pub fn length(value: &Value) -> u64 {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => (text.len() / meter::BYTES_PER_STEP) as u64,
+        Value::Array(elements) => elements.iter().map(|element| 1 + length(element)).sum(),
+        Value::Object(fields) => fields.values().map(|field| 1 + length(field)).sum(),
     }
 }
 

@@ -1,9 +1,18 @@
 //! Kyverno's wildcards: `*` for any run of characters, `?` for one character.
 
+use crate::meter;
+
+/// Characters that are compared in one step of the [`meter`].
+const CHARACTERS_PER_STEP: u64 = 16;
+
+/// Characters that are compared before the [`meter`] is charged.
+const CHARACTERS_PER_CHARGE: u64 = 1 << 12;
+
 /// Returns whether `pattern` matches the whole of `text`.
 ///
 /// In time proportional to the product of both lengths at worst, whatever the pattern: only the last
-/// `*` is ever gone back to, since an earlier one could match nothing that the last one cannot.
+/// `*` is ever gone back to, since an earlier one could match nothing that the last one cannot. The work is charged to
+/// the [`meter`]; where nothing is left of it, nothing matches.
 pub fn matches(pattern: &str, text: &str) -> bool {
     if pattern == "*" {
         return true;
@@ -15,10 +24,18 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     // Where to resume when what follows the last `*` did not match: the pattern after it, and the
     // text with one more character given to it.
     let mut resume = None;
-    loop {
+    let mut compared = CHARACTERS_PER_STEP;
+    let matches = loop {
+        compared += 1;
+        if compared >= CHARACTERS_PER_CHARGE {
+            if !meter::charge(compared / CHARACTERS_PER_STEP) {
+                return false;
+            }
+            compared = 0;
+        }
         let before = text.clone();
         match (pattern.next(), text.next()) {
-            (None, None) => return true,
+            (None, None) => break true,
             (Some('*'), _) => {
                 text = before;
                 resume = Some((pattern.clone(), text.clone()));
@@ -27,16 +44,17 @@ pub fn matches(pattern: &str, text: &str) -> bool {
             (Some(wanted), Some(found)) if wanted == found => {}
             _ => {
                 let Some((after_star, taken)) = &mut resume else {
-                    return false;
+                    break false;
                 };
                 if taken.next().is_none() {
-                    return false;
+                    break false;
                 }
                 pattern = after_star.clone();
                 text = taken.clone();
             }
         }
-    }
+    };
+    meter::charge(compared / CHARACTERS_PER_STEP) && matches
 }
 
 /// Returns whether `text` has a wildcard in it.
@@ -83,6 +101,19 @@ mod tests {
     fn no_wildcard_pattern_takes_exponential_time() {
         let pattern = "a*".repeat(1_000) + "b";
         assert!(!matches(&pattern, &"a".repeat(1_000)));
+    }
+
+    #[test]
+    fn work_beyond_the_meter_is_not_done() {
+        let (pattern, text) = (
+            "*".to_owned() + &"a".repeat(250_000) + "b",
+            "a".repeat(250_000),
+        );
+        let (matched, left) = meter::within(100_000, || matches(&pattern, &text));
+        assert_eq!((matched, left), (false, 0));
+        let (matched, left) =
+            meter::within(100_000, || matches("*.example.com", "www.example.com"));
+        assert!(matched && left >= 99_990, "{left}");
     }
 
     proptest! {

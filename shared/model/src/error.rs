@@ -72,6 +72,8 @@ codes! {
     BUSY = "AR205";
     /// The request cannot be read, or speaks another protocol version.
     REQUEST_INVALID = "AR206";
+    /// The rules of one review took all the steps that it may take.
+    REVIEW_TOO_COSTLY = "AR207";
     /// The policy uses what this version does not evaluate.
     POLICY_UNSUPPORTED = "AR301";
     /// The policy is malformed.

@@ -14,8 +14,8 @@ use crate::{
     testing::{self, Script},
 };
 
-/// A request that creates an Ingress.
-struct Creation;
+/// A request that creates an Ingress with these hosts.
+struct Creation(Vec<String>);
 
 impl Incoming for Creation {
     type Error = Infallible;
@@ -39,6 +39,10 @@ impl Incoming for Creation {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.0.iter().map(String::len).sum()
+    }
+
     fn is_dry_run(&self) -> bool {
         false
     }
@@ -51,7 +55,7 @@ impl Incoming for Creation {
         let request = AdmissionRequest::new(json!({
             "operation": "CREATE", "namespace": "shop", "name": "a",
             "kind": { "group": "networking.k8s.io", "version": "v1", "kind": "Ingress" },
-            "object": { "metadata": { "name": "a", "namespace": "shop" } },
+            "object": { "metadata": { "name": "a", "namespace": "shop" }, "hosts": self.0 },
         }));
         Ok(request.unwrap())
     }
@@ -80,7 +84,9 @@ async fn decide(
     let engine = Engine::new(now.clone(), script, Arc::new(NoRecorder));
     let deadline = Instant::now() + Duration::from_secs(1);
     let phase = (Phase::Validation, &Scope::default());
-    let decided = engine.decide(by.as_ref(), &Creation, phase, deadline).await;
+    let decided = engine
+        .decide(by.as_ref(), &Creation(Vec::new()), phase, deadline)
+        .await;
     decided.unwrap_or_else(|never| match never {})
 }
 
@@ -124,4 +130,53 @@ async fn no_request_is_admitted_before_the_policies_are_read() {
     let decision = decide(&now, None, Script::default()).await;
     assert!(!decision.allowed() && decision.error);
     assert_eq!(decision.blocked[0].error, Some(ErrorCode::NOT_READY));
+}
+
+/// A policy that compares each host with each of 3,000.
+fn compares(failure_policy: &str, phase: Phase) -> Catalog {
+    let known: Vec<_> = (0..3_000).map(|at| format!("known-{at}.example")).collect();
+    let manifest = testing::manifest(&["Ingress"], |manifest| {
+        manifest["spec"]["failurePolicy"] = failure_policy.into();
+        let condition =
+            json!({ "key": "{{ request.object.hosts }}", "operator": "AnyIn", "value": known });
+        let rule = &mut manifest["spec"]["rules"][0];
+        match phase {
+            Phase::Validation => rule["validate"]["deny"]["conditions"]["all"] = json!([condition]),
+            Phase::Mutation => {
+                rule.as_object_mut().unwrap().remove("validate");
+                rule["preconditions"]["all"] = json!([condition]);
+                rule["mutate"]["patchStrategicMerge"]["metadata"]["labels"]["a"] = json!("b");
+            }
+        }
+    });
+    Catalog {
+        policies: Arc::new(testing::policies(vec![("p", manifest)])),
+        ..Catalog::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_takes_too_long_is_refused_whatever_the_failure_policy() {
+    let plain = |at| format!("host-{at}.example");
+    let pattern = |at| format!("*.h{at}.example");
+    let few: Vec<_> = (0..100).map(pattern).collect();
+    let many_plain: Vec<_> = (0..20_000).map(plain).collect();
+    let many: Vec<_> = (0..20_000).map(pattern).collect();
+    for phase in Phase::ALL {
+        for failure_policy in ["Fail", "Ignore"] {
+            let by = Arc::new(compares(failure_policy, phase));
+            let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
+            let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let scope = Scope::default();
+            for (hosts, expected) in [(&few, None), (&many_plain, None), (&many, Some("AR207"))] {
+                let incoming = Creation(hosts.clone());
+                let decided = engine.decide(Some(&by), &incoming, (phase, &scope), deadline);
+                let decision = decided.await.unwrap_or_else(|never| match never {});
+                let code = decision.blocked.first().and_then(|blocked| blocked.error);
+                let found = code.map(ErrorCode::as_str);
+                assert_eq!(found, expected, "{phase:?} {failure_policy}: {decision:?}");
+            }
+        }
+    }
 }

@@ -56,7 +56,9 @@ async fn run(policy: &Policy, script: &Script) -> (Vec<RuleOutcome>, u128) {
     let run = |(rule, name)| RuleRun::new(NamedRule { policy, rule, name }, &request, &catalog);
     let mut runs: Vec<_> = named.map(run).collect();
     let deadline = begun + std::time::Duration::from_secs(10);
-    drive(script, &catalog, &mut runs, deadline).await;
+    let lane = LongLane::new();
+    let mut work = ReviewWork::new(&lane, 0, deadline);
+    drive(script, &catalog, &mut runs, &mut work, deadline).await;
     let outcomes = runs.into_iter().map(|run| run.into_report().outcome);
     (outcomes.collect(), begun.elapsed().as_millis())
 }

@@ -1,8 +1,8 @@
 //! One attempt of a rule on existing objects: it goes on part by part, and leaves threads to those that admit.
 
+use anteroom_functions::meter;
 use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleReport};
 use tokio::{
-    runtime::{Handle, RuntimeFlavor},
     sync::{Semaphore, SemaphorePermit},
     time::{Duration, Instant},
 };
@@ -14,6 +14,7 @@ use crate::{
     drive::Driver,
     facts::{Answer, Fact, FactSource, RuleRequests},
     policies::Entry,
+    review_work::{REVIEW_STEPS_MAX, off_thread},
     rule::{RuleName, RuleResult},
     rule_run::{NamedRule, RuleRun},
 };
@@ -94,7 +95,12 @@ impl<'a, F: FactSource> Change<'a, F> {
             if run.report().is_some() {
                 return None;
             }
-            self.asked = off_thread(|| run.step(0));
+            let (asked, left) = off_thread(|| meter::within(REVIEW_STEPS_MAX, || run.step(0)));
+            if left == 0 {
+                run.end_too_costly();
+                return None;
+            }
+            self.asked = asked;
             let changed = run.take_changed();
             if !changed.is_empty() {
                 return Some(changed);
@@ -175,13 +181,4 @@ fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c Entry> {
 fn is_of_next_part(asked: &RuleRequests<'_>) -> bool {
     let mut requests = asked.requests.iter();
     requests.all(|request| matches!(request.target, FactTarget::Existing(_)))
-}
-
-/// Does work that may take long: other tasks leave this thread meanwhile, where there are other threads.
-fn off_thread<T>(work: impl FnOnce() -> T) -> T {
-    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    match runtime {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
-    }
 }

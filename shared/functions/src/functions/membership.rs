@@ -4,13 +4,8 @@
 //! `any_in(KEY, VALUE)` is what the condition `{key: KEY, operator: AnyIn, value: VALUE}` comes to, for
 //! whatever both may be.
 
+use crate::{meter, operator::Operator};
 use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
-use serde_json::Value;
-
-use crate::operator::Operator;
-
-/// Comparisons of two texts that are one step.
-const PAIRS_PER_STEP: usize = 16;
 
 /// The functions, and whose verdict each gives.
 pub(super) const FUNCTIONS: [(&str, Operator); 8] = [
@@ -35,19 +30,12 @@ pub(super) fn register(table: &mut FunctionTable) {
 fn verdict(call: &mut Call<'_>, operator: Operator) -> Result<Handle, EvalError> {
     let key = call.to_json(call.argument(0))?;
     let value = call.to_json(call.argument(1))?;
-    let (keys, values) = (size(&key), size(&value));
-    call.charge_steps(keys.saturating_add(values))?;
-    call.charge_steps(keys.saturating_mul(values) / PAIRS_PER_STEP)?;
-    call.new_boolean(operator.holds(&key, &value))
-}
-
-/// Returns the number of texts that a side has at most.
-fn size(side: &Value) -> usize {
-    match side {
-        Value::Array(elements) => elements.len(),
-        Value::String(text) => 1 + text.len() / PAIRS_PER_STEP,
-        _ => 1,
-    }
+    let steps = call.steps_left();
+    let (holds, left) = meter::within(steps, || operator.holds(&key, &value));
+    // If nothing is left, one more step is too many.
+    let taken = steps - left + u64::from(left == 0);
+    call.charge_steps(usize::try_from(taken).unwrap_or(usize::MAX))?;
+    call.new_boolean(holds)
 }
 
 /// The function that gives an operator's verdict.

@@ -7,7 +7,7 @@ use super::{
     arguments::{scalar_text, string},
     regexes,
 };
-use crate::wildcard;
+use crate::{meter, wildcard};
 
 pub(super) fn register(table: &mut FunctionTable) {
     let text = Types::STRING | Types::NUMBER;
@@ -21,6 +21,7 @@ pub(super) fn register(table: &mut FunctionTable) {
         })
         .register("regex_match", matching(text | Types::BOOLEAN), |call| {
             let (regex, text) = (regex(call)?, scalar_text(call, call.argument(1))?);
+            charge_search(call, &text)?;
             call.new_boolean(regex.is_match(&text))
         })
         .register("regex_replace_all", replacing(), |call| {
@@ -46,6 +47,11 @@ fn regex(call: &mut Call<'_>) -> Result<Regex, EvalError> {
     regexes::compile(&text).map_err(|message| call.invalid_value(message))
 }
 
+/// Charges a search in a text, which takes time in proportion to its length.
+fn charge_search(call: &mut Call<'_>, text: &str) -> Result<(), EvalError> {
+    call.charge_steps(text.len() / meter::BYTES_PER_STEP)
+}
+
 fn replace(
     call: &mut Call<'_>,
     replace: fn(&Regex, &str, &str) -> String,
@@ -55,6 +61,7 @@ fn replace(
         scalar_text(call, call.argument(1))?,
         scalar_text(call, call.argument(2))?,
     );
+    charge_search(call, &text)?;
     // A replacement may refer to a group as often as it has `$`s, and each may be the whole text.
     let groups = to.matches('$').count();
     let found = regex.find_iter(&text).count();

@@ -4,15 +4,19 @@
 //! them. The value is a list, or a string: a range as in `1-10`, a JSON array of strings, or one
 //! pattern.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashSet};
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::{
+    meter,
     values::{self, Range},
     wildcard,
 };
+
+/// Comparisons of two texts that are one step of the [`meter`].
+const PAIRS_PER_STEP: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantifier {
@@ -40,6 +44,7 @@ pub(super) fn holds(quantifier: Quantifier, set: Set, key: &Value, value: &Value
     let Some(members) = Members::of_list_key(quantifier, &elements, value) else {
         return false;
     };
+    let members = members.hashed_for(elements.len());
     let mut elements = elements.iter();
     match (quantifier, set) {
         (Quantifier::Any, Set::In) => elements.any(|element| members.have(element)),
@@ -49,9 +54,14 @@ pub(super) fn holds(quantifier: Quantifier, set: Set, key: &Value, value: &Value
     }
 }
 
+/// Pairs of texts above which plain ones are found by their hash.
+const PAIRS_COMPARED_MAX: usize = 256;
+
 /// The values among which keys are looked for.
 enum Members<'a> {
     Patterns(Vec<Cow<'a, str>>),
+    /// Many: those without wildcards by their hash, and those with.
+    Hashed(HashSet<Cow<'a, str>>, Vec<Cow<'a, str>>),
     Range(Range<'a>),
 }
 
@@ -86,9 +96,28 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// With their hashes, if so many `keys` are looked for that it pays.
+    fn hashed_for(self, keys: usize) -> Self {
+        match self {
+            Self::Patterns(patterns)
+                if keys.saturating_mul(patterns.len()) > PAIRS_COMPARED_MAX =>
+            {
+                let is_plain = |pattern: &Cow<'_, str>| !wildcard::has_wildcard(pattern);
+                let (plain, patterns): (Vec<_>, _) = patterns.into_iter().partition(is_plain);
+                Self::Hashed(plain.into_iter().collect(), patterns)
+            }
+            other => other,
+        }
+    }
+
     fn have(&self, element: &str) -> bool {
         match self {
-            Self::Patterns(patterns) => patterns.iter().any(|pattern| alike(element, pattern)),
+            Self::Patterns(patterns) => any_alike(element, patterns.iter()),
+            Self::Hashed(plain, patterns) => {
+                plain.contains(element)
+                    || any_alike(element, patterns.iter())
+                    || (wildcard::has_wildcard(element) && any_alike(element, plain.iter()))
+            }
             Self::Range(range) => range.contains(element),
         }
     }
@@ -97,7 +126,7 @@ impl<'a> Members<'a> {
     /// within nor outside.
     fn lack(&self, element: &str) -> bool {
         match self {
-            Self::Patterns(_) => !self.have(element),
+            Self::Patterns(_) | Self::Hashed(..) => !self.have(element),
             Self::Range(range) => range.excludes(element),
         }
     }
@@ -106,11 +135,7 @@ impl<'a> Members<'a> {
 /// Returns whether one scalar is in the value; `None` where the value has no elements.
 fn scalar_in(key: &str, value: &Value) -> Option<bool> {
     match value {
-        Value::Array(members) => Some(
-            members
-                .iter()
-                .any(|member| alike(key, &values::text(member))),
-        ),
+        Value::Array(members) => Some(any_alike(key, members.iter().map(values::text))),
         Value::String(text) => {
             if wildcard::matches(text, key) {
                 return Some(true);
@@ -122,6 +147,23 @@ fn scalar_in(key: &str, value: &Value) -> Option<bool> {
         }
         _ => None,
     }
+}
+
+/// Returns whether one of these is like `one`. Each is charged to the meter.
+fn any_alike<T: AsRef<str>>(one: &str, mut others: impl Iterator<Item = T>) -> bool {
+    let mut compared = 0;
+    let found = others.any(|other| {
+        compared += 1;
+        // Where nothing is left of the meter, nobody looks at the answer.
+        let is_over = compared % PAIRS_COMPARED_MAX == 0 && !charge_pairs(PAIRS_COMPARED_MAX);
+        is_over || alike(one, other.as_ref())
+    });
+    charge_pairs(compared % PAIRS_COMPARED_MAX);
+    found
+}
+
+fn charge_pairs(pairs: usize) -> bool {
+    meter::charge((pairs / PAIRS_PER_STEP) as u64)
 }
 
 /// Wildcards in either direction.
@@ -177,14 +219,13 @@ fn list_in_strings(elements: &[Value], value: &Value) -> Option<bool> {
     let elements = strings(elements)?;
     let members = match value {
         Value::Array(members) => strings(members)?.into_iter().map(Cow::Borrowed).collect(),
-        Value::String(text) => json_strings(serde_json::from_str(text).ok()?)?,
+        Value::String(text) => json_strings(serde_json::from_str(text).ok()?)?
+            .into_iter()
+            .collect(),
         _ => return None,
     };
-    Some(
-        elements
-            .iter()
-            .all(|element| members.iter().any(|member| member == element)),
-    )
+    let members: HashSet<Cow<'_, str>> = members;
+    Some(elements.iter().all(|element| members.contains(*element)))
 }
 
 fn scalar_in_strings(key: &str, value: &Value) -> Option<bool> {

@@ -277,6 +277,10 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
         self.meter.steps(steps)
     }
 
+    fn steps_left(&self) -> u64 {
+        self.meter.left().steps
+    }
+
     fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.meter.build(bytes)
     }

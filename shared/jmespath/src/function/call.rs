@@ -233,6 +233,11 @@ impl<'c> Call<'c> {
         self.host.steps(steps)
     }
 
+    /// Returns the steps that are left of the budget.
+    pub fn steps_left(&self) -> u64 {
+        self.host.steps_left()
+    }
+
     /// Charges the reading of a string: the steps that its length is worth.
     ///
     /// # Errors

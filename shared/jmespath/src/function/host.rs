@@ -72,6 +72,7 @@ pub(crate) trait Host {
     fn json_text(&mut self, handle: Handle) -> Result<Handle, EvalError>;
     fn to_json(&mut self, handle: Handle) -> Result<serde_json::Value, EvalError>;
     fn steps(&mut self, steps: usize) -> Result<(), EvalError>;
+    fn steps_left(&self) -> u64;
     fn build(&mut self, bytes: usize) -> Result<(), EvalError>;
     fn seed(&self) -> Option<&EvalSeed>;
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_cel::{Budget, Machine, Program, Roots};
+use anteroom_functions::meter;
 use anteroom_model::FactError;
 use serde_json::Value;
 
@@ -59,8 +60,8 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     // A rule that its preconditions stop asks nobody, unless they do.
     if !applies_to_all && !before.params {
         let beside = beside(cel, before, scope)?;
-        let mut machine = machine(cel, scope, &beside, None, Budget::default());
-        if !applies(cel, &mut machine)? {
+        let mut machine = machine(cel, scope, &beside, None, budget());
+        if !spend(&mut machine, |machine| applies(cel, machine))? {
             return Ok(Verdict::Apart);
         }
         applies_to_all = true;
@@ -72,13 +73,13 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     };
     let beside = beside(cel, reads, scope)?;
     let Some(params) = &beside.params else {
-        let mut machine = machine(cel, scope, &beside, None, Budget::default());
-        return one(cel, applies_to_all, &mut machine);
+        let mut machine = machine(cel, scope, &beside, None, budget());
+        return spend(&mut machine, |machine| one(cel, applies_to_all, machine));
     };
-    let (mut budget, mut is_apart) = (Budget::default(), !params.is_empty());
+    let (mut budget, mut is_apart) = (budget(), !params.is_empty());
     for params in params {
         let mut machine = machine(cel, scope, &beside, Some(params), budget);
-        match one(cel, applies_to_all, &mut machine)? {
+        match spend(&mut machine, |machine| one(cel, applies_to_all, machine))? {
             Verdict::Apart => {}
             Verdict::Complies => is_apart = false,
             violation => return Ok(violation),
@@ -90,6 +91,26 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
         true => Verdict::Apart,
         false => Verdict::Complies,
     })
+}
+
+/// The budget of the expressions that share one, out of what the meter of the review has left.
+pub(super) fn budget() -> Budget {
+    let budget = Budget::default();
+    Budget {
+        steps: budget.steps.min(meter::left()),
+        ..budget
+    }
+}
+
+/// Evaluates, and charges what that took to the meter of the review.
+pub(super) fn spend<'v, T>(
+    machine: &mut Machine<'v>,
+    evaluate: impl FnOnce(&mut Machine<'v>) -> T,
+) -> T {
+    let before = machine.budget().steps;
+    let result = evaluate(machine);
+    meter::charge(1 + before - machine.budget().steps);
+    result
 }
 
 fn machine<'v>(

@@ -54,6 +54,11 @@ pub enum RuleError {
     /// It was not begun: those before it took all the time that there was.
     #[error("there was no time left to evaluate the rule")]
     OutOfTime,
+    /// The rules of the review, this one and those beside it, took all the steps that one review may take.
+    #[error(
+        "the policies take too long for a request of this size: make the object smaller, or simplify the policies"
+    )]
+    ReviewTooCostly,
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
@@ -99,6 +104,7 @@ impl RuleError {
                 _ => ErrorCode::PATCH_FAILED,
             },
             Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
+            Self::ReviewTooCostly => ErrorCode::REVIEW_TOO_COSTLY,
             Self::TooManyFacts
             | Self::TooMuchPatched
             | Self::TooManyObjects { .. }

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use anteroom_functions::{meter, operator};
 use serde_json::Value;
 
 use super::{
@@ -245,7 +246,10 @@ pub(super) fn elements(
 ) -> Result<Elements, Stop> {
     let elements: Elements = match scope.evaluate(list) {
         Ok(list) => match Arc::unwrap_or_clone(list) {
-            Value::Array(elements) => elements.into_iter().map(Arc::new).collect(),
+            Value::Array(elements) => {
+                meter::charge(elements.iter().map(operator::length).sum());
+                elements.into_iter().map(Arc::new).collect()
+            }
             Value::Null => Arc::default(),
             single => Arc::new([Arc::new(single)]),
         },
@@ -272,6 +276,7 @@ pub(super) fn within<T>(
     outer: &mut Scope<'_>,
     make: impl FnOnce(&mut Scope<'_>) -> T,
 ) -> T {
+    meter::charge(1);
     let mut states = outer.states.within(&entries[outside..], element, index);
     let made = make(&mut Scope {
         request: outer.request,

@@ -1,8 +1,8 @@
 //! Evaluation of `webhookConfiguration.matchConditions`.
 
-use anteroom_cel::{Budget, EvalError, Machine, Program, Roots};
+use anteroom_cel::{EvalError, Machine, Program, Roots};
 
-use super::{error::RuleError, report::RuleOutcome};
+use super::{cel, error::RuleError, report::RuleOutcome};
 use crate::ir::{
     AdmissionRequest, FailurePolicy, Policy, Rule,
     matching::{Matched, Surroundings},
@@ -76,5 +76,6 @@ fn is_met(program: &Program, request: &AdmissionRequest) -> Result<bool, EvalErr
         request: Some(request.value()),
         ..Roots::default()
     };
-    Machine::new(roots, &[], Budget::default()).truth(program)
+    let mut machine = Machine::new(roots, &[], cel::budget());
+    cel::spend(&mut machine, |machine| machine.truth(program))
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use anteroom_functions::{pattern, values};
+use anteroom_functions::{meter, pattern, values};
 use anteroom_patch::{PatchError, Schema, anchors, json, merge};
 use serde_json::{Map, Value};
 
@@ -97,6 +97,7 @@ impl Object {
     fn go_through(&mut self) -> Result<(), Stop> {
         let weight = anteroom_patch::weight(&self.value);
         self.gone_through = self.gone_through.saturating_add(weight);
+        meter::charge_bytes(weight);
         match self.gone_through > MUTATED_BYTES_MAX {
             true => Err(Stop::Error(Box::new(RuleError::TooMuchPatched))),
             false => Ok(()),

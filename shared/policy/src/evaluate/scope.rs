@@ -11,7 +11,7 @@ mod subquery;
 
 use std::sync::Arc;
 
-use anteroom_functions::functions;
+use anteroom_functions::{functions, meter, operator};
 use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
 use anteroom_model::limits;
 use serde_json::Value;
@@ -105,10 +105,12 @@ impl Scope<'_> {
 
     fn turn(&self, bound: &Bound) -> Turn {
         let root = Root::new(self.request, &self.entries[..self.visible], self.states);
-        let result = bound
-            .expression
-            .evaluate(root.node(), &self.environment(bound))
-            .and_then(|value| value.to_json_within(RESULT_BYTES_MAX));
+        let result = charged(&self.environment(bound), |environment, left| {
+            let value = bound
+                .expression
+                .evaluate_out_of(root.node(), environment, left)?;
+            value.to_json_within(RESULT_BYTES_MAX)
+        });
         // Whatever came of it without the entry means nothing.
         match (root.missed(), root.untold(), result) {
             (Some(entry), ..) => Turn::Missed(entry),
@@ -239,12 +241,14 @@ impl Scope<'_> {
         bound: &Bound,
         written: &str,
     ) -> Result<Arc<Value>, Interrupt> {
-        bound
-            .expression
-            .evaluate(document, &self.environment(bound))
-            .and_then(|value| value.to_json_within(RESULT_BYTES_MAX))
-            .map(Arc::new)
-            .map_err(|error| variable_error(written, &error).into())
+        let result = charged(&self.environment(bound), |environment, left| {
+            let value = bound
+                .expression
+                .evaluate_out_of(document, environment, left)?;
+            value.to_json_within(RESULT_BYTES_MAX)
+        });
+        let result = result.map(Arc::new);
+        result.map_err(|error| variable_error(written, &error).into())
     }
 
     fn environment<'b>(&'b self, bound: &'b Bound) -> Environment<'b> {
@@ -253,11 +257,6 @@ impl Scope<'_> {
             .with_parameters(&bound.parameters)
             .with_missing_key(MissingKey::Error)
             .with_seed(self.facts.seed.as_ref())
-            .with_budget(Budget {
-                steps: STEPS_MAX,
-                built_bytes: RESULT_BYTES_MAX,
-                ..Budget::default()
-            })
     }
 
     /// Says of an entry that came to nothing why it did.
@@ -274,6 +273,28 @@ impl Scope<'_> {
         }
         described
     }
+}
+
+/// Evaluates an expression out of the budget of one, and charges what that took to the meter of the review.
+fn charged<'e>(
+    environment: &Environment<'e>,
+    evaluate: impl FnOnce(&Environment<'e>, &mut Budget) -> Result<Value, EvalError>,
+) -> Result<Value, EvalError> {
+    let budget = Budget {
+        steps: STEPS_MAX.min(meter::left()),
+        built_bytes: RESULT_BYTES_MAX,
+        ..Budget::default()
+    };
+    let mut left = budget;
+    let result = evaluate(environment, &mut left);
+    meter::charge(1 + budget.steps - left.steps);
+    match &result {
+        Ok(value) => meter::charge(operator::length(value)),
+        // It is the review that has nothing left, and not the expression.
+        Err(EvalError::Budget { .. }) if budget.steps < STEPS_MAX => meter::charge(budget.steps),
+        Err(_) => true,
+    };
+    result
 }
 
 /// Says of a variable which one came to nothing, and why.

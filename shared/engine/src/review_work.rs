@@ -1,0 +1,173 @@
+//! The work that one review may cause, and where it is done.
+//!
+//! Whoever sends a request chooses its size, and policies compare its parts with each other and with facts. So all
+//! rules of a review share one meter of steps. A rule that finds nothing left of it ends in an error, which refuses
+//! the request even if the failure policy is `Ignore`: otherwise a large object would get past every such policy.
+//!
+//! Most reviews take some microseconds and are decided where they arrive. One that may take long, because of its size
+//! or because of what its rules took before, is decided in the *long lane*: as many at once as half of the processors,
+//! on threads that serve nobody else meanwhile.
+
+use std::sync::Arc;
+
+use anteroom_functions::meter;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+    time::timeout_at,
+};
+
+use crate::{
+    facts::{Deadline, RuleRequests},
+    rule_run::RuleRun,
+};
+
+/// Steps of one review in all its rules, about half a second of work.
+pub const REVIEW_STEPS_MAX: u64 = 10_000_000;
+
+/// Bytes of a request above which it is decided in the long lane.
+pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
+
+/// Steps of a rule, about a millisecond of work, above which its next step is taken in the long lane.
+const SHORT_STEPS_MAX: u64 = 20_000;
+
+/// Places for evaluations that may take long. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct LongLane(Arc<Semaphore>);
+
+impl LongLane {
+    pub(crate) fn new() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self(Arc::new(Semaphore::new((processors / 2).max(1))))
+    }
+
+    /// Waits for a place and does the work there; `None`: not before the deadline.
+    pub(crate) async fn run<T>(&self, deadline: Deadline, work: impl FnOnce() -> T) -> Option<T> {
+        let place = timeout_at(deadline, self.0.acquire()).await.ok()?;
+        let done = off_thread(work);
+        drop(place);
+        Some(done)
+    }
+}
+
+/// Does work that may take long, on a thread that serves no task meanwhile. A runtime of one thread has no
+/// other: tests do it where they are.
+pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
+    let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    match runtime {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+/// The work of one review.
+pub(crate) struct ReviewWork<'l> {
+    steps_left: u64,
+    lane: &'l LongLane,
+    /// Its request is large.
+    is_large: bool,
+    deadline: Deadline,
+}
+
+impl<'l> ReviewWork<'l> {
+    /// `bytes`: of the request.
+    pub(crate) fn new(lane: &'l LongLane, bytes: usize, deadline: Deadline) -> Self {
+        Self {
+            steps_left: REVIEW_STEPS_MAX,
+            lane,
+            is_large: bytes > SHORT_BYTES_MAX,
+            deadline,
+        }
+    }
+
+    /// Does work that is about the request and not a rule's. `None`: there was no time for it. What it returns means
+    /// nothing where [`nothing is left`](Self::is_over) afterwards.
+    pub(crate) async fn run<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
+        let steps = self.steps_left;
+        let metered = || meter::within(steps, work);
+        let (value, left) = match self.is_large {
+            true => self.lane.run(self.deadline, metered).await?,
+            false => metered(),
+        };
+        self.steps_left = left;
+        Some(value)
+    }
+
+    /// Returns whether nothing is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.steps_left == 0
+    }
+
+    /// Takes a rule one step further; one that there is no time for, or that takes too much, is ended.
+    pub(crate) async fn step<'r>(
+        &mut self,
+        rule: &mut RuleRun<'r>,
+        asker: usize,
+    ) -> Option<RuleRequests<'r>> {
+        if !rule.goes_on() {
+            return None;
+        }
+        if self.is_over() {
+            rule.end_too_costly();
+            return None;
+        }
+        let before = self.steps_left;
+        let is_long = self.is_large || rule.name().work.last_steps() > SHORT_STEPS_MAX;
+        let mut metered = || meter::within(before, || rule.step(asker));
+        let (asked, left) = match is_long {
+            false => metered(),
+            true => match self.lane.run(self.deadline, metered).await {
+                Some(done) => done,
+                None => {
+                    rule.end_out_of_time();
+                    return None;
+                }
+            },
+        };
+        self.steps_left = left;
+        rule.name().work.took(before - left);
+        if self.is_over() {
+            rule.end_too_costly();
+            return None;
+        }
+        asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_waits_for_a_place_in_the_long_lane_until_its_deadline() {
+        let lane = LongLane(Arc::new(Semaphore::new(1)));
+        let soon = Instant::now() + Duration::from_millis(50);
+        let later = Instant::now() + Duration::from_secs(60);
+        let held = Arc::clone(&lane.0).acquire_owned().await.unwrap();
+        assert_eq!(lane.run(soon, || 1).await, None);
+        let waiting = tokio::spawn({
+            let lane = lane.clone();
+            async move { lane.run(later, || 2).await }
+        });
+        drop(held);
+        assert_eq!(waiting.await.unwrap(), Some(2));
+    }
+
+    #[tokio::test]
+    async fn all_work_of_a_review_shares_its_steps() {
+        let lane = LongLane::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for bytes in [0, SHORT_BYTES_MAX + 1] {
+            let mut work = ReviewWork::new(&lane, bytes, deadline);
+            let half = || meter::charge(REVIEW_STEPS_MAX / 2);
+            assert_eq!(work.run(half).await, Some(true));
+            assert!(!work.is_over());
+            assert_eq!(work.run(half).await, Some(false));
+            assert!(work.is_over());
+        }
+    }
+}
