@@ -87,6 +87,17 @@ pub struct Args {
     )]
     pub exempt_users: Vec<String>,
 
+    /// Memory for the reviews that are being decided, as in `160Mi`. The webhook counts 32 times the
+    /// bytes of each. Leave about 100Mi of the container's limit for everything else.
+    #[arg(
+        long,
+        env = "ANTEROOM_REVIEW_MEMORY_LIMIT",
+        value_name = "BYTES",
+        default_value = "160Mi",
+        value_parser = anteroom_runtime::units::bytes
+    )]
+    pub review_memory_limit: u64,
+
     /// Milliseconds without an answer after which the webhook sends a query a second time, 50 to
     /// 150.
     #[arg(
@@ -116,6 +127,10 @@ pub struct Args {
     /// `skipBackgroundRequests: false`.
     #[arg(long, env = "ANTEROOM_WATCHER_USER", value_name = "USER")]
     pub watcher_user: Option<String>,
+
+    /// Take reviews at paths without a token too, from whoever reaches the webhook. For tests.
+    #[arg(long, env = "ANTEROOM_ALLOW_PLAIN_PATHS")]
+    pub allow_plain_paths: bool,
 
     /// The certificate, where it is made by somebody else.
     #[command(flatten)]

@@ -87,9 +87,10 @@ impl Webhook {
         let parts = Parts::new(args, bus, service);
         let catalogs = parts.policies();
         let (certificates, trust) = parts.certificate(kube.as_ref());
+        let registers = kube.is_some();
         let called = parts.registration(kube, &catalogs, &trust);
         parts.beats(address, &catalogs, called);
-        let endpoint = parts.decisions(catalogs);
+        let endpoint = parts.decisions(catalogs, registers);
         parts.server(listener, certificates, &endpoint);
         let tasks = parts.tasks;
         Ok(Self {

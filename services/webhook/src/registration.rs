@@ -5,6 +5,7 @@
 mod configuration;
 mod keep;
 mod known;
+mod path_tokens;
 pub(crate) mod proof;
 mod step;
 mod webhooks;
@@ -31,6 +32,7 @@ use crate::args::Args;
 pub(crate) use configuration::Configuration;
 pub(crate) use keep::{Called, Keeper};
 pub(crate) use known::KnownConfigurations;
+pub(crate) use path_tokens::PathTokens;
 pub(crate) use webhooks::action;
 
 use webhooks::{NAMESPACE_WEBHOOKS_MAX, ObjectWebhook};
@@ -43,6 +45,9 @@ const CONFIGURATION_BYTES_MAX: usize = 768 * 1024;
 
 /// The webhook through which policies, and exceptions from them, are admitted themselves.
 const POLICIES: &str = "policies.anteroom.svc";
+
+/// The path of its reviews.
+pub(crate) const POLICIES_PATH: &str = "/policies";
 
 /// Seconds that the API server waits for it.
 const POLICIES_TIMEOUT_SECONDS: i32 = 5;
@@ -95,17 +100,22 @@ impl Registration {
     }
 
     /// The configuration of a phase for these policies, where the API server serves these kinds.
-    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store.
+    /// `trust_pem` is the authority of our certificate; empty: the API server's own trust store. `prefix` stands before
+    /// each path.
     pub(crate) fn configuration(
         &self,
         phase: Phase,
         policies: &PolicySet,
         kinds: &Kinds,
-        trust_pem: &str,
+        (trust_pem, prefix): (&str, &str),
     ) -> Configuration {
         let mut namespaced_max = NAMESPACE_WEBHOOKS_MAX;
         loop {
-            let made = self.with_at_most(namespaced_max, (phase, policies, kinds), trust_pem);
+            let made = self.with_at_most(
+                namespaced_max,
+                (phase, policies, kinds),
+                (trust_pem, prefix),
+            );
             if namespaced_max == 0 || made.bytes() <= CONFIGURATION_BYTES_MAX {
                 return made;
             }
@@ -118,7 +128,7 @@ impl Registration {
         &self,
         namespaced_max: usize,
         (phase, policies, kinds): (Phase, &PolicySet, &Kinds),
-        trust_pem: &str,
+        (trust_pem, prefix): (&str, &str),
     ) -> Configuration {
         let is_exempt = |namespace: &str| {
             let mut exempt = self.exempt_namespaces.iter();
@@ -145,16 +155,20 @@ impl Registration {
             name: self.name.clone(),
             webhooks,
             id: String::new(),
+            prefix: String::new(),
             assignment: Arc::new(assignment),
         };
         let id = configuration.content_id();
-        for (webhook, of) in configuration.webhooks.iter_mut().zip(&of_objects) {
-            let path = path(phase, &id, &of.name());
-            webhook.client_config = self.client_config(path, trust_pem);
+        // The last is that of policies, where there is one.
+        let paths = of_objects.iter().map(|of| path(phase, &id, &of.name()));
+        let paths = paths.chain([POLICIES_PATH.to_owned()]);
+        for (webhook, path) in configuration.webhooks.iter_mut().zip(paths) {
+            webhook.client_config = self.client_config(format!("{prefix}{path}"), trust_pem);
         }
-        let probe = self.client_config(proof::PATH.to_owned(), trust_pem);
+        let probe = self.client_config(format!("{prefix}{}", proof::PATH), trust_pem);
         configuration.webhooks.push(proof::webhook(&id, probe));
         configuration.id = id;
+        configuration.prefix = prefix.to_owned();
         configuration
     }
 
@@ -172,7 +186,7 @@ impl Registration {
         MutatingWebhook {
             name: POLICIES.to_owned(),
             admission_review_versions: vec!["v1".to_owned()],
-            client_config: self.client_config("/policies".to_owned(), trust_pem),
+            client_config: self.client_config(POLICIES_PATH.to_owned(), trust_pem),
             failure_policy: Some("Ignore".to_owned()),
             match_policy: Some("Equivalent".to_owned()),
             rules: Some(vec![

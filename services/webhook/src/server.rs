@@ -8,10 +8,15 @@
 //! | `/policies` | none: policies themselves are admitted |
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
 //!
+//! Before each stands `/r/TOKEN`, which the API server knows from the webhook configurations: see [`PathTokens`]. Without
+//! it nothing is read or decided, unless plain paths are allowed.
+//!
 //! A path that nobody here knows is asked by a configuration that another webhook made, or by hand. It is no reason to
 //! let anything by.
 
 mod answer;
+mod connections;
+mod memory;
 mod receive;
 mod stream;
 
@@ -26,6 +31,7 @@ use std::{
 use anteroom_engine::{
     decide::Engine, mutate_existing::MutateExisting, phase, policies::Scope, violations::Violations,
 };
+use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
 use anteroom_runtime::{Shutdown, certs::Certificates};
 use anyhow::Context as _;
@@ -36,27 +42,24 @@ use axum::{
 };
 use axum_server::{Handle, tls_rustls::RustlsConfig};
 use futures::future::BoxFuture;
-use http::{Method, StatusCode, Uri, header::ALLOW};
+use http::{
+    Method, StatusCode,
+    header::{ALLOW, CONNECTION, CONTENT_TYPE},
+};
 use hyper::body::Incoming;
-use tokio::sync::Semaphore;
 use tower::{Service, make::Shared};
 
 use crate::{
     exempt::Exempt,
     metrics::WebhookMetrics,
-    registration::{KnownConfigurations, action, proof},
+    registration::{KnownConfigurations, POLICIES_PATH, PathTokens, action, proof},
+    response,
 };
 use answer::About;
+use connections::Connection;
+use memory::ReviewMemory;
 use receive::Receiving;
 use stream::Acceptor;
-
-/// Reviews that are decided at once, once their bodies are here. One more is answered with 503, and so by
-/// its failure policy: each may hold a body of
-/// [`REVIEW_BYTES_MAX`](anteroom_model::limits::REVIEW_BYTES_MAX).
-const REVIEWS_MAX: usize = 512;
-
-/// Connections at once, which take about 100 KB each. One more is closed before it speaks.
-const CONNECTIONS_MAX: usize = 512;
 
 /// Requests at once on one connection of HTTP/2. An API server that has more opens one more connection.
 const STREAMS_MAX: u32 = 200;
@@ -75,8 +78,9 @@ pub(crate) struct App {
     violations: Violations,
     existing: MutateExisting,
     known: KnownConfigurations,
+    callers: Callers,
     metrics: WebhookMetrics,
-    permits: Semaphore,
+    memory: ReviewMemory,
     receiving: Receiving,
 }
 
@@ -88,7 +92,7 @@ pub(crate) async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tls = RustlsConfig::from_config(certificates.server_config()?);
-    let acceptor = Acceptor::new(tls, CONNECTIONS_MAX, endpoint.0.metrics.clone());
+    let acceptor = Acceptor::new(tls, endpoint.0.metrics.clone());
     let handle = Handle::new();
     let mut server = axum_server::from_tcp(listener)
         .context("the listener cannot be used")?
@@ -120,8 +124,9 @@ impl App {
     pub(crate) fn new(
         (engine, exempt): (Engine, Exempt),
         (violations, existing): (Violations, MutateExisting),
-        known: KnownConfigurations,
+        (known, callers): (KnownConfigurations, Callers),
         metrics: WebhookMetrics,
+        memory_bytes_max: u64,
     ) -> Self {
         Self {
             engine,
@@ -129,8 +134,9 @@ impl App {
             violations,
             existing,
             known,
+            callers,
             metrics,
-            permits: Semaphore::new(REVIEWS_MAX),
+            memory: ReviewMemory::new(memory_bytes_max),
             receiving: Receiving::default(),
         }
     }
@@ -143,8 +149,18 @@ impl Endpoint {
 
     /// Answers one request.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        let Some(route) = self.0.route(request.uri().path()) else {
-            return not_found(request.uri());
+        let path = request.uri().path();
+        let Some(path) = self.0.callers.path(path) else {
+            // Nothing of its body is read.
+            self.0.metrics.review_error(ErrorCode::REVIEW_FORBIDDEN);
+            return forbidden();
+        };
+        // Of a request that did not come by TLS there is none.
+        if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
+            connection.prove();
+        }
+        let Some(route) = self.0.route(path) else {
+            return not_found(path);
         };
         if request.method() != Method::POST {
             return only_posts();
@@ -173,6 +189,22 @@ impl Service<http::Request<Incoming>> for Endpoint {
     }
 }
 
+/// Who may ask for decisions.
+#[derive(Clone, Debug)]
+pub(crate) struct Callers {
+    pub(crate) tokens: PathTokens,
+    /// Also whoever reaches this webhook: nobody is told a token.
+    pub(crate) takes_plain_paths: bool,
+}
+
+impl Callers {
+    /// Returns the path without its token; `None`: the caller does not know one.
+    fn path<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let known = self.tokens.accepted(path);
+        known.or_else(|| self.takes_plain_paths.then_some(path))
+    }
+}
+
 /// The purpose of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
@@ -184,7 +216,7 @@ impl App {
     /// `None`: there is no such path.
     fn route(&self, path: &str) -> Option<Route> {
         match path {
-            "/policies" => return Some(Route::Reviews(About::Policies)),
+            POLICIES_PATH => return Some(Route::Reviews(About::Policies)),
             proof::PATH => return Some(Route::Probe),
             _ => {}
         }
@@ -232,10 +264,17 @@ fn called(rest: &str) -> Called<'_> {
     }
 }
 
-fn not_found(uri: &Uri) -> Response {
+fn forbidden() -> Response {
+    let code = ErrorCode::REVIEW_FORBIDDEN;
+    let message = "reviews are taken at the paths of the webhook configurations alone";
+    let body = response::error(code, message);
+    let headers = [(CONTENT_TYPE, "application/json"), (CONNECTION, "close")];
+    (StatusCode::FORBIDDEN, headers, body).into_response()
+}
+
+fn not_found(path: &str) -> Response {
     let message = format!(
-        "there is no {}: AdmissionReviews go to /validate, and those of objects that may be changed to /mutate",
-        uri.path()
+        "there is no {path}: AdmissionReviews go to /validate, and those of objects that may be changed to /mutate",
     );
     let body = axum::Json(serde_json::json!({ "error": message }));
     (StatusCode::NOT_FOUND, body).into_response()

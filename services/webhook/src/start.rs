@@ -26,7 +26,7 @@ use crate::{
     exempt::Exempt,
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
-    registration::{Called, Keeper, KnownConfigurations, Registration},
+    registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration},
     server, tls,
 };
 
@@ -40,6 +40,7 @@ pub(crate) struct Parts<'a> {
     service: &'a Service,
     metrics: WebhookMetrics,
     known: KnownConfigurations,
+    tokens: PathTokens,
     pub(crate) tasks: Tasks,
 }
 
@@ -56,6 +57,7 @@ impl<'a> Parts<'a> {
             service,
             metrics,
             known: KnownConfigurations::default(),
+            tokens: PathTokens::default(),
             tasks: Tasks::new(service.shutdown.clone()),
         }
     }
@@ -95,6 +97,7 @@ impl<'a> Parts<'a> {
         let outlet = tls::CertificateChannels {
             certificates: certificates.clone(),
             trust: trust_in,
+            tokens: self.tokens.clone(),
             check: Arc::clone(&check),
         };
         let source = tls::Source::new(self.args, kube);
@@ -125,6 +128,7 @@ impl<'a> Parts<'a> {
                 client,
                 registration: registration.clone(),
                 known: self.known.clone(),
+                tokens: self.tokens.clone(),
                 metrics: self.metrics.clone(),
                 check: readiness.check(what, "policies and a certificate"),
                 called: called_in,
@@ -156,7 +160,9 @@ impl<'a> Parts<'a> {
     }
 
     /// Begins the tasks that follow decisions, and returns the endpoint that decides.
-    pub(crate) fn decisions(&self, catalogs: Catalogs) -> server::Endpoint {
+    ///
+    /// `registers`: the API server is told where to send reviews.
+    pub(crate) fn decisions(&self, catalogs: Catalogs, registers: bool) -> server::Endpoint {
         let hedge = Duration::from_millis(self.args.query_hedge_ms);
         let (recorder, ratio) = (self.recorder(), self.args.audit_cached_calls);
         let facts = BusFacts::new(self.bus(), Arc::clone(&recorder), hedge, ratio);
@@ -176,9 +182,24 @@ impl<'a> Parts<'a> {
         server::Endpoint::new(server::App::new(
             (engine, exempt),
             (violations, existing),
-            self.known.clone(),
+            (self.known.clone(), self.callers(registers)),
             self.metrics.clone(),
+            self.args.review_memory_limit,
         ))
+    }
+
+    fn callers(&self, registers: bool) -> server::Callers {
+        let has_own_secret = registers && self.args.tls.files().is_none();
+        if registers && !has_own_secret {
+            tracing::warn!(
+                "the certificate comes from files, so there is no secret path: whoever reaches this webhook may send \
+                 reviews"
+            );
+        }
+        server::Callers {
+            tokens: self.tokens.clone(),
+            takes_plain_paths: !has_own_secret || self.args.allow_plain_paths,
+        }
     }
 
     /// Begins to answer reviews over HTTPS.

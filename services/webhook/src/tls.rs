@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::watch;
 
-use crate::args::Args;
+use crate::{args::Args, registration::PathTokens};
 use stored::Stored;
 
 /// Interval between checks of our own certificate.
@@ -39,6 +39,8 @@ pub(crate) struct CertificateChannels {
     pub(crate) certificates: Certificates,
     /// The authority in PEM; empty: the API server's own trust store. `None`: not known yet.
     pub(crate) trust: watch::Sender<Option<Arc<str>>>,
+    /// Told the key of our own Secret.
+    pub(crate) tokens: PathTokens,
     /// Told what a first certificate waits for; ready is for others to say.
     pub(crate) check: Arc<Check>,
 }
@@ -158,6 +160,7 @@ impl CertificateChannels {
     fn serve_with(&self, stored: &Stored) {
         self.certificates
             .offer(Pair::parse(&stored.pair, Timestamp::now()));
+        self.tokens.use_key(&stored.review_key);
         self.trusts(&stored.trust_pem);
     }
 

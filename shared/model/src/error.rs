@@ -94,6 +94,8 @@ codes! {
     REVIEW_TOO_LARGE = "AR403";
     /// The service has not read its policies yet.
     NOT_READY = "AR404";
+    /// The caller of the webhook does not know the path of a webhook configuration.
+    REVIEW_FORBIDDEN = "AR405";
     /// The entry's spec is malformed.
     ENTRY_SPEC_INVALID = "AR501";
     /// The API server has no such resource.

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    Configuration, KnownConfigurations, Registration, configuration,
+    Configuration, KnownConfigurations, PathTokens, Registration, configuration,
     proof::{self, Answer},
     step::{self, PROOF_PATIENCE, Step, step},
     write::{REQUEST_TIMEOUT, Unwritten, write},
@@ -62,6 +62,7 @@ pub(crate) struct Keeper {
     pub(crate) client: Client,
     pub(crate) registration: Registration,
     pub(crate) known: KnownConfigurations,
+    pub(crate) tokens: PathTokens,
     pub(crate) metrics: WebhookMetrics,
     pub(crate) check: Check,
     pub(crate) called: watch::Sender<Called>,
@@ -127,8 +128,11 @@ impl Keeper {
 
     /// Made anew only where it may differ: entries come and go by the hundred, and have no part in it.
     fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
-        let is_same =
-            |before: &Wanted| speak_alike(&before.catalog, &catalog) && before.trust == trust;
+        let prefix = self.tokens.prefix();
+        let is_same = |before: &Wanted| {
+            let is_reached_alike = before.trust == trust && before.configuration.prefix == prefix;
+            is_reached_alike && speak_alike(&before.catalog, &catalog)
+        };
         match before {
             Some(before) if is_same(&before) => Wanted { catalog, ..before },
             _ => {
@@ -136,7 +140,7 @@ impl Keeper {
                     self.phase,
                     &catalog.policies,
                     &catalog.kinds,
-                    &trust,
+                    (&trust, &prefix),
                 );
                 self.known.remember(&configuration);
                 Wanted {
@@ -175,6 +179,7 @@ impl Keeper {
         match acknowledged {
             Ok(version) => {
                 self.check.ready();
+                self.tokens.is_written(&wanted.configuration.prefix);
                 state.write_backoff.reset();
                 let before = state.written.take();
                 // The same object as before: nobody wrote it since.
@@ -259,7 +264,15 @@ impl Keeper {
                 let message = format!("the API server has the {kind}, and does not go by it");
                 self.trouble("NotCalled", message);
             }
-            Answer::Unreachable(said) => self.trouble("NotReached", said),
+            // The API server quotes the path, which is not for those who read the status of a policy.
+            Answer::Unreachable(said) => {
+                let prefix = &written.configuration.prefix;
+                let said = match &**prefix {
+                    "" => said,
+                    prefix => said.replace(prefix, ""),
+                };
+                self.trouble("NotReached", said);
+            }
             Answer::Unknowable(said) => {
                 tracing::warn!(
                     kind = configuration::kind(self.phase),

@@ -43,7 +43,8 @@ fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
 }
 
 fn configuration_of(phase: Phase, url: Option<&str>, policies: &[Value]) -> Value {
-    let made = registration(url).configuration(phase, &set(policies), &testing::kinds(), "PEM");
+    let made =
+        registration(url).configuration(phase, &set(policies), &testing::kinds(), ("PEM", ""));
     let id = made.id.clone();
     assert_eq!(id.len(), 32);
     let mut made = serde_json::to_value(made.object()).unwrap();
@@ -79,7 +80,7 @@ fn of_namespace(namespace: &str, mut policy: Value) -> Value {
 fn each_configuration_can_be_proven() {
     let probe = |phase: Phase, kinds: &[&str]| {
         let set = set(&[policy(kinds, &[], "Fail", None)]);
-        let made = registration(None).configuration(phase, &set, &testing::kinds(), "PEM");
+        let made = registration(None).configuration(phase, &set, &testing::kinds(), ("PEM", ""));
         let probe = serde_json::to_value(made.webhooks.last()).unwrap();
         let labels = &probe["objectSelector"]["matchLabels"];
         assert_eq!(labels["anteroom.dev/probe"], *made.id, "{probe}");
@@ -548,7 +549,7 @@ fn many_namespaces_share_what_is_left_of_the_webhooks() {
         Phase::Validation,
         &set(&tenants),
         &testing::kinds(),
-        &"x".repeat(20_000),
+        (&"x".repeat(20_000), ""),
     );
     assert!(made.bytes() <= CONFIGURATION_BYTES_MAX, "{}", made.bytes());
     for (policy, webhook) in made.assignment.policies() {
@@ -562,4 +563,27 @@ fn many_namespaces_share_what_is_left_of_the_webhooks() {
             "{policy}"
         );
     }
+}
+
+#[test]
+fn every_path_has_the_prefix_and_the_configuration_is_the_same_without() {
+    let registration = registration(None);
+    let set = set(&[policy(&["Pod"], &[], "Fail", None)]);
+    let of = |prefix| {
+        let phase = Phase::Validation;
+        registration.configuration(phase, &set, &testing::kinds(), ("PEM", prefix))
+    };
+    let (plain, secret) = (of(""), of("/r/x"));
+    assert_eq!(plain.id, secret.id);
+    assert_ne!(plain, secret);
+    let id = &secret.id;
+    let paths = secret.webhooks.iter().map(|webhook| {
+        let service = webhook.client_config.service.as_ref().unwrap();
+        service.path.clone().unwrap()
+    });
+    let fail = format!("/r/x/validate/{id}/fail-10");
+    assert_eq!(
+        paths.collect::<Vec<_>>(),
+        [&*fail, "/r/x/policies", "/r/x/probe"]
+    );
 }

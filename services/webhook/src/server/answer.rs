@@ -69,10 +69,12 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         Err(NotReceived::Invalid(error)) => return refused(app, about, &error),
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
-    // Only what can be decided on takes a permit.
-    let Ok(_permit) = app.permits.try_acquire() else {
-        let message = "as many reviews as this webhook takes are being decided";
-        return busy(app, message);
+    // Only what can be decided on takes room.
+    let Some(_room) = app.memory.admit(body.len(), arrived + timeout).await else {
+        return busy(
+            app,
+            "the reviews that are being decided take all the memory that they may",
+        );
     };
     app.metrics.reviews_in_flight.inc();
     let times = Times {

@@ -3,7 +3,8 @@
 //! TLS is read 4 KB at a time, and whatever is written at once becomes a record and a system call of its
 //! own. Over HTTP/2 many reviews come at once, and an answer is two frames; several answers may be ready.
 //!
-//! Connections are limited, and one that brings nothing for long is closed, whatever it is in the middle of.
+//! Connections are limited, and one that brings nothing for long is closed, whatever it is in the middle of. One that
+//! brings no review soon is closed too: see [`connections`](super::connections).
 
 use std::{
     future::{Future as _, Ready, ready},
@@ -20,13 +21,16 @@ use axum_server::{
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use futures::{FutureExt as _, future::BoxFuture};
+use hyper::body::Incoming;
 use tokio::{
     io::{AsyncRead, AsyncWrite, BufReader, BufWriter, ReadBuf},
     net::TcpStream,
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, Sleep, sleep},
 };
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tower::Service;
 
+use super::connections::{Connection, Connections, PROOF_TIMEOUT};
 use crate::metrics::WebhookMetrics;
 
 /// Bytes of one read of the socket: some reviews of usual size.
@@ -43,15 +47,16 @@ const QUIET_MAX: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub(super) struct Acceptor {
     tls: RustlsAcceptor<Below>,
-    places: Arc<Semaphore>,
+    connections: Connections,
     metrics: WebhookMetrics,
 }
 
 impl Acceptor {
-    pub(super) fn new(config: RustlsConfig, places: usize, metrics: WebhookMetrics) -> Self {
+    pub(super) fn new(config: RustlsConfig, metrics: WebhookMetrics) -> Self {
+        let tls = RustlsAcceptor::new(config).handshake_timeout(PROOF_TIMEOUT);
         Self {
-            tls: RustlsAcceptor::new(config).acceptor(Below),
-            places: Arc::new(Semaphore::new(places)),
+            tls: tls.acceptor(Below),
+            connections: Connections::default(),
             metrics,
         }
     }
@@ -59,19 +64,66 @@ impl Acceptor {
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
     type Stream = Together<<RustlsAcceptor<Below> as Accept<TcpStream, S>>::Stream>;
-    type Service = S;
-    type Future = BoxFuture<'static, io::Result<(Self::Stream, S)>>;
+    type Service = OnConnection<S>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, OnConnection<S>)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.metrics.review_error(ErrorCode::BUSY);
-            let full = io::Error::other("there are as many connections as this webhook takes");
-            return ready(Err(full)).boxed();
+        let peer = stream.peer_addr().map(|address| address.ip());
+        let connection = peer.map(|peer| self.connections.admit(peer));
+        let connection = match connection {
+            Ok(Some(connection)) => Arc::new(connection),
+            Ok(None) => {
+                self.metrics.review_error(ErrorCode::BUSY);
+                let full = io::Error::other("there are as many connections as this webhook takes");
+                return ready(Err(full)).boxed();
+            }
+            Err(error) => return ready(Err(error)).boxed(),
         };
-        let accepted = self.tls.accept(stream, service);
-        let above = |(stream, service)| (Together::new(stream, place), service);
-        accepted.map(|accepted| accepted.map(above)).boxed()
+        let (accepting, closing) = (self.tls.accept(stream, service), connection.closing());
+        let accepted = async move {
+            let accepted = closing.run_until_cancelled(accepting).await;
+            let (stream, service) = accepted.unwrap_or_else(|| Err(closed()))?;
+            let stream = Together::new(stream, Arc::clone(&connection));
+            let service = OnConnection {
+                connection,
+                service,
+            };
+            Ok((stream, service))
+        };
+        accepted.boxed()
     }
+}
+
+/// A service for the requests of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct OnConnection<S> {
+    connection: Arc<Connection>,
+    service: S,
+}
+
+impl<S> Service<http::Request<Incoming>> for OnConnection<S>
+where
+    S: Service<http::Request<Incoming>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.service.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: http::Request<Incoming>) -> S::Future {
+        request
+            .extensions_mut()
+            .insert(Arc::clone(&self.connection));
+        self.service.call(request)
+    }
+}
+
+/// The error of a connection that has to make place for another one.
+fn closed() -> io::Error {
+    io::Error::other("closed for another connection, before a review came by it")
 }
 
 /// Connections without Nagle's delay, and with large reads.
@@ -98,15 +150,17 @@ impl<S> Accept<TcpStream, S> for Below {
 pub(super) struct Together<S> {
     stream: BufWriter<S>,
     quiet: Quiet,
-    _place: OwnedSemaphorePermit,
+    connection: Arc<Connection>,
+    closing: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl<S: AsyncWrite> Together<S> {
-    fn new(stream: S, place: OwnedSemaphorePermit) -> Self {
+    fn new(stream: S, connection: Arc<Connection>) -> Self {
         Self {
+            closing: Box::pin(connection.closing().cancelled_owned()),
+            connection,
             stream: BufWriter::with_capacity(WRITE_BYTES, stream),
             quiet: Quiet::new(),
-            _place: place,
         }
     }
 }
@@ -121,11 +175,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Together<S> {
             self.quiet.heard = true;
             return Poll::Ready(read);
         }
-        self.quiet.poll(cx).map(Err)
+        if self.closing.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(closed()));
+        }
+        let is_proven = self.connection.is_proven();
+        self.quiet.poll(is_proven, cx).map(Err)
     }
 }
 
-/// Detects a connection that brings nothing for long. Its timer is set once in [`QUIET_MAX`], not for each request.
+/// Detects a connection that brings no review at first, or nothing for long. Its timer is set once in [`QUIET_MAX`], not for
+/// each request.
 #[derive(Debug)]
 struct Quiet {
     heard: bool,
@@ -136,15 +195,15 @@ impl Quiet {
     fn new() -> Self {
         Self {
             heard: false,
-            timer: Box::pin(sleep(QUIET_MAX)),
+            timer: Box::pin(sleep(PROOF_TIMEOUT)),
         }
     }
 
-    /// Ready once nothing has come for too long.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    /// Ready once nothing has come for too long, or no review in the first time.
+    fn poll(&mut self, is_proven: bool, cx: &mut Context<'_>) -> Poll<io::Error> {
         loop {
             or_pending!(self.timer.as_mut().poll(cx));
-            if !mem::take(&mut self.heard) {
+            if !is_proven || !mem::take(&mut self.heard) {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
             self.timer.as_mut().reset(Instant::now() + QUIET_MAX);
@@ -203,18 +262,22 @@ mod tests {
         }
     }
 
-    fn place() -> OwnedSemaphorePermit {
-        let places = Arc::new(Semaphore::new(1));
-        places.try_acquire_owned().unwrap()
+    fn connection() -> Arc<Connection> {
+        let peer = std::net::Ipv4Addr::LOCALHOST.into();
+        Arc::new(Connections::default().admit(peer).unwrap())
     }
 
     /// Half a head is never followed by the rest, and nobody keeps its connection for that.
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_brings_nothing_is_closed() {
         let (mut client, server) = duplex(64);
-        let mut stream = Together::new(server, place());
+        let connection = connection();
+        connection.prove();
+        let mut stream = Together::new(server, connection);
         let begun = Instant::now();
         let mut head = [0; 64];
+        client.write_all(b"POST /val").await.unwrap();
+        assert_eq!(stream.read(&mut head).await.unwrap(), 9);
         for _ in 0..3 {
             let written = async {
                 tokio::time::sleep(QUIET_MAX - Duration::from_secs(1)).await;
@@ -230,8 +293,46 @@ mod tests {
         assert!(heard_at.elapsed() <= QUIET_MAX * 2);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_review_is_closed_soon_however_much_it_brings() {
+        let (mut client, server) = duplex(64);
+        let mut stream = Together::new(server, connection());
+        let begun = Instant::now();
+        let speaks = async {
+            loop {
+                client.write_all(b"PING").await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reads = async {
+            let mut head = [0; 64];
+            loop {
+                if let Err(error) = stream.read(&mut head).await {
+                    break error;
+                }
+            }
+        };
+        let error = tokio::select! {
+            error = reads => error,
+            () = speaks => unreachable!("it never ends"),
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed(), PROOF_TIMEOUT);
+    }
+
     #[tokio::test]
-    async fn connections_are_limited_and_those_that_are_refused_are_counted() {
+    async fn a_connection_that_makes_place_for_another_is_closed_at_once() {
+        let (_client, server) = duplex(64);
+        let connection = connection();
+        let closing = connection.closing();
+        let mut stream = Together::new(server, connection);
+        let mut head = [0; 64];
+        let (read, ()) = tokio::join!(stream.read(&mut head), async { closing.cancel() });
+        assert!(read.unwrap_err().to_string().contains("closed for another"));
+    }
+
+    #[tokio::test]
+    async fn a_handshake_that_makes_place_for_another_connection_ends() {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -240,27 +341,30 @@ mod tests {
             .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
         let own = WebhookMetrics::registered(&metrics);
-        let acceptor = Acceptor::new(RustlsConfig::from_config(Arc::new(config)), 1, own);
+        let acceptor = Acceptor::new(RustlsConfig::from_config(Arc::new(config)), own);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = Vec::new();
-        for _ in 0..2 {
-            let _client = TcpStream::connect(address).await.unwrap();
+        let (mut clients, mut accepted) = (Vec::new(), Vec::new());
+        // One more than one address may have in this state.
+        for _ in 0..9 {
+            clients.push(TcpStream::connect(address).await.unwrap());
             let (stream, _) = listener.accept().await.unwrap();
             accepted.push(acceptor.accept(stream, ()));
         }
-        let refused = accepted.pop().unwrap().await.unwrap_err();
-        assert!(refused.to_string().contains("as many connections"));
-        let counted = "anteroom_admission_review_errors_total{code=\"AR205\"} 1";
-        assert!(metrics.encode().contains(counted), "{}", metrics.encode());
-        // The first has its place until it ends.
-        drop(accepted);
-        assert_eq!(acceptor.places.available_permits(), 1);
+        let first = accepted.remove(0).await;
+        assert!(
+            first
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("closed for another")
+        );
+        assert!(accepted.pop().unwrap().now_or_never().is_none());
     }
 
     #[tokio::test]
     async fn parts_that_are_flushed_together_are_one_write() {
-        let mut stream = Together::new(Writes::default(), place());
+        let mut stream = Together::new(Writes::default(), connection());
         assert!(!stream.is_write_vectored());
         for part in [b"head".as_slice(), b"body", b"head", &[b'x'; 2_000]] {
             assert_eq!(stream.write(part).await.unwrap(), part.len());

@@ -13,6 +13,7 @@ const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const TRUST: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
+const REVIEW_KEY: &str = "review.key";
 
 const END: &str = "-----END CERTIFICATE-----";
 
@@ -23,6 +24,9 @@ pub(crate) struct Stored {
     /// that a webhook that still serves with its certificate is trusted.
     pub(crate) trust_pem: String,
     authority_key_pem: String,
+    /// The key of the paths at which reviews are taken. It outlives every certificate, so that all webhooks have the
+    /// same one at any time.
+    pub(crate) review_key: String,
     /// The certificate that is served, with its key.
     pub(crate) pair: Pem,
 }
@@ -44,6 +48,8 @@ impl Stored {
         Some(Self {
             trust_pem: text(TRUST)?,
             authority_key_pem: text(AUTHORITY_KEY)?,
+            // An earlier version stored none; it is added at once.
+            review_key: text(REVIEW_KEY).unwrap_or_default(),
             pair: Pem {
                 chain: text(CHAIN)?,
                 key: text(KEY)?,
@@ -56,6 +62,7 @@ impl Stored {
         [
             (TRUST, &self.trust_pem),
             (AUTHORITY_KEY, &self.authority_key_pem),
+            (REVIEW_KEY, &self.review_key),
             (CHAIN, &self.pair.chain),
             (KEY, &self.pair.key),
         ]
@@ -88,6 +95,7 @@ pub(crate) fn renew(
     now: Timestamp,
 ) -> Result<Option<Stored>, CertError> {
     if let Some(stored) = found
+        && !stored.review_key.is_empty()
         && let Some(authority) = stored.authority()
         && authority
             .not_after()
@@ -106,6 +114,8 @@ pub(crate) fn renew(
             }));
         }
     }
+    let review_key = found.map(|found| &found.review_key);
+    let review_key = review_key.filter(|key| !key.is_empty());
     let authority = Authority::new("anteroom-webhook", now)?;
     let mut trust_pem = authority.certificate_pem.clone();
     for earlier in found.map(Stored::authorities).unwrap_or_default() {
@@ -121,8 +131,14 @@ pub(crate) fn renew(
     Ok(Some(Stored {
         trust_pem,
         pair: authority.issue(names, now)?,
+        review_key: review_key.map_or_else(new_review_key, String::clone),
         authority_key_pem: authority.key_pem,
     }))
+}
+
+fn new_review_key() -> String {
+    let random: [u8; 32] = rand::random();
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_good(authority: &Authority, pair: &Pem, names: &[String], now: Timestamp) -> bool {
@@ -228,11 +244,28 @@ mod tests {
     fn a_certificate_is_stored_whole_and_not_read_in_part() {
         let stored = renew(None, &names(), Timestamp::now()).unwrap().unwrap();
         let data = stored.data();
-        assert_eq!(Stored::from_data(&data), Some(stored));
-        for missing in data.keys() {
+        assert_eq!(Stored::from_data(&data), Some(stored.clone()));
+        for missing in data.keys().filter(|key| *key != REVIEW_KEY) {
             let mut data = data.clone();
             data.remove(missing);
             assert_eq!(Stored::from_data(&data), None, "{missing}");
         }
+    }
+
+    #[test]
+    fn a_review_key_outlives_every_certificate_and_is_added_where_there_is_none() {
+        let now = Timestamp::now();
+        let first = renew(None, &names(), now).unwrap().unwrap();
+        assert_eq!(first.review_key.len(), 64);
+        for later in [DAY * 300, DAY * (365 * 9)] {
+            let renewed = renew(Some(&first), &names(), now + later).unwrap().unwrap();
+            assert_eq!(renewed.review_key, first.review_key);
+        }
+        let mut data = first.data();
+        data.remove(REVIEW_KEY);
+        let earlier = Stored::from_data(&data).unwrap();
+        let renewed = renew(Some(&earlier), &names(), now).unwrap().unwrap();
+        assert_eq!(renewed.review_key.len(), 64);
+        assert!(renewed.trust_pem.contains(&first.trust_pem));
     }
 }

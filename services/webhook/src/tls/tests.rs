@@ -56,6 +56,7 @@ async fn without_a_cluster_there_is_a_certificate_at_once() {
     let outlet = CertificateChannels {
         certificates: certificates.clone(),
         trust,
+        tokens: PathTokens::default(),
         check: Arc::new(Readiness::new().check("certificate", "a certificate")),
     };
     let keeping = tokio::spawn(keep(

@@ -8,7 +8,7 @@ use anteroom_webhook::Webhook;
 use serde_json::Value;
 
 use crate::{
-    client::{Client, ingress},
+    client::{Client, Http, ingress},
     cluster::{Cluster, args, ingresses, taken, unique_host},
 };
 
@@ -47,7 +47,7 @@ async fn configuration_of(kind: &str, api: &SimApi, has: impl Fn(&Value) -> bool
 /// The path of a webhook, which names a configuration and the webhook.
 fn path(webhook: &Value, prefix: &str) -> String {
     let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap();
-    let (configuration, name) = path
+    let (configuration, name) = path[token_of(webhook).len()..]
         .strip_prefix(prefix)
         .and_then(|rest| rest.split_once('/'))
         .unwrap_or_else(|| panic!("{path}"));
@@ -55,6 +55,17 @@ fn path(webhook: &Value, prefix: &str) -> String {
     let full = webhook["name"].as_str().unwrap();
     assert!(full.starts_with(&format!("{name}.")), "{path} {full}");
     path.to_owned()
+}
+
+/// What stands before the paths of a webhook: `/r/TOKEN`.
+fn token_of(webhook: &Value) -> &str {
+    let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap();
+    let token = path
+        .strip_prefix("/r/")
+        .and_then(|rest| rest.split_once('/'));
+    let (token, _) = token.unwrap_or_else(|| panic!("{path}"));
+    assert_eq!(token.len(), 32, "{path}");
+    &path[.."/r/".len() + token.len()]
 }
 
 #[tokio::test]
@@ -95,7 +106,8 @@ async fn the_configuration_follows_the_policies() {
             "context": [{ "name": "c", "configMap": { "namespace": "other", "name": "x" } }],
             "validate": { "deny": {} } }] },
     });
-    let refused = client.review("/policies", &policy).await;
+    let policies = format!("{}/policies", token_of(only));
+    let refused = client.review(&policies, &policy).await;
     assert_eq!(
         (
             refused["allowed"].as_bool(),
@@ -104,7 +116,7 @@ async fn the_configuration_follows_the_policies() {
         (Some(false), Some(403))
     );
     policy["request"]["object"]["kind"] = "ClusterPolicy".into();
-    assert_eq!(client.review("/policies", &policy).await["allowed"], true);
+    assert_eq!(client.review(&policies, &policy).await["allowed"], true);
     api.shutdown().await;
 }
 
@@ -165,13 +177,44 @@ async fn all_webhooks_serve_with_one_certificate() {
     let mut trusted = Vec::new();
     for (cluster, webhook) in clusters.iter().zip(&webhooks) {
         cluster.service.readiness.wait_ready().await;
-        let client = Client::of(webhook).await;
-        client
-            .review("/validate", &ingress("CREATE", "s", "a.example"))
-            .await;
+        let found = configuration(&api, |_| true).await;
+        let path = format!("{}/validate", token_of(&found["webhooks"][0]));
+        let (client, review) = (
+            Client::of(webhook).await,
+            ingress("CREATE", "s", "a.example"),
+        );
+        assert_eq!(client.review(&path, &review).await["allowed"], true);
         trusted.push(webhook.trust().borrow().clone());
     }
     assert_eq!(trusted[0], trusted[1]);
     assert_eq!(api.objects("secrets").unwrap().len(), 1);
+    api.shutdown().await;
+}
+
+/// A pod reaches the webhook, but not the webhook configurations.
+#[tokio::test]
+async fn a_review_without_the_token_is_neither_read_nor_decided() {
+    let api = SimApi::start(SimConfig::default()).await.unwrap();
+    let namespace = serde_json::json!({ "metadata": { "name": "anteroom" } });
+    api.put("namespaces", namespace).unwrap();
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let replica = cluster.replica(taken(&["a.example"])).await;
+    let webhook = start(&cluster, &api);
+    let _beats = cluster.beats(&[ingresses().as_str()]);
+    cluster.service.readiness.wait_ready().await;
+    let client = Client::of(&webhook).await;
+    let token = "/r/0123456789abcdef0123456789abcdef";
+    for path in ["/validate", "/mutate", "/policies", "/probe", "/none"] {
+        for path in [path.to_owned(), format!("{token}{path}")] {
+            let review = ingress("CREATE", "s", "a.example").to_string();
+            let (status, answer) = client.post(Http::One, &path, review.into()).await;
+            assert_eq!(status, 403, "{path}");
+            assert_eq!(answer["code"], "AR405", "{path}");
+        }
+    }
+    assert_eq!(replica.calls(), 0);
+    let counted = "anteroom_admission_review_errors_total{code=\"AR405\"} 10";
+    let metrics = cluster.service.metrics.encode();
+    assert!(metrics.contains(counted), "{metrics}");
     api.shutdown().await;
 }
