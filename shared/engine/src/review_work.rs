@@ -125,7 +125,10 @@ impl<'l> ReviewWork<'l> {
             },
         };
         self.steps_left = left;
-        rule.name().work.took(before - left);
+        if !self.is_large {
+            // What a large request takes says nothing of small ones, which would wait for it.
+            rule.name().work.took(before - left);
+        }
         if self.is_over() {
             rule.end_too_costly();
             return None;

@@ -8,7 +8,7 @@
 //! API servers quote the path to their users if a call fails. So a token is no proof of who calls: what a review
 //! triggers is verified in the cluster as well, and a client certificate is stronger where it can be had.
 
-use std::{collections::VecDeque, sync::Arc, time::SystemTime};
+use std::{collections::VecDeque, sync::Arc};
 
 use aws_lc_rs::{constant_time, hmac};
 use parking_lot::Mutex;
@@ -112,9 +112,10 @@ fn token(key: &hmac::Key, period: u64) -> String {
     digits.map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The number of the period by this machine's clock. Others may be one off.
 fn period() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs() / PERIOD_SECONDS)
+    let seconds = jiff::Timestamp::now().as_second();
+    u64::try_from(seconds).unwrap_or_default() / PERIOD_SECONDS
 }
 
 #[cfg(test)]
