@@ -90,7 +90,7 @@ impl QueryMetrics {
             own.looked_up.clone(),
         );
         metrics.register(
-            "anteroom_query_aggregates",
+            "anteroom_query_counts",
             "Queries whose counts over a list were known from an index or a counter",
             own.counted.clone(),
         );

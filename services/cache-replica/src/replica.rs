@@ -111,7 +111,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         limit: args.memory_limit,
         check: service.readiness.check("memory", "the first look at it"),
         moved: BTreeMap::new(),
-        wanted: DesiredOptions::default(),
+        desired: DesiredOptions::default(),
     };
     tasks.spawn("indexes", {
         let stop = stop.clone();
@@ -213,7 +213,7 @@ impl Endpoints {
     }
 
     /// Closes the endpoints of views that are gone, and opens one for each that came. A view that was
-    /// dropped and wanted again is another one.
+    /// dropped and desired again is another one.
     fn keep_up(&mut self, views: &ViewSet, stop: &CancellationToken) {
         self.open.retain(|id, open| {
             let stays = views.get(id).is_some_and(|view| view.is(&open.view));

@@ -131,13 +131,13 @@ impl Reporter {
             };
             term.stop().await; // From now on it writes no more.
             self.metrics.leads(false);
-            tracing::warn!(lost, "this reporter reports no more");
+            tracing::warn!(lost, "lost the lease: stops reporting");
         }
     }
 
     /// The tasks of a term. Each term reads anew what was known before.
     fn begin_term(&self) -> Tasks {
-        tracing::info!(holder = self.holder, "this reporter reports");
+        tracing::info!(holder = self.holder, "holds the lease: starts reporting");
         self.metrics.leads(true);
         let shared = Shared::new();
         let scanner = Scanner::new(

@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn every_option_is_documented() {
-        let of_object = include_str!("../../../docs/options.md");
+        let page = include_str!("../../../docs/options.md");
         let command = super::Cli::command();
-        let missing = anteroom_runtime::testing::undocumented(&command, of_object);
+        let missing = anteroom_runtime::testing::undocumented(&command, page);
         assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
     }
 }

@@ -58,7 +58,7 @@ pub(crate) enum Step<O> {
 #[derive(Clone, Debug)]
 struct Walker {
     policy: ObjectKey,
-    /// Its number in [`At`].
+    /// Its number in [`ScanProgress`].
     born: u64,
     version: u64,
 }
@@ -174,7 +174,7 @@ impl<S: State> Walk<S> {
 
 /// The state of a policy on a view.
 #[derive(Debug)]
-struct At<S> {
+struct ScanProgress<S> {
     /// The policy has judged all objects of this state, and no others; `None`: none at all.
     seen: Option<S>,
     /// It has judged them as it is now.
@@ -188,7 +188,7 @@ struct At<S> {
     unread: Unread,
 }
 
-impl<S> Default for At<S> {
+impl<S> Default for ScanProgress<S> {
     fn default() -> Self {
         Self {
             seen: None,
@@ -201,7 +201,7 @@ impl<S> Default for At<S> {
     }
 }
 
-impl<S> At<S> {
+impl<S> ScanProgress<S> {
     fn walker(&self, policy: &ObjectKey) -> Walker {
         Walker {
             policy: policy.clone(),
@@ -213,14 +213,14 @@ impl<S> At<S> {
 
 /// All policies that are scanned, and where they stand.
 #[derive(Debug)]
-pub(crate) struct Plan<S> {
-    finders: BTreeMap<Finder, At<S>>,
+pub(crate) struct ScanPlan<S> {
+    finders: BTreeMap<Finder, ScanProgress<S>>,
     versions: u64,
     /// The unreadable objects may be others than when that was last asked.
     unread_changed: bool,
 }
 
-impl<S> Default for Plan<S> {
+impl<S> Default for ScanPlan<S> {
     fn default() -> Self {
         Self {
             finders: BTreeMap::new(),
@@ -230,7 +230,7 @@ impl<S> Default for Plan<S> {
     }
 }
 
-impl<S: State> Plan<S> {
+impl<S: State> ScanPlan<S> {
     /// From now on these are all. Whoever is no longer among them is forgotten, and has to be in the
     /// findings. Returns whether anybody is.
     pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
@@ -241,10 +241,10 @@ impl<S: State> Plan<S> {
         for finder in finders {
             if !self.finders.contains_key(finder) {
                 self.versions += 1;
-                let at = At {
+                let at = ScanProgress {
                     born: self.versions,
                     version: self.versions,
-                    ..At::default()
+                    ..ScanProgress::default()
                 };
                 self.finders.insert(finder.clone(), at);
             }
@@ -438,7 +438,7 @@ impl<S: State> Plan<S> {
         Some(keys.filter(|key| seen.get(key).is_some()).collect())
     }
 
-    /// Returns whether [`Plan::unread`] may say something else than when this was last asked.
+    /// Returns whether [`ScanPlan::unread`] may say something else than when this was last asked.
     pub(crate) fn take_unread_changed(&mut self) -> bool {
         std::mem::take(&mut self.unread_changed)
     }

@@ -41,20 +41,20 @@ const UNKNOWN: &str = "";
 
 /// The step that brings a report up to date.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Deed {
+pub(crate) enum ReportAction {
     /// It says what it should, as far as is known.
     Nothing,
     /// The report has the right content already, and its Events were sent before.
-    Same,
-    /// One of an earlier time is another one now: what it said is read first.
-    Read,
+    UpToDate,
+    /// A report of an earlier time has other content now, which is read first.
+    ReadFirst,
     Apply(Box<Report>),
     Delete,
 }
 
 /// A report of an earlier time.
 #[derive(Debug)]
-struct Left {
+struct InheritedReport {
     /// The object that it is about.
     owner: Owner,
     /// Its content is known.
@@ -63,7 +63,7 @@ struct Left {
 
 /// The state of one report.
 #[derive(Debug, Default)]
-struct Row {
+struct ReportState {
     /// Its content; `None`: it is not there.
     content: Option<Box<str>>,
     /// It is on its way; and whether it has to be looked at again then.
@@ -77,7 +77,7 @@ struct Row {
     is_touched: bool,
 }
 
-impl Row {
+impl ReportState {
     /// Returns whether there is nothing to remember, but for a list that is under way.
     fn is_blank(&self) -> bool {
         let is_idle = self.busy.is_none() && self.at.is_none() && self.backoff.is_none();
@@ -89,9 +89,9 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct PublishedReports {
     reports_max: usize,
-    rows: HashMap<Arc<Key>, Row>,
+    rows: HashMap<Arc<Key>, ReportState>,
     /// Those of an earlier time whose objects have not been met yet.
-    left: HashMap<Arc<Key>, Left>,
+    left: HashMap<Arc<Key>, InheritedReport>,
     /// `None`: nothing is known of any object.
     unsettled: Option<Arc<Unsettled>>,
     /// The times at which reports are to be looked at again: each report once.
@@ -141,8 +141,8 @@ impl PublishedReports {
     }
 
     /// Some of the list: what is not as it was known is looked at, unless it was written to meanwhile.
-    pub(crate) fn listed(&mut self, of_object: Vec<Listed>, now: Instant) {
-        for report in of_object {
+    pub(crate) fn listed(&mut self, reports: Vec<Listed>, now: Instant) {
+        for report in reports {
             let is_settled = !self.is_unsettled(&report.owner);
             let key = self.shared(&report.key);
             if let Some(row) = self.rows.get_mut(&key) {
@@ -152,16 +152,16 @@ impl PublishedReports {
                 }
                 row.content = Some(report.content.into());
             } else if self.has_room(is_settled) || self.has_turn(&key, is_settled) {
-                let row = Row {
+                let row = ReportState {
                     content: Some(report.content.into()),
                     is_listed: true,
-                    ..Row::default()
+                    ..ReportState::default()
                 };
                 self.rows.insert(Arc::clone(&key), row);
             } else {
                 continue;
             }
-            let left = Left {
+            let left = InheritedReport {
                 owner: report.owner,
                 // Since when it says so is known here.
                 was_read: is_settled,
@@ -180,7 +180,8 @@ impl PublishedReports {
         let is_lost = self.beyond > 0;
         self.beyond = self.beyond_now;
         self.revisits.end();
-        let is_missing = |row: &Row| !row.is_listed && !row.is_touched && row.content.is_some();
+        let is_missing =
+            |row: &ReportState| !row.is_listed && !row.is_touched && row.content.is_some();
         let missing = self.rows.iter_mut().filter(|(_, row)| is_missing(row));
         let missing: Vec<Arc<Key>> = missing
             .map(|(key, row)| {
@@ -241,8 +242,9 @@ impl PublishedReports {
             .left
             .iter()
             .filter(|(_, left)| !self.is_unsettled(&left.owner));
-        let is_idle =
-            |row: Option<&Row>| row.is_some_and(|row| row.at.is_none() && row.busy.is_none());
+        let is_idle = |row: Option<&ReportState>| {
+            row.is_some_and(|row| row.at.is_none() && row.busy.is_none())
+        };
         let settled: Vec<Arc<Key>> = settled
             .map(|(key, _)| Arc::clone(key))
             .filter(|key| is_idle(self.rows.get(key)))
@@ -283,18 +285,18 @@ impl PublishedReports {
         key: &Key,
         owner: Option<&Owner>,
         report: Option<Report>,
-    ) -> Deed {
+    ) -> ReportAction {
         let key = &self.shared(key);
         let Some(row) = self.rows.get_mut(key) else {
             return match (report, self.beyond) {
-                (None, 0) => Deed::Nothing,
-                (Some(report), 0) => self.begin_write(key, Deed::Apply(Box::new(report))),
+                (None, 0) => ReportAction::Nothing,
+                (Some(report), 0) => self.begin_write(key, ReportAction::Apply(Box::new(report))),
                 (report, _) => self.begin_unknown(key, owner, report.is_some()),
             };
         };
         if let Some(again) = &mut row.busy {
             *again = true;
-            return Deed::Nothing;
+            return ReportAction::Nothing;
         }
         if let Some(at) = row.at.take() {
             self.later.remove(&(at, Arc::clone(key)));
@@ -303,32 +305,32 @@ impl PublishedReports {
         let content = row.and_then(|row| row.content.as_deref());
         let left = self.left.get(key);
         let deed = match (report, content) {
-            (None, None) => Deed::Nothing,
-            (Some(report), Some(content)) if *report.content == *content => Deed::Same,
+            (None, None) => ReportAction::Nothing,
+            (Some(report), Some(content)) if *report.content == *content => ReportAction::UpToDate,
             // What was said before stays until all is known that is to be said.
             _ if left.is_some_and(|left| self.is_unsettled(&left.owner)) => {
                 self.trim(key);
-                return Deed::Nothing;
+                return ReportAction::Nothing;
             }
-            (None, Some(_)) => Deed::Delete,
+            (None, Some(_)) => ReportAction::Delete,
             (Some(_), _) if left.is_some_and(|left| !left.was_read) => {
                 self.row(key).busy = Some(false);
-                return Deed::Read;
+                return ReportAction::ReadFirst;
             }
-            (Some(report), _) => Deed::Apply(Box::new(report)),
+            (Some(report), _) => ReportAction::Apply(Box::new(report)),
         };
         self.left.remove(key);
         match deed {
-            Deed::Nothing | Deed::Same | Deed::Read => {
+            ReportAction::Nothing | ReportAction::UpToDate | ReportAction::ReadFirst => {
                 self.row(key).backoff = None;
                 self.trim(key);
                 deed
             }
-            Deed::Apply(_) | Deed::Delete => self.begin_write(key, deed),
+            ReportAction::Apply(_) | ReportAction::Delete => self.begin_write(key, deed),
         }
     }
 
-    fn begin_write(&mut self, key: &Arc<Key>, deed: Deed) -> Deed {
+    fn begin_write(&mut self, key: &Arc<Key>, deed: ReportAction) -> ReportAction {
         let row = self.row(key);
         row.busy = Some(false);
         row.is_touched = true;
@@ -337,14 +339,19 @@ impl PublishedReports {
     }
 
     /// One that is not remembered: it may be there, and of an earlier time.
-    fn begin_unknown(&mut self, key: &Arc<Key>, owner: Option<&Owner>, is_said: bool) -> Deed {
+    fn begin_unknown(
+        &mut self,
+        key: &Arc<Key>,
+        owner: Option<&Owner>,
+        is_said: bool,
+    ) -> ReportAction {
         let Some(owner) = owner.filter(|owner| !self.is_unsettled(owner)) else {
-            return Deed::Nothing;
+            return ReportAction::Nothing;
         };
         if !is_said {
-            return self.begin_write(key, Deed::Delete);
+            return self.begin_write(key, ReportAction::Delete);
         }
-        let left = Left {
+        let left = InheritedReport {
             owner: owner.clone(),
             was_read: false,
         };
@@ -352,7 +359,7 @@ impl PublishedReports {
         let row = self.row(key);
         row.busy = Some(false);
         row.content = Some(UNKNOWN.into());
-        Deed::Read
+        ReportAction::ReadFirst
     }
 
     /// Takes in the content of a report of an earlier time: it is looked at as any other.
@@ -429,7 +436,7 @@ impl PublishedReports {
         }
     }
 
-    fn row(&mut self, key: &Arc<Key>) -> &mut Row {
+    fn row(&mut self, key: &Arc<Key>) -> &mut ReportState {
         self.rows.entry(Arc::clone(key)).or_default()
     }
 

@@ -31,7 +31,7 @@ use self::{
 use crate::{
     findings::{Finder, Findings},
     metrics::ReporterMetrics,
-    plan::{Plan, Walk},
+    plan::{ScanPlan, Walk},
     result::RuleResult,
     shared::{Kind, Shared, Unsettled},
 };
@@ -68,7 +68,7 @@ pub(crate) struct Scanner {
     mirror: Mirror,
     shared: Shared,
     metrics: ReporterMetrics,
-    plan: Plan<Snapshot>,
+    plan: ScanPlan<Snapshot>,
     known: Option<CatalogSnapshot>,
     policies: BTreeMap<ObjectKey, ScannedPolicy>,
     collections: Collections,
@@ -114,7 +114,7 @@ impl Scanner {
             mirror,
             shared,
             metrics,
-            plan: Plan::default(),
+            plan: ScanPlan::default(),
             known: None,
             policies: BTreeMap::new(),
             collections: BTreeMap::new(),

@@ -77,16 +77,16 @@ impl Listener {
         match std::mem::replace(&mut self.is_warned, true) {
             false => tracing::warn!(
                 why,
-                "some of what webhooks found was not heard, and there are no Events of it"
+                "missed violations that webhooks published: they get no Events"
             ),
-            true => tracing::debug!(why, "some of what webhooks found was not heard"),
+            true => tracing::debug!(why, "missed violations that webhooks published"),
         }
     }
 
     fn heard(&mut self) {
         self.is_deaf = false;
         if std::mem::take(&mut self.is_warned) {
-            tracing::info!("what webhooks find is heard again");
+            tracing::info!("receives webhooks' violations again");
         }
     }
 }

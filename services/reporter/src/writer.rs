@@ -15,7 +15,7 @@ use crate::{
     events::{Events, Violation},
     findings::{BYTES_MAX, Findings, OBJECTS_MAX},
     metrics::ReporterMetrics,
-    published::{Deed, PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS},
+    published::{PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS, ReportAction},
     report::{self, Report, Said},
     result::Subject,
     shared::{Owner, Shared, Unsettled, owner_of},
@@ -162,9 +162,9 @@ impl Writer {
             true => tracing::warn!(
                 held = self.published.len(),
                 beyond = self.published.beyond(),
-                "there are more reports than are remembered: those beyond may say what they said before"
+                "more reports than the limit: those beyond it may be outdated"
             ),
-            false => tracing::info!("all reports are remembered again"),
+            false => tracing::info!("all reports are within the limit again"),
         }
     }
 
@@ -227,13 +227,13 @@ impl Writer {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
         let report = self.report(&key);
         let write = match self.published.begin(&key, owner, report) {
-            Deed::Nothing => return false,
-            Deed::Same => {
+            ReportAction::Nothing => return false,
+            ReportAction::UpToDate => {
                 // It was told of when that was written.
                 self.shared.look(|findings| findings.told(&key.1));
                 return false;
             }
-            Deed::Read => async move {
+            ReportAction::ReadFirst => async move {
                 let (said, result) = match store.read(&key).await {
                     Ok(said) => (Some(said), Ok(())),
                     Err(fault) => (None, Err(fault)),
@@ -247,7 +247,7 @@ impl Writer {
                 }
             }
             .boxed(),
-            Deed::Apply(report) => async move {
+            ReportAction::Apply(report) => async move {
                 let result = store.apply(&key, report.manifest).await;
                 metrics.wrote("apply", result.is_ok());
                 let content = Some(report.content);
@@ -259,7 +259,7 @@ impl Writer {
                 }
             }
             .boxed(),
-            Deed::Delete => async move {
+            ReportAction::Delete => async move {
                 let result = store.delete(&key).await;
                 metrics.wrote("delete", result.is_ok());
                 let content = None;

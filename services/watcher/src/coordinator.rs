@@ -14,6 +14,16 @@
 //!
 //! Statuses of many entries are many writes, and each write is an event. So news go first, and ages and
 //! figures share one rate.
+//!
+//! | module | content |
+//! |---|---|
+//! | `controller`, `reconciler`, `effect` | the task; the pure core; what it asks for |
+//! | `manifests`, `manifest_list`, `entry_store`, `policy_store` | entries and policies as the API server has them |
+//! | `resolver`, `resolve`, `permits` | what an entry or reference means; what an administrator allows |
+//! | `registry` | which views are desired, and who needs them |
+//! | `view_status`, `webhooks`, `enforcement` | states of views; live webhooks; whether a policy is in force |
+//! | `conditions`, `rules`, `status_reporter`, `status_writer` | statuses: content, moment, writes |
+//! | `system_views`, `call_pollers` | what the coordinator itself writes to the log |
 
 mod call_pollers;
 mod conditions;

@@ -3,6 +3,14 @@
 //!
 //! [`plan`] says which watches to run, [`hub`] which views a watch brings news to, [`references`]
 //! what is known of objects that are referenced one by one.
+//!
+//! | module | content |
+//! |---|---|
+//! | `types` | one type: its views, references and watches |
+//! | `plan`, `assign`, `join` | which watches run; which view hears which; joining a running watch |
+//! | `hub`, `member`, `running_watch`, `index` | the state: type, view, watch, views by key |
+//! | `sink`, `labels` | a watch's events on their way to the views |
+//! | `references`, `reads` | objects followed one by one; the pace of single reads |
 
 mod assign;
 mod hub;

@@ -26,8 +26,8 @@
 //! | `feeds` | the watches of a group, from the desired views | `source`, `log_writer` |
 //! | `coordinator` | the desired views, by whom they are needed, and the statuses that users see | all of them |
 //!
-//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; only `generations` is known
-//! to all. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the log writer's queue, the
+//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; `generations` is known to
+//! `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the log writer's queue, the
 //! division of groups, and all of the coordinator but its controller.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -11,6 +11,13 @@
 //!
 //! A purge cannot be fenced. So it is refused unless the view's last control record says `Dropped`, and it
 //! removes only messages before that record.
+//!
+//! | module | content |
+//! |---|---|
+//! | `lead`, `members` | election, division of the groups |
+//! | `publish` | the write queue and its task |
+//! | `index`, `log_snapshot` | the log at the start of a term |
+//! | `desired_state` | what the coordinator desires |
 
 pub(crate) mod desired_state;
 pub(crate) mod index;

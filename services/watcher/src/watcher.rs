@@ -102,7 +102,7 @@ pub async fn run(
     };
     let check = service.readiness.check(
         "live-reads",
-        "the policies to be read, and a place on the bus",
+        "the policies, and the subscription for live reads",
     );
     let stop = context.shutdown.token();
     tasks.spawn("live reads", async move {

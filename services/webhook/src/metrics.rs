@@ -199,7 +199,7 @@ impl WebhookMetrics {
             own.violations.clone(),
         );
         metrics.register(
-            "anteroom_webhook_existing",
+            "anteroom_webhook_mutate_existing",
             "Attempts of rules on objects that exist already, by what came of them",
             own.existing.clone(),
         );

@@ -51,8 +51,8 @@ pub(crate) fn of(review: &Review<'_>, decision: &Decision) -> Option<Violation> 
 
 fn violated(record: &RuleRecord) -> ViolatedRule {
     let policy = &record.name.reader.policy;
-    let message = match &record.outcome {
-        RuleOutcome::Fail { message } => message.clone(),
+    let message = match record.outcome_for_others() {
+        RuleOutcome::Fail { message } => message,
         RuleOutcome::Error(error) => format!("{} {error}", error.code()),
         _ => String::new(),
     };
@@ -110,6 +110,7 @@ mod tests {
             action,
             ignore_errors: false,
             warn_on_audit: false,
+            knows_secrets: false,
             facts: Vec::new(),
             changed: Vec::new(),
             excepted_by: Vec::new(),

@@ -34,7 +34,7 @@ pub struct RuleRun<'a> {
     /// Facts that are on their way to it, by id.
     awaited: Vec<u32>,
     origins: Vec<(u32, Option<Arc<Origin>>)>,
-    /// It has read data that may travel sealed alone.
+    /// It has read data that may travel sealed alone, or its object is a Secret.
     knows_secrets: bool,
     report: Option<RuleReport>,
     /// The time of its first step.
@@ -52,7 +52,7 @@ impl<'a> RuleRun<'a> {
     ) -> Self {
         let evaluation = Evaluation::start(rule.policy, rule.rule, request);
         let exceptions = catalog.exceptions.of(rule.policy);
-        Self::of(rule, evaluation.with_exceptions(exceptions))
+        Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
     }
 
     /// A rule on an object that exists. Exceptions that are not for background scans do not hold.
@@ -64,7 +64,13 @@ impl<'a> RuleRun<'a> {
         let exceptions = catalog.exceptions.of(rule.policy);
         let exceptions = exceptions.filter(|exception| exception.background());
         let evaluation = Evaluation::of_existing(rule.policy, rule.rule, request);
-        Self::of(rule, evaluation.with_exceptions(exceptions))
+        Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
+    }
+
+    /// The content of a Secret under admission is as secret as what is read of one.
+    fn about(mut self, request: &AdmissionRequest) -> Self {
+        self.knows_secrets = request.is_about_secret();
+        self
     }
 
     /// The same, with the policy's conditions known to be met.
@@ -105,8 +111,11 @@ impl<'a> RuleRun<'a> {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         loop {
             let mut requests = match self.evaluation.step() {
-                Step::Done(report) => {
+                Step::Done(mut report) => {
                     self.took = begun.elapsed();
+                    if self.knows_secrets {
+                        withhold_error(&mut report);
+                    }
                     self.report = Some(report);
                     return None;
                 }
@@ -131,7 +140,7 @@ impl<'a> RuleRun<'a> {
     /// Declines a part that would take what the rule has read to another view, in the clear. The fact comes here
     /// instead.
     fn declines(&mut self, request: &FactRequest) -> bool {
-        let tells = request.is_part && !request.parameters.is_empty();
+        let tells = request.is_pushed_down && !request.parameters.is_empty();
         if tells {
             self.evaluation.decline(request.id);
         }
@@ -220,9 +229,18 @@ impl<'a> RuleRun<'a> {
             let record = record(policy, rule, Arc::clone(name), report, &self.origins);
             RuleRecord {
                 took: self.took,
+                knows_secrets: self.knows_secrets,
                 ..record
             }
         })
+    }
+}
+
+/// Leaves of an error its code: its text may quote what a Secret holds.
+fn withhold_error(report: &mut RuleReport) {
+    if let RuleOutcome::Error(error) = &report.outcome {
+        let code = error.code();
+        report.outcome = RuleOutcome::Error(RuleError::Withheld { code });
     }
 }
 
@@ -286,6 +304,7 @@ fn record(
             // Otherwise a large object would get past the policy.
             && report.outcome != RuleOutcome::Error(RuleError::ReviewTooCostly),
         warn_on_audit: policy.emit_warning(),
+        knows_secrets: false,
         facts,
         changed: Vec::new(),
         took: Duration::ZERO,
@@ -337,7 +356,7 @@ mod tests {
         let mut asked = Vec::new();
         while let Some(needs) = running.step(0) {
             for request in needs.requests {
-                let answer = match (&*request.variable, request.is_part) {
+                let answer = match (&*request.variable, request.is_pushed_down) {
                     ("token", true) => json!("hunter2"),
                     ("token", false) => json!({ "data": { "key": "hunter2" } }),
                     (_, true) => json!(true),
@@ -370,6 +389,80 @@ mod tests {
         let (asked, of_secret) = asked_after(true);
         assert_eq!(told(&asked), [false], "{asked:?}");
         assert_eq!(of_secret, outcome);
+    }
+
+    /// A rule that denies, or that fails, and quotes what it is about.
+    fn quotes(kind: &str, key: &str) -> RuleRecord {
+        let rule = json!({
+            "name": "r", "match": { "any": [{ "resources": { "kinds": [kind] } }] },
+            "validate": { "message": "it is {{ request.object.data.key }}", "deny": {
+                "conditions": { "all": [{ "key": key, "operator": "Equals", "value": true }] } } },
+        });
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+            "spec": { "rules": [rule] },
+        }));
+        let (policy, catalog) = (policy.unwrap(), Catalog::default());
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": kind },
+            "object": { "apiVersion": "v1", "kind": kind, "data": { "key": "hunter2" } },
+        }));
+        let request = request.unwrap();
+        let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+        let mut run = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
+        assert!(run.step(0).is_none());
+        run.into_record().unwrap()
+    }
+
+    #[test]
+    fn no_text_of_a_rule_on_secrets_is_for_others_than_the_user() {
+        for (kind, is_told) in [("ConfigMap", true), ("Secret", false)] {
+            let denied = quotes(kind, "{{ request.object.data.key == 'hunter2' }}");
+            let to_user = format!("{:?}", denied.outcome);
+            assert!(to_user.contains("it is hunter2"), "{to_user}");
+            let to_others = format!("{:?}", denied.outcome_for_others());
+            assert_eq!(to_others.contains("hunter2"), is_told, "{to_others}");
+            let failed = quotes(kind, "{{ to_boolean(request.object.data.key) }}");
+            let RuleOutcome::Error(error) = &failed.outcome else {
+                panic!("{:?}", failed.outcome);
+            };
+            assert_eq!(error.to_string().contains("hunter2"), is_told, "{error}");
+            assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED);
+        }
+    }
+
+    /// What is under admission travels to no replica in the clear.
+    #[test]
+    fn the_content_of_a_secret_under_admission_is_no_parameter_of_a_query() {
+        for (kind, is_asked) in [("ConfigMap", true), ("Secret", false)] {
+            let condition = json!({ "key": "{{ request.object.data.key }}", "operator": "AnyIn",
+                "value": "{{ known }}" });
+            let rule = json!({
+                "name": "r", "match": { "any": [{ "resources": { "kinds": [kind] } }] },
+                "context": [{ "name": "known", "cachedContextEntry": {
+                    "name": "known", "jmesPath": "items[].host" } }],
+                "validate": { "message": "no", "deny": { "conditions": { "all": [condition] } } },
+            });
+            let policy = anteroom_policy::compile(&json!({
+                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+                "spec": { "rules": [rule] },
+            }));
+            let (policy, catalog) = (policy.unwrap(), Catalog::default());
+            let request = AdmissionRequest::new(json!({
+                "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": kind },
+                "object": { "apiVersion": "v1", "kind": kind, "data": { "key": "hunter2" } },
+            }));
+            let request = request.unwrap();
+            let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+            let mut run = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
+            let asked = run.step(0).unwrap();
+            let parameters = asked
+                .requests
+                .iter()
+                .map(|one| json!(one.parameters).to_string());
+            let is_told = parameters.into_iter().any(|text| text.contains("hunter2"));
+            assert_eq!(is_told, is_asked, "{kind}");
+        }
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl MirroredView {
         self.group = Some(Group::of(&record.info.source));
         let effect = self.view.control(revision, record);
         self.installed(effect, content);
-        // One of an earlier tenure was not taken in, and claims nothing.
+        // One of an earlier epoch was not taken in, and claims nothing.
         let held = self.view.followed().record();
         let taken = held.is_some_and(|held| held.epoch == epoch);
         self.claimed_at = (taken && synced).then_some(revision);

@@ -195,7 +195,7 @@ impl Writer {
         &self.views[view]
     }
 
-    /// The epoch of the writer's tenure.
+    /// The writer's epoch.
     pub fn epoch(&self) -> Epoch {
         Epoch::new(self.term, 0)
     }

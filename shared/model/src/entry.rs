@@ -271,7 +271,7 @@ pub struct ViewRecord {
     pub view: ViewId,
     /// The source, and its kind.
     pub info: SourceInfo,
-    /// The tenure that wrote this.
+    /// The epoch that wrote this.
     pub epoch: Epoch,
     /// The state of the view at its source.
     pub state: ViewState,

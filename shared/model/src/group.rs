@@ -17,7 +17,7 @@ pub struct Group(pub u16);
 
 impl Group {
     /// The group of the system views and of API calls. Whoever writes it is the coordinator: it
-    /// reads entries and policies, and says which views are wanted.
+    /// reads entries and policies, and says which views are desired.
     pub const COORDINATOR: Self = Self(0);
 
     /// No group of views. In a heartbeat: a watcher says that it stands for election, whether it

@@ -1,4 +1,4 @@
-//! Versions: of an object, of a tenure, of the log.
+//! Versions: of an object, of an epoch, of the log.
 
 use std::{cmp::Ordering, fmt};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ObjectKey;
 
-/// The tenure of a view: the writer's term in the upper half, and in the lower half a generation
+/// An epoch of a view: the writer's term in the upper half, and in the lower half a generation
 /// that the writer raises whenever the source's own history restarts (a resource version that went
 /// backwards after a restore, a view dropped and wanted again).
 #[derive(
@@ -133,7 +133,7 @@ pub enum Op<B> {
 pub struct Delta<B> {
     /// The object that changed.
     pub key: ObjectKey,
-    /// The tenure of the view in which it was written.
+    /// The epoch of the view in which it was written.
     pub epoch: Epoch,
     /// The object's resource version; of a tombstone, that of the deletion (or of the list that no
     /// longer had the object).

@@ -2,6 +2,15 @@
 //!
 //! [`Evaluation`] is the entry: it steps until it needs facts or is done. The top layer: it knows `ir` and what
 //! `pushdown` noted there.
+//!
+//! | module | content |
+//! |---|---|
+//! | `evaluation`, `pass` | the steps; one state of the object: match, exceptions, preconditions, work |
+//! | `check`, `foreach`, `cel`, `mutate`, `mutate_existing` | the kinds of work |
+//! | `conditions`, `match_conditions`, `exceptions` | what comes before the work |
+//! | `scope`, `facts`, `surroundings` | values for expressions; facts asked for; namespace labels and roles |
+//! | `report`, `error`, `interrupt`, `limits`, `message` | what comes out |
+//! | `background` | which policies are scanned, and on what |
 
 mod background;
 mod cel;
@@ -27,8 +36,8 @@ pub use background::{NotScanned, SCANNED_MAX, ScannedKinds, scanned};
 pub use error::RuleError;
 pub use evaluation::Evaluation;
 pub use limits::{
-    EXISTING_PARTS_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
-    MUTATED_BYTES_MAX, PARTS_PER_RULE_MAX,
+    EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
+    MUTATED_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX,
 };
 pub use match_conditions::Conditions;
 pub use report::{FactRead, FactRequest, RuleOutcome, RuleReport, Step};

@@ -1,6 +1,16 @@
 //! The compiled form of policies and of what they are held against, and what each says of itself. Pure.
 //!
 //! The lowest layer: it knows none of the others.
+//!
+//! | module | content |
+//! |---|---|
+//! | `policy`, `rule`, `settings` | a policy, its rules, its `spec` |
+//! | `matching`, `conditions`, `context`, `mutation`, `mutate_existing`, `cel`, `exception` | parts of a rule; PolicyExceptions |
+//! | `template` | `{{ }}` in texts and values |
+//! | `reference`, `call` | what a policy reads |
+//! | `subquery` | where `pushdown` puts its result |
+//! | `request`, `admission`, `filters` | requests, operations and phases, exempt kinds |
+//! | `problem`, `manifest`, `driver` | why it does not compile; limits; what its driver can do |
 
 pub(crate) mod admission;
 pub(crate) mod call;

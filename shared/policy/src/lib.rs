@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A fact is most often a list of which a rule wants to know little. Where every use of one can be
-//! evaluated where the list is kept, the rule asks for the uses ([`FactRequest::is_part`]) in place of
+//! evaluated where the list is kept, the rule asks for the uses ([`FactRequest::is_pushed_down`]) in place of
 //! the list, and comes to the same; [`Rule::reads`] tells which are asked how.
 //!
 //! A feature that a policy uses and this crate does not evaluate is a problem that names the field, never
@@ -54,9 +54,10 @@ pub use compile::{
     CONTEXT_ENTRIES_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX, derived_rules, none_run,
 };
 pub use evaluate::{
-    Conditions, EXISTING_PARTS_MAX, Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
-    FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX, NotScanned, PARTS_PER_RULE_MAX,
-    RuleError, RuleOutcome, RuleReport, SCANNED_MAX, ScannedKinds, Step, scanned,
+    Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
+    FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX, NotScanned,
+    PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, SCANNED_MAX, ScannedKinds, Step,
+    scanned,
 };
 pub use ir::{
     AdmissionRequest, ApiTarget, Arrival, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,

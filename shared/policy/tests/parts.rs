@@ -42,10 +42,10 @@ fn outcome(policy: &Policy, case: &Case, parts: Parts) -> (RuleOutcome, usize, u
         };
         assert!(!needs.is_empty());
         for need in needs {
-            assert!(parts != Parts::Never || !need.is_part);
+            assert!(parts != Parts::Never || !need.is_pushed_down);
             match answer(&case.world, &need, parts) {
                 Some(answer) => {
-                    answered += usize::from(need.is_part);
+                    answered += usize::from(need.is_pushed_down);
                     cut += usize::from(need.expression.contains("keep_only"));
                     evaluation.supply(need.id, answer);
                 }
@@ -66,7 +66,7 @@ fn answer(
         Parts::Declined => true,
         Parts::Some => need.id.is_multiple_of(2),
     };
-    match need.is_part && declined {
+    match need.is_pushed_down && declined {
         true => None,
         false => world.answer(need),
     }

@@ -12,7 +12,7 @@ use published::{folder, policies};
 
 /// The source from which one context entry gets its data.
 #[derive(Debug, PartialEq)]
-enum Road {
+enum Route {
     /// From the request and other entries.
     Given,
     /// From a view, unchanged: its name.
@@ -36,13 +36,13 @@ fn alone(entries: &[Value]) -> Value {
 }
 
 /// The road of the last of `entries`, which sees the others.
-fn road(entries: &[Value]) -> Road {
+fn route(entries: &[Value]) -> Route {
     let Some((entry, before)) = entries.split_last() else {
-        return Road::Given;
+        return Route::Given;
     };
     let policy = match compile(&alone(entries)) {
         Ok(policy) => policy,
-        Err(problems) => return Road::Unread(problems[0].to_string()),
+        Err(problems) => return Route::Unread(problems[0].to_string()),
     };
     if !entry["configMap"].is_null() {
         let named = policy.references().find_map(|reference| match reference {
@@ -50,23 +50,23 @@ fn road(entries: &[Value]) -> Road {
             _ => None,
         });
         let labelled = "labelled ConfigMaps".to_owned();
-        return Road::View(named.map_or(labelled.clone(), |named| format!("{labelled}, {named}")));
+        return Route::View(named.map_or(labelled.clone(), |named| format!("{labelled}, {named}")));
     }
     if entry["apiCall"].is_null() {
-        return Road::Given;
+        return Route::Given;
     }
     // What cannot be kept says why when it is declared to be.
     let mut declared = entry.clone();
     declared["apiCall"]["cache"] = true.into();
     let entries: Vec<_> = before.iter().cloned().chain([declared]).collect();
     match compile(&alone(&entries)) {
-        Err(problems) => Road::Live(problems[0].message.clone()),
+        Err(problems) => Route::Live(problems[0].message.clone()),
         Ok(declared) => {
             let kept = |reference: &Reference| reference.is_declared();
             let name = declared.references().find(kept).unwrap().name();
             let unchanged: Vec<_> = policy.references().map(|r| r.name()).collect();
             assert!(unchanged.contains(&name), "{name} of {unchanged:?}");
-            Road::View(name)
+            Route::View(name)
         }
     }
 }
@@ -125,7 +125,7 @@ fn published_policies_read_from_views_wherever_views_can_answer() {
     let Some(folder) = folder() else {
         return;
     };
-    let mut table: Vec<(String, String, Road)> = Vec::new();
+    let mut table: Vec<(String, String, Route)> = Vec::new();
     for (path, policy) in policies(&folder) {
         let path = path.strip_prefix(&folder).unwrap().display().to_string();
         if path.contains("/.") {
@@ -134,7 +134,7 @@ fn published_policies_read_from_views_wherever_views_can_answer() {
         for context in contexts(&policy) {
             for at in 0..context.len() {
                 let name = context[at]["name"].as_str().unwrap_or_default().to_owned();
-                let row = (path.clone(), name, road(&context[..=at]));
+                let row = (path.clone(), name, route(&context[..=at]));
                 if !table.contains(&row) {
                     table.push(row);
                 }
@@ -145,10 +145,10 @@ fn published_policies_read_from_views_wherever_views_can_answer() {
     for (path, name, road) in &table {
         println!("{path} {name}: {road:?}");
         match road {
-            Road::Given => {}
-            Road::View(_) => views += 1,
-            Road::Live(reason) => live.push((path, name, reason)),
-            Road::Unread(problem) => problems.push(format!("{path} {name}: {problem}")),
+            Route::Given => {}
+            Route::View(_) => views += 1,
+            Route::Live(reason) => live.push((path, name, reason)),
+            Route::Unread(problem) => problems.push(format!("{path} {name}: {problem}")),
         }
     }
     println!("{views} of views, {} live", live.len());

@@ -9,7 +9,9 @@
 //! - [`reply`], for results of a query: sealed to a key pair that the reader makes for one request
 //!   (X25519, HKDF-SHA256, AES-256-GCM), since a webhook holds no key of the log.
 //!
-//! Neither says who sealed: whoever may write to the bus may put something else in a body's place
+//! [`MacKey`] makes texts that only holders of a key can make: the token in the paths of a webhook.
+//!
+//! Neither seal says who sealed: whoever may write to the bus may put something else in a body's place
 //! that is no seal, and whoever may publish a request may ask with a key of their own. The bus's
 //! permissions see to that.
 //!
@@ -23,6 +25,7 @@ mod body;
 mod error;
 mod identity;
 mod keys;
+mod mac;
 pub mod reply;
 mod ring;
 
@@ -31,4 +34,5 @@ pub use body::{MAGIC, is_sealed};
 pub use error::{KeysError, SealError};
 pub use identity::identity;
 pub use keys::{Keys, POLL_INTERVAL};
+pub use mac::{MacKey, is_equal};
 pub use ring::{KEY_BYTES, KEY_ID_BYTES_MAX, KEYS_FILE_BYTES_MAX, KeyRing};

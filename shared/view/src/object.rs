@@ -66,7 +66,7 @@ impl Object {
         BodyNode::new(self.body())
     }
 
-    /// The tenure in which it was written.
+    /// The epoch in which it was written.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }

@@ -36,7 +36,7 @@ pub struct Store {
     /// The part of `bytes` that belongs to objects that share their allocation with their twins.
     shared: ViewBytes,
     revision: Revision,
-    /// Records of an earlier tenure than this are void.
+    /// Records of an earlier epoch than this are void.
     origin: Epoch,
     /// Shared, as the head is: a state that is written beside a snapshot is copied for each change.
     control: Option<Arc<ViewRecord>>,
@@ -242,7 +242,7 @@ impl Store {
     }
 
     /// Returns true if a control record that stands at `revision` is to be taken in: it is no repeat,
-    /// and of no earlier tenure.
+    /// and of no earlier epoch.
     pub(crate) fn accepts(&self, revision: Revision, record: &ViewRecord) -> bool {
         revision > self.revision && self.record().is_none_or(|held| record.epoch >= held.epoch)
     }
@@ -397,7 +397,7 @@ impl Store {
         }
     }
 
-    /// Frees objects of tenures before `origin`.
+    /// Frees objects of epochs before `origin`.
     fn free_before(&mut self, origin: Epoch, holes: &mut Holes) {
         for old in self.objects.take_all(|object| object.epoch() < origin) {
             let key = ObjectKey::new(old.namespace(), old.name());

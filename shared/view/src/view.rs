@@ -106,7 +106,7 @@ impl View {
         if matches!(self.life.log, Log::Lost | Log::Passed) {
             return Applied::Ignored(Ignored::NotFollowing);
         }
-        if self.is_of_a_later_tenure(delta) {
+        if self.is_of_a_later_epoch(delta) {
             // A reader that lags may have been skipped over its writer's first word.
             self.step(Event::Control(&ViewState::Syncing));
         }
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    /// A control record stands at `revision` of the log. One of an earlier tenure means nothing.
+    /// A control record stands at `revision` of the log. One of an earlier epoch means nothing.
     pub fn control(&mut self, revision: Revision, record: ViewRecord) -> Effect {
         if matches!(self.life.log, Log::Lost | Log::Passed)
             || !self.followed().accepts(revision, &record)
@@ -295,9 +295,9 @@ impl View {
         self.served.settle();
     }
 
-    /// Returns true if the first change of a writer's tenure comes before its first control record,
+    /// Returns true if the first change of a writer's epoch comes before its first control record,
     /// while records take effect at once: the change is one of several that belong together.
-    fn is_of_a_later_tenure<B>(&self, delta: &Delta<B>) -> bool {
+    fn is_of_a_later_epoch<B>(&self, delta: &Delta<B>) -> bool {
         let record = self.served.record();
         self.life.log == Log::Live
             && self.life.state.answers()

@@ -27,7 +27,7 @@ pub struct Beat {
 pub struct ViewBeat {
     /// The view.
     pub view: ViewId,
-    /// The tenure.
+    /// The view's epoch.
     pub epoch: Epoch,
     /// The last position of the log at which this view was written: a reader that has applied it
     /// is as new as this beat.

@@ -6,7 +6,7 @@ use crate::{PROTOCOL_VERSION, WireError};
 pub(crate) const PROTOCOL: &str = "Anteroom-Protocol";
 /// The operation of a record.
 pub(crate) const OP: &str = "Anteroom-Op";
-/// The tenure that wrote a delta: `term.generation`.
+/// The epoch that wrote a delta: `term.generation`.
 pub(crate) const EPOCH: &str = "Anteroom-Epoch";
 /// A delta's resource version, escaped as in a subject.
 pub(crate) const VERSION: &str = "Anteroom-Version";

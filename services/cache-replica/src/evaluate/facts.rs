@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{
     batch::Asking,
     evaluator::Evaluator,
-    path::{Facts, INLINE_OBJECTS_MAX},
+    path::{INLINE_OBJECTS_MAX, QueryTraits},
 };
 use crate::{
     derived::{LookupContext, LookupLimit, RewrittenQuery},
@@ -73,7 +73,7 @@ impl<'e> QueryFacts<'e> {
     }
 }
 
-impl Facts for QueryFacts<'_> {
+impl QueryTraits for QueryFacts<'_> {
     fn is_verified(&self) -> bool {
         self.evaluator.verifies()
     }

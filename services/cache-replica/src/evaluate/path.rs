@@ -56,7 +56,7 @@ pub(super) enum Stage {
 }
 
 /// The facts that decide. Each is found out when it is asked for, so the cheap ones are asked first.
-pub(super) trait Facts {
+pub(super) trait QueryTraits {
     /// The result is to be compared with that of a scan, which takes a worker.
     fn is_verified(&self) -> bool;
     /// The number of objects in the view.
@@ -75,7 +75,7 @@ pub(super) trait Facts {
 
 impl AnswerPath {
     /// Returns the first path of the table whose condition holds.
-    pub(super) fn choose(stage: Stage, facts: &mut impl Facts) -> Self {
+    pub(super) fn choose(stage: Stage, facts: &mut impl QueryTraits) -> Self {
         let inline = LookupLimit {
             objects: INLINE_OBJECTS_MAX,
             steps: INLINE_STEPS_MAX,
@@ -140,7 +140,7 @@ mod tests {
         is_sliceable: true,
     };
 
-    impl Facts for Case {
+    impl QueryTraits for Case {
         fn is_verified(&self) -> bool {
             self.is_verified
         }

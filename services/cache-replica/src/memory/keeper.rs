@@ -45,7 +45,7 @@ pub(crate) struct Keeper {
     /// Not ready while more is held than the limit allows, and nothing of it may go.
     pub(crate) check: Check,
     pub(crate) moved: BTreeMap<ViewId, Moved>,
-    pub(crate) wanted: DesiredOptions,
+    pub(crate) desired: DesiredOptions,
 }
 
 /// A view that was evicted, or is on its way back.
@@ -73,11 +73,11 @@ impl DesiredOptions {
             return;
         }
         let renewed = view.read(Some(u64::MAX), |read, position| {
-            let wanted = read.objects().filter_map(|object| {
-                let wanted: DesiredView = body::decode(object.body()).ok()?;
-                Some((ViewId::new(object.name()), wanted.options))
+            let desired = read.objects().filter_map(|object| {
+                let desired: DesiredView = body::decode(object.body()).ok()?;
+                Some((ViewId::new(object.name()), desired.options))
             });
-            (position.revision, wanted.collect())
+            (position.revision, desired.collect())
         });
         if let Ok((revision, options)) = renewed {
             self.revision = Some(revision);
@@ -107,7 +107,7 @@ impl Keeper {
 
     fn look(&mut self) {
         let views = Arc::clone(&self.mirror.views().borrow());
-        self.wanted
+        self.desired
             .renew(self.mirror.view(&system::desired_views()));
         self.moved.retain(|id, _| views.contains_key(id));
         self.uses.retain(|id| views.contains_key(id));
@@ -145,7 +145,7 @@ impl Keeper {
     fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {
         let evicted = view.status().borrow().state == State::Evicted;
         let phase = self.phase(now, id, evicted);
-        let options = self.wanted.of(id);
+        let options = self.desired.of(id);
         if options.sealed {
             self.uses.of(id).set_sealed();
         }
@@ -184,7 +184,7 @@ impl Keeper {
             }
             Some(_) => return Phase::Coming,
             None if !evicted && now - moved.since > SETTLING_MS => {
-                // It was dropped, and is wanted again.
+                // It was dropped, and is desired again.
                 self.moved.remove(id);
                 self.uses.of(id).set_evicted(None);
                 return Phase::Held;

@@ -30,8 +30,8 @@ async fn answer(harness: &Harness, request: &QueryRequest) -> Value {
 
 /// Asks until the counts of the query are known.
 async fn until_counted(harness: &Harness, request: &QueryRequest) {
-    let before = harness.count("anteroom_query_aggregates");
-    while harness.count("anteroom_query_aggregates") == before {
+    let before = harness.count("anteroom_query_counts");
+    while harness.count("anteroom_query_counts") == before {
         answer(harness, request).await;
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
@@ -67,7 +67,7 @@ async fn counts_follow_the_view() {
         until_counted(&harness, question).await;
         assert_eq!(answer(&harness, question).await, *before);
     }
-    let kept = harness.count("anteroom_query_aggregates");
+    let kept = harness.count("anteroom_query_counts");
     let of = key(OBJECTS + 2);
     let mut object = ingress(OBJECTS + 2);
     object["spec"]["rules"] = json!([{"host": "a.example.com"}, {"host": "x.example.com"}]);
@@ -82,7 +82,7 @@ async fn counts_follow_the_view() {
     for (question, (before, _)) in questions.iter().zip(&expected) {
         assert_eq!(answer(&harness, &after(written, question)).await, *before);
     }
-    assert_eq!(harness.count("anteroom_query_aggregates"), kept + 8);
+    assert_eq!(harness.count("anteroom_query_counts"), kept + 8);
     assert_eq!(harness.count("anteroom_query_plan_mismatches"), 0);
 }
 
@@ -100,7 +100,7 @@ async fn each_namespace_is_counted_by_itself() {
         request
     };
     until_counted(&harness, &of("ns-3")).await;
-    let kept = harness.count("anteroom_query_aggregates");
+    let kept = harness.count("anteroom_query_counts");
     for (namespace, expected) in [
         ("ns-3", json!([43, 5])),
         ("ns-6", json!([42, 4])),
@@ -108,7 +108,7 @@ async fn each_namespace_is_counted_by_itself() {
     ] {
         assert_eq!(answer(&harness, &of(namespace)).await, expected);
     }
-    assert_eq!(harness.count("anteroom_query_aggregates"), kept + 3);
+    assert_eq!(harness.count("anteroom_query_counts"), kept + 3);
     assert_eq!(harness.count("anteroom_query_plan_mismatches"), 0);
 }
 
@@ -128,9 +128,9 @@ async fn an_object_that_fails_fails_the_query_as_a_scan_does_until_it_is_gone() 
     let error = harness.error(&after(written, &question)).await;
     assert_eq!(error.code().as_str(), "AR202", "{error}");
     let written = harness.writer.delete(&view, &of.namespace, &of.name).await;
-    let kept = harness.count("anteroom_query_aggregates");
+    let kept = harness.count("anteroom_query_counts");
     answer(&harness, &after(written, &question)).await;
-    assert_eq!(harness.count("anteroom_query_aggregates"), kept + 1);
+    assert_eq!(harness.count("anteroom_query_counts"), kept + 1);
     assert_eq!(harness.count("anteroom_query_plan_mismatches"), 0);
 }
 
@@ -165,6 +165,6 @@ async fn sums_extremes_and_sorted_lists_are_those_of_a_scan_after_each_change() 
     assert_eq!(answer(&harness, &after(written, &question)).await, now);
     let written = harness.writer.delete(&view, &of.namespace, &of.name).await;
     assert_eq!(answer(&harness, &after(written, &question)).await, before);
-    assert_eq!(harness.count("anteroom_query_aggregates"), 0);
+    assert_eq!(harness.count("anteroom_query_counts"), 0);
     assert_eq!(harness.count("anteroom_query_plan_mismatches"), 0);
 }

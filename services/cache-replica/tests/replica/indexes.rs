@@ -194,8 +194,8 @@ async fn a_count_may_be_the_value_that_is_looked_up() {
         revision_min: Some(written),
         ..request_with("contains((items[].spec.count), length(items))", json!({}))
     };
-    let before = count(&harness, "anteroom_query_aggregates");
-    while count(&harness, "anteroom_query_aggregates") == before {
+    let before = count(&harness, "anteroom_query_counts");
+    while count(&harness, "anteroom_query_counts") == before {
         assert_eq!(answer(&harness, &request).await, json!(true));
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }

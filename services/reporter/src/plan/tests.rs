@@ -138,7 +138,7 @@ struct World {
     unknown: [bool; 2],
     policies: BTreeMap<u8, u8>,
     incarnations: u32,
-    plan: Plan<Fake>,
+    plan: ScanPlan<Fake>,
     findings: Findings,
     walks: Vec<Walk<Fake>>,
 }
@@ -385,7 +385,7 @@ fn never(_: &ObjectKey) -> bool {
 
 #[test]
 fn a_policy_that_may_wait_for_facts_is_scanned_alone() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());
     let state = Fake(Arc::new([(1, (1, 1))].into()));
     let walks = plan.walks(|_| Some(state.clone()), |policy| &*policy.name == "2");
@@ -397,7 +397,7 @@ fn a_policy_that_may_wait_for_facts_is_scanned_alone() {
 
 #[test]
 fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     plan.set(&[finder(0, 0)].into());
     let state = |things: &[Thing]| {
         let things = things
@@ -426,7 +426,7 @@ fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
 
 #[test]
 fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
     let things = |n: usize| Fake(Arc::new((0_u16..).take(n).map(|n| (n, (1, 1))).collect()));
@@ -471,7 +471,7 @@ fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
 
 #[test]
 fn an_object_without_a_uid_is_not_judged_by_an_older_state() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     plan.set(&[finder(0, 0)].into());
     let state = |contents: [u8; 3]| {
         let things = (0_u16..).zip(contents);
@@ -493,7 +493,7 @@ fn an_object_without_a_uid_is_not_judged_by_an_older_state() {
 
 #[test]
 fn policies_at_the_same_state_are_scanned_together() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     plan.set(&[finder(0, 0), finder(2, 0)].into());
     let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(3), state(4));
@@ -517,7 +517,7 @@ fn policies_at_the_same_state_are_scanned_together() {
 
 #[test]
 fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
     let keys = ["1", "9"].map(|name| ObjectKey::new("", name));
@@ -534,7 +534,7 @@ fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
 
 #[test]
 fn a_policy_without_objects_to_judge_again_scans_on() {
-    let mut plan = Plan::default();
+    let mut plan = ScanPlan::default();
     let finder = finder(0, 0);
     plan.set(&[finder.clone()].into());
     let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));

@@ -54,8 +54,8 @@ fn unseen() -> Option<Arc<Unsettled>> {
     }))
 }
 
-fn apply(content: &str) -> Deed {
-    Deed::Apply(Box::new(report(content)))
+fn apply(content: &str) -> ReportAction {
+    ReportAction::Apply(Box::new(report(content)))
 }
 
 /// Everything that is due.
@@ -79,12 +79,15 @@ fn an_earlier_report_stays_until_all_policies_are_settled() {
     );
     assert_eq!(
         published.begin(&key("a"), None, Some(report("part"))),
-        Deed::Nothing
+        ReportAction::Nothing
     );
-    assert_eq!(published.begin(&key("b"), None, None), Deed::Nothing);
+    assert_eq!(
+        published.begin(&key("b"), None, None),
+        ReportAction::Nothing
+    );
     assert_eq!(
         published.begin(&key("c"), None, Some(report("whole"))),
-        Deed::Same
+        ReportAction::UpToDate
     );
     assert_eq!(
         published.begin(&key("c"), None, Some(report("more"))),
@@ -97,13 +100,13 @@ fn an_earlier_report_stays_until_all_policies_are_settled() {
     published.settle(unseen(), now);
     assert_eq!(
         published.begin(&key("a"), None, Some(report("part"))),
-        Deed::Nothing
+        ReportAction::Nothing
     );
     published.settle(unread(&[]), now);
     assert_eq!(due(&mut published, now), ["a", "b"]);
     assert_eq!(
         published.begin(&key("a"), None, Some(report("all"))),
-        Deed::Read
+        ReportAction::ReadFirst
     );
     published.settle(unread(&[]), now);
     published.done(&key("a"), Err(()), 0, now);
@@ -115,7 +118,7 @@ fn an_earlier_report_stays_until_all_policies_are_settled() {
     );
     assert_eq!(
         published.begin(&key("a"), None, Some(report("all"))),
-        Deed::Read
+        ReportAction::ReadFirst
     );
     published.was_read(&key("a"), now);
     assert_eq!(due(&mut published, now), ["a"]);
@@ -123,7 +126,7 @@ fn an_earlier_report_stays_until_all_policies_are_settled() {
         published.begin(&key("a"), None, Some(report("all"))),
         apply("all")
     );
-    assert_eq!(published.begin(&key("b"), None, None), Deed::Delete);
+    assert_eq!(published.begin(&key("b"), None, None), ReportAction::Delete);
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn a_write_that_failed_may_have_arrived() {
         apply("x")
     );
     published.done(&key("a"), Err(()), 1, now);
-    assert_eq!(published.begin(&key("a"), None, None), Deed::Delete);
+    assert_eq!(published.begin(&key("a"), None, None), ReportAction::Delete);
     published.done(&key("a"), Err(()), 1, now);
     assert_eq!(
         published.begin(&key("a"), None, Some(report("x"))),
@@ -145,7 +148,7 @@ fn a_write_that_failed_may_have_arrived() {
     published.done(&key("a"), Ok(Some("x".to_owned())), 1, now);
     assert_eq!(
         published.begin(&key("a"), None, Some(report("x"))),
-        Deed::Same
+        ReportAction::UpToDate
     );
     assert!(published.rows.values().all(|row| row.backoff.is_none()));
     assert_eq!(published.waiting(), 0);
@@ -165,9 +168,12 @@ fn a_failed_write_is_queued_for_one_retry() {
     assert!(published.next_at().is_some_and(|at| at > now));
     assert_eq!(due(&mut published, now), [""; 0]);
     assert_eq!(due(&mut published, now + Duration::from_secs(60)), ["a"]);
-    assert_eq!(published.begin(&key("a"), None, None), Deed::Delete);
+    assert_eq!(published.begin(&key("a"), None, None), ReportAction::Delete);
     published.done(&key("a"), Ok(None), 0, now);
-    assert_eq!(published.begin(&key("a"), None, None), Deed::Nothing);
+    assert_eq!(
+        published.begin(&key("a"), None, None),
+        ReportAction::Nothing
+    );
     assert!(published.rows.is_empty() && published.later.is_empty());
 }
 
@@ -215,7 +221,10 @@ fn changes_by_others_to_reports_are_found_by_the_next_list() {
         published.begin(&key("other"), None, Some(report("x"))),
         apply("x")
     );
-    assert_eq!(published.begin(&key("strange"), None, None), Deed::Delete);
+    assert_eq!(
+        published.begin(&key("strange"), None, None),
+        ReportAction::Delete
+    );
 }
 
 #[test]
@@ -227,10 +236,13 @@ fn an_unreadable_object_keeps_no_other_report_as_it_was() {
     list(&mut published, before.into(), now);
     published.settle(unread(&["unread"]), now);
     assert_eq!(due(&mut published, now), ["gone", "other"]);
-    assert_eq!(published.begin(&key("gone"), None, None), Deed::Delete);
+    assert_eq!(
+        published.begin(&key("gone"), None, None),
+        ReportAction::Delete
+    );
     assert_eq!(
         published.begin(&key("other"), None, Some(report("now"))),
-        Deed::Read
+        ReportAction::ReadFirst
     );
     published.was_read(&key("other"), now);
     assert_eq!(
@@ -239,9 +251,15 @@ fn an_unreadable_object_keeps_no_other_report_as_it_was() {
     );
     // Another policy reads the object by another view: that is not all there is to say.
     for known in [None, Some(report("part"))] {
-        assert_eq!(published.begin(&key("unread"), None, known), Deed::Nothing);
+        assert_eq!(
+            published.begin(&key("unread"), None, known),
+            ReportAction::Nothing
+        );
     }
     published.settle(unread(&[]), now);
     assert_eq!(due(&mut published, now), ["unread"]);
-    assert_eq!(published.begin(&key("unread"), None, None), Deed::Delete);
+    assert_eq!(
+        published.begin(&key("unread"), None, None),
+        ReportAction::Delete
+    );
 }

@@ -54,7 +54,7 @@ pub(super) enum SystemView {
     /// The kinds that the API server serves.
     Kinds,
     /// Views that feeders have to write.
-    Wanted,
+    DesiredViews,
     /// Objects that feeders have to follow one by one.
     References,
 }

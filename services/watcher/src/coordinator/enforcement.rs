@@ -33,7 +33,7 @@ const CATALOG_READS_MIN: u64 = 2;
 
 /// Returns a position of the log up to which it has a policy, these records of entries, and all kinds;
 /// `None`: some of that is still on its way.
-pub(super) type LogPosition<'a> = dyn Fn(&ObjectKey, &[ObjectKey]) -> Option<Revision> + 'a;
+pub(super) type PositionOf<'a> = dyn Fn(&ObjectKey, &[ObjectKey]) -> Option<Revision> + 'a;
 
 /// The policies that are in force, or on their way.
 pub(super) struct EnforcementTracker {
@@ -81,7 +81,7 @@ pub(super) struct Reads {
 pub(super) struct Surroundings<'a> {
     pub views: &'a ViewStatusTable,
     pub catalog: Option<&'a Catalog>,
-    pub position: &'a LogPosition<'a>,
+    pub position: &'a PositionOf<'a>,
     pub now: Instant,
 }
 

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 
 use super::{
     effect::{Effect, Record, SystemView, Write},
-    enforcement::{EnforcementTracker, LogPosition},
+    enforcement::{EnforcementTracker, PositionOf},
     entry_store::EntryStore,
     manifest_list::ManifestList,
     manifests::{Entry, ExceptionManifest},
@@ -234,7 +234,7 @@ impl Reconciler {
     /// Brings the statuses up to date of everything that changed. Call it when no event waits.
     pub(super) fn update_statuses(
         &mut self,
-        position: &LogPosition<'_>,
+        position: &PositionOf<'_>,
         now: Instant,
         clock: Timestamp,
     ) {
@@ -317,13 +317,13 @@ impl Reconciler {
             match effect {
                 Needed::OpenView(wanted) => {
                     let view = wanted.info.source.view_id();
-                    tracing::info!(%view, "view wanted");
+                    tracing::info!(%view, "desires a view");
                     let record = Record::encode(view_key(&view), &*wanted);
-                    self.put(SystemView::Wanted, record);
+                    self.put(SystemView::DesiredViews, record);
                 }
                 Needed::CloseView(view) => {
-                    tracing::info!(%view, "view not wanted any more: nobody needs it");
-                    self.write(SystemView::Wanted, Write::delete(view_key(&view)));
+                    tracing::info!(%view, "no longer desires a view: nobody needs it");
+                    self.write(SystemView::DesiredViews, Write::delete(view_key(&view)));
                 }
                 Needed::Call(info, spec) => self.effects.push(Effect::StartCall(info, spec)),
                 Needed::EndCall(view) => self.effects.push(Effect::StopCall(view)),
@@ -385,7 +385,7 @@ impl Reconciler {
 /// Views that follow from manifests alone. What is wanted stands before what entries are bound to, as with every
 /// change.
 const FOLLOWING: [SystemView; 3] = [
-    SystemView::Wanted,
+    SystemView::DesiredViews,
     SystemView::References,
     SystemView::Entries,
 ];

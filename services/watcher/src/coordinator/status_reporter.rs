@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     conditions::{self, Need, Ready},
     effect::Effect,
-    enforcement::{EnforcementTracker, LogPosition, Reads, Surroundings},
+    enforcement::{EnforcementTracker, PositionOf, Reads, Surroundings},
     entry_store::{EntryStore, status_target},
     manifests::PolicyManifest,
     permits,
@@ -49,7 +49,7 @@ pub(super) struct Facts<'a> {
     pub views: &'a ViewStatusTable,
     pub rights: &'a rights::Found,
     pub catalog: Option<&'a Catalog>,
-    pub position: &'a LogPosition<'a>,
+    pub position: &'a PositionOf<'a>,
     pub now: Instant,
     /// The wall clock at `now`, as statuses show it.
     pub clock: Timestamp,

@@ -18,7 +18,7 @@ pub(super) struct SystemViews {
     policies: ViewLease,
     exceptions: ViewLease,
     kinds: ViewLease,
-    wanted: ViewLease,
+    desired_views: ViewLease,
     references: ViewLease,
 }
 
@@ -51,7 +51,7 @@ impl SystemViews {
             policies: open(system::policies_source()),
             exceptions: open(system::exceptions_source()),
             kinds: open(system::kinds_source()),
-            wanted: open(system::desired_views_source()),
+            desired_views: open(system::desired_views_source()),
             references: open(system::references_source()),
             publisher,
         }
@@ -85,7 +85,7 @@ impl SystemViews {
             SystemView::Policies => &mut self.policies,
             SystemView::Exceptions => &mut self.exceptions,
             SystemView::Kinds => &mut self.kinds,
-            SystemView::Wanted => &mut self.wanted,
+            SystemView::DesiredViews => &mut self.desired_views,
             SystemView::References => &mut self.references,
         }
     }

@@ -27,7 +27,7 @@ impl FeedMetrics {
         let all = Self::default();
         for (name, help, family) in [
             (
-                "anteroom_feeds",
+                "anteroom_watches_planned",
                 "Watches of a type that are planned",
                 &all.feeds,
             ),

@@ -81,7 +81,7 @@ pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToke
             Ok(mut place) => {
                 check.ready();
                 take(&reader, &mut place, &requests, &stop).await;
-                check.not_ready("the place on the bus that was lost");
+                check.not_ready("the subscription for live reads, which was lost");
             }
             Err(error) => waits(&error, &stop).await,
         }
@@ -151,7 +151,9 @@ async fn take(
                     .await;
                 return;
             }
-            Some(Err(error)) => tracing::warn!(%error, "a live read that cannot be read"),
+            Some(Err(error)) => {
+                tracing::warn!(%error, "cannot decode a live-read request: refuses it");
+            }
             Some(Ok(incoming)) => {
                 let room = requests.len() < REQUESTS_MAX;
                 let span = span(&incoming);

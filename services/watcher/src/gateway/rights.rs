@@ -96,7 +96,7 @@ pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<Writer>) {
     loop {
         let problem = match review::user(&api).await {
             Ok(Writer::Known(user)) => {
-                tracing::info!(user, "this is who writes what rules change");
+                tracing::info!(user, "writes for mutate rules as this user");
                 found.send_replace(Writer::Known(user));
                 return;
             }
@@ -110,9 +110,9 @@ pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<Writer>) {
         match failures {
             USER_RETRIES_SOON => tracing::warn!(
                 problem,
-                "it is not known as whom this watcher writes: webhooks go by their `--watcher-user`"
+                "cannot learn the user that this watcher writes as: webhooks use `--watcher-user`"
             ),
-            _ => tracing::debug!(problem, "it is not known as whom this watcher writes"),
+            _ => tracing::debug!(problem, "cannot learn the user that this watcher writes as"),
         }
         let is_soon = failures < USER_RETRIES_SOON;
         failures = failures.saturating_add(1);

@@ -93,7 +93,7 @@ pub(crate) struct Campaign<'a> {
     /// The others.
     pub members: &'a Members,
     /// The highest term that was ever seen. A log that was made anew begins with a higher one, so
-    /// that nobody mistakes a new tenure for an old one.
+    /// that nobody mistakes a new term for an old one.
     pub term_seen: u32,
     /// Says what is waited for.
     pub bus_check: &'a Check,

@@ -110,7 +110,7 @@ mod tests {
         let busy = ErrorCode::BUSY.as_str();
         for line in [
             "anteroom_webhook_cached_call_audit_total{result=\"different\"} 1".to_owned(),
-            "anteroom_webhook_existing_total{outcome=\"written\"} 1".to_owned(),
+            "anteroom_webhook_mutate_existing_total{outcome=\"written\"} 1".to_owned(),
             "anteroom_webhook_violations_total{outcome=\"dropped\"} 1".to_owned(),
             format!("anteroom_webhook_live_read_duration_seconds_count{{outcome=\"{busy}\"}} 1"),
             "anteroom_webhook_query_duration_seconds_count{outcome=\"ok\"} 1".to_owned(),

@@ -10,7 +10,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use aws_lc_rs::{constant_time, hmac};
+use anteroom_seal::{MacKey, is_equal};
 use parking_lot::Mutex;
 
 /// What stands before the token.
@@ -31,7 +31,7 @@ pub(crate) struct PathTokens(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    key: Option<hmac::Key>,
+    key: Option<MacKey>,
     /// The period, and the tokens of the one before, of it, and of the one after.
     around: Option<(u64, [String; 3])>,
     written: VecDeque<String>,
@@ -48,7 +48,7 @@ impl PathTokens {
     /// Goes by this key from now on.
     pub(crate) fn use_key(&self, key: &str) {
         let mut state = self.0.lock();
-        state.key = Some(hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()));
+        state.key = Some(MacKey::new(key.as_bytes()));
         state.around = None;
     }
 
@@ -93,9 +93,7 @@ impl State {
     }
 
     fn accepts(&mut self, token: &str, period: u64) -> bool {
-        let is_it = |known: &String| {
-            constant_time::verify_slices_are_equal(known.as_bytes(), token.as_bytes()).is_ok()
-        };
+        let is_it = |known: &String| is_equal(known, token);
         let around = self
             .around(period)
             .is_some_and(|around| around.iter().any(is_it));
@@ -103,13 +101,11 @@ impl State {
     }
 }
 
-fn token(key: &hmac::Key, period: u64) -> String {
-    let mut context = hmac::Context::with_key(key);
-    context.update(PURPOSE);
-    context.update(&period.to_be_bytes());
-    let tag = context.sign();
-    let digits = tag.as_ref().iter().take(16);
-    digits.map(|byte| format!("{byte:02x}")).collect()
+/// 32 hexadecimal digits.
+fn token(key: &MacKey, period: u64) -> String {
+    let mut tag = key.tag(&[PURPOSE, &period.to_be_bytes()]);
+    tag.truncate(32);
+    tag
 }
 
 /// The number of the period by this machine's clock. Others may be one off.
@@ -141,7 +137,7 @@ mod tests {
     #[test]
     fn a_token_is_taken_for_an_hour_before_and_after_its_own() {
         let mut state = State {
-            key: Some(hmac::Key::new(hmac::HMAC_SHA256, b"k")),
+            key: Some(MacKey::new(b"k")),
             ..State::default()
         };
         let own = token(state.key.as_ref().unwrap(), 100);

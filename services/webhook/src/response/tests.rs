@@ -114,6 +114,7 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
         action: FailureAction::Enforce,
         ignore_errors: false,
         warn_on_audit: false,
+        knows_secrets: false,
         outcome: RuleOutcome::Pass,
         changed: Vec::new(),
         facts: Vec::new(),
@@ -145,6 +146,7 @@ fn a_patch_is_answered_as_the_api_server_reads_it_and_where_it_changes_is_record
         action: FailureAction::Enforce,
         ignore_errors: false,
         warn_on_audit: false,
+        knows_secrets: false,
         outcome: RuleOutcome::Mutated {
             object: Value::Null,
         },

@@ -136,7 +136,7 @@ impl BusFacts {
                     }
                 }
                 // The fact is read once then, for all that is made of it.
-                Some(Backend::Live(_)) | None if fact.route.is_part => {
+                Some(Backend::Live(_)) | None if fact.route.is_pushed_down => {
                     let fact = Fact::of(fact.asker, fact.route.id, Answer::Declined);
                     arriving.push(std::future::ready(vec![fact]).boxed());
                 }

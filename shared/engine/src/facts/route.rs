@@ -43,7 +43,7 @@ const SECRETS_FORBIDDEN: &str = "SecretsForbidden";
 /// The backends of one fact.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FactRoute {
-    /// The [`FactRequest`]'s.
+    /// The id of the [`FactRequest`].
     pub(super) id: u32,
     /// The context entry that reads it.
     pub(super) variable: String,
@@ -52,7 +52,7 @@ pub(super) struct FactRoute {
     /// Those that are still to be asked, in order. Never empty to begin with, but for a part.
     pub(super) backends: VecDeque<Backend>,
     /// It asks about a use of the fact: worth no live read of its own, since the fact has other uses.
-    pub(super) is_part: bool,
+    pub(super) is_pushed_down: bool,
     /// The live read that a view's answer stands for, where it stands for one.
     pub(super) stands_for: Option<LiveRead>,
 }
@@ -132,7 +132,7 @@ pub(super) fn route(
         policy: &reader.policy,
         namespace: reader.namespace(),
         age_max_ms: need.age_max_ms,
-        is_part: need.is_part,
+        is_pushed_down: need.is_pushed_down,
         query,
     };
     let target = need.target.to_string();
@@ -159,7 +159,7 @@ pub(super) fn route(
         variable: need.variable,
         target,
         backends: backends.into(),
-        is_part: need.is_part,
+        is_pushed_down: need.is_pushed_down,
         stands_for,
     })
 }
@@ -170,7 +170,7 @@ struct Asked<'a> {
     policy: &'a ObjectKey,
     namespace: Option<&'a str>,
     age_max_ms: Option<u64>,
-    is_part: bool,
+    is_pushed_down: bool,
     query: Query,
 }
 
@@ -201,7 +201,7 @@ impl Asked<'_> {
                     },
                 });
             };
-            if self.is_part && may_miss_key(&named.expression) {
+            if self.is_pushed_down && may_miss_key(&named.expression) {
                 // Of a part, whatever forgave that would make a value of an error.
                 return Ok(Vec::new());
             }

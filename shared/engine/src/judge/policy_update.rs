@@ -92,7 +92,7 @@ impl Judge {
                 Ok(part) => part,
                 Err(error) => {
                     let policy = &*name.policy;
-                    tracing::warn!(policy, rule = name.rule(), %objects, %error, "triggers were not read");
+                    tracing::warn!(policy, rule = name.rule(), %objects, %error, "cannot list a rule's triggers: retries later");
                     triggers.is_unread = true;
                     return;
                 }
@@ -102,7 +102,7 @@ impl Judge {
                 .filter(|unread| !unread.is_empty())
             {
                 let (policy, unread) = (&*name.policy, unread.len());
-                tracing::warn!(policy, rule = name.rule(), %objects, unread, "triggers that are too large");
+                tracing::warn!(policy, rule = name.rule(), %objects, unread, "triggers over the size limit are not read");
                 triggers.is_unread = true;
             }
             let items = part["items"].as_array().cloned().unwrap_or_default();

@@ -178,7 +178,7 @@ impl Worker {
     pub fn dropped(&self, triggered: &Triggered) {
         for (rule, _) in &triggered.rules {
             self.recorder.mutate_existing("dropped");
-            let reason = "as many triggers wait as this webhook takes: objects that exist were not looked at";
+            let reason = "the queue of triggers is full: existing objects were not read";
             self.failed(rule, &triggered.request, reason);
         }
     }
@@ -188,7 +188,7 @@ impl Worker {
             policy = rule.policy,
             rule = rule.rule(),
             reason,
-            "objects that exist were not changed"
+            "existing objects were not changed"
         );
         let policy = &rule.reader.policy;
         let (group, version) = (request.group(), request.version());

@@ -50,11 +50,11 @@ impl FactSource for Script {
         {
             for request in requests {
                 let (after, answer) = match self.answers.get(&request.variable) {
-                    _ if request.is_part => (Duration::ZERO, Answer::Declined),
+                    _ if request.is_pushed_down => (Duration::ZERO, Answer::Declined),
                     Some((after, answer)) => (*after, Answer::Got(answer.clone())),
                     None => continue,
                 };
-                if !request.is_part {
+                if !request.is_pushed_down {
                     noted.push(format!("{}.{}", reader.rule, request.variable));
                 }
                 let fact = Fact::of(asker, request.id, answer);

@@ -71,7 +71,7 @@ impl Random {
     }
 }
 
-/// Every function, and parameters, where `tests/oracle.rs` keeps to what is agreed upon.
+/// Every function, and parameters, where `oracle.rs` keeps to what is agreed upon.
 const FUNCTIONS: &[&str] = &[
     "avg({})",
     "to_string({})",

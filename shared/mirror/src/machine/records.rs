@@ -121,7 +121,7 @@ impl Machine {
         effects.push(Effect::Changed(id.clone()));
     }
 
-    /// The log holds a record of this tenure.
+    /// The log holds a record of this epoch.
     pub(super) fn wrote(&mut self, group: Group, epoch: Epoch) {
         let term = self.term(group).max(epoch.term());
         self.terms.insert(group, term);

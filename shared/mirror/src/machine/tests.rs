@@ -323,7 +323,7 @@ fn a_wrong_digest_without_a_hole_stops_the_view_at_once() {
 }
 
 #[test]
-fn repeated_and_earlier_tenure_control_records_prove_nothing() {
+fn repeated_and_earlier_epoch_control_records_prove_nothing() {
     let mut world = synced_world();
     let control = |world: &World, epoch| {
         let mut record = world.models[0].control(epoch, ViewState::Synced);

@@ -46,7 +46,7 @@ fn asked(variable: &str, target: FactTarget, expression: &str) -> FactRequest {
         parameters: BTreeMap::new(),
         missing_key_is_error: true,
         age_max_ms: None,
-        is_part: false,
+        is_pushed_down: false,
     }
 }
 

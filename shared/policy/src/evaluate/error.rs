@@ -6,7 +6,7 @@ use anteroom_patch::PatchError;
 use thiserror::Error;
 
 use super::limits::{
-    EXISTING_PARTS_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
+    EXISTING_BATCHES_MAX, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX,
     MUTATED_BYTES_MAX,
 };
 use crate::ir::{VariableError, VariableErrorKind, reference::CONFIG_MAP};
@@ -59,13 +59,19 @@ pub enum RuleError {
         "the policies take too long for a request of this size: make the object smaller, or simplify the policies"
     )]
     ReviewTooCostly,
+    /// An error of a rule that knows what a Secret holds: its text might quote that.
+    #[error("the details are withheld, since the rule reads a Secret")]
+    Withheld {
+        /// The code of the error.
+        code: ErrorCode,
+    },
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
     /// There are more objects that exist than a rule goes through.
     #[error(
-        "{target}: the rule goes through {EXISTING_PARTS_MAX} parts of lists, which had {seen} objects in all; \
-         nothing was done about those behind them"
+        "{target}: more than {EXISTING_BATCHES_MAX} batches of objects; the first {seen} objects were handled, the rest \
+         were not"
     )]
     TooManyObjects {
         /// In those parts.
@@ -104,6 +110,7 @@ impl RuleError {
                 _ => ErrorCode::PATCH_FAILED,
             },
             Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
+            Self::Withheld { code } => *code,
             Self::ReviewTooCostly => ErrorCode::REVIEW_TOO_COSTLY,
             Self::TooManyFacts
             | Self::TooMuchPatched

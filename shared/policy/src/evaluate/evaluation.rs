@@ -149,7 +149,7 @@ impl<'a> Evaluation<'a> {
         self
     }
 
-    /// Says of a request that [is part](super::FactRequest::is_part) of a fact that it is not to be had without
+    /// Says of a request that [is part](super::FactRequest::is_pushed_down) of a fact that it is not to be had without
     /// reading the fact. Of any other this says nothing.
     pub fn decline(&mut self, id: u32) {
         self.facts.decline(id);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{
     error::RuleError,
     interrupt::Stop,
-    limits::{FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, PARTS_PER_RULE_MAX},
+    limits::{FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, PUSHED_DOWN_PER_RULE_MAX},
     report::{FactRead, FactRequest},
 };
 use crate::ir::FactTarget;
@@ -69,7 +69,7 @@ pub(super) struct Question {
     pub(super) missing_key_is_error: bool,
     pub(super) age_max_ms: Option<u64>,
     /// It is about a use of the fact, or about what of it is read.
-    pub(super) is_part: bool,
+    pub(super) is_pushed_down: bool,
     /// The answer may be large.
     pub(super) is_large: bool,
 }
@@ -87,7 +87,7 @@ impl Question {
             parameters,
             missing_key_is_error: false,
             age_max_ms: None,
-            is_part: false,
+            is_pushed_down: false,
             is_large: false,
         }
     }
@@ -165,14 +165,14 @@ impl Facts {
 
     /// The answer to a question, asking it if it is new.
     pub(super) fn look_up(&mut self, variable: &str, question: Question) -> Lookup {
-        if !question.is_part
+        if !question.is_pushed_down
             && let Some(error) = self.refusal(&question)
         {
             return Lookup::Answer(Err(error.clone()));
         }
         if let Some(fact) = self.find(&question) {
             return match &fact.answer {
-                _ if fact.is_declined && question.is_part => Lookup::Declined,
+                _ if fact.is_declined && question.is_pushed_down => Lookup::Declined,
                 _ if fact.is_left_out => Lookup::LeftOut,
                 Some(answer) => Lookup::Answer(answer.clone()),
                 None => Lookup::Pending,
@@ -181,8 +181,8 @@ impl Facts {
         if self.looks_ahead && question.is_large {
             return Lookup::Pending;
         }
-        let (count, most) = match question.is_part {
-            true => (self.parts, PARTS_PER_RULE_MAX),
+        let (count, most) = match question.is_pushed_down {
+            true => (self.parts, PUSHED_DOWN_PER_RULE_MAX),
             false => (
                 self.facts.len() - self.parts - self.let_go,
                 FACTS_PER_RULE_MAX,
@@ -191,7 +191,7 @@ impl Facts {
         if count == most {
             return Lookup::TooMany;
         }
-        self.parts += usize::from(question.is_part);
+        self.parts += usize::from(question.is_pushed_down);
         self.facts.push(Fact {
             request: FactRequest {
                 id: self.facts.len() as u32,
@@ -201,7 +201,7 @@ impl Facts {
                 parameters: question.parameters,
                 missing_key_is_error: question.missing_key_is_error,
                 age_max_ms: question.age_max_ms,
-                is_part: question.is_part,
+                is_pushed_down: question.is_pushed_down,
             },
             answer: None,
             is_declined: false,
@@ -285,7 +285,8 @@ impl Facts {
     /// A part is not to be had without the fact. Of anything else this says nothing.
     pub(super) fn decline(&mut self, id: u32) {
         let fact = self.facts.get_mut(id as usize);
-        if let Some(fact) = fact.filter(|fact| fact.request.is_part && fact.answer.is_none()) {
+        if let Some(fact) = fact.filter(|fact| fact.request.is_pushed_down && fact.answer.is_none())
+        {
             fact.is_declined = true;
         }
     }
@@ -337,7 +338,7 @@ impl Fact {
     fn is_of_no_use(&self) -> bool {
         let failed = |error| is_of_evaluation(error);
         let answer = self.answer.as_ref().map(Result::as_ref);
-        self.request.is_part
+        self.request.is_pushed_down
             && (self.is_declined || matches!(answer, Some(Err(error)) if failed(error)))
     }
 }

@@ -5,7 +5,7 @@ pub const FACTS_PER_RULE_MAX: usize = 64;
 
 /// Queries about uses of facts that one rule may make while one request is evaluated. Beyond that the
 /// facts themselves are asked for.
-pub const PARTS_PER_RULE_MAX: usize = 256;
+pub const PUSHED_DOWN_PER_RULE_MAX: usize = 256;
 
 /// Elements that one `foreach` goes through; more is an error.
 pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
@@ -18,6 +18,5 @@ pub const FOREACH_ELEMENTS_IN_ALL_MAX: usize = 20_000;
 /// is an error.
 pub const MUTATED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Parts of lists that one rule goes through for one request; of more an error tells that nothing was done about
-/// what is behind them.
-pub const EXISTING_PARTS_MAX: usize = 1_000;
+/// Batches of existing objects that one rule handles for one request; more is an error, and the rest is not handled.
+pub const EXISTING_BATCHES_MAX: usize = 1_000;

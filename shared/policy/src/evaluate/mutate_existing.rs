@@ -15,7 +15,7 @@ use super::{
     facts::Question,
     foreach,
     interrupt::{Interrupt, Stop},
-    limits::EXISTING_PARTS_MAX,
+    limits::EXISTING_BATCHES_MAX,
     mutate,
     report::RuleOutcome,
     scope::Scope,
@@ -111,7 +111,7 @@ impl Target<'_> {
         };
         // Ends: of parts there is a most.
         loop {
-            if progress.parts >= EXISTING_PARTS_MAX {
+            if progress.parts >= EXISTING_BATCHES_MAX {
                 let (seen, target) = (progress.seen, reading.wanted.to_string());
                 return Err(Stop::Error(Box::new(RuleError::TooManyObjects {
                     seen,

@@ -38,7 +38,7 @@ pub struct FactRequest {
     pub age_max_ms: Option<u64>,
     /// It asks about one use of the fact, so that the fact does not have to travel. Where that is not
     /// to be had without reading the fact, [`Evaluation::decline`](super::Evaluation::decline) it: the fact is asked for then.
-    pub is_part: bool,
+    pub is_pushed_down: bool,
 }
 
 /// The outcome of a rule, and the facts that it was decided from.

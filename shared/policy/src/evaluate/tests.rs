@@ -93,7 +93,7 @@ fn drive_over(
                     "it goes on: {asked:?}"
                 );
                 let (parts, facts): (Vec<_>, Vec<_>) =
-                    facts.into_iter().partition(|fact| fact.is_part);
+                    facts.into_iter().partition(|fact| fact.is_pushed_down);
                 parts.iter().for_each(|part| evaluation.decline(part.id));
                 if !facts.is_empty() {
                     asked.push(facts.iter().map(|fact| fact.target.to_string()).collect());

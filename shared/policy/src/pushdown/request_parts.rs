@@ -67,7 +67,7 @@ pub(crate) fn names_roles(rule: &Rule) -> bool {
     ROLES.iter().any(|role| fields.contains_key(role[0]))
 }
 
-/// RequestParts of a JSON value. What is no object is one part.
+/// The parts of a request that are read. A value that is not an object is one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestParts(Tree);
 

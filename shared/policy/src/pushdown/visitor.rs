@@ -178,10 +178,14 @@ impl<'r> Walk<'_, 'r> {
     }
 
     fn condition(&mut self, field: &str, condition: &'r Condition) {
-        let sides = [
-            ("key", Side::Key, &condition.key),
-            ("value", Side::Value, &condition.value),
-        ];
+        // Its message is resolved with the rule's.
+        let Condition {
+            key,
+            operator,
+            value,
+            message: _,
+        } = condition;
+        let sides = [("key", Side::Key, key), ("value", Side::Value, value)];
         for (name, side, template) in sides {
             let lone: Vec<_> = template
                 .lone_variable()
@@ -193,7 +197,7 @@ impl<'r> Walk<'_, 'r> {
             self.at(&format!("{field}.{name}"), |walk| {
                 for prepared in all {
                     let is_lone = lone.iter().any(|lone| std::ptr::eq(*lone, prepared));
-                    walk.site.side = is_lone.then_some((condition.operator, side));
+                    walk.site.side = is_lone.then_some((*operator, side));
                     walk.tell(prepared);
                 }
                 walk.site.side = None;
@@ -243,30 +247,52 @@ impl<'r> Walk<'_, 'r> {
         };
         for (at, each) in all.iter().enumerate() {
             let field = format!("{field}.foreach[{at}]");
+            let ForEach {
+                list,
+                context,
+                outer,
+                preconditions,
+                work,
+                element_scope: _,
+            } = each;
             (self.site.entries, self.site.visible) = (entries, entries.len());
             self.at(&format!("{field}.list"), |walk| {
-                walk.root(&each.list, Flow::Elements(each));
+                walk.root(list, Flow::Elements(each));
             });
-            self.site.entries = &each.context;
-            self.entries(&format!("{field}.context"), each.outer);
-            self.site.visible = each.context.len();
-            self.conditions(&format!("{field}.preconditions"), &each.preconditions);
-            self.validation(&field, &each.work, &each.context, rule);
+            self.site.entries = context;
+            self.entries(&format!("{field}.context"), *outer);
+            self.site.visible = context.len();
+            self.conditions(&format!("{field}.preconditions"), preconditions);
+            self.validation(&field, work, context, rule);
         }
     }
 
     fn target(&mut self, field: &str, target: &'r TargetSpec, outer: &'r [Arc<ContextEntry>]) {
+        let TargetSpec {
+            group: _,
+            version: _,
+            kind: _,
+            // In `texts`.
+            namespace: _,
+            name: _,
+            uid: _,
+            selector,
+            context,
+            outer: rules,
+            preconditions,
+            work,
+        } = target;
         (self.site.entries, self.site.visible) = (outer, outer.len());
         for (name, text) in target.texts() {
             self.at(&format!("{field}.{name}"), |walk| walk.template(text));
         }
-        if let Some(selector) = &target.selector {
+        if let Some(selector) = selector {
             self.at(&format!("{field}.selector"), |walk| walk.value(selector));
         }
-        self.site.entries = &target.context;
-        self.entries(&format!("{field}.context"), target.outer);
-        self.conditions(&format!("{field}.preconditions"), &target.preconditions);
-        self.mutation("mutate", &target.work, &target.context);
+        self.site.entries = context;
+        self.entries(&format!("{field}.context"), *rules);
+        self.conditions(&format!("{field}.preconditions"), preconditions);
+        self.mutation("mutate", work, context);
     }
 
     fn mutation(&mut self, field: &str, mutation: &'r Mutation, entries: &'r [Arc<ContextEntry>]) {
@@ -282,14 +308,22 @@ impl<'r> Walk<'_, 'r> {
     }
 
     fn mutate_each(&mut self, field: &str, each: &'r MutateEach) {
+        let MutateEach {
+            list,
+            context,
+            outer,
+            preconditions,
+            is_descending: _,
+            work,
+        } = each;
         self.at(&format!("{field}.list"), |walk| {
-            walk.root(&each.list, Flow::Used);
+            walk.root(list, Flow::Used);
         });
-        self.site.entries = &each.context;
-        self.entries(&format!("{field}.context"), each.outer);
-        self.site.visible = each.context.len();
-        self.conditions(&format!("{field}.preconditions"), &each.preconditions);
-        self.mutation(field, &each.work, &each.context);
+        self.site.entries = context;
+        self.entries(&format!("{field}.context"), *outer);
+        self.site.visible = context.len();
+        self.conditions(&format!("{field}.preconditions"), preconditions);
+        self.mutation(field, work, context);
     }
 
     fn patch(&mut self, field: &str, patch: &'r Patch) {
@@ -355,9 +389,16 @@ impl<'r> Walk<'_, 'r> {
     }
 
     fn fact(&mut self, fact: &'r Fact) {
-        fact.query.iter().for_each(|query| self.inside(query));
-        fact.default.iter().for_each(|default| self.value(default));
-        match &fact.source {
+        let Fact {
+            source,
+            query,
+            default,
+            age_max_ms: _,
+            id: _,
+        } = fact;
+        query.iter().for_each(|query| self.inside(query));
+        default.iter().for_each(|default| self.value(default));
+        match source {
             FactOrigin::Entry { name, .. } => self.template(name),
             FactOrigin::Image(image) => self.template(&image.reference),
             FactOrigin::Collection(_) => {}

@@ -52,7 +52,7 @@ fn count(cell: &Cell<usize>) {
 /// Facts of any shape, and such as cannot be had.
 fn fact(need: &FactRequest, tape: &mut Tape<'_>) -> Option<Result<Value, FactError>> {
     match tape.below(6) {
-        0 if need.is_part => None,
+        0 if need.is_pushed_down => None,
         0 | 1 => Some(Err(FactError::EvaluationFailed {
             message: "{{ hostile }} `x` \" ' \\".to_owned(),
         })),

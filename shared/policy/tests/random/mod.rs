@@ -57,7 +57,7 @@ impl World {
         };
         let text = match PROJECTIONS.iter().find(|(name, _)| *name == projection) {
             None => expression.to_owned(),
-            Some((_, of)) if need.is_part && may_miss_key(of) => return None,
+            Some((_, of)) if need.is_pushed_down && may_miss_key(of) => return None,
             Some((_, of)) if need.expression.is_empty() => (*of).to_owned(),
             Some((_, of)) => format!("({of}) | ({expression})"),
         };

@@ -44,7 +44,7 @@ fn delete(name: &str, epoch: u64, version: &str) -> Delta<Vec<u8>> {
     }
 }
 
-/// Deltas that a writer with every fault might send: any order of tenures and versions.
+/// Deltas that a writer with every fault might send: any order of epochs and versions.
 fn deltas() -> impl Strategy<Value = Vec<Delta<Vec<u8>>>> {
     let version = prop_oneof!["[0-9]{1,2}", Just(String::from("opaque"))];
     let op = prop::option::weighted(0.7, prop::collection::vec(any::<u8>(), 0..6));
@@ -59,7 +59,7 @@ fn deltas() -> impl Strategy<Value = Vec<Delta<Vec<u8>>>> {
     prop::collection::vec(delta, 0..60)
 }
 
-/// The last record of each key: tenure, version, and the body if it is there.
+/// The last record of each key: epoch, version, and the body if it is there.
 type Model = BTreeMap<ObjectKey, (Epoch, ResourceVersion, Option<Vec<u8>>)>;
 
 proptest! {

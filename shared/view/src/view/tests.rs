@@ -131,10 +131,10 @@ fn a_view_dropped_and_wanted_again_while_away_needs_no_restart() {
     assert_eq!(reader.restarts, 0);
 }
 
-/// A reader that lags is skipped over records that were superseded, the first word of a tenure
+/// A reader that lags is skipped over records that were superseded, the first word of a epoch
 /// among them.
 #[test]
-fn changes_of_a_later_tenure_are_seen_together_without_its_first_word() {
+fn changes_of_a_later_epoch_are_seen_together_without_its_first_word() {
     let mut reader = synced();
     let deliver = |reader: &mut Reader, write: fn(&mut SimLog)| {
         write(reader.log());
@@ -167,7 +167,7 @@ fn reading_a_view_again_shares_unchanged_objects() {
 }
 
 #[test]
-fn a_control_record_of_an_earlier_tenure_is_ignored() {
+fn a_control_record_of_an_earlier_epoch_is_ignored() {
     let mut reader = synced();
     let mut record = reader.view.served().record().unwrap().clone();
     record.epoch = Epoch(0);

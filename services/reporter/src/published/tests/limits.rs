@@ -30,7 +30,11 @@ fn reports_are_remembered_up_to_the_limit_and_no_more() {
     assert_eq!((published.len(), published.beyond()), (2, 0));
     write(&mut published, &["c"], now);
     assert_eq!((published.len(), published.beyond()), (2, 1));
-    for (name, expected) in [("a", Deed::Same), ("b", Deed::Same), ("c", Deed::Read)] {
+    for (name, expected) in [
+        ("a", ReportAction::UpToDate),
+        ("b", ReportAction::UpToDate),
+        ("c", ReportAction::ReadFirst),
+    ] {
         let deed = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
         assert_eq!(deed, expected, "{name}");
     }
@@ -51,7 +55,10 @@ fn a_report_beyond_the_limit_is_deleted_once_it_has_no_results() {
     let mut published = settled(1, now);
     write(&mut published, &["a", "b"], now);
     let b = is_from("b");
-    assert_eq!(published.begin(&key("b"), b.as_ref(), None), Deed::Delete);
+    assert_eq!(
+        published.begin(&key("b"), b.as_ref(), None),
+        ReportAction::Delete
+    );
     published.done(&key("b"), Ok(None), 0, now);
     assert_eq!(published.len(), 1);
     // Of what is not settled nothing is touched, and after the next list all is looked at.
@@ -59,7 +66,7 @@ fn a_report_beyond_the_limit_is_deleted_once_it_has_no_results() {
     for report in [None, Some(report("part"))] {
         assert_eq!(
             published.begin(&key("b"), b.as_ref(), report),
-            Deed::Nothing
+            ReportAction::Nothing
         );
     }
     published.listing();
@@ -103,7 +110,10 @@ fn a_list_is_remembered_up_to_the_limit_and_the_next_one_goes_on() {
     published.settle(unread(&[]), now);
     for left in [3, 0] {
         for name in due(&mut published, now) {
-            assert_eq!(published.begin(&key(&name), None, None), Deed::Delete);
+            assert_eq!(
+                published.begin(&key(&name), None, None),
+                ReportAction::Delete
+            );
             published.done(&key(&name), Ok(None), 0, now);
             there.retain(|there| *there != name);
         }
@@ -131,7 +141,7 @@ fn each_report_beyond_the_limit_has_its_turn() {
         for name in &due {
             assert_eq!(
                 published.begin(&key(name), None, Some(report("x"))),
-                Deed::Same
+                ReportAction::UpToDate
             );
         }
         assert_eq!(published.len(), 1);

@@ -71,7 +71,7 @@ struct World {
     /// The reports that were written or read here; an earlier reporter wrote the others.
     own: BTreeMap<u8, String>,
     of_before: BTreeSet<u8>,
-    under_way: Vec<(u8, Deed)>,
+    under_way: Vec<(u8, ReportAction)>,
 }
 
 impl World {
@@ -123,16 +123,16 @@ impl World {
         let name = key(&object.to_string());
         let deed = self.published.begin(&name, of, self.of_object(object));
         match deed {
-            Deed::Nothing => return,
-            Deed::Same => {
+            ReportAction::Nothing => return,
+            ReportAction::UpToDate => {
                 // All that it said is known here too.
                 self.of_before.remove(&object);
                 let said = self.of_object(object).map(|report| report.content);
                 self.own.extend(said.map(|said| (object, said)));
                 return;
             }
-            Deed::Read => {}
-            Deed::Apply(_) | Deed::Delete => {
+            ReportAction::ReadFirst => {}
+            ReportAction::Apply(_) | ReportAction::Delete => {
                 let is_of_before = self.of_before.remove(&object);
                 let unknown = is_of_before && self.is_unknown(object);
                 assert!(!unknown, "{object} is not known, and it is to {deed:?}");
@@ -148,10 +148,12 @@ impl World {
         }
         let (object, deed) = self.under_way.remove(0);
         let name = key(&object.to_string());
-        let is_write = !matches!(deed, Deed::Read);
+        let is_write = !matches!(deed, ReportAction::ReadFirst);
         let content = match deed {
-            Deed::Apply(report) => Some(report.content),
-            Deed::Read if heard && answered => return self.published.was_read(&name, self.now),
+            ReportAction::Apply(report) => Some(report.content),
+            ReportAction::ReadFirst if heard && answered => {
+                return self.published.was_read(&name, self.now);
+            }
             _ => None,
         };
         if heard && is_write {

@@ -127,7 +127,7 @@ impl Poller {
             Report::Old(failure, good) => {
                 self.say(&failure);
                 if let Some(version) = self.inherited.take() {
-                    tracing::info!(view = %self.lease.view, "what an earlier term read is served");
+                    tracing::info!(view = %self.lease.view, "serves the response that an earlier term read");
                     self.holds(&version, good);
                 }
                 self.publisher

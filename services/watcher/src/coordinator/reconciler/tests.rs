@@ -169,14 +169,14 @@ fn an_entry_is_resolved_once_the_kinds_are_known_and_wanted_before_it_is_publish
     let mut world = World::new();
     assert_eq!(world.put(ENTRIES, &entry("a", "pods")), [""; 0]);
     let effects = world.discovered();
-    let expected = ["put Wanted pods.v1", "put Entries a"];
+    let expected = ["put DesiredViews pods.v1", "put Entries a"];
     assert_eq!(effects, expected);
     assert_eq!(
         world.gone(ENTRIES, "a"),
         [
             "forget CachedContextEntry a",
             "delete Entries a",
-            "delete Wanted pods.v1",
+            "delete DesiredViews pods.v1",
         ]
     );
 }
@@ -188,7 +188,7 @@ fn two_entries_on_one_source_want_its_view_once() {
     let second = world.put(ENTRIES, &entry("b", "pods"));
     assert_eq!(second, ["put Entries b"]);
     let gone = world.gone(ENTRIES, "a");
-    assert!(!gone.contains(&"delete Wanted pods.v1".to_owned()));
+    assert!(!gone.contains(&"delete DesiredViews pods.v1".to_owned()));
 }
 
 #[test]
@@ -214,8 +214,8 @@ fn an_entry_that_a_list_does_not_bring_is_gone() {
     world.note(ENTRIES, Note::Begin { afresh, version });
     world.put(ENTRIES, &entry("b", "services"));
     let effects = world.listed(ENTRIES);
-    assert!(effects.contains(&"delete Wanted pods.v1".to_owned()));
-    assert!(!effects.contains(&"delete Wanted services.v1".to_owned()));
+    assert!(effects.contains(&"delete DesiredViews pods.v1".to_owned()));
+    assert!(!effects.contains(&"delete DesiredViews services.v1".to_owned()));
 }
 
 #[test]

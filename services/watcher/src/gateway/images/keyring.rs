@@ -85,7 +85,7 @@ impl Keyring {
                 Ok(Some((path, config))) => tell_wrong(&path, &config),
                 Ok(None) if secrets.is_empty() => tracing::info!(
                     path = %path.display(),
-                    "no credentials of registries are there: nobody signs in by them until they are"
+                    "no registry credentials found: images are read without them"
                 ),
                 Ok(None) | Err(_) => {} // The one is as it may be, the other was told.
             }
@@ -173,7 +173,7 @@ fn best(configs: &[Read], host: &str, repository: &str) -> Result<Option<Credent
 
 /// The process log has the path; the answer to the author of a Pod does not.
 fn wrong(path: &Path, problem: &str) -> CallFault {
-    tracing::error!(path = %path.display(), problem, "a file of registries' credentials is wrong");
+    tracing::error!(path = %path.display(), problem, "cannot use a file of registry credentials");
     CallFault::Credentials
 }
 

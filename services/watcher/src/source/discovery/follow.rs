@@ -74,11 +74,11 @@ impl Discovery {
                     self.wait().await;
                 }
                 Ok(None) => {
-                    tracing::info!("an API server that is not ready does not know what it serves");
+                    tracing::info!("the API server is not ready: its kinds are not known yet");
                     sleep(backoff.next_within(rand::random(), NOT_READY_MAX_MS)).await;
                 }
                 Err(fault) => {
-                    tracing::warn!(%fault, "the API server does not say what it serves");
+                    tracing::warn!(%fault, "cannot read the kinds that the API server serves");
                     sleep(backoff.next(rand::random())).await;
                 }
             }

@@ -91,7 +91,7 @@ fn need(target: FactTarget) -> FactRequest {
         parameters: BTreeMap::new(),
         missing_key_is_error: true,
         age_max_ms: Some(7),
-        is_part: false,
+        is_pushed_down: false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn request(id: u32, target: FactTarget, is_part: bool) -> FactRequest {
+fn request(id: u32, target: FactTarget, is_pushed_down: bool) -> FactRequest {
     FactRequest {
         id,
         variable: "v".into(),
@@ -11,7 +11,7 @@ fn request(id: u32, target: FactTarget, is_part: bool) -> FactRequest {
         parameters: Default::default(),
         missing_key_is_error: true,
         age_max_ms: None,
-        is_part,
+        is_pushed_down,
     }
 }
 

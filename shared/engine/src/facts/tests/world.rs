@@ -182,7 +182,7 @@ impl World {
                 parameters: BTreeMap::new(),
                 missing_key_is_error: true,
                 age_max_ms: None,
-                is_part: false,
+                is_pushed_down: false,
             });
         let deadline = Instant::now() + Duration::from_secs(10);
         let reader = Reader {

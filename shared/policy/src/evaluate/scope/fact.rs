@@ -105,7 +105,7 @@ impl Scope<'_> {
         }
         let question = Question {
             expression: expression.as_str().to_owned(),
-            is_part: true,
+            is_pushed_down: true,
             ..whole.clone()
         };
         match self.facts.look_up(name, question) {
@@ -133,7 +133,7 @@ impl Scope<'_> {
             parameters,
             missing_key_is_error: !is_config_map,
             age_max_ms: fact.age_max_ms,
-            is_part: false,
+            is_pushed_down: false,
             is_large: true,
         })
     }

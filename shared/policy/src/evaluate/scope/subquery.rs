@@ -130,7 +130,7 @@ impl Scope<'_> {
             }
         }
         let mut asked = self.whole_of(subquery)?;
-        (asked.is_part, asked.is_large) = (true, false);
+        (asked.is_pushed_down, asked.is_large) = (true, false);
         subquery
             .expression
             .as_str()

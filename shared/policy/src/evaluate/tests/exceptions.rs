@@ -28,7 +28,7 @@ fn judged(
             Step::Done(report) => return (report, asked),
             Step::Need(facts) => {
                 for fact in facts {
-                    assert!(!fact.is_part);
+                    assert!(!fact.is_pushed_down);
                     asked.push(fact.target.to_string());
                     evaluation.supply(fact.id, answer(&fact));
                 }

@@ -4,7 +4,7 @@ use anteroom_model::ExistingObjects;
 use serde_json::{Value, json};
 
 use crate::{
-    AdmissionRequest, ChangedObject, Driver, EXISTING_PARTS_MAX, Evaluation, FactTarget, Policy,
+    AdmissionRequest, ChangedObject, Driver, EXISTING_BATCHES_MAX, Evaluation, FactTarget, Policy,
     RuleOutcome, RuleReport, Step, compile_for,
 };
 
@@ -249,18 +249,23 @@ fn changes_of_one_part_can_be_taken_before_the_next_part_is_read() {
 #[test]
 fn a_target_list_beyond_the_limit_is_an_error_that_says_so() {
     let (policy, request) = (named("web-*"), request("UPDATE"));
-    let (report, _) = run(&policy, &request, parts(EXISTING_PARTS_MAX));
+    let (report, _) = run(&policy, &request, parts(EXISTING_BATCHES_MAX));
     assert_eq!(report.outcome, RuleOutcome::Pass);
-    assert_eq!(report.changed.len(), EXISTING_PARTS_MAX);
-    let (report, asked) = run(&policy, &request, parts(EXISTING_PARTS_MAX + 1));
+    assert_eq!(report.changed.len(), EXISTING_BATCHES_MAX);
+    let (report, asked) = run(&policy, &request, parts(EXISTING_BATCHES_MAX + 1));
     assert_eq!(
         (report.changed.len(), asked.len()),
-        (EXISTING_PARTS_MAX, EXISTING_PARTS_MAX)
+        (EXISTING_BATCHES_MAX, EXISTING_BATCHES_MAX)
     );
     let RuleOutcome::Error(error) = &report.outcome else {
         panic!("{:?}", report.outcome);
     };
-    assert!(error.to_string().contains("1000 objects in all"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the first 1000 objects were handled"),
+        "{error}"
+    );
 }
 
 #[test]

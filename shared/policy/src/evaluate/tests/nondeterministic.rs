@@ -82,7 +82,10 @@ validate: {message: \"{{ jobs }}\", deny: {}}";
     let (outcome, asked) = asked(rule, &at(0), &jobs());
     assert_eq!(outcome, fail("[\"old\"]"));
     assert_eq!(asked.len(), 1);
-    assert_eq!((&*asked[0].expression, asked[0].is_part), ("", false));
+    assert_eq!(
+        (&*asked[0].expression, asked[0].is_pushed_down),
+        ("", false)
+    );
     let missing = json!({"items": [{"name": "old"}]});
     let rule = rule.replace(
         "deny: {}",
@@ -98,7 +101,7 @@ validate: {message: \"{{ jobs }}\", deny: {}}";
 /// A use that speaks of the time is never one that is asked; what it comes to may be a parameter.
 #[test]
 fn a_use_that_reads_the_time_is_evaluated_in_the_rule() {
-    for (use_, is_part, found) in [
+    for (use_, is_pushed_down, found) in [
         ("jobs[?time_after(at, time_now())].name | [0]", false, "new"),
         ("length(jobs[?at == '{{ time_now() }}'])", true, "0"),
         ("jobs[?name == random('old')].name | [0]", false, "old"),
@@ -118,7 +121,11 @@ fn a_use_that_reads_the_time_is_evaluated_in_the_rule() {
             let mut values = fact.parameters.values();
             values.any(|value| value == "2023-12-16T01:46:11Z")
         };
-        assert_eq!(asked.iter().any(has_now), is_part, "{use_}: {asked:?}");
+        assert_eq!(
+            asked.iter().any(has_now),
+            is_pushed_down,
+            "{use_}: {asked:?}"
+        );
     }
 }
 

@@ -112,20 +112,23 @@ fn elements_ask_for_facts_together_up_to_a_limit() {
             }]},
         });
         steps(&rule.to_string(), &request, |need| {
-            Ok(match need.is_part {
+            Ok(match need.is_pushed_down {
                 true => json!(false),
                 false => json!(["x"]),
             })
         })
     };
-    let (report, asked) = rule(PARTS_PER_RULE_MAX);
+    let (report, asked) = rule(PUSHED_DOWN_PER_RULE_MAX);
     assert_eq!(report.outcome, RuleOutcome::Pass);
-    assert_eq!((asked.len(), asked[0].len()), (1, PARTS_PER_RULE_MAX));
-    assert_eq!(report.facts.len(), PARTS_PER_RULE_MAX);
-    let (report, asked) = rule(PARTS_PER_RULE_MAX + 1);
+    assert_eq!((asked.len(), asked[0].len()), (1, PUSHED_DOWN_PER_RULE_MAX));
+    assert_eq!(report.facts.len(), PUSHED_DOWN_PER_RULE_MAX);
+    let (report, asked) = rule(PUSHED_DOWN_PER_RULE_MAX + 1);
     assert_eq!(report.outcome, RuleOutcome::Pass);
-    assert_eq!((asked.len(), asked[0].len()), (1, PARTS_PER_RULE_MAX + 1));
-    assert_eq!(asked[0][PARTS_PER_RULE_MAX], "items[].host");
+    assert_eq!(
+        (asked.len(), asked[0].len()),
+        (1, PUSHED_DOWN_PER_RULE_MAX + 1)
+    );
+    assert_eq!(asked[0][PUSHED_DOWN_PER_RULE_MAX], "items[].host");
 }
 
 /// A replica that does not know the functions, a budget, a driver that has no view: the fact is asked for.
@@ -148,7 +151,7 @@ fn a_part_without_an_answer_falls_back_to_the_whole_fact() {
         FactError::BudgetExceeded { message: text() },
         FactError::RequestInvalid { message: text() },
     ] {
-        let (report, asked) = steps(&rule, &request, |need| match need.is_part {
+        let (report, asked) = steps(&rule, &request, |need| match need.is_pushed_down {
             true => Err(error.clone()),
             false => Ok(json!(["n"])),
         });
