@@ -383,6 +383,11 @@ impl Feeder {
         if dirty {
             self.dirty.get_or_insert_with(Instant::now);
         }
+        if let Some(view) = publisher.look(|queue| queue.returning(now)) {
+            self.write_again(&view, now);
+        }
+        let publisher = &self.tools.publisher;
+        let options = &self.tools.options;
         let (kept, largest) = publisher.look(|queue| queue.memory());
         let of = self.types.values();
         let bytes = kept + of.map(|of| of.hub.lock().references.memory()).sum::<u64>();
@@ -392,6 +397,15 @@ impl Feeder {
             .over(options.memory_bytes_max, bytes, largest_bytes);
         if let (true, Some((view, bytes))) = (over, largest) {
             self.shed(&view, bytes);
+        }
+    }
+
+    /// There is room again in the log for a view that was set aside.
+    fn write_again(&mut self, view: &ViewId, now: Instant) {
+        let gvr = self.views.get(view).and_then(|wanted| wanted.info.gvr());
+        if let Some(of) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {
+            of.write_again(view, now, &self.tools.publisher);
+            self.dirty.get_or_insert_with(Instant::now);
         }
     }
 

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, LogSize};
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
 use anteroom_runtime::{Shutdown, supervise::Tasks};
 use anteroom_wire::beat::Beat;
-use tokio::time::interval;
+use tokio::{sync::watch, time::interval};
 
 use crate::{
     checks::Checks,
@@ -72,6 +72,8 @@ pub(crate) struct Context {
     pub index: Index,
     /// Reads the desired views and objects.
     pub desired_state: DesiredStateReader,
+    /// The size of the log, as it was last looked at.
+    pub log_size: watch::Sender<LogSize>,
     /// Options of feeders.
     pub feeds: FeedOptions,
     /// Options of the coordinator.
@@ -95,6 +97,8 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     } = context;
     let publisher = Publisher::new(leadership.term);
     publisher.with(|queue| queue.limit_messages(bus.message_bytes_max()));
+    let size = *context.log_size.borrow();
+    publisher.with(|queue| queue.set_room(size));
     let incarnation = &leadership.incarnation;
     let write = publisher.run(&**bus, leadership.fence, incarnation, &metrics.log.batches);
     tokio::pin!(write);
@@ -111,6 +115,8 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
             return Ok(Outcome::Shutdown);
         }
     };
+    let room = keep_room(context.log_size.subscribe(), publisher.clone());
+    tasks.spawn_until_shutdown("room of the log", room);
     tasks.spawn(
         "figures",
         figures(context.clone(), publisher.clone(), leadership.group),
@@ -218,6 +224,17 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
             _ = told.changed() => {}
             _ = wanted.changed() => {}
             _ = interval.tick() => {}
+        }
+    }
+}
+
+/// Keeps the writer in step with the size of the log.
+async fn keep_room(mut size: watch::Receiver<LogSize>, publisher: Publisher) {
+    loop {
+        let now = *size.borrow_and_update();
+        publisher.with(|queue| queue.set_room(now));
+        if size.changed().await.is_err() {
+            return std::future::pending().await; // The process ends.
         }
     }
 }

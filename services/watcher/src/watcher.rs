@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, LogSize};
 use anteroom_mirror::MirrorMetrics;
 use anteroom_model::Group;
-use anteroom_runtime::{Service, supervise::Tasks};
+use anteroom_runtime::{Service, backoff::Backoff, supervise::Tasks};
 use kube::Client;
+use tokio::sync::watch;
 
 use crate::{
     args::Args,
@@ -35,6 +36,11 @@ const VERSION_BYTES_MAX: usize = 64 * 1024;
 /// The interval at which groups without a leader are looked for.
 const LEAD_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The interval at which it is looked how large the log is, in milliseconds. Where that cannot be known, it is
+/// looked again after [`SIZE_RETRY_MS`] and then ever later.
+const SIZE_INTERVAL_MS: u64 = 2_000;
+const SIZE_RETRY_MS: u64 = 50;
+
 /// Runs the watcher until shutdown is asked for.
 ///
 /// Neither the API server nor the bus need be there: it waits for them, and its readiness says so.
@@ -57,6 +63,7 @@ pub async fn run(
         members: Members::new(&args.holder()),
         index,
         desired_state: DesiredStateReader::new(),
+        log_size: watch::Sender::new(LogSize::default()),
         feeds: FeedOptions {
             memory_bytes_max: args.watcher_memory_limit,
             stale_after: args.stale_after,
@@ -85,6 +92,7 @@ pub async fn run(
     tasks.spawn_until_shutdown("desired state", async move {
         of.desired_state.run(&*of.bus).await;
     });
+    tasks.spawn_until_shutdown("size of the log", measure(context.clone()));
     tasks.spawn_until_shutdown("index of the log", async move {
         index_reader.run(&*bus).await;
     });
@@ -184,6 +192,23 @@ async fn reach(context: Context) {
             }
         }
         tokio::time::sleep(REACH_INTERVAL).await;
+    }
+}
+
+/// Looks every so often how large the log is.
+async fn measure(context: Context) {
+    let mut retry = Backoff::new(SIZE_RETRY_MS, SIZE_INTERVAL_MS);
+    loop {
+        let wait = match context.bus.log_size().await {
+            Ok(size) => {
+                context.metrics.log.size(size);
+                context.log_size.send_replace(size);
+                retry.reset();
+                Duration::from_millis(SIZE_INTERVAL_MS)
+            }
+            Err(_) => retry.next(rand::random()),
+        };
+        tokio::time::sleep(wait).await;
     }
 }
 

@@ -44,6 +44,9 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// Returns the log's incarnation and last position, or [`BusError::NoLog`] if there is no log.
     async fn head(&self) -> Result<LogHead, BusError>;
 
+    /// Returns how large the log is, and how large it may become, or [`BusError::NoLog`].
+    async fn log_size(&self) -> Result<LogSize, BusError>;
+
     /// Returns the group's current lease with its fence; `None` if nobody ever took it.
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError>;
 
@@ -150,6 +153,15 @@ pub struct LogHead {
     pub incarnation: Incarnation,
     /// The position of its last record; 0 if it is empty.
     pub last: Revision,
+}
+
+/// The size of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSize {
+    /// Bytes that its records take.
+    pub bytes: u64,
+    /// Above it, appends are refused with [`BusError::Full`]; `None`: there is no limit.
+    pub bytes_max: Option<u64>,
 }
 
 /// The lease of a group: its holder is the group's only writer.
@@ -393,6 +405,12 @@ pub enum BusError {
     #[error("the bus refused the request, and would again: {message}")]
     Refused {
         /// The reason that the bus gave.
+        message: String,
+    },
+    /// The log has no room for it. Nothing that the log holds is dropped to make some.
+    #[error("the log is full: {message}")]
+    Full {
+        /// The transport's error.
         message: String,
     },
     /// Larger than its limit.

@@ -16,7 +16,7 @@ mod violation_stream;
 
 pub use contract::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
-    LogEvent, LogHead, LogIndex, RequestError, RestartCause, Scope, Serving, Unreadable,
+    LogEvent, LogHead, LogIndex, LogSize, RequestError, RestartCause, Scope, Serving, Unreadable,
 };
 pub use counters::Counters;
 pub use violation_stream::{Heard, Violations};

@@ -26,11 +26,11 @@ use tokio::{sync::watch, time::Instant};
 pub use faults::{Chances, Faults};
 use hub::Hub;
 use link::Link;
-use log::{Fenced, Log, NotPurged};
+use log::{Fenced, Log, NotAppended, NotPurged};
 
 use crate::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Lease, LogHead,
-    LogIndex, RequestError, Scope, Serving, Violations, batch,
+    LogIndex, LogSize, RequestError, Scope, Serving, Violations, batch,
 };
 
 /// Options of an in-process bus.
@@ -46,6 +46,8 @@ pub struct LocalOptions {
     pub calls_max: usize,
     /// Beats that wait for one listener; one more replaces the oldest.
     pub beats_max: usize,
+    /// The largest size of the log, as on NATS; `None`: there is no limit. [`Faults::limit_log`] changes it.
+    pub log_bytes_max: Option<u64>,
 }
 
 impl Default for LocalOptions {
@@ -56,6 +58,7 @@ impl Default for LocalOptions {
             follower_events_max: 256,
             calls_max: 1024,
             beats_max: 64,
+            log_bytes_max: None,
         }
     }
 }
@@ -145,10 +148,7 @@ impl Bus for LocalBus {
 
     async fn ensure_log(&self) -> Result<LogHead, BusError> {
         self.link.require_up()?;
-        let tombstone_ttl = self.hub.options.tombstone_ttl;
-        let head = self
-            .hub
-            .with(|state| state.ensure_log(tombstone_ttl).head());
+        let head = self.hub.ensure_log();
         self.hub.notify();
         Ok(head)
     }
@@ -156,6 +156,14 @@ impl Bus for LocalBus {
     async fn head(&self) -> Result<LogHead, BusError> {
         self.link.require_up()?;
         self.hub.with_log(|log| log.head())
+    }
+
+    async fn log_size(&self) -> Result<LogSize, BusError> {
+        self.link.require_up()?;
+        self.hub.with_log(|log| {
+            log.expire(Instant::now());
+            log.size()
+        })
     }
 
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError> {
@@ -195,7 +203,10 @@ impl Bus for LocalBus {
         }
         let revision = self
             .as_holder(fence, |log| log.append(fence, batch, Instant::now()))?
-            .map_err(|Fenced| AppendError::Fenced)?;
+            .map_err(|why| match why {
+                NotAppended::Fenced => AppendError::Fenced,
+                NotAppended::Full(size) => AppendError::Bus(full(size)),
+            })?;
         self.hub.notify();
         if self.hub.happens(|chances| chances.ack_lost) {
             return Err(lost("acknowledgement"));
@@ -333,6 +344,11 @@ impl Bus for LocalBus {
     async fn close(&self) {
         self.link.close();
     }
+}
+
+fn full(LogSize { bytes, bytes_max }: LogSize) -> BusError {
+    let message = format!("{bytes} of {} bytes are taken", bytes_max.unwrap_or(bytes));
+    BusError::Full { message }
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ use mux::{Mux, Unanswered};
 
 use crate::{
     Address, AppendError, Beats, Bus, BusError, Call, Connection, Counters, Fence, Follower, Lease,
-    LogHead, LogIndex, RequestError, Scope, Serving, Violations, batch, counters::CounterCells,
+    LogHead, LogIndex, LogSize, RequestError, Scope, Serving, Violations, batch,
+    counters::CounterCells,
 };
 
 /// Requests of this process that may wait for a reply; one more waits for its turn, within its own
@@ -360,6 +361,10 @@ impl Bus for NatsBus {
 
     async fn head(&self) -> Result<LogHead, BusError> {
         self.shared.api.head().await
+    }
+
+    async fn log_size(&self) -> Result<LogSize, BusError> {
+        self.shared.api.size().await
     }
 
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError> {

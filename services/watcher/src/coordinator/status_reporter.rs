@@ -358,6 +358,7 @@ mod tests {
             trouble: None,
             objects: 0,
             bytes: 0,
+            refused_bytes: 0,
             pending: 0,
             skipped: 0,
             heard: None,

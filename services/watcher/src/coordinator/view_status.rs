@@ -124,6 +124,7 @@ impl ViewStatusTable {
             trouble: beat.and_then(|beat| beat.trouble.clone()),
             objects: beat.map_or(0, |beat| beat.objects),
             bytes: beat.map_or(0, |beat| beat.bytes),
+            refused_bytes: 0,
             pending: 0,
             skipped: beat.map_or(0, |beat| beat.skipped),
             heard: age.and_then(|age| now.checked_sub(age)),

@@ -14,8 +14,10 @@
 //! 4. A wide watch that is only there to save others goes once it is worth less than half of what it
 //!    costs, so that one entry that comes and goes changes nothing.
 //! 5. A wide watch that is forbidden is not planned with, but for a view that is of exactly it.
-//! 6. Above [`WATCHES_PER_TYPE_MAX`] narrow watches the wide one is taken, whatever it costs; where
-//!    it is forbidden, what does not fit is not watched and fails with a reason that says so.
+//! 6. Above [`WATCHES_PER_TYPE_MAX`] watches the wide one is taken in the place of narrow ones, whatever it
+//!    costs. What does not fit even so is not watched, and fails with a reason that says so.
+//! 7. Places go first to what can be derived. So no number of field selectors keeps it from its watch. Those of
+//!    field selectors go to views of all namespaces first, and then to one namespace after the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -207,7 +209,11 @@ pub(super) fn plan(wants: &Wants) -> Plan {
     let allowed = |scope: &WatchScope| !wants.forbidden.contains(scope);
     let narrow = narrow(wants);
     let runs = |scope: &WatchScope| wants.current.contains(scope);
-    let all_pays = pays(runs(&all), narrow.len(), wants.objects);
+    let crowded = narrow.len() + foreign(wants).len() > WATCHES_PER_TYPE_MAX;
+    let worth = |scope: &WatchScope, count: usize, size: Option<u64>| {
+        (crowded && count > 1) || pays(runs(scope), count, size)
+    };
+    let all_pays = worth(&all, narrow.len(), wants.objects);
     if !wide.contains(&all) && allowed(&all) && all_pays {
         wide.insert(all.clone());
     }
@@ -218,7 +224,7 @@ pub(super) fn plan(wants: &Wants) -> Plan {
         }
         for (namespace, count) in by_namespace {
             let scope = WatchScope::of_namespace(namespace);
-            if allowed(&scope) && pays(runs(&scope), count, size_of(&scope, wants)) {
+            if allowed(&scope) && worth(&scope, count, size_of(&scope, wants)) {
                 wide.insert(scope);
             }
         }
@@ -241,6 +247,29 @@ fn narrow(wants: &Wants) -> BTreeSet<WatchScope> {
         scope.is_wide() || !wide.contains(&namespace)
     });
     scopes
+}
+
+/// The watches of what only the API server can tell.
+fn foreign(wants: &Wants) -> BTreeSet<WatchScope> {
+    let filters = wants.views.values().filter(|filter| !filter.derivable());
+    filters.flat_map(ViewFilter::own).collect()
+}
+
+/// The views of what only the API server can tell, in the order in which they get places: those of all namespaces
+/// first, as only an administrator has them, and then the first of each namespace, the second, and so on.
+fn in_turns<'a>(
+    views: impl Iterator<Item = (&'a ViewId, &'a ViewFilter)>,
+) -> Vec<(&'a ViewId, &'a ViewFilter)> {
+    let mut of_namespaces: BTreeMap<&[String], usize> = BTreeMap::new();
+    let turns = views.map(|view| {
+        let namespaces = view.1.namespaces.as_slice();
+        let count = of_namespaces.entry(namespaces).or_default();
+        *count += usize::from(!namespaces.is_empty());
+        (*count, view)
+    });
+    let mut turns: Vec<_> = turns.collect();
+    turns.sort_by_key(|(turn, _)| *turn); // Stable: by name within a turn.
+    turns.into_iter().map(|(_, view)| view).collect()
 }
 
 /// Returns whether a wide watch in the place of `count` narrow ones costs the API server less. `runs`: it is
@@ -275,21 +304,12 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
         .views
         .iter()
         .partition(|(_, filter)| filter.is_whole());
-    for (view, filter) in whole.into_iter().chain(rest) {
-        let own = filter.own();
-        let scopes: BTreeSet<WatchScope> = if filter.derivable() {
-            own.into_iter()
-                .map(|scope| cover(&scope).unwrap_or(scope))
-                .collect()
-        } else {
-            own
-        };
-        if plan.fits(&scopes) {
-            plan.scopes.extend(scopes.iter().cloned());
-            plan.views.insert(view.clone(), scopes);
-        } else {
-            plan.views.insert(view.clone(), BTreeSet::new());
-        }
+    let (derivable, foreign): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|(_, filter)| filter.derivable());
+    for (view, filter) in whole.into_iter().chain(derivable) {
+        let own = filter.own().into_iter();
+        let scopes = own.map(|scope| cover(&scope).unwrap_or(scope));
+        plan.place(view, scopes.collect());
     }
     for object in &wants.references {
         let own = WatchScope::of_object(object);
@@ -300,10 +320,23 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
             plan.unfit.insert(object.clone());
         }
     }
+    for (view, filter) in in_turns(foreign.into_iter()) {
+        plan.place(view, filter.own());
+    }
     plan
 }
 
 impl Plan {
+    /// Has the view made of these watches, if they fit.
+    fn place(&mut self, view: &ViewId, scopes: BTreeSet<WatchScope>) {
+        let placed = match self.fits(&scopes) {
+            true => scopes,
+            false => BTreeSet::new(),
+        };
+        self.scopes.extend(placed.iter().cloned());
+        self.views.insert(view.clone(), placed);
+    }
+
     fn fits(&self, scopes: &BTreeSet<WatchScope>) -> bool {
         let new = scopes.difference(&self.scopes).count();
         new == 0 || self.scopes.len() + new <= WATCHES_PER_TYPE_MAX

@@ -338,6 +338,23 @@ impl References {
         }
     }
 
+    /// Nothing of them is in the log any more: all are announced, and their watches bring what they are.
+    pub(super) fn write_again(&mut self, now: Instant, queue: &mut WriteQueue) {
+        self.anew();
+        for reference in self.of.values_mut() {
+            (reference.state, reference.read) = (State::Pending, now);
+        }
+        if let Some(lease) = &mut self.lease {
+            queue.begin_list(lease, true);
+        }
+        self.of
+            .keys()
+            .for_each(|object| self.announce(object, queue));
+        if let Some(lease) = &self.lease {
+            queue.complete(lease);
+        }
+    }
+
     /// Returns whether one is to be watched that is not, or the other way round.
     pub(super) fn is_out_of_step(&self, now: Instant) -> bool {
         self.of.values().any(|reference| {
@@ -378,5 +395,81 @@ impl References {
         };
         let (version, now) = (ResourceVersion::new(version), Instant::now());
         queue.put(lease, key.clone(), version, body, now, Span::none());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use anteroom_bus::LogSize;
+    use anteroom_model::{GroupVersionResource, Source, SourceInfo, ViewState};
+    use anteroom_wire::envelope::Record;
+
+    use super::*;
+    use crate::log_writer::publish::Work;
+
+    /// Writes everything. Returns the keys that were written since the view was dropped last, and the last state.
+    fn write(queue: &mut WriteQueue) -> (BTreeSet<String>, Option<ViewState>) {
+        let (mut written, mut state) = (BTreeSet::new(), None);
+        while let Some(work) = queue.next_work(Instant::now()) {
+            let Work::Append(batch) = work else { continue };
+            for (record, _) in batch.records {
+                match record {
+                    Record::Control(record) if record.state == ViewState::Dropped => {
+                        written.clear();
+                    }
+                    Record::Control(record) => state = Some(record.state),
+                    Record::Delta { delta, .. } => {
+                        written.insert(delta.key.to_string());
+                    }
+                }
+            }
+        }
+        (written, state)
+    }
+
+    /// A view that says nothing of a reference would mean that there is none.
+    #[test]
+    fn every_reference_is_announced_when_its_view_is_written_again() {
+        let (mut queue, mut references) = (WriteQueue::new(1), References::default());
+        let now = Instant::now();
+        let gvr = GroupVersionResource::new("", "v1", "configmaps");
+        let info = SourceInfo {
+            source: Source::Objects { gvr },
+            kind: String::new(),
+            namespaced: true,
+        };
+        let mut lease = queue.open(info, HashMap::new());
+        let view = lease.view.clone();
+        queue.begin_list(&mut lease, false);
+        references.opened(lease.clone(), false, &mut queue);
+        let objects = ["a", "b", "idle"].map(|name| ObjectKey::new("n", name));
+        for object in &objects {
+            references.refer(object, now, &mut queue);
+        }
+        queue.listed(&lease, &ResourceVersion::default(), now);
+        let all = BTreeSet::from(["n/a", "n/b", "n/idle"].map(str::to_owned));
+        assert_eq!(write(&mut queue), (all.clone(), Some(ViewState::Synced)));
+        references.of.get_mut(&objects[2]).unwrap().state = State::Idle;
+
+        let size = |bytes| LogSize {
+            bytes,
+            bytes_max: Some(10_000),
+        };
+        queue.set_room(size(10_000));
+        let (body, version) = (Bytes::from_static(b"x"), ResourceVersion::new("5"));
+        references.take(&objects[0], &version, false, None);
+        queue.put(&lease, objects[0].clone(), version, body, now, Span::none());
+        let (written, state) = write(&mut queue);
+        assert!(written.is_empty());
+        assert!(matches!(state, Some(ViewState::Failed { .. })));
+
+        queue.set_room(size(0));
+        queue.begin_return(&view, now);
+        references.write_again(now, &mut queue);
+        assert_eq!(write(&mut queue), (all, Some(ViewState::Synced)));
+        let mut states = references.of.values().map(|of| of.state);
+        assert!(states.all(|state| state == State::Pending));
     }
 }

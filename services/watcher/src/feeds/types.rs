@@ -175,6 +175,31 @@ impl Type {
         }
     }
 
+    /// The view was set aside for want of room in the log, and there is room now.
+    pub(super) fn write_again(&mut self, view: &ViewId, now: Instant, publisher: &Publisher) {
+        let mut hub = self.hub.lock();
+        if hub.members.contains_key(view) {
+            return publisher.with(|queue| {
+                queue.begin_return(view, now);
+                hub.rewrite(view, queue);
+            });
+        }
+        let Hub {
+            watches,
+            references,
+            ..
+        } = &mut *hub;
+        let lease = references.lease.as_ref();
+        if lease.is_some_and(|own| own.view == *view) {
+            publisher.with(|queue| {
+                queue.begin_return(view, now);
+                references.write_again(now, queue);
+            });
+            watches.values_mut().for_each(RunningWatch::ask);
+            self.dirty = true;
+        }
+    }
+
     /// The sealing key changed.
     pub(super) fn reseal(&mut self, publisher: &Publisher) {
         let views: Vec<ViewId> = {

@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
+use anteroom_bus::LogSize;
 use anteroom_model::{Group, ViewId, ViewState};
 use anteroom_runtime::Metrics;
 use prometheus_client::{
@@ -31,6 +32,9 @@ struct GroupLabel {
 pub(crate) struct LogMetrics {
     objects: Family<ViewLabel, Gauge>,
     bytes: Family<ViewLabel, Gauge>,
+    refused_bytes: Family<ViewLabel, Gauge>,
+    log_bytes: Gauge,
+    log_bytes_max: Gauge,
     age: Family<ViewLabel, Gauge<f64, AtomicU64>>,
     pending: Family<ViewLabel, Gauge>,
     synced: Family<ViewLabel, Gauge>,
@@ -123,6 +127,11 @@ impl LogMetrics {
                 &all.pending,
             ),
             (
+                "anteroom_watch_refused_bytes",
+                "Bytes of a view's bodies that the log has no room for",
+                &all.refused_bytes,
+            ),
+            (
                 "anteroom_watch_synced",
                 "Whether readers were told that a view is synced",
                 &all.synced,
@@ -132,6 +141,14 @@ impl LogMetrics {
         }
         let age = "How old the news of a view in the log is";
         metrics.register("anteroom_watch_age_seconds", age, all.age.clone());
+        let log_bytes = "Bytes that the log takes";
+        metrics.register("anteroom_log_bytes", log_bytes, all.log_bytes.clone());
+        let log_bytes_max = "Bytes that the log may take; 0: any number";
+        metrics.register(
+            "anteroom_log_bytes_max",
+            log_bytes_max,
+            all.log_bytes_max.clone(),
+        );
         let leader = "Whether this watcher is the coordinator";
         metrics.register("anteroom_leader", leader, all.leader.clone());
         let term = "The term in which this watcher is the coordinator, or last was";
@@ -150,6 +167,7 @@ impl LogMetrics {
         };
         set(&self.objects, stats.objects);
         set(&self.bytes, stats.bytes);
+        set(&self.refused_bytes, stats.refused_bytes);
         set(&self.pending, stats.pending as u64);
         let is_synced = stats.told == Some(ViewState::Synced);
         set(&self.synced, u64::from(is_synced));
@@ -159,10 +177,24 @@ impl LogMetrics {
         }
     }
 
+    /// Sets the gauges of the log's size.
+    pub(crate) fn size(&self, size: LogSize) {
+        let number = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.log_bytes.set(number(size.bytes));
+        self.log_bytes_max
+            .set(number(size.bytes_max.unwrap_or_default()));
+    }
+
     /// Removes the view's labels.
     pub(crate) fn forget(&self, view: &ViewId) {
         let label = label(view);
-        for gauge in [&self.objects, &self.bytes, &self.pending, &self.synced] {
+        for gauge in [
+            &self.objects,
+            &self.bytes,
+            &self.refused_bytes,
+            &self.pending,
+            &self.synced,
+        ] {
             gauge.remove(&label);
         }
         self.age.remove(&label);

@@ -3,6 +3,7 @@
 
 mod gather;
 mod pending;
+mod room;
 mod view_state;
 mod work;
 mod write_queue;
@@ -147,19 +148,13 @@ impl Publisher {
             let end = match work {
                 Some(Work::Append(batch)) => {
                     pace.begin();
-                    match writer.append(&batch).await {
-                        Ok(last) => {
-                            if self.shared.queue.lock().written(&batch, last) {
-                                self.shared.told.send_replace(());
-                            }
-                            None
-                        }
-                        Err(end) => Some(end),
-                    }
+                    self.append(&writer, batch).await.err()
                 }
                 Some(Work::Purge(view)) => {
                     let purge = || async { writer.bus.purge(fence, &view).await };
-                    writer.until_done("purge", purge).await.err()
+                    let purged = writer.until_done("purge", purge).await;
+                    self.look_at_room(bus).await;
+                    purged.err()
                 }
                 None => {
                     // Only now is the last of it done.
@@ -178,6 +173,61 @@ impl Publisher {
     }
 }
 
+impl Publisher {
+    /// Appends the batch. Where the log is full, what does not fit is taken out of it, view by view.
+    async fn append(&self, writer: &Writer<'_>, mut batch: Batch) -> Result<(), End> {
+        while !batch.records.is_empty() {
+            match writer.append(&batch).await? {
+                Appended::At(last) => {
+                    self.written_at(&batch, last);
+                    return Ok(());
+                }
+                Appended::Full => {
+                    self.look_at_room(writer.bus).await;
+                    let now = Clock::now().into_std();
+                    let refused = self.shared.queue.lock().refuse(batch, now);
+                    batch = match refused {
+                        Ok(rest) => rest,
+                        Err(batch) => return self.append_singly(writer, batch).await,
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the records one by one, each until it is there: alone, a record may be given the room of the one
+    /// that it replaces.
+    async fn append_singly(&self, writer: &Writer<'_>, batch: Batch) -> Result<(), End> {
+        for (record, span) in batch.records {
+            let alone = Batch::of(record, span);
+            let last = writer.append_in_the_end(&alone).await?;
+            self.written_at(&alone, last);
+        }
+        Ok(())
+    }
+
+    fn written_at(&self, batch: &Batch, last: Revision) {
+        if self.shared.queue.lock().written(batch, last) {
+            self.shared.told.send_replace(());
+        }
+    }
+
+    /// Notes how large the log is. Where that cannot be known now, it is known a little later.
+    async fn look_at_room(&self, bus: &dyn Bus) {
+        if let Ok(size) = bus.log_size().await {
+            self.shared.queue.lock().set_room(size);
+        }
+    }
+}
+
+/// The outcome of an append.
+enum Appended {
+    At(Revision),
+    /// The log has no room for all of it.
+    Full,
+}
+
 struct Writer<'a> {
     bus: &'a dyn Bus,
     fence: Fence,
@@ -186,7 +236,25 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    async fn append(&self, batch: &Batch) -> Result<Revision, End> {
+    async fn append(&self, batch: &Batch) -> Result<Appended, End> {
+        let append = || async {
+            match self.try_append(batch).await {
+                Err(AppendError::Bus(error @ BusError::Full { .. })) => {
+                    tracing::warn!(%error, "a batch was refused");
+                    Ok(Appended::Full)
+                }
+                appended => appended.map(Appended::At),
+            }
+        };
+        self.until_done("append", append).await
+    }
+
+    /// Does the same, and waits for room if there is none.
+    async fn append_in_the_end(&self, batch: &Batch) -> Result<Revision, End> {
+        self.until_done("append", || self.try_append(batch)).await
+    }
+
+    async fn try_append(&self, batch: &Batch) -> Result<Revision, AppendError> {
         let begun = Instant::now();
         let envelopes = batch.records.iter().map(|(record, span)| Envelope {
             record: record.clone(),
@@ -198,8 +266,7 @@ impl Writer<'_> {
                 }),
         });
         let envelopes: Vec<_> = envelopes.collect();
-        let append = || async { self.bus.append(self.fence, envelopes.clone()).await };
-        let last = self.until_done("append", append).await?;
+        let last = self.bus.append(self.fence, envelopes).await?;
         self.metrics
             .batch(batch.records.len(), batch.body_bytes, begun.elapsed());
         Ok(last)

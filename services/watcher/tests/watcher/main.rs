@@ -6,6 +6,7 @@ mod crds;
 mod enforced;
 mod exceptions;
 mod feeds;
+mod full;
 mod groups;
 mod retained;
 mod support;

@@ -112,7 +112,10 @@ impl Log {
                         }
                     }
                     Record::Control(record) => {
-                        if record.state == ViewState::Dropped {
+                        let before = self.views.get(&view);
+                        // A reader may be skipped over the word that the view was dropped.
+                        let begun_anew = before.is_some_and(|b| b.origin < record.origin);
+                        if record.state == ViewState::Dropped || begun_anew {
                             self.objects.remove(&view);
                         }
                         self.views.insert(view, record);

@@ -86,6 +86,11 @@ impl Faults {
         self.hub.notify();
     }
 
+    /// Sets the largest size of the log, as an administrator would; `None`: there is no limit.
+    pub fn limit_log(&self, bytes_max: Option<u64>) {
+        self.hub.with(|state| state.limit_log(bytes_max));
+    }
+
     /// Makes every follower of this client lose messages on the way, and notice: each begins again
     /// with [`crate::RestartCause::Gap`].
     pub fn gap(&self) {

@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::sync::{mpsc, watch};
 
 use super::{Chances, LocalOptions, link::Link, log::Log};
-use crate::{Address, BusError, Incoming};
+use crate::{Address, BusError, Incoming, LogHead};
 
 /// The broker's part of an in-process bus.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(super) struct State {
     pub(super) log: Option<Log>,
     /// Logs made so far: the incarnation's name, so that a run is the same every time.
     logs_made: u64,
+    /// See [`LocalOptions::log_bytes_max`].
+    log_bytes_max: Option<u64>,
     /// True while the broker runs.
     pub(super) up: bool,
     pub(super) links: Vec<Weak<Link>>,
@@ -51,6 +53,7 @@ impl Hub {
         let state = State {
             log: None,
             logs_made: 0,
+            log_bytes_max: options.log_bytes_max,
             up: true,
             links: Vec::new(),
             servers: HashMap::new(),
@@ -68,6 +71,12 @@ impl Hub {
     /// Reads or changes the broker's state; never held across an await.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock())
+    }
+
+    /// Makes a log if there is none, and returns its head.
+    pub(super) fn ensure_log(&self) -> LogHead {
+        let tombstone_ttl = self.options.tombstone_ttl;
+        self.with(|state| state.ensure_log(tombstone_ttl).head())
     }
 
     /// Reads or changes the log.
@@ -161,10 +170,20 @@ impl State {
     /// Makes a log if there is none.
     pub(super) fn ensure_log(&mut self, tombstone_ttl: Duration) -> &mut Log {
         let logs_made = &mut self.logs_made;
-        self.log.get_or_insert_with(|| {
+        let log = self.log.get_or_insert_with(|| {
             *logs_made += 1;
             Log::new(Incarnation(format!("local-{logs_made}")), tombstone_ttl)
-        })
+        });
+        log.limit(self.log_bytes_max);
+        log
+    }
+
+    /// Changes the limit of the log.
+    pub(super) fn limit_log(&mut self, bytes_max: Option<u64>) {
+        self.log_bytes_max = bytes_max;
+        if let Some(log) = &mut self.log {
+            log.limit(bytes_max);
+        }
     }
 
     /// Loses the newest records.

@@ -10,7 +10,10 @@ use anteroom_model::{Group, Incarnation, ObjectKey, Op, Revision, ViewId, ViewSt
 use anteroom_wire::envelope::{Envelope, Record};
 use tokio::time::Instant;
 
-use crate::{Fence, Lease, LogHead, LogIndex, Scope};
+use crate::{Fence, Lease, LogHead, LogIndex, LogSize, Scope};
+
+/// Bytes of a record beside its body.
+const RECORD_BYTES: u64 = 256;
 
 /// Records with their positions.
 pub(super) type Records = Vec<(Revision, Arc<Envelope>)>;
@@ -35,6 +38,20 @@ impl Slot {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fenced;
 
+/// Why nothing was appended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotAppended {
+    Fenced,
+    /// There is no room.
+    Full(LogSize),
+}
+
+impl From<Fenced> for NotAppended {
+    fn from(Fenced: Fenced) -> Self {
+        Self::Fenced
+    }
+}
+
 /// Why nothing was purged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotPurged {
@@ -51,6 +68,9 @@ pub(super) struct Log {
     leases: HashMap<Group, (Lease, Fence)>,
     records: BTreeMap<Revision, Arc<Envelope>>,
     slots: HashMap<Slot, Revision>,
+    /// Bytes of the records.
+    bytes: u64,
+    bytes_max: Option<u64>,
     /// In the order of writing, which is that of expiry.
     tombstones: VecDeque<(Instant, Revision)>,
 }
@@ -64,6 +84,8 @@ impl Log {
             leases: HashMap::new(),
             records: BTreeMap::new(),
             slots: HashMap::new(),
+            bytes: 0,
+            bytes_max: None,
             tombstones: VecDeque::new(),
         }
     }
@@ -73,6 +95,17 @@ impl Log {
             incarnation: self.incarnation.clone(),
             last: self.last,
         }
+    }
+
+    pub(super) fn size(&self) -> LogSize {
+        LogSize {
+            bytes: self.bytes,
+            bytes_max: self.bytes_max,
+        }
+    }
+
+    pub(super) fn limit(&mut self, bytes_max: Option<u64>) {
+        self.bytes_max = bytes_max;
     }
 
     pub(super) fn lease(&self, group: Group) -> Option<(Lease, Fence)> {
@@ -108,9 +141,10 @@ impl Log {
         fence: Fence,
         batch: Vec<Envelope>,
         now: Instant,
-    ) -> Result<Revision, Fenced> {
+    ) -> Result<Revision, NotAppended> {
         self.check(fence)?;
         self.expire(now);
+        self.check_room(&batch)?;
         for envelope in batch {
             self.last.0 += 1;
             if is_tombstone(&envelope) {
@@ -119,11 +153,33 @@ impl Log {
             }
             let slot = Slot::of(&envelope.record);
             if let Some(previous) = self.slots.insert(slot, self.last) {
-                self.records.remove(&previous);
+                self.take_out(previous);
             }
+            self.bytes += bytes_of(&envelope);
             self.records.insert(self.last, Arc::new(envelope));
         }
         Ok(self.last)
+    }
+
+    /// Refuses a batch that does not fit, as NATS does: only a record alone is given what it replaces.
+    fn check_room(&self, batch: &[Envelope]) -> Result<(), NotAppended> {
+        let replaced = match batch {
+            [alone] => self.slots.get(&Slot::of(&alone.record)),
+            _ => None,
+        };
+        let replaced = replaced.and_then(|at| self.records.get(at));
+        let credit = replaced.map_or(0, |envelope| bytes_of(envelope));
+        let bytes = self.bytes - credit + batch.iter().map(bytes_of).sum::<u64>();
+        match self.bytes_max {
+            Some(bytes_max) if bytes > bytes_max => Err(NotAppended::Full(self.size())),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_out(&mut self, revision: Revision) -> Option<Arc<Envelope>> {
+        let envelope = self.records.remove(&revision)?;
+        self.bytes -= bytes_of(&envelope);
+        Some(envelope)
     }
 
     /// Forgets tombstones that are past their time.
@@ -138,7 +194,7 @@ impl Log {
     }
 
     fn forget(&mut self, revision: Revision) {
-        if let Some(envelope) = self.records.remove(&revision) {
+        if let Some(envelope) = self.take_out(revision) {
             self.slots.remove(&Slot::of(&envelope.record));
         }
     }
@@ -148,14 +204,11 @@ impl Log {
         if !self.is_dropped(view) {
             return Err(NotPurged::NotDropped);
         }
-        let records = &mut self.records;
-        self.slots.retain(|slot, revision| match slot {
-            Slot::Object(of, _) if of == view => {
-                records.remove(revision);
-                false
-            }
-            _ => true,
-        });
+        let of_view = |slot: &Slot| matches!(slot, Slot::Object(of, _) if of == view);
+        let purged = self.slots.extract_if(|slot, _| of_view(slot));
+        for revision in purged.map(|(_, revision)| revision).collect::<Vec<_>>() {
+            self.take_out(revision);
+        }
         Ok(())
     }
 
@@ -213,17 +266,25 @@ impl Log {
 
     /// Drops the records after `last`, like a broker that lost acknowledged writes.
     pub(super) fn truncate(&mut self, last: Revision) {
-        for revision in self
-            .records
-            .split_off(&Revision(last.0 + 1))
-            .into_keys()
-            .collect::<Vec<_>>()
-        {
+        for (revision, envelope) in self.records.split_off(&Revision(last.0 + 1)) {
+            self.bytes -= bytes_of(&envelope);
             self.slots.retain(|_, at| *at != revision);
         }
         self.last = self.last.min(last);
         self.leases.retain(|_, (_, fence)| fence.at <= last);
     }
+}
+
+/// The bytes of a record, about: its body, and what NATS keeps beside it.
+fn bytes_of(envelope: &Envelope) -> u64 {
+    let body = match &envelope.record {
+        Record::Delta { delta, .. } => match &delta.op {
+            Op::Put(body) => body.len(),
+            Op::Delete => 0,
+        },
+        Record::Control(_) => 0,
+    };
+    body as u64 + RECORD_BYTES
 }
 
 fn is_tombstone(envelope: &Envelope) -> bool {

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::mux::{Mux, Unanswered};
-use crate::{BusError, LogHead};
+use crate::{BusError, LogHead, LogSize};
 
 /// The time limit of one request to the API. A cluster without a leader elects one within about
 /// five seconds, and does not answer meanwhile; the caller tries again.
@@ -18,6 +18,9 @@ const API_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The key of the stream's metadata that holds the log's incarnation.
 pub(super) const INCARNATION: &str = "anteroom.incarnation";
+
+/// The words of the server for a stream that has no room.
+const MAXIMUM_BYTES: &str = "maximum bytes exceeded";
 
 /// Error codes of nats-server (`server/errors.json`) that mean something here.
 pub(super) mod code {
@@ -27,6 +30,8 @@ pub(super) mod code {
     pub(crate) const STREAM_NAME_IN_USE: u64 = 10058;
     /// No such stream.
     pub(crate) const STREAM_NOT_FOUND: u64 = 10059;
+    /// The message was not stored, for a reason that the text names.
+    pub(crate) const STORE_FAILED: u64 = 10077;
     /// The expected last sequence is another: another writer holds the lease.
     pub(crate) const WRONG_LAST_SEQUENCE: u64 = 10071;
     /// The expected last sequence is another, which the server does not name. A replicated stream
@@ -73,11 +78,19 @@ pub(super) fn refusal(error: &jetstream::Error) -> BusError {
     let message = error.to_string();
     if error.error_code().0 == code::STREAM_NOT_FOUND {
         BusError::NoLog
+    } else if is_full(error) {
+        BusError::Full { message }
     } else if error.code() >= 500 {
         BusError::Unavailable { message }
     } else {
         BusError::Refused { message }
     }
+}
+
+/// Returns whether the stream has no room. The server has no code of its own for it: the error is the one
+/// of a store that failed, and its text says why.
+fn is_full(error: &jetstream::Error) -> bool {
+    error.error_code().0 == code::STORE_FAILED && error.to_string().contains(MAXIMUM_BYTES)
 }
 
 /// The API for one stream.
@@ -123,6 +136,17 @@ impl Api {
     /// metadata was not prepared by a writer yet, so it counts as no log.
     pub(super) async fn head(&self) -> Result<LogHead, BusError> {
         head(&self.info().await?).ok_or(BusError::NoLog)
+    }
+
+    /// Returns the size of the stream, and its limit.
+    pub(super) async fn size(&self) -> Result<LogSize, BusError> {
+        let info = self.info().await?;
+        // Below 1, the server means that there is none.
+        let bytes_max = u64::try_from(info.config.max_bytes).ok();
+        Ok(LogSize {
+            bytes: info.state.bytes,
+            bytes_max: bytes_max.filter(|bytes_max| *bytes_max > 0),
+        })
     }
 
     pub(super) async fn create(&self, config: &stream::Config) -> Result<stream::Info, ApiError> {

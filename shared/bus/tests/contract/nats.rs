@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{
-    Address, Bus, BusError, Connection, RequestError, RestartCause, Scope,
+    Address, AppendError, Bus, BusError, Connection, RequestError, RestartCause, Scope,
     nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
     testing::NatsServer,
 };
@@ -291,11 +291,12 @@ async fn the_stream_is_made_as_designed_and_brought_up_to_date() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_log_refuses_and_forgets_nothing() {
     let harness = Nats::start().await;
-    let config = NatsConfig {
-        log_bytes_max: 4 * 1024 * 1024,
+    let of_size = |log_bytes_max| NatsConfig {
+        log_bytes_max,
         ..harness.config()
     };
-    let writer = Writer::new(Arc::new(harness.bus(config).await)).await;
+    let bus = harness.bus(of_size(4 * 1024 * 1024)).await;
+    let writer = Writer::new(Arc::new(bus)).await;
     let mut written = 0;
     let refused = loop {
         let batch = vec![put_of("a", &format!("object-{written}"), 1, 500_000)];
@@ -304,9 +305,44 @@ async fn a_full_log_refuses_and_forgets_nothing() {
             Err(error) => break error,
         }
     };
-    assert!(refused.to_string().contains("maximum bytes"), "{refused}");
+    let is_full = |error: &AppendError| matches!(error, AppendError::Bus(BusError::Full { .. }));
+    assert!(is_full(&refused), "{refused:?}");
+    let two = ["x", "y"]
+        .map(|name| put_of("b", name, 1, 300_000))
+        .to_vec();
+    let refused = writer.bus.append(writer.fence, two.clone()).await;
+    assert!(is_full(&refused.clone().unwrap_err()), "{refused:?}");
     let index = writer.bus.index().await.unwrap();
     assert_eq!(index.objects.values().next().unwrap().len(), written);
+    let full = writer.bus.log_size().await.unwrap();
+    assert_eq!(full.bytes_max, Some(4 * 1024 * 1024));
+    assert!(full.bytes > 3_500_000, "{full:?}");
+
+    // What deletes has room, and makes some.
+    writer.append(vec![delete("a", "object-0", 2)]).await;
+    writer.append(vec![control("a", ViewState::Dropped)]).await;
+    writer.bus.purge(writer.fence, &view("a")).await.unwrap();
+    let purged = writer.bus.log_size().await.unwrap();
+    assert!(purged.bytes < 10_000, "{purged:?}");
+    writer.append(two).await;
+
+    // A larger limit makes some, too.
+    while writer
+        .bus
+        .append(
+            writer.fence,
+            vec![put_of("c", &format!("{written}"), 1, 500_000)],
+        )
+        .await
+        .is_ok()
+    {
+        written += 1;
+    }
+    let larger = harness.bus(of_size(16 * 1024 * 1024)).await;
+    larger.ensure_log().await.unwrap();
+    let size = writer.bus.log_size().await.unwrap();
+    assert_eq!(size.bytes_max, Some(16 * 1024 * 1024));
+    writer.append(vec![put_of("c", "last", 1, 500_000)]).await;
 }
 
 /// A server with the accounts of `deploy/nats/nats.conf`.

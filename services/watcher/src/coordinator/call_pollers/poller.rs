@@ -1,6 +1,9 @@
 //! Makes one call at its intervals, and hands what it brings to the writer of the log.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion, Source};
 use tokio::sync::watch;
@@ -9,9 +12,12 @@ use tracing::{Instrument as _, field::Empty};
 use super::schedule::{Outcome, Report, Schedule};
 use crate::{
     gateway::calls::{CALL_TIMEOUT, CallFault, CallSpec, Caller, Reply, Validators, encode},
-    log_writer::publish::{Publisher, ViewLease},
+    log_writer::publish::{Publisher, ViewLease, WriteQueue},
     source::{metrics::WatchMetrics, reflect::content_version},
 };
+
+/// The interval at which it is looked whether the log has room again.
+const ROOM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// One call that is made for ever.
 pub(super) struct Poller {
@@ -63,8 +69,32 @@ impl Poller {
             }
             let next = schedule.step(&self.spec, outcome, Instant::now(), rand::random());
             span.in_scope(|| self.report(next.report, &last));
-            tokio::time::sleep(next.wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(next.wait) => {}
+                () = self.room_again() => self.write_again(&mut last),
+            }
         }
+    }
+
+    /// Returns once the view was set aside, for want of room in the log, and there is room again.
+    async fn room_again(&self) {
+        let mut interval = tokio::time::interval(ROOM_INTERVAL);
+        let view = Some(&self.lease.view);
+        let returns = |queue: &WriteQueue| queue.returning(Instant::now()).as_ref() == view;
+        interval.tick().await; // At once.
+        while !self.publisher.look(returns) {
+            interval.tick().await;
+        }
+    }
+
+    /// The next call brings all of the view.
+    fn write_again(&mut self, last: &mut Last) {
+        *last = Last::default();
+        let lease = &mut self.lease;
+        self.publisher.with(|queue| {
+            queue.begin_return(&lease.view, Instant::now());
+            queue.rewrite(lease);
+        });
     }
 
     async fn poll(&self, last: &mut Last) -> Outcome {

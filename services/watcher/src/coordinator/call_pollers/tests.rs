@@ -1,6 +1,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use ::http::{HeaderMap, Response, header};
+use anteroom_bus::LogSize;
 use anteroom_model::{Op, ResourceVersion, ViewState};
 use anteroom_wire::envelope::Record;
 use serde_json::{Value, json};
@@ -286,4 +287,28 @@ async fn a_path_is_asked_of_the_api_server() {
     let said = "NotFound: failed to GET resource with raw url: /apis/x/v1/nowhere: \
                 permission denied, or no such resource: no such thing";
     rig.expect(["Syncing", said]).await;
+}
+
+/// A view that the log has no room for is called for again once there is some.
+#[tokio::test]
+async fn an_answer_that_the_log_had_no_room_for_is_written_once_there_is_room() {
+    let endpoint = Endpoint::start(|_, _| ok(r#"{"a":1}"#)).await;
+    let mut rig = Rig::new(caller(1 << 20));
+    let full = LogSize {
+        bytes: 1_000,
+        bytes_max: Some(1_000),
+    };
+    rig.publisher.with(|queue| queue.set_room(full));
+    let view = rig.start(service(&endpoint), 0, OnFailure::Error);
+    let purged = format!("purged {view}");
+    rig.expect(["Syncing", "Dropped", purged.as_str()]).await;
+    assert!(rig.next().await.starts_with("LogFull"));
+    let empty = LogSize { bytes: 0, ..full };
+    rig.publisher.with(|queue| queue.set_room(empty));
+    let mut next = rig.next().await;
+    while next.starts_with("LogFull") {
+        next = rig.next().await;
+    }
+    assert_eq!(next, "Syncing");
+    rig.expect([r#"{"a":1}"#, "Synced"]).await;
 }

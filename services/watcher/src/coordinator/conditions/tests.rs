@@ -27,6 +27,7 @@ fn stats(told: Option<ViewState>, trouble: Option<Failure>, news_age_ms: u64) ->
         told,
         trouble,
         objects: 1,
+        refused_bytes: 0,
         bytes: 1,
         pending: 0,
         skipped: 0,

@@ -100,6 +100,64 @@ fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
     assert_eq!(plan(&fewer).scopes.len(), 10);
 }
 
+fn foreign(namespaces: &[&str], count: usize) -> Vec<Collection> {
+    let each = (0..count).map(|n| collection(namespaces, "", &format!("spec.nodeName=x{n}")));
+    each.collect()
+}
+
+fn watches_of(plan: &Plan, collection: &Collection) -> usize {
+    plan.views[&Source::Collection(collection.clone()).view_id()].len()
+}
+
+/// One author's field selectors take no other view's place, in whatever order their names are.
+#[test]
+fn a_view_that_can_be_derived_has_a_watch_beside_any_number_that_cannot() {
+    for others in [65, 64, 1_000] {
+        let one = collection(&["z"], "app=web", "");
+        let mut all = foreign(&["a"], others);
+        all.push(one.clone());
+        let found = plan(&wants(&all, 0, Some(u64::MAX)));
+        assert_eq!(watches_of(&found, &one), 1, "{others}");
+        assert_eq!(found.scopes.len(), WATCHES_PER_TYPE_MAX);
+        let mut forbidden = wants(&all, 0, None);
+        forbidden.forbidden.insert(WatchScope::all());
+        assert_eq!(watches_of(&plan(&forbidden), &one), 1, "{others}");
+    }
+}
+
+#[test]
+fn narrow_watches_become_one_before_a_view_goes_without() {
+    let mut all = foreign(&[], 40);
+    let narrow = labelled(30);
+    all.extend(narrow.iter().cloned());
+    let wanted = wants(&all, 5, Some(u64::MAX));
+    let found = plan(&wanted);
+    assert!(all.iter().all(|one| watches_of(&found, one) == 1));
+    assert!(found.unfit.is_empty());
+    assert!(found.scopes.contains(&WatchScope::all()));
+    let mut fewer = wanted;
+    fewer.references.clear();
+    let drop = Source::Collection(foreign(&[], 40)[0].clone()).view_id();
+    fewer
+        .views
+        .retain(|view, of| *view == drop || of.derivable());
+    let found = plan(&fewer);
+    assert!(!found.scopes.contains(&WatchScope::all()), "all fit again");
+}
+
+/// A namespace with many field selectors leaves a place to the others.
+#[test]
+fn namespaces_take_turns_with_watches_that_cannot_be_derived() {
+    let one = &foreign(&["z"], 1)[0];
+    let of_all = &foreign(&[], 1)[0];
+    let mut all = foreign(&["a"], 100);
+    all.extend([one.clone(), of_all.clone()]);
+    let found = plan(&wants(&all, 0, None));
+    assert_eq!(watches_of(&found, one), 1);
+    assert_eq!(watches_of(&found, of_all), 1);
+    assert_eq!(found.scopes.len(), WATCHES_PER_TYPE_MAX);
+}
+
 /// 200,000 references never are as many watches.
 #[test]
 fn references_by_the_hundred_thousand_are_one_watch() {

@@ -8,13 +8,14 @@
 //! A list marks the objects that it brings with its number. At its end, those with a smaller number
 //! are not at the source any more.
 
+mod aside;
 mod state;
 mod writing;
 
 use std::{
     cmp::Ordering,
     collections::{HashMap, hash_map::Entry},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anteroom_model::{
@@ -23,6 +24,8 @@ use anteroom_model::{
 };
 use bytes::Bytes;
 use tracing::Span;
+
+use aside::Aside;
 
 use super::{
     pending::{Change, Queued, Taken},
@@ -36,7 +39,11 @@ const SHOWN_BYTES_MAX: usize = 320;
 #[derive(Debug)]
 pub(super) struct ViewWriteState {
     pub(super) info: SourceInfo,
+    /// The epoch in which it is written.
     pub(super) epoch: Epoch,
+    /// The epoch under which changes come in. It is an earlier one once the view was set aside.
+    pub(super) lease: Epoch,
+    aside: Aside,
     wanted: HashMap<ObjectKey, Known>,
     pending: HashMap<ObjectKey, Change>,
     /// Lists that began so far.
@@ -70,6 +77,8 @@ pub(super) struct ViewWriteState {
     pub(super) served_heard: Option<Instant>,
     /// The time of the oldest change of the batch on its way.
     pub(super) in_flight_since: Option<Instant>,
+    /// The time of the oldest change that was dropped, until readers are told that the view failed.
+    untold_since: Option<Instant>,
 }
 
 /// The last control record of a view in the log.
@@ -121,6 +130,8 @@ impl ViewWriteState {
         Self {
             info,
             epoch,
+            lease: epoch,
+            aside: Aside::No,
             logged_objects: seed.len() as u64,
             logged_digest: digest,
             wanted: seed
@@ -144,6 +155,7 @@ impl ViewWriteState {
             heard: None,
             served_heard: None,
             in_flight_since: None,
+            untold_since: None,
         }
     }
 
@@ -164,6 +176,12 @@ impl ViewWriteState {
         self.pending.len()
     }
 
+    /// Returns whether a body of the object waits.
+    pub(super) fn is_put(&self, key: &ObjectKey) -> bool {
+        let change = self.pending.get(key);
+        change.is_some_and(|change| change.op != Op::Delete)
+    }
+
     /// Returns whether a change of the object waits.
     pub(super) fn is_pending(&self, key: &ObjectKey) -> bool {
         self.pending.contains_key(key)
@@ -172,7 +190,12 @@ impl ViewWriteState {
     /// Returns the time of the oldest change that is not in the log.
     pub(super) fn oldest_change(&self) -> Option<Instant> {
         let pending = self.pending.values().map(|change| change.since).min();
-        self.in_flight_since.into_iter().chain(pending).min()
+        let dropped = self.untold_since.into_iter();
+        self.in_flight_since
+            .into_iter()
+            .chain(pending)
+            .chain(dropped)
+            .min()
     }
 
     /// Bytes that keeping this takes: keys, versions, their table, and the bodies that wait.
@@ -228,6 +251,7 @@ impl ViewWriteState {
 
     fn begin_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
+        self.lease = epoch;
         self.served_heard = self.served_heard.or(self.heard);
     }
 

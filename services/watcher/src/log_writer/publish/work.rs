@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use anteroom_model::{Epoch, Failure, ObjectKey, ResourceVersion, ViewId, ViewRecord, ViewState};
+use anteroom_model::{
+    Epoch, Failure, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord, ViewState,
+};
 use anteroom_wire::envelope::Record;
 use tracing::Span;
 
@@ -41,6 +43,8 @@ pub(crate) struct ViewStats {
     pub objects: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
+    /// Those of them that the log has no room for.
+    pub refused_bytes: u64,
     /// Changes that wait to be written.
     pub pending: usize,
     /// Objects without a name that were passed over since the last list began.
@@ -82,4 +86,31 @@ pub(crate) struct Batch {
     pub records: Vec<(Record, Span)>,
     /// Bytes of their bodies.
     pub body_bytes: usize,
+}
+
+impl Batch {
+    /// A batch of one record.
+    pub(super) fn of(record: Record, span: Span) -> Self {
+        let body_bytes = body_bytes(&record);
+        Self {
+            records: vec![(record, span)],
+            body_bytes,
+        }
+    }
+
+    /// Adds a record.
+    pub(super) fn push(&mut self, record: Record, span: Span) {
+        self.body_bytes += body_bytes(&record);
+        self.records.push((record, span));
+    }
+}
+
+fn body_bytes(record: &Record) -> usize {
+    match record {
+        Record::Delta { delta, .. } => match &delta.op {
+            Op::Put(body) => body.len(),
+            Op::Delete => 0,
+        },
+        Record::Control(_) => 0,
+    }
 }

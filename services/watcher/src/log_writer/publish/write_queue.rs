@@ -4,11 +4,12 @@
 //! except that a change takes the place of an older one of its key. A control record is made when
 //! it leaves, so it speaks of exactly what stands before it in the log.
 
+mod full;
 mod report;
 mod writing;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -23,6 +24,7 @@ use tracing::Span;
 
 use super::{
     pending::Queued,
+    room::Room,
     view_state::{self, ViewWriteState},
     work::{Batch, Incoming, Item, ViewLease, ViewStats, Work},
 };
@@ -61,6 +63,7 @@ pub(crate) struct WriteQueue {
     pending_bytes: usize,
     pending_bytes_max: usize,
     message_bytes_max: usize,
+    room: Room,
     /// Work was handed out and is not done.
     at_work: bool,
 }
@@ -76,6 +79,7 @@ impl WriteQueue {
             pending_bytes: 0,
             pending_bytes_max: PENDING_BYTES_MAX,
             message_bytes_max: MESSAGE_BYTES_MAX,
+            room: Room::default(),
             at_work: false,
         }
     }
@@ -298,7 +302,10 @@ impl WriteQueue {
 
     /// Everything of the view was listed: it is synced.
     pub(crate) fn complete(&mut self, lease: &ViewLease) {
-        let state = self.view(lease).map(|view| view.state_when_listed());
+        let state = self.view(lease).map(|view| {
+            view.measured();
+            view.state_when_listed()
+        });
         if let Some(state) = state {
             self.tell(lease, state);
         }
@@ -392,7 +399,7 @@ impl WriteQueue {
 
     fn view(&mut self, lease: &ViewLease) -> Option<&mut ViewWriteState> {
         let view = self.views.get_mut(&lease.view)?;
-        (view.epoch == lease.epoch).then_some(view)
+        (view.lease == lease.epoch).then_some(view)
     }
 
     fn queued(&mut self, lease: &ViewLease, key: ObjectKey, queued: Queued, grown: isize) {

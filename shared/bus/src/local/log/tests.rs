@@ -181,7 +181,7 @@ proptest! {
                 }
                 Step::StaleAppend(view, key) => {
                     let put = delta(view, key, number, Op::Put(Bytes::new()));
-                    prop_assert_eq!(log.append(stale, vec![put.clone(), put], now), Err(Fenced));
+                    prop_assert_eq!(log.append(stale, vec![put.clone(), put], now), Err(NotAppended::Fenced));
                 }
                 Step::Wait(seconds) => now += Duration::from_secs(seconds.into()),
             }
@@ -217,4 +217,25 @@ fn a_truncated_log_has_forgotten_its_end() {
     let again = delta(0, 3, 2, Op::Put(Bytes::new()));
     assert_eq!(log.append(fence, vec![again], now), Ok(Revision(4)));
     assert_eq!(log.index(None).objects[&view(0)].len(), 3);
+}
+
+/// A batch is given nothing for what it replaces, a record alone is: as nats-server does it.
+#[test]
+fn a_full_log_takes_what_fits_once_something_was_purged() {
+    let now = Instant::now();
+    let mut log = Log::new(Incarnation("x".into()), TTL);
+    let fence = log.take_lease(Group::COORDINATOR, lease(1), None).unwrap();
+    let put = |key| delta(0, key, 1, Op::Put(Bytes::from(vec![0; 700])));
+    log.append(fence, vec![put(0), put(1)], now).unwrap();
+    let bytes = log.size().bytes;
+    log.limit(Some(bytes + RECORD_BYTES));
+    let full = |appended| matches!(appended, Err(NotAppended::Full(_)));
+    assert!(full(log.append(fence, vec![put(2)], now)));
+    assert!(full(log.append(fence, vec![put(0), put(1)], now)));
+    assert!(log.append(fence, vec![put(0)], now).is_ok());
+    assert_eq!(log.size().bytes, bytes);
+    log.append(fence, vec![control(0, true)], now).unwrap();
+    log.purge(fence, &view(0)).unwrap();
+    assert_eq!(log.size().bytes, RECORD_BYTES);
+    assert!(log.append(fence, vec![put(2)], now).is_ok());
 }

@@ -37,14 +37,14 @@ impl ViewWriteState {
     pub(super) fn is_whole(&self) -> bool {
         match &self.state {
             ViewState::Synced => true,
-            ViewState::Failed { failure } => failure.reason == UNUSABLE,
+            ViewState::Failed { failure } => failure.reason == UNUSABLE && !self.is_aside(),
             ViewState::Syncing | ViewState::Dropped => false,
         }
     }
 
     /// Returns the state to tell readers once a list is complete.
     pub(in crate::log_writer::publish) fn state_when_listed(&self) -> ViewState {
-        match self.incomplete() {
+        match self.no_room().or_else(|| self.incomplete()) {
             None => ViewState::Synced,
             Some(failure) => ViewState::Failed { failure },
         }

@@ -4,6 +4,9 @@ use super::*;
 
 impl ViewWriteState {
     pub(super) fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
+        if self.is_aside() {
+            return (Queued::Nothing, 0);
+        }
         let grown = signed(change.body_bytes());
         match self.pending.entry(key) {
             Entry::Vacant(slot) => {

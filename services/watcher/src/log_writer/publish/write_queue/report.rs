@@ -45,6 +45,7 @@ impl WriteQueue {
             trouble: view.trouble.clone(),
             objects: view.objects(),
             bytes: view.bytes(),
+            refused_bytes: if view.is_aside() { view.bytes() } else { 0 },
             pending: view.pending(),
             skipped: view.skipped,
             heard: view.heard,

@@ -1,3 +1,5 @@
+mod full;
+
 use std::collections::BTreeMap;
 
 use anteroom_model::{Delta, Op, Source};

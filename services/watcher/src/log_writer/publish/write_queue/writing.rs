@@ -1,6 +1,7 @@
 //! The next work of the writer, and what becomes of a view once it is done.
 
 use super::*;
+use crate::log_writer::publish::room::bytes_in_log;
 
 impl WriteQueue {
     /// Returns the next work, if there is any. Asking again says that the last is done.
@@ -23,6 +24,10 @@ impl WriteQueue {
                 let view = view.clone();
                 self.queue.pop_front();
                 return Some(Work::Purge(view));
+            }
+            if let Some(view) = self.without_room(item) {
+                self.set_aside(&view, now);
+                continue;
             }
             if let Some(item) = self.queue.pop_front() {
                 self.take(item, now, &mut batch);
@@ -65,12 +70,12 @@ impl WriteQueue {
                 }
                 self.pending_bytes -= taken.body_bytes;
                 if let Some(delta) = taken.delta {
-                    batch.body_bytes += taken.body_bytes;
+                    self.room.take(bytes_in_log(1, taken.body_bytes as u64));
                     let record = Record::Delta {
                         view: lease.view,
                         delta,
                     };
-                    batch.records.push((record, taken.span));
+                    batch.push(record, taken.span);
                 }
             }
             Item::Control {
@@ -83,10 +88,11 @@ impl WriteQueue {
                 };
                 view.told.at = Some(now);
                 view.told.outdated = false;
+                let state = view.truthful(state);
                 let record = view.record(lease.view.clone(), state, version);
-                batch.records.push((Record::Control(record), Span::none()));
+                batch.push(Record::Control(record), Span::none());
             }
-            Item::Dropped(record) => batch.records.push((Record::Control(*record), Span::none())),
+            Item::Dropped(record) => batch.push(Record::Control(*record), Span::none()),
             Item::Purge(_) => {}
         }
     }
@@ -105,6 +111,7 @@ impl WriteQueue {
             if let Record::Control(record) = record
                 && record.epoch == view.epoch
             {
+                view.told(&record.state);
                 changed |= view.told.state.as_ref() != Some(&record.state);
                 view.told.state = Some(record.state.clone());
                 if record.state != ViewState::Syncing {
@@ -133,7 +140,7 @@ impl WriteQueue {
             .map(|(view, of)| {
                 let lease = ViewLease {
                     view: view.clone(),
-                    epoch: of.epoch,
+                    epoch: of.lease,
                 };
                 (lease, of.state.clone(), of.version.clone())
             })

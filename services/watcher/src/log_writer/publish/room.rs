@@ -1,0 +1,116 @@
+//! The room in the log, as the writer of one group knows it. Pure.
+//!
+//! nats-server gives an atomic batch no credit for what it replaces, nor any write of a replicated stream. So
+//! the part of the log that is kept free for deletions is kept free here:
+//!
+//! | bytes of the log | written up to there |
+//! |---|---|
+//! | the limit, less two reserves | objects of a view that takes more than an eighth of the log |
+//! | the limit, less one reserve | objects of all other views |
+//! | the limit | tombstones, control records, leases, objects of system views |
+//!
+//! A reserve is a tenth of the limit, and [`RESERVE_BYTES_MAX`] at most.
+
+use anteroom_bus::LogSize;
+
+/// The largest part of the log that is kept free for one of the two levels.
+const RESERVE_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
+/// A reserve is the limit divided by this.
+const RESERVE_PART: u64 = 10;
+
+/// A view that takes more than the limit divided by this is large.
+const LARGE_PART: u64 = 8;
+
+/// The bytes that the log keeps of a record beside its body, about: subject, headers and framing.
+const RECORD_BYTES: u64 = 320;
+
+/// The bytes of so many objects in the log, about.
+pub(super) fn bytes_in_log(objects: u64, body_bytes: u64) -> u64 {
+    body_bytes.saturating_add(objects.saturating_mul(RECORD_BYTES))
+}
+
+/// The size of the log when it was last looked at, with what this writer has done since.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    size: LogSize,
+}
+
+impl Room {
+    /// The log was looked at.
+    pub(super) fn set(&mut self, size: LogSize) {
+        self.size = size;
+    }
+
+    /// So many bytes are about to be written.
+    pub(super) fn take(&mut self, bytes: u64) {
+        self.size.bytes = self.size.bytes.saturating_add(bytes);
+    }
+
+    /// So many bytes are about to be removed.
+    pub(super) fn free(&mut self, bytes: u64) {
+        self.size.bytes = self.size.bytes.saturating_sub(bytes);
+    }
+
+    /// Returns whether a view of so many bytes is large.
+    pub(super) fn is_large(&self, view_bytes: u64) -> bool {
+        let bytes_max = self.size.bytes_max;
+        bytes_max.is_some_and(|bytes_max| view_bytes > bytes_max / LARGE_PART)
+    }
+
+    /// Returns whether objects of so many bytes may be written, of a view that then takes `view_bytes`.
+    pub(super) fn holds(&self, bytes: u64, view_bytes: u64) -> bool {
+        let Some(bytes_max) = self.size.bytes_max else {
+            return true;
+        };
+        let reserve = (bytes_max / RESERVE_PART).min(RESERVE_BYTES_MAX);
+        let reserves = 1 + u64::from(self.is_large(view_bytes));
+        self.size.bytes.saturating_add(bytes) <= bytes_max - reserve * reserves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(bytes: u64, bytes_max: u64) -> Room {
+        let mut room = Room::default();
+        room.set(LogSize {
+            bytes,
+            bytes_max: Some(bytes_max),
+        });
+        room
+    }
+
+    #[test]
+    fn a_log_without_a_limit_holds_everything() {
+        assert!(Room::default().holds(u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn a_large_view_stops_one_reserve_before_the_others() {
+        let room = room(750, 1_000);
+        let (small, large) = (125, 126);
+        assert!(room.holds(50, large));
+        assert!(!room.holds(51, large));
+        assert!(room.holds(150, small));
+        assert!(!room.holds(151, small));
+    }
+
+    #[test]
+    fn a_reserve_is_limited() {
+        const GIB: u64 = 1024 * 1024 * 1024;
+        let room = room(0, 100 * GIB);
+        assert!(room.holds(100 * GIB - RESERVE_BYTES_MAX, 0));
+        assert!(!room.holds(100 * GIB - RESERVE_BYTES_MAX + 1, 0));
+    }
+
+    #[test]
+    fn what_is_written_and_removed_counts_until_the_log_is_looked_at() {
+        let mut room = room(0, 1_000);
+        room.take(900);
+        assert!(!room.holds(1, 0));
+        room.free(500);
+        assert!(room.holds(500, 0));
+    }
+}

@@ -1,0 +1,133 @@
+//! A view that the log has no room for. Nothing of it stands in the log but its control record, which says
+//! why. Its writer goes on to count what the source has, so that it knows when there is room for all of it.
+
+use super::*;
+use crate::log_writer::publish::room;
+
+/// The reason of the failure of a view that the log has no room for.
+pub(crate) const LOG_FULL: &str = "LogFull";
+
+/// The shortest time between setting a view aside and writing it again.
+const ASIDE_MIN: Duration = Duration::from_secs(5);
+
+/// The longest time for which other views wait for one that is written again.
+const RETURN_MAX: Duration = Duration::from_secs(60);
+
+/// How a view stands that the log had no room for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Aside {
+    /// It is written.
+    #[default]
+    No,
+    /// It is not written. Its size is known once its source was read to the end.
+    Since { at: Instant, is_measured: bool },
+    /// It is written again.
+    Returns { since: Instant },
+}
+
+impl ViewWriteState {
+    /// Returns whether nothing of it is written, for want of room.
+    pub(in crate::log_writer::publish) fn is_aside(&self) -> bool {
+        matches!(self.aside, Aside::Since { .. })
+    }
+
+    /// Returns whether it was set aside and is being written again.
+    pub(in crate::log_writer::publish) fn is_returning(&self, now: Instant) -> bool {
+        let Aside::Returns { since } = self.aside else {
+            return false;
+        };
+        now.saturating_duration_since(since) < RETURN_MAX
+    }
+
+    /// Returns whether its size is known, and a while has passed.
+    pub(in crate::log_writer::publish) fn may_return(&self, now: Instant) -> bool {
+        let Aside::Since { at, is_measured } = self.aside else {
+            return false;
+        };
+        is_measured && now.saturating_duration_since(at) >= ASIDE_MIN
+    }
+
+    /// The bytes that all of it would take in the log, about.
+    pub(in crate::log_writer::publish) fn bytes_wanted(&self) -> u64 {
+        room::bytes_in_log(self.objects(), self.bytes)
+    }
+
+    /// The bytes that it takes in the log, about.
+    pub(in crate::log_writer::publish) fn bytes_logged(&self) -> u64 {
+        let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
+        let bodies = self.bytes.saturating_sub(waiting as u64);
+        room::bytes_in_log(self.logged_objects, bodies)
+    }
+
+    /// Sets the view aside, in a new epoch: what waits is dropped, and nothing of it counts as in the log.
+    /// Returns the bytes that waited.
+    pub(in crate::log_writer::publish) fn set_aside(
+        &mut self,
+        epoch: Epoch,
+        now: Instant,
+    ) -> usize {
+        // Until readers are told, what they have grows old.
+        self.untold_since = Some(self.oldest_change().unwrap_or(now));
+        let is_measured = self.is_whole();
+        let pending = std::mem::take(&mut self.pending);
+        let bytes = pending.values().map(Change::body_bytes).sum();
+        self.aside = Aside::Since {
+            at: now,
+            is_measured,
+        };
+        self.epoch = epoch;
+        self.origin = epoch;
+        self.logged_objects = 0;
+        self.logged_digest = Digest::default();
+        (self.in_flight_since, self.served_heard) = (None, None);
+        self.state = self.state_when_listed();
+        bytes
+    }
+
+    /// The source was read to its end: the size is known.
+    pub(in crate::log_writer::publish) fn measured(&mut self) {
+        if let Aside::Since { is_measured, .. } = &mut self.aside {
+            *is_measured = true;
+        }
+    }
+
+    /// There is room: the next list brings everything, as to a view that is new.
+    pub(in crate::log_writer::publish) fn begin_return(&mut self, now: Instant) {
+        self.aside = Aside::Returns { since: now };
+        self.wanted.clear();
+        self.unusable.clear();
+        (self.bytes, self.key_bytes) = (0, 0);
+    }
+
+    /// Readers were told this state of the view's last epoch.
+    pub(in crate::log_writer::publish) fn told(&mut self, state: &ViewState) {
+        if matches!(state, ViewState::Dropped | ViewState::Failed { .. }) {
+            self.untold_since = None;
+        }
+        let settled = matches!(state, ViewState::Synced | ViewState::Failed { .. });
+        if settled && matches!(self.aside, Aside::Returns { .. }) {
+            self.aside = Aside::No;
+        }
+    }
+
+    /// The state to tell in the place of one that was meant before the view was set aside.
+    pub(in crate::log_writer::publish) fn truthful(&self, state: ViewState) -> ViewState {
+        match state {
+            ViewState::Synced if self.is_aside() => self.state_when_listed(),
+            state => state,
+        }
+    }
+
+    pub(super) fn no_room(&self) -> Option<Failure> {
+        let message = || {
+            format!(
+                "the log has no room for this view, of {} object(s) and about {} bytes. It is written \
+                 again by itself once there is: delete objects or entries, narrow this one by a \
+                 selector, or raise `--nats-log-bytes-max`",
+                self.objects(),
+                self.bytes_wanted()
+            )
+        };
+        self.is_aside().then(|| Failure::new(LOG_FULL, message()))
+    }
+}

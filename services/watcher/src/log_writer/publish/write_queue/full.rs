@@ -1,0 +1,116 @@
+//! What becomes of views when the log is full: one that does not fit is set aside whole, and written again once
+//! there is room for all of it. The others go on.
+
+use anteroom_bus::LogSize;
+use anteroom_model::Op;
+
+use super::*;
+use crate::log_writer::publish::room::bytes_in_log;
+
+impl WriteQueue {
+    /// The log was looked at.
+    pub(crate) fn set_room(&mut self, size: LogSize) {
+        self.room.set(size);
+    }
+
+    /// Returns the view that has to be set aside before this can be written: the view itself if it is large, or
+    /// else the largest.
+    pub(super) fn without_room(&self, item: &Item) -> Option<ViewId> {
+        let Item::Change { lease, key } = item else {
+            return None;
+        };
+        let view = self.views.get(&lease.view)?;
+        if lease.view.is_system() || !view.is_put(key) {
+            return None;
+        }
+        let bytes = bytes_in_log(1, view.next_bytes(key) as u64);
+        let view_bytes = view.bytes_wanted();
+        if self.room.holds(bytes, view_bytes) {
+            None
+        } else if self.room.is_large(view_bytes) {
+            Some(lease.view.clone())
+        } else {
+            self.largest(|_| true)
+        }
+    }
+
+    fn largest(&self, condition: impl Fn(&ViewId) -> bool) -> Option<ViewId> {
+        let views = self.views.iter();
+        let written = views.filter(|(id, view)| !id.is_system() && !view.is_aside());
+        let candidates = written.filter(|(id, _)| condition(id));
+        let largest = candidates.max_by_key(|(id, view)| (view.bytes_wanted(), *id));
+        largest.map(|(id, _)| id.clone())
+    }
+
+    /// Sets a view aside. What the log has of it is removed before anything else is written, which makes room.
+    pub(super) fn set_aside(&mut self, id: &ViewId, now: Instant) {
+        let (dropped, failed) = (self.next_epoch(), self.next_epoch());
+        let Some(view) = self.views.get_mut(id) else {
+            return;
+        };
+        self.room.free(view.bytes_logged());
+        self.pending_bytes -= view.set_aside(failed, now);
+        let (state, version) = (view.state.clone(), view.version.clone());
+        if let ViewState::Failed { failure } = &state {
+            tracing::error!(view = %id, %failure, "the log is full: view set aside");
+        }
+        let mut record = view.record(id.clone(), ViewState::Dropped, version.clone());
+        record.epoch = dropped;
+        let lease = ViewLease {
+            view: id.clone(),
+            epoch: view.lease,
+        };
+        self.queue.push_front(Item::Control {
+            lease,
+            state,
+            version,
+        });
+        self.queue.push_front(Item::Purge(id.clone()));
+        self.queue.push_front(Item::Dropped(Box::new(record)));
+    }
+
+    /// The log had no room for the batch: of its views with new objects, the largest is set aside. Returns what
+    /// remains to be written; an error: the batch as it was, since it has no such view.
+    pub(crate) fn refuse(&mut self, batch: Batch, now: Instant) -> Result<Batch, Batch> {
+        let puts = batch.records.iter().filter(|(record, _)| is_put(record));
+        let with_puts: HashSet<_> = puts.map(|(record, _)| record.view().clone()).collect();
+        let Some(refused) = self.largest(|view| with_puts.contains(view)) else {
+            return Err(batch);
+        };
+        self.set_aside(&refused, now);
+        let mut rest = Batch::default();
+        for (record, span) in batch.records {
+            let dropped =
+                matches!(&record, Record::Control(record) if record.state == ViewState::Dropped);
+            if *record.view() != refused || dropped {
+                rest.push(record, span);
+            }
+        }
+        Ok(rest)
+    }
+
+    /// Returns a view that was set aside and for which there is room now, the smallest first. While one is written
+    /// again, the others wait.
+    pub(crate) fn returning(&self, now: Instant) -> Option<ViewId> {
+        if self.views.values().any(|view| view.is_returning(now)) {
+            return None;
+        }
+        let waiting = self.views.iter().filter(|(_, view)| view.may_return(now));
+        let (id, view) = waiting.min_by_key(|(id, view)| (view.bytes_wanted(), *id))?;
+        let bytes = view.bytes_wanted();
+        self.room.holds(bytes, bytes).then(|| id.clone())
+    }
+
+    /// A view that was set aside is written again: its objects have to be handed in anew, after
+    /// [`WriteQueue::rewrite`].
+    pub(crate) fn begin_return(&mut self, id: &ViewId, now: Instant) {
+        if let Some(view) = self.views.get_mut(id).filter(|view| view.is_aside()) {
+            tracing::info!(view = %id, "the log has room again: view is written");
+            view.begin_return(now);
+        }
+    }
+}
+
+fn is_put(record: &Record) -> bool {
+    matches!(record, Record::Delta { delta, .. } if matches!(delta.op, Op::Put(_)))
+}
