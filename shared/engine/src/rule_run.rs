@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FailureAction, Phase, Policy, Rule,
-    RuleError, RuleOutcome, RuleReport, Step,
+    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactTarget, FailureAction, Phase,
+    Policy, Rule, RuleError, RuleOutcome, RuleReport, Step,
 };
 use tokio::time::Instant;
 
@@ -34,6 +34,8 @@ pub struct RuleRun<'a> {
     /// Facts that are on their way to it, by id.
     awaited: Vec<u32>,
     origins: Vec<(u32, Option<Arc<Origin>>)>,
+    /// The facts, by id, whose name may have Secrets in it.
+    unnamed: Vec<u32>,
     /// It has read data that may travel sealed alone.
     knows_secrets: bool,
     report: Option<RuleReport>,
@@ -80,6 +82,7 @@ impl<'a> RuleRun<'a> {
             evaluation,
             awaited: Vec::new(),
             origins: Vec::new(),
+            unnamed: Vec::new(),
             knows_secrets: false,
             report: None,
             begun: None,
@@ -108,6 +111,8 @@ impl<'a> RuleRun<'a> {
                 if requests.is_empty() {
                     continue;
                 }
+                let unnamed = requests.iter().filter(|one| may_tell(&one.target));
+                self.unnamed.extend(unnamed.map(|one| one.id));
             }
             self.awaited = requests.iter().map(|request| request.id).collect();
             return Some(RuleRequests {
@@ -116,6 +121,11 @@ impl<'a> RuleRun<'a> {
                 requests,
             });
         }
+    }
+
+    /// Returns whether it has read data that may travel sealed alone.
+    pub(crate) fn knows_secrets(&self) -> bool {
+        self.knows_secrets
     }
 
     /// Declines a part that would take what the rule has read to another view, in the clear. The fact comes here
@@ -196,14 +206,46 @@ impl<'a> RuleRun<'a> {
     /// The record; `None` where the rule does not speak of the request.
     fn into_record(self) -> Option<RuleRecord> {
         let NamedRule { policy, rule, name } = self.rule;
-        let report = self.report?;
+        let mut report = self.report?;
+        if self.knows_secrets {
+            report.outcome = withheld(report.outcome);
+        }
+        for read in &mut report.facts {
+            if self.unnamed.contains(&read.id) {
+                read.entry = format!("context entry {} (withheld)", read.variable);
+            }
+        }
         (report.outcome != RuleOutcome::NotMatched).then(|| {
             let record = record(policy, rule, Arc::clone(name), report, &self.origins);
             RuleRecord {
                 took: self.took,
+                knows_secrets: self.knows_secrets,
                 ..record
             }
         })
+    }
+}
+
+/// Returns the outcome of a rule that has read Secrets. Its message is the user's; its error quotes nothing.
+fn withheld(outcome: RuleOutcome) -> RuleOutcome {
+    match outcome {
+        RuleOutcome::Error(error) => RuleOutcome::Error(error.withheld()),
+        outcome => outcome,
+    }
+}
+
+/// Returns whether variables may stand in the name of a fact.
+fn may_tell(target: &FactTarget) -> bool {
+    match target {
+        FactTarget::Entry { .. } | FactTarget::Collection(_) | FactTarget::RoleBindings { .. } => {
+            false
+        }
+        FactTarget::Api(_)
+        | FactTarget::Service { .. }
+        | FactTarget::ConfigMap { .. }
+        | FactTarget::NamespaceLabels { .. }
+        | FactTarget::Image { .. }
+        | FactTarget::Existing(_) => true,
     }
 }
 
@@ -269,6 +311,7 @@ fn record(
         changed: Vec::new(),
         took: Duration::ZERO,
         excepted_by: report.excepted_by,
+        knows_secrets: false,
         outcome: report.outcome,
     }
 }
@@ -287,9 +330,13 @@ mod tests {
 
     /// The requests of a rule and its outcome, where it first reads a Secret, or does not.
     fn asked_after(secret: bool) -> (Vec<(String, Value)>, RuleOutcome) {
-        let condition = json!({
-            "key": "{{ token.data.key }}", "operator": "AnyIn", "value": "{{ hosts }}",
-        });
+        let (asked, record) = recorded_after("{{ token.data.key }}", secret);
+        (asked, record.outcome)
+    }
+
+    /// The same, where the rule compares this `key`, with its record.
+    fn recorded_after(key: &str, secret: bool) -> (Vec<(String, Value)>, RuleRecord) {
+        let condition = json!({ "key": key, "operator": "AnyIn", "value": "{{ hosts }}" });
         let rule = json!({
             "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
             "context": [
@@ -298,7 +345,8 @@ mod tests {
                     "name": "ingresses", "jmesPath": "items[].host",
                 } },
             ],
-            "validate": { "message": "no", "deny": { "conditions": { "all": [condition] } } },
+            "validate": { "failureAction": "Enforce", "message": "no {{ token.data.key }}",
+                "deny": { "conditions": { "all": [condition] } } },
         });
         let policy = anteroom_policy::compile(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
@@ -332,7 +380,34 @@ mod tests {
                 asked.push((request.variable, json!(request.parameters)));
             }
         }
-        (asked, running.report.unwrap().outcome)
+        (asked, running.into_record().unwrap())
+    }
+
+    #[test]
+    fn an_error_after_a_secret_was_read_is_told_by_its_code_alone() {
+        let (_, open) = recorded_after("{{ to_boolean(token.data.key) }}", false);
+        assert!(
+            format!("{:?}", open.outcome).contains("hunter2"),
+            "{open:?}"
+        );
+        let (_, record) = recorded_after("{{ to_boolean(token.data.key) }}", true);
+        assert!(!format!("{record:?}").contains("hunter2"), "{record:?}");
+        let (RuleOutcome::Error(error), RuleOutcome::Error(of_open)) =
+            (record.outcome, open.outcome)
+        else {
+            panic!("both are errors");
+        };
+        assert_eq!(error.code(), of_open.code());
+        assert!(error.to_string().starts_with("withheld"), "{error}");
+    }
+
+    #[test]
+    fn the_message_of_a_rule_that_read_a_secret_is_told_to_the_user_alone() {
+        let (_, record) = recorded_after("{{ token.data.key }}", true);
+        let public = format!("{:?}", record.public_outcome());
+        assert!(!public.contains("hunter2"), "{public}");
+        let decision = crate::verdict::decide(vec![record], Vec::new());
+        assert_eq!(decision.blocked[0].message, "no hunter2");
     }
 
     #[test]
