@@ -54,7 +54,7 @@ impl<'a> RuleRun<'a> {
     ) -> Self {
         let evaluation = Evaluation::start(rule.policy, rule.rule, request);
         let exceptions = catalog.exceptions.of(rule.policy);
-        Self::of(rule, evaluation.with_exceptions(exceptions))
+        Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
     }
 
     /// A rule on an object that exists. Exceptions that are not for background scans do not hold.
@@ -66,7 +66,13 @@ impl<'a> RuleRun<'a> {
         let exceptions = catalog.exceptions.of(rule.policy);
         let exceptions = exceptions.filter(|exception| exception.background());
         let evaluation = Evaluation::of_existing(rule.policy, rule.rule, request);
-        Self::of(rule, evaluation.with_exceptions(exceptions))
+        Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
+    }
+
+    /// The same rule, which knows a Secret from the start where the request is about one.
+    fn about(mut self, request: &AdmissionRequest) -> Self {
+        self.knows_secrets |= is_about_a_secret(request);
+        self
     }
 
     /// The same, with the policy's conditions known to be met.
@@ -224,6 +230,11 @@ impl<'a> RuleRun<'a> {
             }
         })
     }
+}
+
+/// Returns whether the object of the request is a Secret.
+pub(crate) fn is_about_a_secret(request: &AdmissionRequest) -> bool {
+    request.group().is_empty() && request.kind() == "Secret"
 }
 
 /// Returns the outcome of a rule that has read Secrets. Its message is the user's; its error quotes nothing.
@@ -424,6 +435,60 @@ mod tests {
         let (asked, of_secret) = asked_after(true);
         assert_eq!(told(&asked), [false], "{asked:?}");
         assert_eq!(of_secret, outcome);
+    }
+
+    /// The parameters that a rule on objects of this kind asks an entry with, and its record.
+    fn asked_of_kind(kind: &str, key: &str) -> (Vec<String>, RuleRecord) {
+        let condition = json!({ "key": key, "operator": "AnyIn", "value": "{{ hosts }}" });
+        let rule = json!({
+            "name": "r", "match": { "any": [{ "resources": { "kinds": [kind] } }] },
+            "context": [{ "name": "hosts", "cachedContextEntry": {
+                "name": "ingresses", "jmesPath": "items[].host",
+            } }],
+            "validate": {
+                "failureAction": "Enforce", "message": "no {{ request.object.data.key }}",
+                "deny": { "conditions": { "all": [condition] } },
+            },
+        });
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+            "spec": { "rules": [rule] },
+        }));
+        let policy = policy.unwrap();
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": kind },
+            "object": { "apiVersion": "v1", "kind": kind, "data": { "key": "hunter2" } },
+        }));
+        let (request, catalog) = (request.unwrap(), Catalog::default());
+        let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+        let mut running = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
+        let mut asked = Vec::new();
+        while let Some(needs) = running.step(0) {
+            for request in needs.requests {
+                asked.push(json!(request.parameters).to_string());
+                let answer = match request.is_part {
+                    true => json!(true),
+                    false => json!(["hunter2"]),
+                };
+                running.supply(Fact::of(0, request.id, Answer::Got(Ok(answer))));
+            }
+        }
+        (asked, running.into_record().unwrap())
+    }
+
+    #[test]
+    fn a_secret_under_admission_is_sent_to_no_view_and_is_told_to_the_user_alone() {
+        let key = "{{ request.object.data.key }}";
+        let (asked, _) = asked_of_kind("ConfigMap", key);
+        assert!(asked.concat().contains("hunter2"), "{asked:?}");
+        let (asked, record) = asked_of_kind("Secret", key);
+        assert!(!asked.concat().contains("hunter2"), "{asked:?}");
+        assert_eq!(record.result().as_str(), "fail");
+        let public = format!("{:?}", record.public_outcome());
+        assert!(!public.contains("hunter2"), "{public}");
+        let quoting = "{{ to_boolean(request.object.data.key) }}";
+        let (_, record) = asked_of_kind("Secret", quoting);
+        assert!(!format!("{record:?}").contains("hunter2"), "{record:?}");
     }
 
     #[test]
