@@ -6,10 +6,13 @@
 //! | it is malformed: an unknown field, an expression that cannot be parsed, a cycle | refused |
 //! | something that Kyverno knows and this version does not evaluate | a warning: the policy is not in force |
 //! | some of its rules are not run here, as of `generate` or `validate.assert` | a warning for each |
+//! | a header of a `service` holds a credential in the clear | a warning for each |
 //!
 //! Each says which field, in the words that the policy's status would have. What is not evaluated is not
 //! refused: an older version of this program must not keep anybody from installing what a newer one
 //! evaluates.
+
+mod credentials;
 
 use anteroom_engine::{catalog::Catalog, facts::BusFacts, rule::Reader};
 use anteroom_model::{ErrorCode, ExistingObjects, FactError, ObjectKey};
@@ -51,7 +54,9 @@ pub(crate) fn judge(
     match compile(manifest) {
         Ok(policy) => Admission {
             refused: catalog.map_or_else(Vec::new, |catalog| refused_entries(&policy, catalog)),
-            warnings: policy.not_run().iter().map(passed_over).collect(),
+            warnings: (policy.not_run().iter().map(passed_over))
+                .chain(credentials::warnings(manifest))
+                .collect(),
             writes: writes(&policy),
         },
         Err(problems) => of_problems(problems, "policy"),

@@ -51,7 +51,7 @@ pub(crate) fn of(review: &Review<'_>, decision: &Decision) -> Option<Violation> 
 
 fn violated(record: &RuleRecord) -> ViolatedRule {
     let policy = &record.name.reader.policy;
-    let message = match record.outcome_for_others() {
+    let message = match record.public_outcome() {
         RuleOutcome::Fail { message } => message,
         RuleOutcome::Error(error) => format!("{} {error}", error.code()),
         _ => String::new(),
@@ -114,6 +114,7 @@ mod tests {
             facts: Vec::new(),
             changed: Vec::new(),
             excepted_by: Vec::new(),
+            knows_secrets: false,
             took: std::time::Duration::ZERO,
             outcome,
         };
@@ -128,6 +129,34 @@ mod tests {
         let records = passes.chain(messages.iter().map(fails)).collect();
         let decision = verdict::decide(records, Vec::new());
         of(&review, &decision)
+    }
+
+    #[test]
+    fn a_violation_of_a_rule_that_read_secrets_withholds_its_message() {
+        let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
+        let record = |outcome| RuleRecord {
+            name: Arc::clone(&name),
+            action: FailureAction::Enforce,
+            ignore_errors: false,
+            warn_on_audit: false,
+            facts: Vec::new(),
+            changed: Vec::new(),
+            excepted_by: Vec::new(),
+            knows_secrets: true,
+            took: std::time::Duration::ZERO,
+            outcome,
+        };
+        let failed = violated(&record(RuleOutcome::Fail {
+            message: "no hunter2".into(),
+        }));
+        assert!(failed.message.starts_with("withheld"), "{failed:?}");
+        let error = violated(&record(RuleOutcome::Error(
+            anteroom_policy::RuleError::TooManyObjects {
+                seen: 1,
+                target: "hunter2".into(),
+            },
+        )));
+        assert!(error.message.starts_with("AR203 withheld"), "{error:?}");
     }
 
     #[test]

@@ -20,9 +20,8 @@ use crate::{
     incoming::{Head, Incoming, KindName, ResourcePath},
     policies::{Concerned, Entry, Scope, Subject},
     recorder::SharedRecorder,
-    review_work::{LongLane, ReviewWork},
-    rule_run::{NamedRule, RuleRun, records},
-    verdict::{self, Blocked, Decision, RuleRecord, Triggered},
+    rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
+    verdict::{self, Blocked, Decision, RuleRecord, Triggered, WITHHELD},
 };
 use mutation::{Mutation, Next};
 
@@ -310,10 +309,14 @@ fn conditions(entry: &Entry, request: &AdmissionRequest) -> Conditions {
     };
     match policy.conditions(request) {
         Conditions::Failed(error) if policy.failure_policy() == FailurePolicy::Ignore => {
+            let error = match is_about_a_secret(request) {
+                true => format!("{} {WITHHELD}", ErrorCode::CEL_FAILED),
+                false => error.to_string(),
+            };
             tracing::warn!(
                 policy = %entry.key,
                 kind = request.kind(),
-                %error,
+                error,
                 "a matchCondition cannot be evaluated: the policy is not asked about this request, as its \
                  failurePolicy is Ignore"
             );

@@ -168,7 +168,7 @@ impl Judge {
             rule: record.name.rule().to_owned(),
             was_answered: record.facts.iter().any(|fact| fact.origin.is_some()),
             took: record.took,
-            outcome: record.outcome_for_others(),
+            outcome: record.public_outcome(),
         };
         records.into_iter().map(judged).collect()
     }

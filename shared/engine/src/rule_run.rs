@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FailureAction, Phase, Policy, Rule,
-    RuleError, RuleOutcome, RuleReport, Step,
+    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactTarget, FailureAction, Phase,
+    Policy, Rule, RuleError, RuleOutcome, RuleReport, Step,
 };
 use tokio::time::Instant;
 
@@ -34,7 +34,9 @@ pub struct RuleRun<'a> {
     /// Facts that are on their way to it, by id.
     awaited: Vec<u32>,
     origins: Vec<(u32, Option<Arc<Origin>>)>,
-    /// It has read data that may travel sealed alone, or its object is a Secret.
+    /// The facts, by id, whose name may have Secrets in it.
+    unnamed: Vec<u32>,
+    /// It has read data that may travel sealed alone.
     knows_secrets: bool,
     report: Option<RuleReport>,
     /// The time of its first step.
@@ -67,9 +69,9 @@ impl<'a> RuleRun<'a> {
         Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
     }
 
-    /// The content of a Secret under admission is as secret as what is read of one.
+    /// The same rule, which knows a Secret from the start where the request is about one.
     fn about(mut self, request: &AdmissionRequest) -> Self {
-        self.knows_secrets = request.is_about_secret();
+        self.knows_secrets |= is_about_a_secret(request);
         self
     }
 
@@ -86,6 +88,7 @@ impl<'a> RuleRun<'a> {
             evaluation,
             awaited: Vec::new(),
             origins: Vec::new(),
+            unnamed: Vec::new(),
             knows_secrets: false,
             report: None,
             begun: None,
@@ -127,6 +130,8 @@ impl<'a> RuleRun<'a> {
                 if requests.is_empty() {
                     continue;
                 }
+                let unnamed = requests.iter().filter(|one| may_tell(&one.target));
+                self.unnamed.extend(unnamed.map(|one| one.id));
             }
             self.awaited = requests.iter().map(|request| request.id).collect();
             return Some(RuleRequests {
@@ -135,6 +140,11 @@ impl<'a> RuleRun<'a> {
                 requests,
             });
         }
+    }
+
+    /// Returns whether it has read data that may travel sealed alone.
+    pub(crate) fn knows_secrets(&self) -> bool {
+        self.knows_secrets
     }
 
     /// Declines a part that would take what the rule has read to another view, in the clear. The fact comes here
@@ -224,7 +234,15 @@ impl<'a> RuleRun<'a> {
     /// The record; `None` where the rule does not speak of the request.
     fn into_record(self) -> Option<RuleRecord> {
         let NamedRule { policy, rule, name } = self.rule;
-        let report = self.report?;
+        let mut report = self.report?;
+        if self.knows_secrets {
+            report.outcome = withheld(report.outcome);
+        }
+        for read in &mut report.facts {
+            if self.unnamed.contains(&read.id) {
+                read.entry = format!("context entry {} (withheld)", read.variable);
+            }
+        }
         (report.outcome != RuleOutcome::NotMatched).then(|| {
             let record = record(policy, rule, Arc::clone(name), report, &self.origins);
             RuleRecord {
@@ -236,11 +254,31 @@ impl<'a> RuleRun<'a> {
     }
 }
 
-/// Leaves of an error its code: its text may quote what a Secret holds.
-fn withhold_error(report: &mut RuleReport) {
-    if let RuleOutcome::Error(error) = &report.outcome {
-        let code = error.code();
-        report.outcome = RuleOutcome::Error(RuleError::Withheld { code });
+/// Returns whether the object of the request is a Secret.
+pub(crate) fn is_about_a_secret(request: &AdmissionRequest) -> bool {
+    request.group().is_empty() && request.kind() == "Secret"
+}
+
+/// Returns the outcome of a rule that has read Secrets. Its message is the user's; its error quotes nothing.
+fn withheld(outcome: RuleOutcome) -> RuleOutcome {
+    match outcome {
+        RuleOutcome::Error(error) => RuleOutcome::Error(error.withheld()),
+        outcome => outcome,
+    }
+}
+
+/// Returns whether variables may stand in the name of a fact.
+fn may_tell(target: &FactTarget) -> bool {
+    match target {
+        FactTarget::Entry { .. } | FactTarget::Collection(_) | FactTarget::RoleBindings { .. } => {
+            false
+        }
+        FactTarget::Api(_)
+        | FactTarget::Service { .. }
+        | FactTarget::ConfigMap { .. }
+        | FactTarget::NamespaceLabels { .. }
+        | FactTarget::Image { .. }
+        | FactTarget::Existing(_) => true,
     }
 }
 
@@ -309,6 +347,7 @@ fn record(
         changed: Vec::new(),
         took: Duration::ZERO,
         excepted_by: report.excepted_by,
+        knows_secrets: false,
         outcome: report.outcome,
     }
 }
@@ -327,9 +366,13 @@ mod tests {
 
     /// The requests of a rule and its outcome, where it first reads a Secret, or does not.
     fn asked_after(secret: bool) -> (Vec<(String, Value)>, RuleOutcome) {
-        let condition = json!({
-            "key": "{{ token.data.key }}", "operator": "AnyIn", "value": "{{ hosts }}",
-        });
+        let (asked, record) = recorded_after("{{ token.data.key }}", secret);
+        (asked, record.outcome)
+    }
+
+    /// The same, where the rule compares this `key`, with its record.
+    fn recorded_after(key: &str, secret: bool) -> (Vec<(String, Value)>, RuleRecord) {
+        let condition = json!({ "key": key, "operator": "AnyIn", "value": "{{ hosts }}" });
         let rule = json!({
             "name": "r", "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
             "context": [
@@ -338,7 +381,8 @@ mod tests {
                     "name": "ingresses", "jmesPath": "items[].host",
                 } },
             ],
-            "validate": { "message": "no", "deny": { "conditions": { "all": [condition] } } },
+            "validate": { "failureAction": "Enforce", "message": "no {{ token.data.key }}",
+                "deny": { "conditions": { "all": [condition] } } },
         });
         let policy = anteroom_policy::compile(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
@@ -372,7 +416,34 @@ mod tests {
                 asked.push((request.variable, json!(request.parameters)));
             }
         }
-        (asked, running.report.unwrap().outcome)
+        (asked, running.into_record().unwrap())
+    }
+
+    #[test]
+    fn an_error_after_a_secret_was_read_is_told_by_its_code_alone() {
+        let (_, open) = recorded_after("{{ to_boolean(token.data.key) }}", false);
+        assert!(
+            format!("{:?}", open.outcome).contains("hunter2"),
+            "{open:?}"
+        );
+        let (_, record) = recorded_after("{{ to_boolean(token.data.key) }}", true);
+        assert!(!format!("{record:?}").contains("hunter2"), "{record:?}");
+        let (RuleOutcome::Error(error), RuleOutcome::Error(of_open)) =
+            (record.outcome, open.outcome)
+        else {
+            panic!("both are errors");
+        };
+        assert_eq!(error.code(), of_open.code());
+        assert!(error.to_string().starts_with("withheld"), "{error}");
+    }
+
+    #[test]
+    fn the_message_of_a_rule_that_read_a_secret_is_told_to_the_user_alone() {
+        let (_, record) = recorded_after("{{ token.data.key }}", true);
+        let public = format!("{:?}", record.public_outcome());
+        assert!(!public.contains("hunter2"), "{public}");
+        let decision = crate::verdict::decide(vec![record], Vec::new());
+        assert_eq!(decision.blocked[0].message, "no hunter2");
     }
 
     #[test]
@@ -391,78 +462,58 @@ mod tests {
         assert_eq!(of_secret, outcome);
     }
 
-    /// A rule that denies, or that fails, and quotes what it is about.
-    fn quotes(kind: &str, key: &str) -> RuleRecord {
+    /// The parameters that a rule on objects of this kind asks an entry with, and its record.
+    fn asked_of_kind(kind: &str, key: &str) -> (Vec<String>, RuleRecord) {
+        let condition = json!({ "key": key, "operator": "AnyIn", "value": "{{ hosts }}" });
         let rule = json!({
             "name": "r", "match": { "any": [{ "resources": { "kinds": [kind] } }] },
-            "validate": { "message": "it is {{ request.object.data.key }}", "deny": {
-                "conditions": { "all": [{ "key": key, "operator": "Equals", "value": true }] } } },
+            "context": [{ "name": "hosts", "cachedContextEntry": {
+                "name": "ingresses", "jmesPath": "items[].host",
+            } }],
+            "validate": {
+                "failureAction": "Enforce", "message": "no {{ request.object.data.key }}",
+                "deny": { "conditions": { "all": [condition] } },
+            },
         });
         let policy = anteroom_policy::compile(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
             "spec": { "rules": [rule] },
         }));
-        let (policy, catalog) = (policy.unwrap(), Catalog::default());
+        let policy = policy.unwrap();
         let request = AdmissionRequest::new(json!({
             "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": kind },
             "object": { "apiVersion": "v1", "kind": kind, "data": { "key": "hunter2" } },
         }));
-        let request = request.unwrap();
+        let (request, catalog) = (request.unwrap(), Catalog::default());
         let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
-        let mut run = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
-        assert!(run.step(0).is_none());
-        run.into_record().unwrap()
+        let mut running = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
+        let mut asked = Vec::new();
+        while let Some(needs) = running.step(0) {
+            for request in needs.requests {
+                asked.push(json!(request.parameters).to_string());
+                let answer = match request.is_part {
+                    true => json!(true),
+                    false => json!(["hunter2"]),
+                };
+                running.supply(Fact::of(0, request.id, Answer::Got(Ok(answer))));
+            }
+        }
+        (asked, running.into_record().unwrap())
     }
 
     #[test]
-    fn no_text_of_a_rule_on_secrets_is_for_others_than_the_user() {
-        for (kind, is_told) in [("ConfigMap", true), ("Secret", false)] {
-            let denied = quotes(kind, "{{ request.object.data.key == 'hunter2' }}");
-            let to_user = format!("{:?}", denied.outcome);
-            assert!(to_user.contains("it is hunter2"), "{to_user}");
-            let to_others = format!("{:?}", denied.outcome_for_others());
-            assert_eq!(to_others.contains("hunter2"), is_told, "{to_others}");
-            let failed = quotes(kind, "{{ to_boolean(request.object.data.key) }}");
-            let RuleOutcome::Error(error) = &failed.outcome else {
-                panic!("{:?}", failed.outcome);
-            };
-            assert_eq!(error.to_string().contains("hunter2"), is_told, "{error}");
-            assert_eq!(error.code(), ErrorCode::VARIABLE_UNRESOLVED);
-        }
-    }
-
-    /// What is under admission travels to no replica in the clear.
-    #[test]
-    fn the_content_of_a_secret_under_admission_is_no_parameter_of_a_query() {
-        for (kind, is_asked) in [("ConfigMap", true), ("Secret", false)] {
-            let condition = json!({ "key": "{{ request.object.data.key }}", "operator": "AnyIn",
-                "value": "{{ known }}" });
-            let rule = json!({
-                "name": "r", "match": { "any": [{ "resources": { "kinds": [kind] } }] },
-                "context": [{ "name": "known", "cachedContextEntry": {
-                    "name": "known", "jmesPath": "items[].host" } }],
-                "validate": { "message": "no", "deny": { "conditions": { "all": [condition] } } },
-            });
-            let policy = anteroom_policy::compile(&json!({
-                "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
-                "spec": { "rules": [rule] },
-            }));
-            let (policy, catalog) = (policy.unwrap(), Catalog::default());
-            let request = AdmissionRequest::new(json!({
-                "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": kind },
-                "object": { "apiVersion": "v1", "kind": kind, "data": { "key": "hunter2" } },
-            }));
-            let request = request.unwrap();
-            let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
-            let mut run = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
-            let asked = run.step(0).unwrap();
-            let parameters = asked
-                .requests
-                .iter()
-                .map(|one| json!(one.parameters).to_string());
-            let is_told = parameters.into_iter().any(|text| text.contains("hunter2"));
-            assert_eq!(is_told, is_asked, "{kind}");
-        }
+    fn a_secret_under_admission_is_sent_to_no_view_and_is_told_to_the_user_alone() {
+        let key = "{{ request.object.data.key }}";
+        let (asked, _) = asked_of_kind("ConfigMap", key);
+        assert!(asked.concat().contains("hunter2"), "{asked:?}");
+        let (asked, record) = asked_of_kind("Secret", key);
+        assert!(!asked.concat().contains("hunter2"), "{asked:?}");
+        assert_eq!(record.result().as_str(), "fail");
+        let public = format!("{:?}", record.public_outcome());
+        assert!(!public.contains("hunter2"), "{public}");
+        let quoting = "{{ to_boolean(request.object.data.key) }}";
+        let (_, record) = asked_of_kind("Secret", quoting);
+        assert!(!format!("{record:?}").contains("hunter2"), "{record:?}");
     }
 
     #[test]

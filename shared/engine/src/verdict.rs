@@ -34,7 +34,12 @@ pub struct RuleRecord {
     pub facts: Vec<FactRecord>,
     /// The exceptions by which it was skipped.
     pub excepted_by: Vec<String>,
+    /// It has read Secrets, so the user alone is told its message.
+    pub knows_secrets: bool,
 }
+
+/// In place of the message of a rule that has read Secrets, for all but the user.
+pub(crate) const WITHHELD: &str = "withheld, since the rule has read Secrets";
 
 /// One fact that a rule asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +69,22 @@ impl RuleRecord {
     /// For metrics and the record.
     pub fn result(&self) -> RuleResult {
         RuleResult::of(&self.outcome)
+    }
+
+    /// Its outcome for logs, Events and reports.
+    pub fn public_outcome(&self) -> RuleOutcome {
+        match &self.outcome {
+            RuleOutcome::Fail { .. } if self.knows_secrets => RuleOutcome::Fail {
+                message: WITHHELD.to_owned(),
+            },
+            RuleOutcome::Skipped { .. } if self.knows_secrets => RuleOutcome::Skipped {
+                reason: WITHHELD.to_owned(),
+            },
+            RuleOutcome::Error(error) if self.knows_secrets => {
+                RuleOutcome::Error(error.clone().withheld())
+            }
+            outcome => outcome.clone(),
+        }
     }
 }
 
@@ -192,6 +213,7 @@ mod tests {
             changed: Vec::new(),
             facts: Vec::new(),
             excepted_by: Vec::new(),
+            knows_secrets: false,
         }
     }
 

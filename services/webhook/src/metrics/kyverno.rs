@@ -468,6 +468,7 @@ mod tests {
                 changed: Vec::new(),
                 facts: Vec::new(),
                 excepted_by: Vec::new(),
+                knows_secrets: false,
             };
             let decision = Decision {
                 rules: vec![record],

@@ -13,6 +13,8 @@ use std::time::Duration;
 use anteroom_model::FactError;
 use anteroom_policy::RuleError;
 
+use crate::verdict::WITHHELD;
+
 /// Attempts, the first included; after the last one it has failed.
 pub(super) const ATTEMPTS_MAX: u32 = 6;
 
@@ -96,18 +98,24 @@ pub(super) fn next(attempts: u32, source: TriggerSource, came: AttemptOutcome) -
 }
 
 impl AttemptOutcome {
-    /// The outcome of a rule that came to an error.
-    pub(super) fn of_rule(error: &RuleError) -> Self {
-        let told = format!("{} {error}", error.code());
+    /// The outcome of a rule that came to an error. One that `knows_secrets` tells its code alone.
+    pub(super) fn of_rule(error: &RuleError, knows_secrets: bool) -> Self {
+        let told = match knows_secrets {
+            true => format!("{} {}", error.code(), error.clone().withheld()),
+            false => format!("{} {error}", error.code()),
+        };
         match error {
             RuleError::Fact { source, .. } if !is_final(source) => Self::Unavailable(told),
             _ => Self::Failed(told),
         }
     }
 
-    /// The outcome of a write that failed.
-    pub(super) fn of_write(error: &FactError) -> Self {
-        let told = format!("{} {error}", error.code());
+    /// The outcome of a write that failed. The API server may quote what a rule that `knows_secrets` wrote.
+    pub(super) fn of_write(error: &FactError, knows_secrets: bool) -> Self {
+        let told = match knows_secrets {
+            true => format!("{} {WITHHELD}", error.code()),
+            false => format!("{} {error}", error.code()),
+        };
         match error {
             FactError::WriteFailed { code: 409, .. } => Self::Conflict,
             error if is_final(error) => Self::Failed(told),
@@ -227,12 +235,38 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_of_a_rule_that_read_secrets_tells_its_code_alone() {
+        let quoting = FactError::WriteFailed {
+            code: 422,
+            message: "Invalid value: hunter2".to_owned(),
+        };
+        let written = AttemptOutcome::of_write(&quoting, true);
+        let error = RuleError::Fact {
+            variable: "v".to_owned(),
+            entry: "e".to_owned(),
+            source: quoting,
+        };
+        for outcome in [written, AttemptOutcome::of_rule(&error, true)] {
+            let AttemptOutcome::Failed(told) = outcome else {
+                panic!("{outcome:?}");
+            };
+            assert!(
+                told.contains("withheld") && !told.contains("hunter2"),
+                "{told}"
+            );
+        }
+    }
+
+    #[test]
     fn a_refused_write_is_not_retried() {
         let write = |code| {
-            AttemptOutcome::of_write(&FactError::WriteFailed {
-                code,
-                message: String::new(),
-            })
+            AttemptOutcome::of_write(
+                &FactError::WriteFailed {
+                    code,
+                    message: String::new(),
+                },
+                false,
+            )
         };
         assert_eq!(write(409), AttemptOutcome::Conflict);
         for (code, is_failed) in [
@@ -249,7 +283,7 @@ mod tests {
             );
         }
         assert!(matches!(
-            AttemptOutcome::of_write(&FactError::NoWatcher),
+            AttemptOutcome::of_write(&FactError::NoWatcher, false),
             AttemptOutcome::Unavailable(_)
         ));
     }

@@ -150,6 +150,11 @@ impl<'a, F: FactSource> Change<'a, F> {
         self.asked.take_if(|asked| asked.requests.is_empty());
     }
 
+    /// Returns whether the rule has read data that may travel sealed alone.
+    pub(super) fn knows_secrets(&self) -> bool {
+        self.run[0].knows_secrets()
+    }
+
     /// Ends it, and returns the rule's report; `None` where it did not come to its end.
     pub(super) fn end(self) -> Option<RuleReport> {
         let [run] = self.run;

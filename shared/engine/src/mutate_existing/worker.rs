@@ -130,7 +130,7 @@ impl Worker {
                     earlier.put(id);
                 }
                 let came = written.map_or_else(
-                    |error| AttemptOutcome::of_write(&error),
+                    |error| AttemptOutcome::of_write(&error, change.knows_secrets()),
                     |()| AttemptOutcome::Written,
                 );
                 count += usize::from(came == AttemptOutcome::Written);
@@ -138,6 +138,7 @@ impl Worker {
             }
         }
         // What was written before it came to an error stays written.
+        let knows_secrets = change.knows_secrets();
         let outcome = change.end().map(|report| report.outcome);
         match outcome {
             None | Some(RuleOutcome::NotMatched) => AttemptOutcome::NotMatched,
@@ -150,7 +151,9 @@ impl Worker {
                 ));
                 worse(worst, late)
             }
-            Some(RuleOutcome::Error(error)) => worse(worst, AttemptOutcome::of_rule(&error)),
+            Some(RuleOutcome::Error(error)) => {
+                worse(worst, AttemptOutcome::of_rule(&error, knows_secrets))
+            }
             Some(_) => worst,
         }
     }

@@ -90,12 +90,37 @@ pub enum RuleError {
         "the foreach of the rule go through more than {FOREACH_ELEMENTS_IN_ALL_MAX} elements in all"
     )]
     TooManyElementsInAll,
+    /// An error of a rule that has read Secrets: what it says could quote them.
+    #[error("withheld, since the rule has read Secrets")]
+    Withheld {
+        /// The code of the error.
+        code: ErrorCode,
+    },
 }
 
 impl RuleError {
+    /// The same error of a rule that has read Secrets: its code alone, where its text quotes values or names.
+    #[must_use]
+    pub fn withheld(self) -> Self {
+        match self {
+            Self::Fact { .. }
+            | Self::Variable { .. }
+            | Self::Cel { .. }
+            | Self::Patch { .. }
+            | Self::TooManyObjects { .. } => Self::Withheld { code: self.code() },
+            Self::OutOfTime
+            | Self::TooManyFacts
+            | Self::TooMuchPatched
+            | Self::TooManyElements { .. }
+            | Self::TooManyElementsInAll
+            | Self::Withheld { .. } => self,
+        }
+    }
+
     /// Its stable code.
     pub fn code(&self) -> ErrorCode {
         match self {
+            Self::Withheld { code } => *code,
             Self::Fact { source, .. } => source.code(),
             Self::Variable { source, .. } if source.kind == VariableErrorKind::OverBudget => {
                 ErrorCode::BUDGET_EXCEEDED

@@ -259,7 +259,23 @@ pub enum FactTarget {
 /// The prefix of a ConfigMap's text, which no entry's name and no path begins with.
 pub(crate) const CONFIG_MAP: &str = "configmap ";
 
-/// For people: an entry's name, a path.
+/// Returns what stands before the query.
+fn without_query(text: &str) -> &str {
+    text.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// Writes a URL for people: scheme, host and path, without user information and query.
+fn write_url(url: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    let url = without_query(url);
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return f.write_str(url);
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    write!(f, "{scheme}://{host}{path}")
+}
+
+/// For people: an entry's name, a path; of a URL no part that may be secret.
 impl std::fmt::Display for FactTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -270,8 +286,8 @@ impl std::fmt::Display for FactTarget {
             Self::Collection(collection) => {
                 f.write_str(&Reference::Collection(collection.clone()).name())
             }
-            Self::Api(target) => f.write_str(&target.path),
-            Self::Service { url, .. } => f.write_str(url),
+            Self::Api(target) => f.write_str(without_query(&target.path)),
+            Self::Service { url, .. } => write_url(url, f),
             Self::ConfigMap { object, .. } => write!(f, "{CONFIG_MAP}{object}"),
             Self::NamespaceLabels { namespace } => write!(f, "labels of namespace {namespace}"),
             Self::RoleBindings { cluster: false } => f.write_str("rolebindings"),

@@ -27,6 +27,7 @@ fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
         changed: Vec::new(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
+        knows_secrets: false,
     }
 }
 

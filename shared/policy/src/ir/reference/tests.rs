@@ -82,3 +82,31 @@ fn a_long_reference_name_is_cut_and_stays_unique() {
     let of = |policy: &str| secrets.name_for(&ObjectKey::new("", policy));
     assert_ne!(of("p"), of("q"), "cut, too, for each policy");
 }
+
+#[test]
+fn a_target_shows_no_query_and_no_user() {
+    let service = |url: &str| FactTarget::Service {
+        url: url.to_owned(),
+        data: None,
+    };
+    let api = |path: &str| {
+        FactTarget::Api(ApiTarget {
+            path: path.to_owned(),
+            data: None,
+            kept: None,
+        })
+    };
+    for (target, shown) in [
+        (service("http://s/?key=abc"), "http://s/"),
+        (service("http://s?key=abc"), "http://s"),
+        (
+            service("https://u:abc@s:8443/a/b?k=/@x#f"),
+            "https://s:8443/a/b",
+        ),
+        (service("https://s/a@b"), "https://s/a@b"),
+        (api("/api/v1/pods?fieldSelector=abc"), "/api/v1/pods"),
+        (api("/api/v1/pods"), "/api/v1/pods"),
+    ] {
+        assert_eq!(target.to_string(), shown);
+    }
+}
