@@ -110,7 +110,6 @@ mod tests {
             action,
             ignore_errors: false,
             warn_on_audit: false,
-            knows_secrets: false,
             facts: Vec::new(),
             changed: Vec::new(),
             excepted_by: Vec::new(),

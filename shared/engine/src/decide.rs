@@ -20,6 +20,7 @@ use crate::{
     incoming::{Head, Incoming, KindName, ResourcePath},
     policies::{Concerned, Entry, Scope, Subject},
     recorder::SharedRecorder,
+    review_work::{LongLane, ReviewWork},
     rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
     verdict::{self, Blocked, Decision, RuleRecord, Triggered, WITHHELD},
 };

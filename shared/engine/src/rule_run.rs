@@ -114,11 +114,8 @@ impl<'a> RuleRun<'a> {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         loop {
             let mut requests = match self.evaluation.step() {
-                Step::Done(mut report) => {
+                Step::Done(report) => {
                     self.took = begun.elapsed();
-                    if self.knows_secrets {
-                        withhold_error(&mut report);
-                    }
                     self.report = Some(report);
                     return None;
                 }
@@ -342,7 +339,6 @@ fn record(
             // Otherwise a large object would get past the policy.
             && report.outcome != RuleOutcome::Error(RuleError::ReviewTooCostly),
         warn_on_audit: policy.emit_warning(),
-        knows_secrets: false,
         facts,
         changed: Vec::new(),
         took: Duration::ZERO,
@@ -491,7 +487,7 @@ mod tests {
         while let Some(needs) = running.step(0) {
             for request in needs.requests {
                 asked.push(json!(request.parameters).to_string());
-                let answer = match request.is_part {
+                let answer = match request.is_pushed_down {
                     true => json!(true),
                     false => json!(["hunter2"]),
                 };

@@ -22,8 +22,6 @@ pub struct RuleRecord {
     pub ignore_errors: bool,
     /// The user gets a warning for a violation in Audit.
     pub warn_on_audit: bool,
-    /// It knows what a Secret holds: its message is for the user alone.
-    pub knows_secrets: bool,
     /// From its first step to its report, the facts that it waited for included.
     pub took: std::time::Duration,
     /// The outcome; of a rule that changes the object, without the object that it made.
@@ -52,20 +50,7 @@ pub struct FactRecord {
     pub error: Option<ErrorCode>,
 }
 
-/// What others than the user are told in place of a message that may quote a Secret.
-const WITHHELD: &str = "the message is withheld, since the rule reads a Secret";
-
 impl RuleRecord {
-    /// The outcome as logs, Events and reports may have it.
-    pub fn outcome_for_others(&self) -> RuleOutcome {
-        match &self.outcome {
-            RuleOutcome::Fail { .. } if self.knows_secrets => RuleOutcome::Fail {
-                message: WITHHELD.to_owned(),
-            },
-            outcome => outcome.clone(),
-        }
-    }
-
     /// For metrics and the record.
     pub fn result(&self) -> RuleResult {
         RuleResult::of(&self.outcome)
@@ -208,7 +193,6 @@ mod tests {
             action,
             ignore_errors,
             warn_on_audit: false,
-            knows_secrets: false,
             outcome,
             changed: Vec::new(),
             facts: Vec::new(),

@@ -462,7 +462,6 @@ mod tests {
                 action,
                 ignore_errors: false,
                 warn_on_audit: false,
-                knows_secrets: false,
                 took: Duration::ZERO,
                 outcome: anteroom_policy::RuleOutcome::Pass,
                 changed: Vec::new(),

@@ -114,7 +114,6 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
         action: FailureAction::Enforce,
         ignore_errors: false,
         warn_on_audit: false,
-        knows_secrets: false,
         outcome: RuleOutcome::Pass,
         changed: Vec::new(),
         facts: Vec::new(),
@@ -154,7 +153,6 @@ fn a_patch_is_answered_as_the_api_server_reads_it_and_where_it_changes_is_record
         changed: (0..changed).map(|at| format!("/a/{at}")).collect(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
-        knows_secrets: false,
     };
     let decision = Decision {
         rules: vec![rule(1), rule(CHANGED_MAX), rule(CHANGED_MAX + 1)],

@@ -59,12 +59,6 @@ pub enum RuleError {
         "the policies take too long for a request of this size: make the object smaller, or simplify the policies"
     )]
     ReviewTooCostly,
-    /// An error of a rule that knows what a Secret holds: its text might quote that.
-    #[error("the details are withheld, since the rule reads a Secret")]
-    Withheld {
-        /// The code of the error.
-        code: ErrorCode,
-    },
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
@@ -109,6 +103,7 @@ impl RuleError {
             | Self::Patch { .. }
             | Self::TooManyObjects { .. } => Self::Withheld { code: self.code() },
             Self::OutOfTime
+            | Self::ReviewTooCostly
             | Self::TooManyFacts
             | Self::TooMuchPatched
             | Self::TooManyElements { .. }
@@ -135,7 +130,6 @@ impl RuleError {
                 _ => ErrorCode::PATCH_FAILED,
             },
             Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
-            Self::Withheld { code } => *code,
             Self::ReviewTooCostly => ErrorCode::REVIEW_TOO_COSTLY,
             Self::TooManyFacts
             | Self::TooMuchPatched

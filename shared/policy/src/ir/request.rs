@@ -262,11 +262,6 @@ impl AdmissionRequest {
         (&*self.kind.group, &*self.kind.kind) == ("", "Namespace")
     }
 
-    /// Returns whether it is about a Secret.
-    pub fn is_about_secret(&self) -> bool {
-        (&*self.kind.group, &*self.kind.kind) == ("", "Secret")
-    }
-
     /// Returns the subresource, as in `status` or `exec`; empty for the resource itself.
     pub fn subresource(&self) -> &str {
         &self.subresource

@@ -22,7 +22,6 @@ fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
         action: FailureAction::Enforce,
         ignore_errors,
         warn_on_audit: false,
-        knows_secrets: false,
         outcome,
         changed: Vec::new(),
         facts: Vec::new(),
