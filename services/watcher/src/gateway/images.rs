@@ -26,7 +26,6 @@ mod location;
 mod reader;
 
 use std::{
-    path::PathBuf,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
@@ -89,11 +88,11 @@ pub(crate) struct Image {
 }
 
 impl Images {
-    /// `files` say who signs in where, and folders of them.
-    pub(crate) fn new(registries: Registries, files: Vec<PathBuf>) -> Self {
+    /// `keyring` says who signs in where.
+    pub(crate) fn new(registries: Registries, keyring: Keyring) -> Self {
         Self {
             registries: Arc::new(registries),
-            keyring: Arc::new(Keyring(files)),
+            keyring: Arc::new(keyring),
             client: Arc::default(),
             cache: Arc::default(),
             permits: Arc::new(Semaphore::new(READS_AT_ONCE)),

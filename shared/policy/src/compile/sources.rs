@@ -78,7 +78,10 @@ impl EntryCompiler<'_> {
         Some(Fact {
             source: FactOrigin::Image(ImageCall {
                 reference: reference?,
-                credentials: credentials.unwrap_or_default(),
+                credentials: ImageCredentials {
+                    namespaced: self.home.is_some(),
+                    ..credentials.unwrap_or_default()
+                },
             }),
             query: query?,
             default: None,
@@ -111,6 +114,7 @@ impl EntryCompiler<'_> {
             shared: secrets.is_empty() || providers.iter().any(|provider| provider == "default"),
             secrets,
             insecure: insecure.unwrap_or_default(),
+            ..ImageCredentials::default()
         }
     }
 
@@ -123,7 +127,7 @@ impl EntryCompiler<'_> {
         let mut names = Vec::new();
         for text in texts.iter().take(SECRETS_MAX) {
             match SecretName::parse(text) {
-                Some(name) => names.push(name),
+                Some(name) => names.extend(self.own_secret(field, name)),
                 None => self.problems.invalid(
                     field.path(),
                     format!("`{text}` is no name of a Secret, as in `NAME` or `NAMESPACE/NAME`"),
@@ -131,6 +135,21 @@ impl EntryCompiler<'_> {
             }
         }
         names
+    }
+
+    /// Returns the Secret that is meant. A `Policy` names those of its own namespace.
+    fn own_secret(&mut self, field: &Field<'_>, name: SecretName) -> Option<SecretName> {
+        let Some(home) = self.home else {
+            return Some(name);
+        };
+        let message = format!(
+            "Secret `{name}` is not in policy namespace {home:?}: a Policy signs in by Secrets of its own"
+        );
+        let own = name.within(home);
+        if own.is_none() {
+            self.problems.forbidden(field.path(), message);
+        }
+        own
     }
 
     pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Images, Registries};
+use super::{Images, Registries, keyring::Keyring};
 
 /// Options that say which registries are asked, and how.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -38,9 +38,10 @@ pub struct RegistryArgs {
 
     /// Files with the credentials of registries, separated by commas, in Docker's format, as in
     /// mounted pull Secrets (`.dockerconfigjson`). A folder works too: its own file
-    /// (`.dockerconfigjson`, else `config.json`) is for every policy. A file in its subfolder NAME
-    /// is for policies that name the Secret NAME (`imageRegistryCredentials.secrets`). The watcher
-    /// reads these files each time a registry asks for credentials
+    /// (`.dockerconfigjson`, else `config.json`) is for every ClusterPolicy. A file in its subfolder
+    /// NAME or NAMESPACE/NAME is for policies that name that Secret
+    /// (`imageRegistryCredentials.secrets`); a Policy names those of its own namespace alone. The
+    /// watcher reads these files each time a registry asks for credentials
     #[arg(
         long,
         env = "ANTEROOM_REGISTRY_CONFIG",
@@ -48,6 +49,11 @@ pub struct RegistryArgs {
         value_name = "PATH"
     )]
     pub registry_config: Vec<PathBuf>,
+
+    /// Use the credentials for every policy for namespaced Policies too. Without this option, a
+    /// Policy signs in to registries by the Secrets of its own namespace alone
+    #[arg(long, env = "ANTEROOM_REGISTRY_CONFIG_FOR_POLICIES")]
+    pub registry_config_for_policies: bool,
 }
 
 impl RegistryArgs {
@@ -57,6 +63,10 @@ impl RegistryArgs {
             trusted: self.trusted_registry.clone(),
             public_only: self.registry_public_only,
         };
-        Images::new(registries, self.registry_config.clone())
+        let keyring = Keyring {
+            files: self.registry_config.clone(),
+            for_policies: self.registry_config_for_policies,
+        };
+        Images::new(registries, keyring)
     }
 }

@@ -2,7 +2,7 @@
 //! changed in them counts at once, and nothing of them is kept.
 //!
 //! ```text
-//! FILE                          for every policy
+//! FILE                          for every ClusterPolicy; for every Policy where the option says so
 //! FOLDER/.dockerconfigjson      likewise; else FOLDER/config.json
 //! FOLDER/NAME/…                 for policies that name the Secret NAME
 //! FOLDER/NAMESPACE/NAME/…       for policies that name the Secret NAMESPACE/NAME
@@ -31,7 +31,11 @@ const FOLDERS_TOLD_MAX: usize = 1_000;
 
 /// Files of credentials, and folders of them. Of two that say the same of an image, the first counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keyring(pub(super) Vec<PathBuf>);
+pub(crate) struct Keyring {
+    pub(super) files: Vec<PathBuf>,
+    /// Those for every policy are for namespaced ones too.
+    pub(super) for_policies: bool,
+}
 
 /// A file that was read, and where.
 type Read = (PathBuf, Config);
@@ -55,18 +59,19 @@ impl Keyring {
             named.push(self.mounted(secret).await?);
         }
         let found = best(&named, host, repository)?;
-        if found.is_some() || !who.shared {
+        let is_shared = who.shared && (!who.namespaced || self.for_policies);
+        if found.is_some() || !is_shared {
             return Ok(found);
         }
         let mut shared = Vec::new();
-        for path in &self.0 {
+        for path in &self.files {
             shared.extend(read_either(path).await?);
         }
         best(&shared, host, repository)
     }
 
     async fn mounted(&self, secret: &SecretName) -> Result<Read, CallFault> {
-        for path in &self.0 {
+        for path in &self.files {
             if let Some(found) = read_folder(&path.join(secret.as_str())).await? {
                 return Ok(found);
             }
@@ -78,7 +83,7 @@ impl Keyring {
 
     /// Tells in the log which there are, and what is wrong with them as they are now.
     pub(super) async fn tell(&self) {
-        for path in &self.0 {
+        for path in &self.files {
             let shared = read_either(path).await;
             let secrets = tell_secrets(path).await;
             match shared {
@@ -235,6 +240,13 @@ mod tests {
         path
     }
 
+    fn keyring(files: Vec<PathBuf>) -> Keyring {
+        Keyring {
+            files,
+            for_policies: false,
+        }
+    }
+
     fn auths(entries: &[(&str, &str)]) -> String {
         let entry = |(key, name): &(&str, &str)| {
             format!(r#""{key}": {{"username": "{name}", "password": "p"}}"#)
@@ -273,7 +285,7 @@ mod tests {
             &auths(&[("ghcr.io", "two"), ("ghcr.io/shop", "shop")]),
         );
         let none = one.with_file_name("none");
-        let keyring = Keyring(vec![none, one.clone(), two.clone()]);
+        let keyring = keyring(vec![none, one.clone(), two.clone()]);
         assert_eq!(found(&keyring, "a").await.as_deref(), Ok("one"));
         assert_eq!(found(&keyring, "shop/a").await.as_deref(), Ok("shop"));
         // What is written counts at once.
@@ -288,15 +300,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut largest = auths(&[("ghcr.io", "me")]);
         largest.push_str(&" ".repeat(FILE_BYTES_MAX as usize - largest.len()));
-        let fits = Keyring(vec![file(&folder, "largest", &largest)]);
+        let fits = keyring(vec![file(&folder, "largest", &largest)]);
         assert_eq!(found(&fits, "a").await.as_deref(), Ok("me"));
         largest.push(' ');
         let half = r#"{"auths": {"ghcr.io/x": {"auth": "?"}, "ghcr.io": {"username": "me"}}}"#;
-        let half = Keyring(vec![file(&folder, "half", half)]);
+        let half = keyring(vec![file(&folder, "half", half)]);
         assert_eq!(found(&half, "a").await.as_deref(), Ok("me"));
         for (wrong, repository) in [
-            (Keyring(vec![file(&folder, "large", &largest)]), "a"),
-            (Keyring(vec![file(&folder, "text", "hello")]), "a"),
+            (keyring(vec![file(&folder, "large", &largest)]), "a"),
+            (keyring(vec![file(&folder, "text", "hello")]), "a"),
             (half, "x/a"),
         ] {
             let fault = found(&wrong, repository).await.unwrap_err();
@@ -311,7 +323,7 @@ mod tests {
                 .map(|name| SecretName::parse(name).unwrap())
                 .collect(),
             shared,
-            insecure: false,
+            ..ImageCredentials::default()
         }
     }
 
@@ -366,7 +378,7 @@ mod tests {
         );
         let folder = tempfile::tempdir().unwrap();
         let shared = file(&folder, "shared", &auths(&[("ghcr.io", "shared")]));
-        let keyring = Keyring(vec![shared, mounts.path()]);
+        let keyring = keyring(vec![shared, mounts.path()]);
         for (secrets, with_shared, repository, name) in [
             (&["a"][..], false, "x", "a"),
             (&["a", "b"], false, "x", "a"),
@@ -395,11 +407,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn files_for_everybody_sign_in_for_a_policy_only_where_the_option_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = file(&folder, "shared", &auths(&[("ghcr.io", "shared")]));
+        let of_policy = ImageCredentials {
+            namespaced: true,
+            ..ImageCredentials::default()
+        };
+        let mut keyring = keyring(vec![shared]);
+        assert_eq!(found(&keyring, "x").await.as_deref(), Ok("shared"));
+        assert_eq!(
+            named(&keyring, &of_policy, "x").await.as_deref(),
+            Ok("None")
+        );
+        keyring.for_policies = true;
+        assert_eq!(
+            named(&keyring, &of_policy, "x").await.as_deref(),
+            Ok("shared")
+        );
+    }
+
+    #[tokio::test]
     async fn a_mounted_secret_is_read_again() {
         let mounts = Mounts::new();
         let of = |name: &str| ("a/.dockerconfigjson", auths(&[("ghcr.io", name)]));
         mounts.write("..1", &[of("one")]);
-        let (keyring, who) = (Keyring(vec![mounts.path()]), who(&["a"], false));
+        let (keyring, who) = (keyring(vec![mounts.path()]), who(&["a"], false));
         assert_eq!(named(&keyring, &who, "x").await.as_deref(), Ok("one"));
         mounts.write("..2", &[of("two")]);
         assert_eq!(named(&keyring, &who, "x").await.as_deref(), Ok("two"));

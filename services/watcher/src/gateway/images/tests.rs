@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use anteroom_model::ErrorCode;
 use http::{Response, header};
 use serde_json::json;
@@ -139,7 +141,11 @@ fn speaking_to(endpoints: &[&Endpoint], files: Vec<PathBuf>) -> Images {
         insecure: insecure.collect(),
         ..Registries::default()
     };
-    Images::new(registries, files)
+    let keyring = super::keyring::Keyring {
+        files,
+        for_policies: false,
+    };
+    Images::new(registries, keyring)
 }
 
 async fn error(images: &Images, reference: &str) -> (u16, String) {
@@ -290,7 +296,7 @@ async fn a_registry_that_no_option_names_is_not_asked_at_loopback() {
             "out of reach",
         ),
     ] {
-        let images = Images::new(registries, Vec::new());
+        let images = Images::new(registries, super::keyring::Keyring::default());
         // That a policy allows http is told, and allows nothing that nobody else does.
         for insecure in [false, true] {
             let mut request = ImageRequest::plain(&format!("{host}/shop/web:one"));

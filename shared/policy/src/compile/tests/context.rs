@@ -80,6 +80,27 @@ fn registry_secrets_need_valid_names_and_are_limited_in_number() {
     }
 }
 
+#[test]
+fn a_policy_names_registry_secrets_of_its_own_namespace_alone() {
+    let compiled = |secrets: Value| {
+        compile(&json!({
+            "apiVersion": "kyverno.io/v1", "kind": "Policy",
+            "metadata": {"name": "p", "namespace": "a"},
+            "spec": {"rules": [{
+                "name": "r", "match": {"any": [{"resources": {"kinds": ["Pod"]}}]},
+                "context": [{"name": "data", "imageRegistry": {
+                    "reference": "x", "imageRegistryCredentials": {"secrets": secrets},
+                }}],
+                "validate": {"deny": {}},
+            }]},
+        }))
+    };
+    assert!(compiled(json!(["regcred", "a/regcred"])).is_ok());
+    let problems = compiled(json!(["regcred", "b/regcred"])).unwrap_err();
+    assert_eq!(problems[0].code.as_str(), "AR304");
+    assert!(problems[0].message.contains("`b/regcred`"), "{problems:?}");
+}
+
 /// A problem with a source names the field.
 #[test]
 fn malformed_fields_of_a_context_source_are_reported() {

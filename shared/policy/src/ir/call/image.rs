@@ -18,6 +18,8 @@ pub struct ImageCredentials {
     /// The credentials for every policy count too, after the Secrets: where no Secrets are named, or the
     /// provider is `default`.
     pub shared: bool,
+    /// A namespaced `Policy` names them: the credentials for every policy are not for it, unless the watcher is told so.
+    pub namespaced: bool,
     /// `allowInsecureRegistry`: by http where need be.
     pub insecure: bool,
 }
@@ -28,6 +30,7 @@ impl Default for ImageCredentials {
         Self {
             secrets: Vec::new(),
             shared: true,
+            namespaced: false,
             insecure: false,
         }
     }
@@ -48,6 +51,14 @@ impl SecretName {
         let mut parts = text.split('/');
         let fits = parts.by_ref().take(2).all(is_name) && parts.next().is_none();
         fits.then(|| Self(text.to_owned()))
+    }
+
+    /// Returns the name as a `Policy` of the namespace `home` means it, `home/NAME`; `None`: it names another namespace.
+    pub fn within(self, home: &str) -> Option<Self> {
+        match self.0.split_once('/') {
+            None => Some(Self(format!("{home}/{}", self.0))),
+            Some((namespace, _)) => (namespace == home).then_some(self),
+        }
     }
 
     /// Returns the name.
@@ -74,6 +85,14 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_name_of_a_policy_is_of_its_own_namespace() {
+        let within = |name| SecretName::parse(name).unwrap().within("a");
+        assert_eq!(within("b"), SecretName::parse("a/b"));
+        assert_eq!(within("a/b"), SecretName::parse("a/b"));
+        assert_eq!(within("b/a"), None);
+    }
 
     #[test]
     fn a_secret_name_cannot_lead_to_another_path() {

@@ -1,6 +1,6 @@
 //! Tests of credentials: who gets them, and who does not.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use anteroom_policy::SecretName;
 use http::{Request, Response, header};
@@ -287,7 +287,7 @@ fn secrets(names: &[&str], shared: bool) -> ImageCredentials {
     ImageCredentials {
         secrets: names.collect(),
         shared,
-        insecure: false,
+        ..ImageCredentials::default()
     }
 }
 
