@@ -66,11 +66,15 @@ impl Quotas {
                 ),
             ));
         }
-        let own = match namespace.is_empty() {
-            true => 0,
-            false => self.count_own(namespace, id, sources),
-        };
-        if own <= NAMESPACE_SOURCES_MAX {
+        if namespace.is_empty() {
+            return Ok(());
+        }
+        let none = BTreeSet::new();
+        let now = self.policies.get(id).unwrap_or(&none);
+        let now = self.count_own(namespace, id, now);
+        let own = self.count_own(namespace, id, sources);
+        // Where others ceased to read something, the namespace may be over it already.
+        if own <= NAMESPACE_SOURCES_MAX.max(now) {
             return Ok(());
         }
         Err(Failure::new(
@@ -182,7 +186,15 @@ mod tests {
         );
         quotas.put(&id("", "cluster"), sources(20..60));
         assert!(quotas.check(&id("a", "two"), &sources(20..60)).is_ok());
+        quotas.put(&id("a", "two"), sources(20..60));
         quotas.remove(&id("", "cluster"));
+        assert!(
+            quotas.check(&id("a", "two"), &sources(20..60)).is_ok(),
+            "what is in force stays"
+        );
+        assert!(quotas.check(&id("a", "three"), &sources(0..0)).is_ok());
+        assert!(quotas.check(&id("a", "three"), &sources(60..61)).is_err());
+        quotas.remove(&id("a", "two"));
         assert!(quotas.check(&id("a", "two"), &sources(20..60)).is_err());
         quotas.remove(&id("a", "one"));
         assert!(quotas.check(&id("a", "two"), &sources(20..52)).is_ok());
