@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, BusError};
 use anteroom_mirror::{Mirror, ViewSet};
 use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
 use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::references::References;
+use crate::{metrics::QueryMetrics, references::References};
 
 /// The interval at which the views are looked at. A change is sent this much later at most.
 const LOOK: Duration = Duration::from_millis(100);
@@ -24,6 +24,7 @@ pub(crate) struct Beats {
     pub(crate) mirror: Arc<Mirror>,
     pub(crate) references: Arc<References>,
     pub(crate) bytes_max: Option<u64>,
+    pub(crate) metrics: QueryMetrics,
     /// Dropped once the replica has sent a last beat that it leaves, received or not: then endpoints may close.
     pub(crate) leaving: DropGuard,
 }
@@ -36,8 +37,9 @@ impl Beats {
     pub(crate) async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
         stop.run_until_cancelled(self.beating()).await;
         let last = ReplicaBeat {
+            replica: self.replica.clone(),
             leaving: true,
-            ..self.beat()
+            ..ReplicaBeat::default()
         };
         if timeout(LEAVING_MAX, self.bus.send_replica_beat(&last))
             .await
@@ -53,6 +55,9 @@ impl Beats {
         let mut look = interval(LOOK);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut told, mut told_at) = (None, Instant::now());
+        // Another replica of this name may have been heard before.
+        let mut round: u64 = rand::random();
+        let mut sends = true;
         loop {
             let asked = tokio::select! {
                 () = self.references.asked() => true,
@@ -64,14 +69,27 @@ impl Beats {
                 continue;
             }
             // What could not be sent is asked for again by whoever asks next.
-            match self.bus.send_replica_beat(&self.beat()).await {
-                Ok(()) => (told, told_at) = (Some(states), Instant::now()),
-                Err(error) => {
-                    tracing::debug!(%error, "cannot send a beat; tries again with the next");
-                    told_at = Instant::now();
+            round = round.wrapping_add(1);
+            let sent = self.send(round).await;
+            told_at = Instant::now();
+            if let Err(error) = &sent {
+                self.metrics.beat_unsent();
+                // Once: the bus may be away for long.
+                if std::mem::replace(&mut sends, false) {
+                    tracing::warn!(%error, "cannot send a beat; tries again with the next");
                 }
+            } else {
+                (told, sends) = (Some(states), true);
             }
         }
+    }
+
+    /// Sends a beat, page by page.
+    async fn send(&self, round: u64) -> Result<(), BusError> {
+        for page in self.beat().pages(round) {
+            self.bus.send_replica_beat(&page).await?;
+        }
+        Ok(())
     }
 
     fn states(&self) -> States {
@@ -100,6 +118,7 @@ impl Beats {
             leaving: false,
             bytes: views.iter().map(|view| view.bytes).sum(),
             bytes_max: self.bytes_max,
+            page: None,
             views,
             ages_ms: ages_ms(&held),
             asked: self.references.take_asked(),

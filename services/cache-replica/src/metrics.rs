@@ -35,6 +35,7 @@ pub(crate) struct QueryMetrics {
     mismatches: Counter,
     in_flight: Gauge,
     unreadable: Counter,
+    beats_unsent: Counter,
 }
 
 /// `ok`, or an error's code.
@@ -63,6 +64,7 @@ impl QueryMetrics {
             mismatches: Counter::default(),
             in_flight: Gauge::default(),
             unreadable: Counter::default(),
+            beats_unsent: Counter::default(),
         };
         metrics.register(
             "anteroom_query_duration_seconds",
@@ -113,6 +115,11 @@ impl QueryMetrics {
             "anteroom_query_calls_unreadable",
             "Calls whose protocol version or headers could not be read",
             own.unreadable.clone(),
+        );
+        metrics.register(
+            "anteroom_replica_beats_unsent",
+            "Heartbeats of this replica that could not be sent",
+            own.beats_unsent.clone(),
         );
         own
     }
@@ -171,6 +178,10 @@ impl QueryMetrics {
 
     pub(crate) fn mismatch(&self) {
         self.mismatches.inc();
+    }
+
+    pub(crate) fn beat_unsent(&self) {
+        self.beats_unsent.inc();
     }
 
     pub(crate) fn unreadable(&self) {

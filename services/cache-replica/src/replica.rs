@@ -57,7 +57,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         answerer,
         uses: Arc::clone(&uses),
         replica: replica.clone(),
-        metrics,
+        metrics: metrics.clone(),
         service: service.clone(),
         open: BTreeMap::new(),
         running: JoinSet::new(),
@@ -86,6 +86,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         mirror: Arc::clone(&mirror),
         references,
         bytes_max: args.memory_limit,
+        metrics,
         leaving: closing.clone().drop_guard(),
     };
     if args.replication_factor > 0 {

@@ -35,6 +35,7 @@ mod manifest_list;
 mod manifests;
 mod permits;
 mod policy_store;
+mod quotas;
 mod reconciler;
 mod registry;
 mod resolve;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_bus::{Bus, LogSize};
+use anteroom_bus::{Bus, BusError, LogSize};
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
 use anteroom_runtime::{Shutdown, supervise::Tasks};
 use anteroom_wire::beat::Beat;
@@ -24,6 +24,7 @@ use crate::{
         index::Index,
         lead::Leadership,
         members::Members,
+        metrics::LogMetrics,
         publish::{self, End, Publisher, WriteQueue},
     },
     metrics::WatcherMetrics,
@@ -106,7 +107,12 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     // Readers learn at once that somebody leads; of views, once there are any.
     tasks.spawn(
         "heartbeat",
-        beat(Arc::clone(bus), publisher.clone(), leadership.clone()),
+        beat(
+            Arc::clone(bus),
+            publisher.clone(),
+            leadership.clone(),
+            metrics.log.clone(),
+        ),
     );
     let snapshot = tokio::select! {
         snapshot = context.index.of(leadership.group) => snapshot,
@@ -162,7 +168,9 @@ async fn beat(
     bus: Arc<dyn Bus>,
     publisher: Publisher,
     leadership: Leadership,
+    metrics: LogMetrics,
 ) -> anyhow::Result<()> {
+    let mut sends = true;
     let mut told = publisher.told();
     let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
     loop {
@@ -178,12 +186,28 @@ async fn beat(
             group: leadership.group,
             term: leadership.term,
             holder: leadership.holder.clone(),
+            page: 0,
             views: publisher.look(|queue| queue.beats(Instant::now())),
         };
-        if let Err(error) = bus.send_beat(&beat).await {
-            tracing::debug!(%error, "a beat was not sent");
+        let sent = send(&*bus, beat).await;
+        if let Err(error) = &sent {
+            metrics.beat_unsent();
+            // Once: the bus may be away for long.
+            if sends {
+                let group = leadership.group;
+                tracing::warn!(%group, %error, "cannot send a beat; tries again with the next");
+            }
         }
+        sends = sent.is_ok();
     }
+}
+
+/// Sends a beat, page by page.
+async fn send(bus: &dyn Bus, beat: Beat) -> Result<(), BusError> {
+    for page in beat.pages() {
+        bus.send_beat(&page).await?;
+    }
+    Ok(())
 }
 
 /// Keeps metrics and readiness in step with the views that are written here. A view is waited for

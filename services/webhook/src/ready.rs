@@ -36,7 +36,7 @@ use anteroom_model::{
     limits::{REPLICA_BEAT_INTERVAL_MS, REPLICA_SILENCE_MAX_MS},
 };
 use anteroom_runtime::{Check, Shutdown};
-use anteroom_wire::replica_beat::ReplicaBeat;
+use anteroom_wire::replica_beat::{HeldViews, ReplicaBeat};
 use tokio::time::Instant;
 
 /// Missing things that a message names; the rest are counted.
@@ -233,7 +233,7 @@ struct Replicas(HashMap<String, Heard>);
 #[derive(Debug)]
 struct Heard {
     at: Instant,
-    states: HashMap<ViewId, String>,
+    views: HeldViews,
 }
 
 impl Replicas {
@@ -242,12 +242,12 @@ impl Replicas {
             self.0.remove(&beat.replica);
             return;
         }
-        let states = beat.views.into_iter().map(|view| (view.view, view.state));
-        let heard = Heard {
+        let heard = self.0.entry(beat.replica).or_insert_with(|| Heard {
             at: now,
-            states: states.collect(),
-        };
-        self.0.insert(beat.replica, heard);
+            views: HeldViews::default(),
+        });
+        heard.at = now;
+        heard.views.hear(beat.page, beat.views);
     }
 
     fn forget_silent(&mut self, now: Instant) {
@@ -260,7 +260,7 @@ impl Replicas {
     fn lacks(&self, view: &ViewId) -> Option<String> {
         let mut said: Option<(&str, &str)> = None;
         for (replica, heard) in &self.0 {
-            match heard.states.get(view).map(String::as_str) {
+            match heard.views.state(view) {
                 Some("synced" | "failed" | "evicted") => return None,
                 // The same one each time, whatever the order of the map.
                 Some(state) => said = said.max(Some((state, replica))),

@@ -57,7 +57,7 @@ impl Default for LocalOptions {
             tombstone_ttl: Duration::from_millis(TOMBSTONE_TTL_MS),
             follower_events_max: 256,
             calls_max: 1024,
-            beats_max: 64,
+            beats_max: 256,
             log_bytes_max: None,
         }
     }

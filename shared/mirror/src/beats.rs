@@ -1,7 +1,7 @@
 //! Heartbeats on their way to the machine.
 //!
-//! There are several writers, one for each group of views, and each group's newest beat is all that
-//! matters. So what waits is one beat for each group, however slow its reader is.
+//! There are several writers, one for each group of views, and the newest of each page of a group's beat is all
+//! that matters. So what waits is one message for each page, however slow its reader is.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 /// The wait before beats are subscribed to again, after the bus refused.
 const BEATS_RETRY: Duration = Duration::from_millis(500);
 
-/// The newest beat of every group that has not been taken yet. Cheap to clone; one reader.
+/// The newest page of every group's beat that has not been taken yet. Cheap to clone; one reader.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beats(Arc<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    beats: Mutex<BTreeMap<Group, Beat>>,
+    beats: Mutex<BTreeMap<(Group, u32), Beat>>,
     come: Notify,
 }
 
@@ -33,11 +33,12 @@ impl Beats {
             return;
         }
         let mut beats = self.0.beats.lock();
-        let waits = beats.get(&beat.group);
+        let place = (beat.group, beat.page);
+        let waits = beats.get(&place);
         if waits
             .is_none_or(|waits| waits.incarnation != beat.incarnation || waits.term <= beat.term)
         {
-            beats.insert(beat.group, beat);
+            beats.insert(place, beat);
             self.0.come.notify_one();
         }
     }
@@ -83,6 +84,7 @@ mod tests {
             group: Group(group),
             term,
             holder: holder.to_owned(),
+            page: 0,
             views: Vec::new(),
         }
     }
@@ -99,6 +101,20 @@ mod tests {
             let next = beats.next().await;
             assert_eq!((next.group, &*next.holder), (group, "99"));
         }
+        assert!(beats.0.beats.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_page_takes_no_other_pages_place() {
+        let beats = Beats::default();
+        for page in [0, 1, 0, 1] {
+            beats.put(Beat {
+                page,
+                ..beat(1, 3, "w")
+            });
+        }
+        assert_eq!(beats.next().await.page, 0);
+        assert_eq!(beats.next().await.page, 1);
         assert!(beats.0.beats.lock().is_empty());
     }
 

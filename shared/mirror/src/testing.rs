@@ -329,6 +329,7 @@ impl Writer {
             group,
             term: self.term,
             holder: "test".to_owned(),
+            page: 0,
             views: views.collect(),
         };
         self.bus.send_beat(&beat).await.expect("a beat");

@@ -1,6 +1,8 @@
 //! The writer's heartbeat: that it lives, and how old its news is.
 
-use anteroom_model::{Epoch, Failure, Group, Incarnation, Revision, ViewId};
+use anteroom_model::{
+    Epoch, Failure, Group, Incarnation, Revision, ViewId, limits::BEAT_VIEWS_MAX,
+};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +20,32 @@ pub struct Beat {
     pub term: u32,
     /// The writer's name, for people.
     pub holder: String,
-    /// Every view that the writer keeps.
+    /// The number of this page: a writer of many views says of [`BEAT_VIEWS_MAX`] at a time how they are.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub page: u32,
+    /// Every view that the writer keeps, or those of this page.
     pub views: Vec<ViewBeat>,
+}
+
+impl Beat {
+    /// Divides the beat into messages that are small enough. Each says that the writer lives.
+    pub fn pages(mut self) -> Vec<Self> {
+        let views = std::mem::take(&mut self.views);
+        let mut rest = views.into_iter();
+        let mut pages = Vec::new();
+        for page in 0.. {
+            let views: Vec<_> = rest.by_ref().take(BEAT_VIEWS_MAX).collect();
+            if views.is_empty() && page > 0 {
+                break;
+            }
+            pages.push(Self {
+                page,
+                views,
+                ..self.clone()
+            });
+        }
+        pages
+    }
 }
 
 /// The news of one view.
@@ -51,6 +77,11 @@ pub struct ViewBeat {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_first(page: &u32) -> bool {
+    *page == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -69,4 +100,44 @@ pub fn encode(beat: &Beat) -> Result<Bytes, WireError> {
 /// [`WireError::Protocol`], [`WireError::Limit`], [`WireError::Body`].
 pub fn decode(bytes: &[u8]) -> Result<Beat, WireError> {
     frame::decode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(views: usize) -> Beat {
+        let view = |n| ViewBeat {
+            view: ViewId::new(format!("view-{n}")),
+            epoch: Epoch(1),
+            revision: Revision(9),
+            news_age_ms: 0,
+            objects: 0,
+            bytes: 0,
+            skipped: 0,
+            trouble: None,
+        };
+        Beat {
+            incarnation: Incarnation("i".into()),
+            group: Group(1),
+            term: 7,
+            holder: "w".into(),
+            page: 0,
+            views: (0..views).map(view).collect(),
+        }
+    }
+
+    #[test]
+    fn a_beat_of_many_views_is_divided_into_pages() {
+        for (views, pages) in [(0, 1), (1, 1), (500, 1), (501, 2), (40_000, 80)] {
+            let whole = beat(views);
+            let divided = whole.clone().pages();
+            assert_eq!(divided.len(), pages, "{views}");
+            assert!(divided.iter().zip(0..).all(|(page, at)| page.page == at));
+            assert!(divided.iter().all(|page| encode(page).is_ok()));
+            assert!(divided.iter().all(|page| page.term == 7));
+            let again = divided.into_iter().flat_map(|page| page.views);
+            assert_eq!(again.collect::<Vec<_>>(), whole.views);
+        }
+    }
 }

@@ -215,6 +215,7 @@ fn a_beat_and_a_lease_have_their_golden_bytes() {
         group: Group::COORDINATOR,
         term: 7,
         holder: "w".into(),
+        page: 0,
         views: vec![ViewBeat {
             view: ingresses().source.view_id(),
             epoch: Epoch(1),

@@ -1,6 +1,8 @@
 //! A replica's heartbeat: that it lives, and what it holds.
 
-use anteroom_model::{ObjectKey, ViewId};
+use std::collections::{HashMap, HashSet};
+
+use anteroom_model::{ObjectKey, ViewId, limits::BEAT_VIEWS_MAX};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +22,10 @@ pub struct ReplicaBeat {
     /// Its limit; `None`: there is none.
     #[serde(default)]
     pub bytes_max: Option<u64>,
-    /// Every view of its share.
+    /// The place of this page among the messages of one beat; `None`: it is the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<Page>,
+    /// Every view of its share, or those of this page.
     pub views: Vec<ReplicaView>,
     /// Ages of the calls' responses that it holds, in milliseconds: all that a new writer
     /// that reaches no endpoint knows of data that it has not read itself.
@@ -33,6 +38,99 @@ pub struct ReplicaBeat {
     /// [`READ_KEYS_MAX`]: the watcher stops to watch those that nobody reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<(ViewId, ObjectKey)>,
+}
+
+/// The place of a message among those of one beat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// The number of the beat. It differs from that of the beat before.
+    pub round: u64,
+    /// The number of this page, from 0.
+    pub index: u32,
+    /// The number of pages of this beat.
+    pub count: u32,
+}
+
+impl ReplicaBeat {
+    /// Divides the beat into messages that are small enough. `round` differs from that of the beat before.
+    pub fn pages(mut self, round: u64) -> Vec<Self> {
+        let mut views = std::mem::take(&mut self.views).into_iter();
+        let mut ages_ms = std::mem::take(&mut self.ages_ms).into_iter();
+        let mut asked = std::mem::take(&mut self.asked).into_iter();
+        let mut read = std::mem::take(&mut self.read).into_iter();
+        let lengths = [views.len(), ages_ms.len(), asked.len(), read.len()];
+        let longest = lengths.into_iter().max().unwrap_or_default();
+        let count = longest.div_ceil(BEAT_VIEWS_MAX).max(1);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let pages = (0..count).map(|index| Self {
+            page: (count > 1).then_some(Page {
+                round,
+                index,
+                count,
+            }),
+            views: views.by_ref().take(BEAT_VIEWS_MAX).collect(),
+            ages_ms: ages_ms.by_ref().take(BEAT_VIEWS_MAX).collect(),
+            asked: asked.by_ref().take(BEAT_VIEWS_MAX).collect(),
+            read: read.by_ref().take(BEAT_VIEWS_MAX).collect(),
+            ..self.clone()
+        });
+        pages.collect()
+    }
+}
+
+/// The views of one replica, put together from the pages of its beats. A view that a page names is known by
+/// it; one is forgotten once a whole beat did not name it.
+#[derive(Clone, Debug, Default)]
+pub struct HeldViews {
+    /// The state of each view, and the beat that named it last.
+    states: HashMap<ViewId, (String, u64)>,
+    round: u64,
+    heard: HashSet<u32>,
+}
+
+impl HeldViews {
+    /// Takes a page in. Returns the views whose state changed by it.
+    pub fn hear(&mut self, page: Option<Page>, views: Vec<ReplicaView>) -> Vec<ViewId> {
+        // A beat of one page differs from the one before it, too.
+        let Page {
+            round,
+            index,
+            count,
+        } = page.unwrap_or(Page {
+            round: self.round.wrapping_add(1),
+            index: 0,
+            count: 1,
+        });
+        if self.round != round {
+            self.round = round;
+            self.heard.clear();
+        }
+        let mut changed = Vec::new();
+        for ReplicaView { view, state, .. } in views {
+            let before = self.states.get(&view).map(|(state, _)| state);
+            if before != Some(&state) {
+                changed.push(view.clone());
+            }
+            self.states.insert(view, (state, round));
+        }
+        self.heard.insert(index);
+        if self.heard.len() >= count as usize {
+            let gone = self.states.extract_if(|_, (_, named)| *named != round);
+            changed.extend(gone.map(|(view, _)| view));
+        }
+        changed
+    }
+
+    /// Returns the state of a view; `None`: the replica does not hold it.
+    pub fn state(&self, view: &ViewId) -> Option<&str> {
+        self.states.get(view).map(|(state, _)| state.as_str())
+    }
+
+    /// Returns all views, with their states.
+    pub fn iter(&self) -> impl Iterator<Item = (&ViewId, &str)> {
+        let states = self.states.iter();
+        states.map(|(view, (state, _))| (view, state.as_str()))
+    }
 }
 
 /// References that one beat names as read.
@@ -68,6 +166,64 @@ pub fn decode(bytes: &[u8]) -> Result<ReplicaBeat, WireError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn views(names: std::ops::Range<usize>, state: &str) -> Vec<ReplicaView> {
+        let view = |n| ReplicaView {
+            view: ViewId::new(format!("view-{n}")),
+            state: state.into(),
+            bytes: 1,
+        };
+        names.map(view).collect()
+    }
+
+    fn beat(names: std::ops::Range<usize>, state: &str) -> ReplicaBeat {
+        ReplicaBeat {
+            replica: "r".into(),
+            views: views(names, state),
+            ..ReplicaBeat::default()
+        }
+    }
+
+    #[test]
+    fn a_replica_beat_of_many_views_is_divided_into_pages() {
+        let small = beat(0..500, "synced");
+        assert_eq!(small.clone().pages(1), [small], "as it always was");
+        let mut large = beat(0..40_000, "synced");
+        let object = |n| (ViewId::new("o"), ObjectKey::new("a", format!("{n}")));
+        large.read = (0..READ_KEYS_MAX).map(object).collect();
+        let pages = large.clone().pages(1);
+        assert_eq!(pages.len(), 80);
+        let mut held = HeldViews::default();
+        for page in &pages {
+            assert_eq!(decode(&encode(page).unwrap()).as_ref(), Ok(page));
+            held.hear(page.page, page.views.clone());
+        }
+        assert_eq!(held.iter().count(), 40_000);
+        let read = pages.into_iter().flat_map(|page| page.read);
+        assert_eq!(read.collect::<Vec<_>>(), large.read);
+    }
+
+    #[test]
+    fn a_view_is_forgotten_once_a_whole_beat_did_not_name_it() {
+        let mut held = HeldViews::default();
+        let hear = |held: &mut HeldViews, beat: ReplicaBeat, round, lost: Option<usize>| {
+            let pages = beat.pages(round).into_iter().enumerate();
+            for (_, page) in pages.filter(|(at, _)| Some(*at) != lost) {
+                held.hear(page.page, page.views);
+            }
+        };
+        hear(&mut held, beat(0..1_200, "synced"), 1, None);
+        assert_eq!(held.iter().count(), 1_200);
+        hear(&mut held, beat(0..1_100, "stale"), 2, Some(0));
+        let (first, last) = (ViewId::new("view-0"), ViewId::new("view-1150"));
+        assert_eq!(held.state(&first), Some("synced"), "its page was lost");
+        assert_eq!(held.state(&last), Some("synced"), "it may be on that page");
+        hear(&mut held, beat(0..1_100, "stale"), 3, None);
+        assert_eq!(held.state(&first), Some("stale"));
+        assert_eq!(held.state(&last), None);
+        hear(&mut held, beat(0..10, "stale"), 4, None);
+        assert_eq!(held.iter().count(), 10, "a beat of one page is whole");
+    }
 
     #[test]
     fn a_replica_beat_survives_encoding() {

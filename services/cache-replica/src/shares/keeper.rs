@@ -13,7 +13,7 @@ use anteroom_model::{
     limits::{REPLICA_BEAT_INTERVAL_MS, REPLICA_SILENCE_MAX_MS},
 };
 use anteroom_runtime::Check;
-use anteroom_wire::replica_beat::ReplicaBeat;
+use anteroom_wire::replica_beat::{HeldViews, ReplicaBeat};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -49,8 +49,7 @@ struct Others(BTreeMap<String, Other>);
 #[derive(Debug)]
 struct Other {
     heard: Instant,
-    /// Views that it answers for, be it with their errors.
-    answers: BTreeSet<ViewId>,
+    views: HeldViews,
 }
 
 /// The replicas that share the views, and the views that are held for their new owners.
@@ -70,13 +69,12 @@ impl Others {
             self.0.remove(&beat.replica);
             return;
         }
-        let answers = beat.views.into_iter();
-        let answers = answers.filter(|view| matches!(view.state.as_str(), "synced" | "failed"));
-        let other = Other {
+        let other = self.0.entry(beat.replica).or_insert_with(|| Other {
             heard: now,
-            answers: answers.map(|view| view.view).collect(),
-        };
-        self.0.insert(beat.replica, other);
+            views: HeldViews::default(),
+        });
+        other.heard = now;
+        other.views.hear(beat.page, beat.views);
     }
 
     fn forget_silent(&mut self, now: Instant) {
@@ -84,10 +82,13 @@ impl Others {
         self.0.retain(|_, other| now - other.heard <= silence_max);
     }
 
+    /// Returns whether the replica answers for the view, be it with its error.
     fn answers(&self, replica: &str, view: &ViewId) -> bool {
-        self.0
+        let state = self
+            .0
             .get(replica)
-            .is_some_and(|other| other.answers.contains(view))
+            .and_then(|other| other.views.state(view));
+        matches!(state, Some("synced" | "failed"))
     }
 }
 

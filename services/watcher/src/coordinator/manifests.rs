@@ -152,7 +152,7 @@ pub(crate) struct EntryQuery {
 }
 
 /// A `ClusterPolicy` or `Policy`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyManifest {
     /// The object's identity.
     pub identity: Identity,
@@ -168,6 +168,8 @@ pub(crate) struct PolicyManifest {
     pub scanned: Vec<KindPattern>,
     /// It reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
+    /// The reason why it is held back: it is over a quota.
+    pub over_quota: Option<Failure>,
     /// The kinds that it decides over; empty: it is for what is there already.
     pub kinds: Vec<KindPattern>,
     /// The hash of its content, as it is published.
@@ -196,19 +198,7 @@ impl PolicyManifest {
     pub(crate) fn read(object: &RawObject, kind: &str) -> (Self, Option<Record>) {
         let mut read = Self {
             identity: Identity::read(object),
-            problems: Vec::new(),
-            entries: Vec::new(),
-            queries: Vec::new(),
-            references: Vec::new(),
-            scanned: Vec::new(),
-            secrets_forbidden: false,
-            kinds: Vec::new(),
-            version: ResourceVersion::default(),
-            conditions: Vec::new(),
-            not_run: Vec::new(),
-            changes: Vec::new(),
-            rules: RulesStatus::default(),
-            rules_now: None,
+            ..Self::default()
         };
         match read.compile(object, kind) {
             Ok(published) => {
@@ -219,6 +209,21 @@ impl PolicyManifest {
                 read.problems = vec![unpublished(&error)];
                 (read, None)
             }
+        }
+    }
+
+    /// Returns a manifest that is held back: it reads and does what the one before it does, which stays in force.
+    pub(crate) fn held_back(self, failure: Failure, before: Option<&Self>) -> Self {
+        let before = before.cloned().unwrap_or_default();
+        Self {
+            over_quota: Some(failure),
+            identity: self.identity,
+            problems: self.problems,
+            conditions: self.conditions,
+            not_run: self.not_run,
+            rules: self.rules,
+            rules_now: self.rules_now,
+            ..before
         }
     }
 

@@ -7,10 +7,11 @@
 //! beats of webhooks ─▶ EnforcementTracker ───────┴─▶ StatusReporter ─▶ statuses
 //! ```
 
+mod held_back;
 mod notes;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,7 +30,8 @@ use super::{
     entry_store::EntryStore,
     manifest_list::ManifestList,
     manifests::{Entry, ExceptionManifest},
-    policy_store::PolicyStore,
+    policy_store::{PolicyId, PolicyStore},
+    quotas::Quotas,
     registry::{self, EntryId, Event, Registry},
     resolver::{Options, Resolver},
     status_reporter::{Facts, StatusReporter},
@@ -40,6 +42,7 @@ use crate::{
     source::discovery::Catalog,
 };
 
+use held_back::HeldBack;
 pub(crate) use notes::Manifests;
 
 /// Reasons that a change of what the API server serves may remove.
@@ -66,6 +69,8 @@ pub(super) struct Reconciler {
     exceptions: ManifestList<ExceptionManifest>,
     /// They cannot be read: the entries that they need are unknown, and nothing else waits for them.
     exceptions_refused: bool,
+    quotas: Quotas,
+    held_back: BTreeMap<PolicyId, HeldBack>,
     registry: Registry,
     views: ViewStatusTable,
     enforcement: EnforcementTracker,
@@ -89,6 +94,8 @@ impl Reconciler {
             policies: PolicyStore::default(),
             exceptions: ManifestList::new("policyexceptions"),
             exceptions_refused: false,
+            quotas: Quotas::default(),
+            held_back: BTreeMap::new(),
             registry: Registry::default(),
             views: ViewStatusTable::default(),
             enforcement: EnforcementTracker::new(log),
@@ -225,6 +232,7 @@ impl Reconciler {
         if !self.settled {
             self.settle(now); // What it waits for may not come.
         }
+        self.try_held_back();
         let again = self.enforcement.tick(now);
         self.reporter.policies_changed(again);
         self.views.tick(now);

@@ -215,6 +215,9 @@ impl StatusReporter {
         if policy.secrets_forbidden && policy.problems.is_empty() {
             return Ready::new("False", permits::forbidden("the policy"), generation);
         }
+        if let Some(failure) = &policy.over_quota {
+            return Ready::new("False", failure.clone(), generation);
+        }
         let entries = policy.entries.iter().map(|id| self.need(policy, id, facts));
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let references = declared.filter_map(|reference| {

@@ -14,7 +14,7 @@ use anteroom_model::{
 use anteroom_wire::{
     beat::{Beat, ViewBeat},
     envelope::Record,
-    replica_beat::ReplicaBeat,
+    replica_beat::{HeldViews, ReplicaBeat},
 };
 
 use crate::{generations::Generations, log_writer::publish::ViewStats};
@@ -31,7 +31,7 @@ const SYNCED: &str = "synced";
 #[derive(Debug)]
 struct Replica {
     at: Instant,
-    views: HashMap<ViewId, String>,
+    views: HeldViews,
 }
 
 /// The number of replicas that hold a view, by how they hold it.
@@ -148,7 +148,7 @@ impl ViewStatusTable {
             .replicas
             .values()
             .filter(|replica| replica.is_live(now));
-        let states = live.filter_map(|replica| replica.views.get(view));
+        let states = live.filter_map(|replica| replica.views.state(view));
         states.fold(Holders::default(), |holders, state| Holders {
             total: holders.total + 1,
             serving: holders.serving + usize::from(state == SYNCED),
@@ -201,20 +201,14 @@ impl ViewStatusTable {
     /// Takes a replica's beat in.
     pub(crate) fn replica(&mut self, beat: ReplicaBeat, now: Instant) {
         let before = self.replicas.remove(&beat.replica);
-        let before = before.map(|replica| replica.views).unwrap_or_default();
-        let after: HashMap<_, _> = match beat.leaving {
-            true => HashMap::new(),
-            false => beat.views.into_iter().map(|v| (v.view, v.state)).collect(),
+        let mut views = before.map(|replica| replica.views).unwrap_or_default();
+        let changed = match beat.leaving {
+            true => views.iter().map(|(view, _)| view.clone()).collect(),
+            false => views.hear(beat.page, beat.views),
         };
-        for (view, state) in &after {
-            if before.get(view) != Some(state) {
-                self.changed.insert(view.clone(), true);
-            }
-        }
-        let gone = before.into_keys().filter(|view| !after.contains_key(view));
-        self.changed.extend(gone.map(|view| (view, true)));
+        self.changed
+            .extend(changed.into_iter().map(|view| (view, true)));
         if !beat.leaving {
-            let views = after;
             self.replicas
                 .insert(beat.replica, Replica { at: now, views });
         }
@@ -225,8 +219,11 @@ impl ViewStatusTable {
         let silent = self
             .replicas
             .extract_if(.., |_, replica| !replica.is_live(now));
-        let views = silent.flat_map(|(_, replica)| replica.views.into_keys());
-        self.changed.extend(views.map(|view| (view, true)));
+        for (_, replica) in silent {
+            let views = replica.views.iter();
+            self.changed
+                .extend(views.map(|(view, _)| (view.clone(), true)));
+        }
     }
 }
 

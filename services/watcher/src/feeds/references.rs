@@ -458,7 +458,7 @@ mod tests {
             bytes_max: Some(10_000),
         };
         queue.set_room(size(10_000));
-        let (body, version) = (Bytes::from_static(b"x"), ResourceVersion::new("5"));
+        let (body, version) = (Bytes::from(vec![0; 1_000]), ResourceVersion::new("5"));
         references.take(&objects[0], &version, false, None);
         queue.put(&lease, objects[0].clone(), version, body, now, Span::none());
         let (written, state) = write(&mut queue);

@@ -215,6 +215,7 @@ impl Leadership {
             group: self.group,
             term,
             holder: String::new(),
+            page: 0,
             views: Vec::new(),
         };
         if let Err(error) = bus.send_beat(&last).await {

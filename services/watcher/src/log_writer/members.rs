@@ -299,6 +299,7 @@ impl Members {
             group: Group::NONE,
             term: u32::from(stands),
             holder: self.me.to_string(),
+            page: 0,
             views: Vec::new(),
         };
         if let Err(error) = bus.send_beat(&beat).await {

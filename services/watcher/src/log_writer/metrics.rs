@@ -41,6 +41,7 @@ pub(crate) struct LogMetrics {
     leader: Gauge,
     groups: Family<GroupLabel, Gauge>,
     term: Gauge,
+    beats_unsent: Counter,
     /// The metrics of batches.
     pub batches: BatchMetrics,
 }
@@ -153,6 +154,12 @@ impl LogMetrics {
         metrics.register("anteroom_leader", leader, all.leader.clone());
         let term = "The term in which this watcher is the coordinator, or last was";
         metrics.register("anteroom_term", term, all.term.clone());
+        let unsent = "Heartbeats of groups that could not be sent";
+        metrics.register(
+            "anteroom_writer_beats_unsent",
+            unsent,
+            all.beats_unsent.clone(),
+        );
         let groups = "Whether this watcher writes the views of a group";
         metrics.register("anteroom_group_leader", groups, all.groups.clone());
         all
@@ -198,6 +205,11 @@ impl LogMetrics {
             gauge.remove(&label);
         }
         self.age.remove(&label);
+    }
+
+    /// Counts a heartbeat that could not be sent.
+    pub(crate) fn beat_unsent(&self) {
+        self.beats_unsent.inc();
     }
 
     /// Notes that this watcher leads the group in this term; `None`: it does not.

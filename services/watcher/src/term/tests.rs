@@ -1,7 +1,11 @@
 use std::collections::HashMap;
 
-use anteroom_bus::{Lease, local::LocalBus};
-use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, SourceInfo};
+use anteroom_bus::{Fence, Lease, local::LocalBus};
+use anteroom_model::{
+    Collection, GroupVersionResource, Incarnation, ResourceVersion, Revision, Source, SourceInfo,
+    limits::BEAT_VIEWS_MAX,
+};
+use anteroom_runtime::Service;
 
 use super::*;
 use crate::log_writer::metrics::BatchMetrics;
@@ -34,7 +38,12 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
     });
     let mut beats = bus.beats().await.unwrap();
     let to: Arc<dyn Bus> = bus.clone();
-    let _beat = tokio::spawn(beat(to, publisher.clone(), leadership));
+    let _beat = tokio::spawn(beat(
+        to,
+        publisher.clone(),
+        leadership,
+        LogMetrics::default(),
+    ));
     // Those that are on time; of several views that are read together there is one more.
     assert!(beats.next().await.unwrap().views.is_empty());
     let begun = tokio::time::Instant::now();
@@ -57,4 +66,61 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
     assert_eq!(beat.views.len(), 2);
     assert!(beat.views.iter().all(|view| view.news_age_ms != u64::MAX));
     assert!(begun.elapsed() < Duration::from_millis(BEAT_INTERVAL_MS));
+}
+
+fn leading(incarnation: Incarnation) -> Leadership {
+    let group = Group(1);
+    Leadership {
+        group,
+        term: 1,
+        fence: Fence {
+            group,
+            at: Revision(1),
+        },
+        incarnation,
+        holder: "w".into(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_views_are_told_of_in_pages() {
+    let bus = Arc::new(LocalBus::new());
+    let head = bus.ensure_log().await.unwrap();
+    let publisher = Publisher::new(1);
+    for n in 0..=BEAT_VIEWS_MAX {
+        let gvr = GroupVersionResource::new("", "v1", format!("kind{n}"));
+        let info = SourceInfo {
+            source: Source::Collection(Collection::all(gvr)),
+            kind: String::new(),
+            namespaced: true,
+        };
+        publisher.with(|queue| queue.open(info, HashMap::new()));
+    }
+    let mut beats = bus.beats().await.unwrap();
+    let (leadership, metrics) = (leading(head.incarnation), LogMetrics::default());
+    let _beat = tokio::spawn(beat(bus.clone(), publisher, leadership, metrics));
+    let mut views = std::collections::HashSet::new();
+    for page in 0..2 {
+        let heard = beats.next().await.unwrap();
+        assert_eq!((heard.page, heard.term), (page, 1));
+        views.extend(heard.views.into_iter().map(|view| view.view));
+    }
+    assert_eq!(views.len(), BEAT_VIEWS_MAX + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beat_that_cannot_be_sent_is_counted() {
+    let bus = Arc::new(LocalBus::new());
+    let head = bus.ensure_log().await.unwrap();
+    bus.faults().cut();
+    let service = Service::new("watcher");
+    let metrics = LogMetrics::register(&service.metrics);
+    let (leadership, publisher) = (leading(head.incarnation), Publisher::new(1));
+    let _beat = tokio::spawn(beat(bus.clone(), publisher, leadership, metrics));
+    tokio::time::sleep(Duration::from_millis(3 * BEAT_INTERVAL_MS + 10)).await;
+    let text = service.metrics.encode();
+    assert!(
+        text.contains("anteroom_writer_beats_unsent_total 4"),
+        "{text}"
+    );
 }

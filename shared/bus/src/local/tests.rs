@@ -192,6 +192,7 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
         group: Group::COORDINATOR,
         term,
         holder: String::new(),
+        page: 0,
         views: Vec::new(),
     };
     for (beat_lost, term) in [(1.0, 1), (0.0, 2)] {

@@ -14,11 +14,11 @@ use tokio::sync::broadcast;
 use super::{Shared, append};
 use crate::{Beats, BusError, Heard};
 
-/// Beats that wait for a listener; one more replaces the oldest.
-const BEATS_MAX: usize = 64;
+/// Pages of beats that wait for a listener; one more replaces the oldest.
+const BEATS_MAX: usize = 256;
 
-/// Replicas' beats that wait for a listener; one more replaces the oldest.
-const REPLICA_BEATS_MAX: usize = 256;
+/// Pages of replicas' beats that wait for a listener; one more replaces the oldest.
+const REPLICA_BEATS_MAX: usize = 1_024;
 
 /// Webhooks' beats that wait for a listener; one more replaces the oldest.
 const WEBHOOK_BEATS_MAX: usize = 256;

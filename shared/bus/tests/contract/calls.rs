@@ -377,6 +377,7 @@ pub(crate) fn beat(term: u32) -> Beat {
         group: Group::COORDINATOR,
         term,
         holder: "watcher".into(),
+        page: 0,
         views: vec![ViewBeat {
             view: view("a"),
             epoch: Epoch::new(term, 0),

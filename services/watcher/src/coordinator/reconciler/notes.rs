@@ -5,7 +5,7 @@ use std::time::Instant;
 use anteroom_model::{Dependent, EntryKind, Failure, ObjectKey};
 use tracing::Span;
 
-use super::{FOLLOWING, Reconciler};
+use super::{FOLLOWING, HeldBack, Reconciler};
 use crate::{
     coordinator::{
         effect::{Effect, SystemView, Write},
@@ -14,6 +14,7 @@ use crate::{
         manifests::{Entry, ExceptionManifest, PolicyManifest},
         permits,
         policy_store::{PolicyId, PolicyKind, PolicyStore},
+        quotas,
         registry::{Event, Referred},
         resolver::{is_about, is_narrowed},
     },
@@ -173,13 +174,24 @@ impl Reconciler {
         manifest.secrets_forbidden =
             !allowed && manifest.references.iter().any(permits::is_of_secrets);
         let _entered = span.enter();
-        // What it reads is wanted before readers learn of it.
-        let write = match record {
-            Some(record) => Write::put(record),
-            None => Write::delete(id.0.clone()),
-        };
         let referred = self.resolver().referred_by(&id, &manifest);
-        let uid = Dependent(manifest.identity.uid.clone());
+        let sources = quotas::sources(&referred);
+        let policy = HeldBack::new(&id, manifest, record, referred, sources);
+        self.policy_read(id, policy);
+    }
+
+    /// The policy is in force from here on.
+    pub(super) fn policy_admitted(&mut self, id: PolicyId, policy: HeldBack) {
+        let HeldBack {
+            manifest,
+            write,
+            referred,
+            sources,
+        } = policy;
+        self.held_back.remove(&id);
+        self.quotas.put(&id, sources);
+        // What it reads is wanted before readers learn of it.
+        let uid = Self::dependent_of(&manifest);
         let change = self.policies.put(&id, manifest);
         if let Some(replaced) = change.replaced {
             self.apply(Event::PolicyGone(replaced));
@@ -199,6 +211,7 @@ impl Reconciler {
         let target = PolicyStore::status_target(id, gone);
         self.effects.push(Effect::ForgetStatus(target));
         self.enforcement.forget(id);
+        self.policy_released(id);
         if !gone.changes.is_empty() {
             self.need_rights();
         }

@@ -48,6 +48,7 @@ fn beat(bytes: u64, news_age_ms: u64) -> Beat {
         group: Group(1),
         term: 1,
         holder: "w".into(),
+        page: 0,
         views: vec![ViewBeat {
             view: view(),
             epoch: Epoch::new(1, 1),
@@ -174,4 +175,25 @@ fn a_synced_view_stays_synced_while_its_writer_reads_the_source_anew() {
         Some(ViewState::Synced)
     );
     assert_eq!(told(Epoch::new(2, 1), syncing.clone()), Some(syncing));
+}
+
+/// The views of one replica come in pages, and none of them takes the others' place.
+#[test]
+fn the_pages_of_a_replicas_beat_are_one_picture() {
+    let (mut table, now) = (ViewStatusTable::default(), Instant::now());
+    let mut whole = replica("a", "synced");
+    let other = |n| ReplicaView {
+        view: ViewId::new(format!("view-{n}")),
+        state: "synced".into(),
+        bytes: 0,
+    };
+    whole.views.extend((0..1_000).map(other));
+    for page in whole.pages(7) {
+        table.replica(page, now);
+    }
+    assert_eq!(table.holders(&view(), now).serving, 1);
+    assert_eq!(table.take_changed().len(), 1_001);
+    table.replica(replica("a", "stale"), now);
+    assert_eq!(table.holders(&view(), now).serving, 0);
+    assert_eq!(table.take_changed().len(), 1_001, "an old beat is whole");
 }

@@ -79,6 +79,7 @@ fn beat(leader: &Leadership) -> Beat {
         group: leader.group,
         term: leader.term,
         holder: leader.holder.clone(),
+        page: 0,
         views: Vec::new(),
     }
 }

@@ -18,6 +18,7 @@ fn stands(holder: &str) -> Beat {
         group: Group::NONE,
         term: 1,
         holder: holder.into(),
+        page: 0,
         views: Vec::new(),
     }
 }

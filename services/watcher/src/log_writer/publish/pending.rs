@@ -6,6 +6,8 @@ use anteroom_model::{Delta, Op, ResourceVersion};
 use bytes::Bytes;
 use tracing::Span;
 
+use super::room;
+
 /// A change that is not in the log yet.
 #[derive(Debug)]
 pub(super) struct Change {
@@ -13,6 +15,8 @@ pub(super) struct Change {
     pub(super) op: Op<Bytes>,
     /// The version of the key that the log has.
     pub(super) logged: Option<ResourceVersion>,
+    /// The bytes of its body, as far as they are known.
+    pub(super) logged_bytes: usize,
     pub(super) since: Instant,
     pub(super) span: Span,
 }
@@ -34,11 +38,23 @@ pub(super) struct Taken {
     /// `None`: the object came and went without being written.
     pub(super) delta: Option<Delta<Bytes>>,
     pub(super) body_bytes: usize,
+    /// See [`Change::growth`].
+    pub(super) growth: u64,
     pub(super) since: Instant,
     pub(super) span: Span,
 }
 
 impl Change {
+    /// The bytes by which the log grows, about.
+    pub(super) fn growth(&self) -> u64 {
+        let bytes = |bytes: usize| room::bytes_in_log(1, bytes as u64);
+        match (&self.op, &self.logged) {
+            (Op::Put(body), None) => bytes(body.len()),
+            (Op::Put(body), Some(_)) => bytes(body.len()).saturating_sub(bytes(self.logged_bytes)),
+            (Op::Delete, _) => 0,
+        }
+    }
+
     pub(super) fn body_bytes(&self) -> usize {
         match &self.op {
             Op::Put(body) => body.len(),

@@ -9,7 +9,8 @@
 //! | the limit, less one reserve | objects of all other views |
 //! | the limit | tombstones, control records, leases, objects of system views |
 //!
-//! A reserve is a tenth of the limit, and [`RESERVE_BYTES_MAX`] at most.
+//! A reserve is a tenth of the limit, and [`RESERVE_BYTES_MAX`] at most. An object counts by what it makes the log
+//! grow: one that replaces an object of its size needs no room.
 
 use anteroom_bus::LogSize;
 

@@ -176,10 +176,9 @@ impl ViewWriteState {
         self.pending.len()
     }
 
-    /// Returns whether a body of the object waits.
-    pub(super) fn is_put(&self, key: &ObjectKey) -> bool {
-        let change = self.pending.get(key);
-        change.is_some_and(|change| change.op != Op::Delete)
+    /// The bytes by which the next change of a key makes the log grow, about.
+    pub(super) fn growth(&self, key: &ObjectKey) -> u64 {
+        self.pending.get(key).map_or(0, Change::growth)
     }
 
     /// Returns whether a change of the object waits.
@@ -328,6 +327,7 @@ impl ViewWriteState {
                 return (Queued::Nothing, 0);
             }
         }
+        let logged_bytes = before.as_ref().map_or(0, |known| known.body_bytes as usize);
         let logged = before.map(|known| known.version);
         self.queue(
             key,
@@ -335,6 +335,7 @@ impl ViewWriteState {
                 version,
                 op: Op::Put(body),
                 logged,
+                logged_bytes,
                 since,
                 span,
             },
@@ -384,6 +385,7 @@ impl ViewWriteState {
                 version,
                 op: Op::Delete,
                 logged,
+                logged_bytes: before.body_bytes as usize,
                 since: now,
                 span,
             },

@@ -332,6 +332,7 @@ impl World {
             group: Group::of(&model.info.source),
             term: 1,
             holder: "test".into(),
+            page: 0,
             views: vec![ViewBeat {
                 view: model.info.source.view_id(),
                 epoch: EPOCH,

@@ -17,6 +17,7 @@ impl ViewWriteState {
                 let older = slot.get_mut();
                 let shrunk = signed(older.body_bytes());
                 change.logged = older.logged.take();
+                change.logged_bytes = older.logged_bytes;
                 change.since = older.since;
                 slot.insert(change);
                 (Queued::Coalesced, grown - shrunk)
@@ -31,11 +32,12 @@ impl ViewWriteState {
         key: &ObjectKey,
     ) -> Option<Taken> {
         let change = self.pending.remove(key)?;
-        let body_bytes = change.body_bytes();
+        let (body_bytes, growth) = (change.body_bytes(), change.growth());
         if change.logged.is_none() && change.op == Op::Delete {
             return Some(Taken {
                 delta: None,
                 body_bytes,
+                growth,
                 since: change.since,
                 span: change.span,
             });
@@ -59,6 +61,7 @@ impl ViewWriteState {
         Some(Taken {
             delta: Some(delta),
             body_bytes,
+            growth,
             since: change.since,
             span: change.span,
         })

@@ -5,7 +5,6 @@ use anteroom_bus::LogSize;
 use anteroom_model::Op;
 
 use super::*;
-use crate::log_writer::publish::room::bytes_in_log;
 
 impl WriteQueue {
     /// The log was looked at.
@@ -20,10 +19,10 @@ impl WriteQueue {
             return None;
         };
         let view = self.views.get(&lease.view)?;
-        if lease.view.is_system() || !view.is_put(key) {
+        let bytes = view.growth(key);
+        if lease.view.is_system() || bytes == 0 {
             return None;
         }
-        let bytes = bytes_in_log(1, view.next_bytes(key) as u64);
         let view_bytes = view.bytes_wanted();
         if self.room.holds(bytes, view_bytes) {
             None

@@ -1,7 +1,6 @@
 //! The next work of the writer, and what becomes of a view once it is done.
 
 use super::*;
-use crate::log_writer::publish::room::bytes_in_log;
 
 impl WriteQueue {
     /// Returns the next work, if there is any. Asking again says that the last is done.
@@ -70,7 +69,7 @@ impl WriteQueue {
                 }
                 self.pending_bytes -= taken.body_bytes;
                 if let Some(delta) = taken.delta {
-                    self.room.take(bytes_in_log(1, taken.body_bytes as u64));
+                    self.room.take(taken.growth);
                     let record = Record::Delta {
                         view: lease.view,
                         delta,

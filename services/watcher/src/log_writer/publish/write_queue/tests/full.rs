@@ -302,3 +302,22 @@ fn a_view_that_is_opened_anew_stays_aside() {
         assert!(log.has_no_room_for(&large));
     }
 }
+
+/// What replaces an object of its size needs no room.
+#[test]
+fn an_update_that_does_not_make_the_log_grow_is_written_to_a_full_log() {
+    let mut log = FullLog::new();
+    let small = log.open("small");
+    log.put(&small, "x", 1, KIB);
+    log.listed(&small);
+    log.write();
+    log.queue.set_room(LogSize {
+        bytes: log.bytes_max,
+        bytes_max: Some(log.bytes_max),
+    });
+    log.put(&small, "x", 2, 2 * KIB);
+    log.put(&small, "x", 3, KIB);
+    log.write();
+    assert!(log.is_synced(&small));
+    assert_eq!(log.reader.content(&small.view)[&key("x")].0, rv(3));
+}
