@@ -9,7 +9,9 @@ mod triggered;
 use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
-use anteroom_policy::{AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Rule};
+use anteroom_policy::{
+    AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Policy, Rule,
+};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -137,18 +139,20 @@ impl<F: FactSource> Engine<F> {
             decision.patch = patch.filter(|_| decision.allowed());
             return Ok(decision);
         }
-        let all = entries.clone();
-        let sorted = work
-            .run(|| sort_by_conditions(&mut entries, &request))
-            .await;
-        let failed = match sorted {
-            Some(failed) if !work.is_over() => failed,
-            // What conditions came to means nothing then, and every rule comes to the same error.
-            _ => {
-                entries.clear();
-                all
-            }
-        };
+        let mut failed = Vec::new();
+        let mut policies = entries.iter().flat_map(|entry| &entry.outcome);
+        if policies.any(Policy::has_conditions) {
+            let all = entries.clone();
+            let sorting = work.run(|| sort_by_conditions(&mut entries, &request));
+            failed = match Box::pin(sorting).await {
+                Some(failed) if !work.is_over() => failed,
+                // What conditions came to means nothing then, and every rule comes to the same error.
+                _ => {
+                    entries.clear();
+                    all
+                }
+            };
+        }
         let judging = entries.iter().flat_map(|entry| rules(entry, phase));
         let running =
             judging.map(|rule| RuleRun::new(rule, &request, catalog).with_conditions_met());

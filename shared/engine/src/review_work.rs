@@ -86,7 +86,8 @@ impl<'l> ReviewWork<'l> {
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);
         let (value, left) = match self.is_large {
-            true => self.lane.run(self.deadline, metered).await?,
+            // In a box, so that the future of a short review stays small.
+            true => Box::pin(self.lane.run(self.deadline, metered)).await?,
             false => metered(),
         };
         self.steps_left = left;
@@ -116,7 +117,7 @@ impl<'l> ReviewWork<'l> {
         let mut metered = || meter::within(before, || rule.step(asker));
         let (asked, left) = match is_long {
             false => metered(),
-            true => match self.lane.run(self.deadline, metered).await {
+            true => match Box::pin(self.lane.run(self.deadline, metered)).await {
                 Some(done) => done,
                 None => {
                     rule.end_out_of_time();

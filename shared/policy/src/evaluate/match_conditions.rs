@@ -20,10 +20,15 @@ pub enum Conditions {
 }
 
 impl Policy {
+    /// Returns whether it has `matchConditions`.
+    pub fn has_conditions(&self) -> bool {
+        !self.settings.match_conditions.is_empty()
+    }
+
     /// Evaluates the policy's `matchConditions`: once for all its rules, and at no cost where it has none. As at an
     /// API server, one that is false decides, whatever error another comes to.
     pub fn conditions(&self, request: &AdmissionRequest) -> Conditions {
-        if self.settings.match_conditions.is_empty() {
+        if !self.has_conditions() {
             return Conditions::Met;
         }
         let within = |namespace| request.object_namespace() == namespace;
