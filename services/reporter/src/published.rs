@@ -304,7 +304,7 @@ impl PublishedReports {
         let row = self.rows.get(key);
         let content = row.and_then(|row| row.content.as_deref());
         let left = self.left.get(key);
-        let deed = match (report, content) {
+        let action = match (report, content) {
             (None, None) => ReportAction::Nothing,
             (Some(report), Some(content)) if *report.content == *content => ReportAction::UpToDate,
             // What was said before stays until all is known that is to be said.
@@ -320,22 +320,22 @@ impl PublishedReports {
             (Some(report), _) => ReportAction::Apply(Box::new(report)),
         };
         self.left.remove(key);
-        match deed {
+        match action {
             ReportAction::Nothing | ReportAction::UpToDate | ReportAction::ReadFirst => {
                 self.row(key).backoff = None;
                 self.trim(key);
-                deed
+                action
             }
-            ReportAction::Apply(_) | ReportAction::Delete => self.begin_write(key, deed),
+            ReportAction::Apply(_) | ReportAction::Delete => self.begin_write(key, action),
         }
     }
 
-    fn begin_write(&mut self, key: &Arc<Key>, deed: ReportAction) -> ReportAction {
+    fn begin_write(&mut self, key: &Arc<Key>, action: ReportAction) -> ReportAction {
         let row = self.row(key);
         row.busy = Some(false);
         row.is_touched = true;
         row.content = Some(UNKNOWN.into());
-        deed
+        action
     }
 
     /// One that is not remembered: it may be there, and of an earlier time.

@@ -101,8 +101,8 @@ impl Store {
         let selector = format!("{OWN_LABEL}={OWN_VALUE}");
         let mut parameters = ListParams::default().labels(&selector).limit(PAGE);
         parameters.continue_token = place.continues;
-        let of_object = within(api.list_metadata(&parameters)).await?;
-        let next = match of_object.metadata.continue_ {
+        let page = within(api.list_metadata(&parameters)).await?;
+        let next = match page.metadata.continue_ {
             Some(token) if !token.is_empty() => Some(Place {
                 kind: place.kind,
                 continues: Some(token),
@@ -113,10 +113,7 @@ impl Store {
             }),
         };
         let next = next.filter(|next| next.kind < KINDS.len());
-        let listed = of_object
-            .items
-            .into_iter()
-            .map(|item| listed(item.metadata));
+        let listed = page.items.into_iter().map(|item| listed(item.metadata));
         Ok((listed.collect(), next))
     }
 
