@@ -43,9 +43,9 @@ pub(crate) type Key = (String, String);
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) key: Key,
-    /// Its content.
+    /// The hash of the report's content.
     pub(crate) content: String,
-    /// Its object.
+    /// The object that the report is about.
     pub(crate) owner: Owner,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Place {
 pub(crate) enum Fault {
     /// The API server does not have that, or does not serve the kind.
     NotFound,
-    /// Its words, or what is to be said of it.
+    /// The API server refused, or cannot be reached: its words, or ours.
     Refused(String),
     /// Somebody else's report has the name: it is left alone.
     Foreign,
