@@ -120,7 +120,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// One that holds no more than that.
+    /// Returns findings that hold no more than `limits`.
     #[cfg(test)]
     pub(crate) fn with_limits(limits: Limits) -> Self {
         Self {
@@ -278,9 +278,9 @@ impl Findings {
         }
     }
 
-    /// Those that were left out may be taken in again, where there is room. Without much of it nothing
-    /// changes, so that nothing comes and goes at the limit. Returns whether they may from now on: then all
-    /// objects have to be judged.
+    /// Lets objects that were left out be taken in again, where there is room. Without much room nothing
+    /// changes, so that no object comes and goes at the limit. Returns whether they may be taken in from now
+    /// on: then all objects have to be judged.
     pub(crate) fn reopen(&mut self) -> bool {
         if self.horizon.is_none() {
             return false;

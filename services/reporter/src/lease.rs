@@ -60,7 +60,7 @@ fn is_free(seen: &mut Option<Seen>, lease: &Lease, holder: &str, now: Instant) -
     now.saturating_duration_since(since) >= holds
 }
 
-/// One who wants to hold the lease.
+/// A reporter that wants to hold the lease.
 pub(crate) struct Candidate {
     api: Api<Lease>,
     name: String,

@@ -26,7 +26,7 @@ pub(crate) trait State: Clone {
     /// An object in it.
     type Object;
 
-    /// Returns whether it is the very same.
+    /// Returns whether `other` is the very same state.
     fn is(&self, other: &Self) -> bool;
 
     /// Returns the steps from `before` (`None`: from nothing) to this one, in order.
@@ -38,7 +38,7 @@ pub(crate) trait State: Clone {
     /// The object's UID; `None`: it has none, and is judged by nobody.
     fn uid(object: &Self::Object) -> Option<String>;
 
-    /// Its namespace and name.
+    /// The namespace and name of an object.
     fn key(object: &Self::Object) -> ObjectKey;
 
     /// The object of this key.
@@ -58,7 +58,7 @@ pub(crate) enum Step<O> {
 #[derive(Clone, Debug)]
 struct Walker {
     policy: ObjectKey,
-    /// Its number in [`ScanProgress`].
+    /// The number of the policy's arrival, as in [`ScanProgress`].
     born: u64,
     version: u64,
 }
@@ -73,9 +73,9 @@ pub(crate) struct Walk<S: State> {
     to: Option<S>,
     /// So many of the steps that are next are about what just changed.
     urgent: usize,
-    /// It may have to wait for facts.
+    /// Judging on this walk may have to wait for facts.
     waits: bool,
-    /// It comes to every object.
+    /// The walk comes to every object.
     is_whole: bool,
     /// The objects that it came to and that nobody can read.
     unread: Unread,
@@ -105,7 +105,7 @@ impl Unread {
         }
     }
 
-    /// These too.
+    /// Notes the unreadable objects of `other` too.
     fn add<S: State>(&mut self, other: &Self, state: Option<&S>) {
         self.more |= other.more;
         other.keys.iter().for_each(|key| self.put(key, state));
@@ -177,7 +177,7 @@ impl<S: State> Walk<S> {
 struct ScanProgress<S> {
     /// The policy has judged all objects of this state, and no others; `None`: none at all.
     seen: Option<S>,
-    /// It has judged them as it is now.
+    /// The policy has judged them in its present version.
     is_current: bool,
     /// The number of its arrival: a policy that goes and comes again is another.
     born: u64,
@@ -252,12 +252,12 @@ impl<S: State> ScanPlan<S> {
         forgotten
     }
 
-    /// Returns whether it is among them.
+    /// Returns whether this finder is among the scanned policies.
     pub(crate) fn has(&self, finder: &Finder) -> bool {
         self.finders.contains_key(finder)
     }
 
-    /// These policies have to judge everything anew: they are others now, or time has passed.
+    /// Has the policies concerned judge everything anew: they are others now, or time has passed.
     pub(crate) fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         for (finder, at) in &mut self.finders {
             if is_concerned(&finder.policy) {
@@ -367,7 +367,7 @@ impl<S: State> ScanPlan<S> {
         })
     }
 
-    /// Those who are on this walk, and are still the same policies' finders.
+    /// Returns the finders on this walk that are still of the same policies.
     pub(crate) fn on(&self, walk: &Walk<S>) -> Vec<Finder> {
         let finders = walk.policies.iter().map(|walker| {
             let finder = Finder {

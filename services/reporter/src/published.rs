@@ -42,7 +42,7 @@ const UNKNOWN: &str = "";
 /// The step that brings a report up to date.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ReportAction {
-    /// It says what it should, as far as is known.
+    /// The report says what it should, as far as is known.
     Nothing,
     /// The report has the right content already, and its Events were sent before.
     UpToDate,
@@ -57,21 +57,21 @@ pub(crate) enum ReportAction {
 struct InheritedReport {
     /// The object that it is about.
     owner: Owner,
-    /// Its content is known.
+    /// The content of the report is known.
     was_read: bool,
 }
 
 /// The state of one report.
 #[derive(Debug, Default)]
 struct ReportState {
-    /// Its content; `None`: it is not there.
+    /// The content of the report; `None`: the report is not there.
     content: Option<Box<str>>,
-    /// It is on its way; and whether it has to be looked at again then.
+    /// `Some`: a read or write of the report is under way; whether the report has to be looked at again after it.
     busy: Option<bool>,
     backoff: Option<Backoff>,
-    /// It is to be looked at again, by then.
+    /// The time by which the report is to be looked at again.
     at: Option<Instant>,
-    /// It was among those of the last list.
+    /// The last list had the report.
     is_listed: bool,
     /// Written to since a list was begun: it does not say what the report says now.
     is_touched: bool,
@@ -90,7 +90,7 @@ impl ReportState {
 pub(crate) struct PublishedReports {
     reports_max: usize,
     rows: HashMap<Arc<Key>, ReportState>,
-    /// Those of an earlier time whose objects have not been met yet.
+    /// Reports of an earlier time whose objects have not been met yet.
     left: HashMap<Arc<Key>, InheritedReport>,
     /// `None`: nothing is known of any object.
     unsettled: Option<Arc<Unsettled>>,
@@ -100,7 +100,7 @@ pub(crate) struct PublishedReports {
     lists: bool,
     /// Reports that may be there and are not remembered, about; 0: there are none.
     beyond: usize,
-    /// Those of them that were met since the last list was begun.
+    /// Reports that are not remembered and were met since the last list was begun.
     beyond_now: usize,
     /// Chooses those of them that are looked at with a list.
     revisits: RevisitCursor,
@@ -113,7 +113,7 @@ impl Default for PublishedReports {
 }
 
 impl PublishedReports {
-    /// One that remembers no more than that.
+    /// Remembers `reports_max` reports at most.
     pub(crate) fn with_limit(reports_max: usize) -> Self {
         Self {
             reports_max,
@@ -173,8 +173,9 @@ impl PublishedReports {
         }
     }
 
-    /// It has come to its end: what it lacks is looked at, unless it was written to meanwhile. Returns whether there
-    /// are reports that were not remembered: then every object has to be looked at, since nobody knows which.
+    /// The list has come to its end: reports that it lacks are looked at, unless they were written to meanwhile.
+    /// Returns whether there are reports that were not remembered: then every object has to be looked at, since
+    /// nobody knows which.
     pub(crate) fn listed_all(&mut self, now: Instant) -> bool {
         self.lists = false;
         let is_lost = self.beyond > 0;
@@ -263,7 +264,7 @@ impl PublishedReports {
         self.later.first().map(|(at, _)| *at)
     }
 
-    /// One that is due.
+    /// Takes a report that is due to be looked at again.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
         self.next_at().filter(|at| *at <= now)?;
         let (_, key) = self.later.pop_first()?;
@@ -304,7 +305,7 @@ impl PublishedReports {
         let row = self.rows.get(key);
         let content = row.and_then(|row| row.content.as_deref());
         let left = self.left.get(key);
-        let deed = match (report, content) {
+        let action = match (report, content) {
             (None, None) => ReportAction::Nothing,
             (Some(report), Some(content)) if *report.content == *content => ReportAction::UpToDate,
             // What was said before stays until all is known that is to be said.
@@ -320,25 +321,25 @@ impl PublishedReports {
             (Some(report), _) => ReportAction::Apply(Box::new(report)),
         };
         self.left.remove(key);
-        match deed {
+        match action {
             ReportAction::Nothing | ReportAction::UpToDate | ReportAction::ReadFirst => {
                 self.row(key).backoff = None;
                 self.trim(key);
-                deed
+                action
             }
-            ReportAction::Apply(_) | ReportAction::Delete => self.begin_write(key, deed),
+            ReportAction::Apply(_) | ReportAction::Delete => self.begin_write(key, action),
         }
     }
 
-    fn begin_write(&mut self, key: &Arc<Key>, deed: ReportAction) -> ReportAction {
+    fn begin_write(&mut self, key: &Arc<Key>, action: ReportAction) -> ReportAction {
         let row = self.row(key);
         row.busy = Some(false);
         row.is_touched = true;
         row.content = Some(UNKNOWN.into());
-        deed
+        action
     }
 
-    /// One that is not remembered: it may be there, and of an earlier time.
+    /// Looks at a report that is not remembered: it may be there, and of an earlier time.
     fn begin_unknown(
         &mut self,
         key: &Arc<Key>,

@@ -32,7 +32,7 @@ pub(crate) const API_VERSION: &str = "wgpolicyk8s.io/v1alpha2";
 /// The label of reports that are ours: no others are touched.
 pub(crate) const OWN_LABEL: &str = "anteroom.dev/reporter";
 
-/// Its value.
+/// The value of [`OWN_LABEL`].
 pub(crate) const OWN_VALUE: &str = "background-scan";
 
 /// The annotation with the hash of the report's content, without its times.

@@ -14,9 +14,9 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 pub(crate) enum Outcome {
     /// The object complies.
     Pass,
-    /// It violates the rule.
+    /// The object violates the rule.
     Fail,
-    /// It violates the rule of a policy that is not scored.
+    /// The object violates the rule of a policy that is not scored.
     Warn,
     /// Nobody knows.
     Error,
@@ -25,7 +25,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Its name in reports.
+    /// The name of the outcome in reports.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",

@@ -189,7 +189,7 @@ impl Scanner {
         self.metrics.facts_waiting(self.rescans.waiting());
     }
 
-    /// These policies judge everything anew, by facts as they are now or newer ones.
+    /// Has the policies concerned judge everything anew, by facts as they are now or newer ones.
     fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         self.plan.anew(&is_concerned);
         self.judge_by_new_facts(is_concerned);

@@ -43,9 +43,9 @@ pub(crate) type Key = (String, String);
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
     pub(crate) key: Key,
-    /// Its content.
+    /// The hash of the report's content.
     pub(crate) content: String,
-    /// Its object.
+    /// The object that the report is about.
     pub(crate) owner: Owner,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Place {
 pub(crate) enum Fault {
     /// The API server does not have that, or does not serve the kind.
     NotFound,
-    /// Its words, or what is to be said of it.
+    /// The API server refused, or cannot be reached: its words, or ours.
     Refused(String),
     /// Somebody else's report has the name: it is left alone.
     Foreign,
@@ -101,8 +101,8 @@ impl Store {
         let selector = format!("{OWN_LABEL}={OWN_VALUE}");
         let mut parameters = ListParams::default().labels(&selector).limit(PAGE);
         parameters.continue_token = place.continues;
-        let of_object = within(api.list_metadata(&parameters)).await?;
-        let next = match of_object.metadata.continue_ {
+        let page = within(api.list_metadata(&parameters)).await?;
+        let next = match page.metadata.continue_ {
             Some(token) if !token.is_empty() => Some(Place {
                 kind: place.kind,
                 continues: Some(token),
@@ -113,10 +113,7 @@ impl Store {
             }),
         };
         let next = next.filter(|next| next.kind < KINDS.len());
-        let listed = of_object
-            .items
-            .into_iter()
-            .map(|item| listed(item.metadata));
+        let listed = page.items.into_iter().map(|item| listed(item.metadata));
         Ok((listed.collect(), next))
     }
 

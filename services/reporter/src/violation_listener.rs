@@ -111,7 +111,7 @@ mod tests {
     }
 
     impl World {
-        /// One who listens, with room for so many that wait.
+        /// Starts a reporter that listens, with room for so many violations that wait.
         async fn new(waiting_max: usize) -> Self {
             let webhook = LocalBus::with_options(LocalOptions {
                 beats_max: waiting_max,

@@ -37,7 +37,7 @@ struct Done {
     /// The content that the report has now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
-    /// It was read, and not written.
+    /// What the report says, if it was read and not written.
     said: Option<Said>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Writer {
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The time after which the reports are listed again: others may have changed them.
     interval: Duration,
-    /// It was told that there are more reports than are remembered.
+    /// The log was told that there are more reports than are remembered.
     told_beyond: bool,
 }
 

@@ -1,9 +1,6 @@
 //! The watches of one group: from the desired views and the objects that are referenced to
 //! what the log has of them.
 //!
-//! [`plan`] says which watches to run, [`hub`] which views a watch brings news to, [`references`]
-//! what is known of objects that are referenced one by one.
-//!
 //! | module | content |
 //! |---|---|
 //! | `types` | one type: its views, references and watches |
@@ -11,6 +8,7 @@
 //! | `hub`, `member`, `running_watch`, `index` | the state: type, view, watch, views by key |
 //! | `sink`, `labels` | a watch's events on their way to the views |
 //! | `references`, `reads` | objects followed one by one; the pace of single reads |
+//! | `memory`, `metrics` | the memory of all feeders; the watches that are planned |
 
 mod assign;
 mod hub;

@@ -27,8 +27,8 @@
 //! | `coordinator` | the desired views, by whom they are needed, and the statuses that users see | all of them |
 //!
 //! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; `generations` is known to
-//! `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the log writer's queue, the
-//! division of groups, and all of the coordinator but its controller.
+//! `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the
+//! log writer's queue, the division of groups, and all of the coordinator but its controller.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -18,6 +18,7 @@
 //! | `publish` | the write queue and its task |
 //! | `index`, `log_snapshot` | the log at the start of a term |
 //! | `desired_state` | what the coordinator desires |
+//! | `metrics` | batches, views written, groups led |
 
 pub(crate) mod desired_state;
 pub(crate) mod index;

@@ -63,7 +63,7 @@ impl<T: ?Sized + Internable> Interned<T> {
         shared
     }
 
-    /// One less holds it.
+    /// Counts one holder of the value less. The last one takes it away.
     pub(super) fn release(&mut self, value: &T) {
         let Some((_, count)) = self.held.get_mut(value) else {
             return;

@@ -43,7 +43,7 @@ impl LeftOut {
         }
     }
 
-    /// These have nothing to say any more.
+    /// Forgets what is left out of these finders, which are gone.
     pub(super) fn retain(&mut self, gone: &HashSet<Arc<Finder>>) {
         let gone: HashSet<u64> = gone.iter().map(|finder| of(finder)).collect();
         self.of.retain(|(_, finder)| !gone.contains(finder));

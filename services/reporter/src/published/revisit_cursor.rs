@@ -10,9 +10,9 @@ use crate::store::Key;
 /// others lie before any one of them.
 #[derive(Debug, Default)]
 pub(super) struct RevisitCursor {
-    /// The last one that had its turn; `None`: it begins with the first.
+    /// The last report that had its turn; `None`: the next list begins with the first.
     last: Option<Arc<Key>>,
-    /// One behind it had to do without.
+    /// A report behind `last` found no room, and so had no turn.
     is_cut: bool,
 }
 

@@ -72,8 +72,8 @@ impl RescanTrigger {
         }
     }
 
-    /// These policies judge everything anew from now on: by facts no older than what is returned. What
-    /// changed until now is no change to them.
+    /// Notes that the policies concerned judge everything anew from now on: by facts no older than what is
+    /// returned. What changed until now is no change to them.
     pub(super) fn judge(
         &mut self,
         is_concerned: impl Fn(&ObjectKey) -> bool,

@@ -37,7 +37,7 @@ impl Retries {
         }
     }
 
-    /// Those whose time has come. Each is begun, [done](Retries::done) or put off.
+    /// Returns the finders whose time has come. Each is begun, [done](Retries::done) or put off.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Finder> {
         let due = self.0.iter_mut().filter(|(_, retry)| retry.at <= now);
         due.map(|(finder, retry)| {
@@ -49,7 +49,7 @@ impl Retries {
         .collect()
     }
 
-    /// It could not be begun.
+    /// The retry of this finder could not be begun: it is due again soon.
     pub(super) fn later(&mut self, finder: &Finder, now: Instant) {
         if let Some(retry) = self.0.get_mut(finder) {
             retry.at = now + std::time::Duration::from_millis(BASE_MS);

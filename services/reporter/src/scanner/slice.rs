@@ -38,7 +38,7 @@ pub(super) enum Found {
     Gone(String),
     /// With what the policies say of it, in order of their keys.
     Judged(ObjectKey, Subject, Vec<(ObjectKey, RuleResult)>),
-    /// It cannot be read, or is no object of the API.
+    /// The object cannot be read, or is no object of the API.
     Unreadable(ObjectKey),
 }
 
@@ -78,7 +78,7 @@ impl FactTimeoutBackoff {
         self.0.load(Ordering::Relaxed) >= IN_VAIN_MAX
     }
 
-    /// It is tried again as if nothing had been.
+    /// Waits for facts again as if none had been waited for in vain.
     pub(super) fn regain(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -4,8 +4,8 @@
 /// Slices under way that may have to wait for facts.
 const WAITING_MAX: usize = 8;
 
-/// Those of them that are about changes, or those that are about all objects: so neither keeps the other
-/// from its turn.
+/// Slices under way that may have to wait and are about changes; or, counted apart, that are about all
+/// objects. So neither kind keeps the other from its turn.
 const WAITING_ALIKE_MAX: usize = 6;
 
 /// Every so many slices of walks that never wait, one is over all objects, be there changes or not.
@@ -14,11 +14,11 @@ const TURN_OF_ALL: u64 = 4;
 /// The lane of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// It never waits: there is one at a time, which has the core to itself.
+    /// Slices that never wait: there is one at a time, which has the core to itself.
     Judging,
-    /// It may wait, and is about changes.
+    /// Slices that may wait, and are about changes.
     Changes,
-    /// It may wait, and is about objects that did not change.
+    /// Slices that may wait, and are about objects that did not change.
     All,
 }
 

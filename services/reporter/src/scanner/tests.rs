@@ -429,7 +429,7 @@ async fn measure(pods: usize) {
     world.settled().await;
     let (took, after) = (begun.elapsed(), taken());
     println!(
-        "{pods} Pods: {} s, {} ms of CPU, {} MB more, {} bytes of it a of_object",
+        "{pods} Pods: {} s, {} ms of CPU, {} MB more, {} bytes of it a Pod",
         took.as_secs_f64(),
         (after.1 - before.1) * 10,
         (after.0.saturating_sub(before.0)) / 1_000_000,

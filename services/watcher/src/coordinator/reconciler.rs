@@ -34,7 +34,7 @@ use super::{
     quotas::Quotas,
     registry::{self, EntryId, Event, Registry},
     resolver::{Options, Resolver},
-    status_reporter::{Facts, StatusReporter},
+    status_reporter::{StatusInputs, StatusReporter},
     view_status::ViewStatusTable,
 };
 use crate::{
@@ -257,7 +257,7 @@ impl Reconciler {
                 self.apply(Event::Forbidden(view, failure));
             }
         }
-        let facts = Facts {
+        let inputs = StatusInputs {
             entries: &self.entries,
             policies: &self.policies,
             registry: &self.registry,
@@ -269,7 +269,7 @@ impl Reconciler {
             clock,
         };
         self.reporter
-            .update(&facts, &mut self.enforcement, &mut self.effects);
+            .update(&inputs, &mut self.enforcement, &mut self.effects);
     }
 
     fn write(&mut self, view: SystemView, write: Write) {

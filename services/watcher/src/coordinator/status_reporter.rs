@@ -42,7 +42,7 @@ pub(super) struct StatusReporter {
 }
 
 /// All that statuses are made of.
-pub(super) struct Facts<'a> {
+pub(super) struct StatusInputs<'a> {
     pub entries: &'a EntryStore,
     pub policies: &'a PolicyStore,
     pub registry: &'a Registry,
@@ -112,41 +112,41 @@ impl StatusReporter {
     /// Brings the statuses up to date of everything that changed.
     pub(super) fn update(
         &mut self,
-        facts: &Facts<'_>,
+        inputs: &StatusInputs<'_>,
         enforcement: &mut EnforcementTracker,
         effects: &mut Vec<Effect>,
     ) {
         for id in std::mem::take(&mut self.changed_entries) {
-            effects.extend(self.update_entry(&id, facts));
+            effects.extend(self.update_entry(&id, inputs));
         }
         // An entry that was not read yet is not one that does not exist.
-        if !facts.entries.are_known() || facts.catalog.is_none() {
+        if !inputs.entries.are_known() || inputs.catalog.is_none() {
             return;
         }
         for id in std::mem::take(&mut self.changed_policies) {
-            let status = self.update_policy(&id, facts, enforcement, effects);
+            let status = self.update_policy(&id, inputs, enforcement, effects);
             effects.extend(status);
         }
     }
 
-    fn update_entry(&mut self, id: &EntryId, facts: &Facts<'_>) -> Option<Effect> {
+    fn update_entry(&mut self, id: &EntryId, inputs: &StatusInputs<'_>) -> Option<Effect> {
         // `None`: not resolved yet, so nothing is known; or it is gone.
-        let condition = facts.condition(id);
+        let condition = inputs.condition(id);
         let ready = condition.as_ref().map(|(ready, _)| ready);
         if self.ready.get(id) != ready {
             match ready {
                 Some(ready) => self.ready.insert(id.clone(), ready.clone()),
                 None => self.ready.remove(id),
             };
-            self.policies_changed(facts.policies.readers_of(id).cloned());
+            self.policies_changed(inputs.policies.readers_of(id).cloned());
         }
-        let ((ready, stats), entry) = condition.zip(facts.entries.get(id))?;
+        let ((ready, stats), entry) = condition.zip(inputs.entries.get(id))?;
         let global = id.0 == EntryKind::Global;
-        let mut figures = figures(stats.as_ref(), facts.now, facts.clock);
+        let mut figures = figures(stats.as_ref(), inputs.now, inputs.clock);
         if global {
             figures.view = None;
         }
-        if global || facts.is_of_one_object(id) {
+        if global || inputs.is_of_one_object(id) {
             (figures.objects, figures.bytes) = (None, None);
         }
         let said = entry.status.clone();
@@ -170,20 +170,20 @@ impl StatusReporter {
     fn update_policy(
         &self,
         id: &PolicyId,
-        facts: &Facts<'_>,
+        inputs: &StatusInputs<'_>,
         enforcement: &mut EnforcementTracker,
         effects: &mut Vec<Effect>,
     ) -> Option<Effect> {
-        let policy = facts.policies.get(id)?;
-        let not_permitted = facts.not_permitted(policy);
-        let ready = self.policy_ready(id, policy, &not_permitted, facts);
+        let policy = inputs.policies.get(id)?;
+        let not_permitted = inputs.not_permitted(policy);
+        let ready = self.policy_ready(id, policy, &not_permitted, inputs);
         let ready = if ready.status == "True" && !policy.kinds.is_empty() {
-            let reads = Reads::of(policy, id, facts.registry);
+            let reads = Reads::of(policy, id, inputs.registry);
             let around = Surroundings {
-                views: facts.views,
-                catalog: facts.catalog,
-                position: facts.position,
-                now: facts.now,
+                views: inputs.views,
+                catalog: inputs.catalog,
+                position: inputs.position,
+                now: inputs.now,
             };
             enforcement.judge((id, policy), &reads, ready, &around, effects)?
         } else {
@@ -209,7 +209,7 @@ impl StatusReporter {
         id: &PolicyId,
         policy: &PolicyManifest,
         not_permitted: &Value,
-        facts: &Facts<'_>,
+        inputs: &StatusInputs<'_>,
     ) -> Ready {
         let generation = policy.identity.generation;
         if policy.secrets_forbidden && policy.problems.is_empty() {
@@ -218,14 +218,17 @@ impl StatusReporter {
         if let Some(failure) = &policy.over_quota {
             return Ready::new("False", failure.clone(), generation);
         }
-        let entries = policy.entries.iter().map(|id| self.need(policy, id, facts));
+        let entries = policy
+            .entries
+            .iter()
+            .map(|id| self.need(policy, id, inputs));
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let references = declared.filter_map(|reference| {
             let id = (EntryKind::Implicit, reference.name_for(&id.0));
-            let record = facts.registry.entry(&id)?;
+            let record = inputs.registry.entry(&id)?;
             let ready = match registry::is_unresolved(record) {
                 true => None,
-                false => facts.condition(&id).map(|(ready, _)| ready),
+                false => inputs.condition(&id).map(|(ready, _)| ready),
             };
             let (kind, name) = id;
             Some(Need {
@@ -241,8 +244,8 @@ impl StatusReporter {
     }
 
     /// An entry as a policy has it: not every policy may read every entry.
-    fn need(&self, policy: &PolicyManifest, id: &EntryId, facts: &Facts<'_>) -> Need {
-        let refusal = facts.refusal(policy, id);
+    fn need(&self, policy: &PolicyManifest, id: &EntryId, inputs: &StatusInputs<'_>) -> Need {
+        let refusal = inputs.refusal(policy, id);
         Need {
             kind: id.0,
             name: id.1.clone(),
@@ -255,7 +258,7 @@ impl StatusReporter {
     }
 }
 
-impl Facts<'_> {
+impl StatusInputs<'_> {
     fn condition(&self, id: &EntryId) -> Option<(Ready, Option<ViewStats>)> {
         let record = self.registry.entry(id)?;
         let view = record.binding().ok().map(|binding| &binding.view);

@@ -285,7 +285,7 @@ impl Writer<'_> {
                 Err(AppendError::Fenced) => return Err(End::Fenced),
                 Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
                 Err(AppendError::Bus(error @ BusError::TooLarge { .. })) => {
-                    tracing::error!(%error, "{what} failed, and would again");
+                    tracing::error!(%error, "{what} is over NATS' message limit: ends the term");
                     // Where the next term meets it too, terms do not follow one another at once.
                     tokio::time::sleep(Duration::from_millis(RETRY_MAX_MS)).await;
                     return Err(End::TooLarge);
@@ -293,7 +293,7 @@ impl Writer<'_> {
                 Err(error) => error,
             };
             self.metrics.retry();
-            tracing::warn!(%error, attempt = backoff.attempt() + 1, "{what} failed, it is tried again");
+            tracing::warn!(%error, attempt = backoff.attempt() + 1, "{what} failed: retries");
             self.wait(&mut backoff).await;
             if log_was_remade(self.bus, self.incarnation).await {
                 return Err(End::LogRemade);

@@ -36,8 +36,8 @@ pub struct FactRequest {
     pub missing_key_is_error: bool,
     /// The oldest news that the rule accepts (`maxStaleness`); `None`: what the replicas do.
     pub age_max_ms: Option<u64>,
-    /// It asks about one use of the fact, so that the fact does not have to travel. Where that is not
-    /// to be had without reading the fact, [`Evaluation::decline`](super::Evaluation::decline) it: the fact is asked for then.
+    /// It asks for what one use of the fact comes to, or for its fields that are read, so that the fact need not
+    /// travel. Where that is not to be had without reading the fact, [`Evaluation::decline`](super::Evaluation::decline) it: the fact is asked for then.
     pub is_pushed_down: bool,
 }
 

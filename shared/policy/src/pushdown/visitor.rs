@@ -178,12 +178,11 @@ impl<'r> Walk<'_, 'r> {
     }
 
     fn condition(&mut self, field: &str, condition: &'r Condition) {
-        // Its message is resolved with the rule's.
         let Condition {
             key,
             operator,
             value,
-            message: _,
+            message,
         } = condition;
         let sides = [("key", Side::Key, key), ("value", Side::Value, value)];
         for (name, side, template) in sides {
@@ -203,7 +202,7 @@ impl<'r> Walk<'_, 'r> {
                 walk.site.side = None;
             });
         }
-        if let Some(message) = &condition.message {
+        if let Some(message) = message {
             self.site.in_message = true;
             self.at(&format!("{field}.message"), |walk| walk.template(message));
             self.site.in_message = false;

@@ -16,8 +16,8 @@ fn is_from(name: &str) -> Option<Owner> {
 /// Writes what is to be said of these, well.
 fn write(published: &mut PublishedReports, names: &[&str], now: Instant) {
     for name in names {
-        let deed = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
-        assert_eq!(deed, apply("x"), "{name}");
+        let action = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
+        assert_eq!(action, apply("x"), "{name}");
         published.done(&key(name), Ok(Some("x".to_owned())), 0, now);
     }
 }
@@ -35,8 +35,8 @@ fn reports_are_remembered_up_to_the_limit_and_no_more() {
         ("b", ReportAction::UpToDate),
         ("c", ReportAction::ReadFirst),
     ] {
-        let deed = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
-        assert_eq!(deed, expected, "{name}");
+        let action = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
+        assert_eq!(action, expected, "{name}");
     }
     // It is written anew once what it said was read, and forgotten again.
     published.was_read(&key("c"), now);

@@ -121,8 +121,8 @@ impl World {
 
     fn look_at(&mut self, object: u8, of: Option<&Owner>) {
         let name = key(&object.to_string());
-        let deed = self.published.begin(&name, of, self.of_object(object));
-        match deed {
+        let action = self.published.begin(&name, of, self.of_object(object));
+        match action {
             ReportAction::Nothing => return,
             ReportAction::UpToDate => {
                 // All that it said is known here too.
@@ -135,21 +135,21 @@ impl World {
             ReportAction::Apply(_) | ReportAction::Delete => {
                 let is_of_before = self.of_before.remove(&object);
                 let unknown = is_of_before && self.is_unknown(object);
-                assert!(!unknown, "{object} is not known, and it is to {deed:?}");
+                assert!(!unknown, "{object} is not known, and it is to {action:?}");
                 self.own.remove(&object);
             }
         }
-        self.under_way.push((object, deed));
+        self.under_way.push((object, action));
     }
 
     fn end(&mut self, heard: bool, answered: bool) {
         if self.under_way.is_empty() {
             return;
         }
-        let (object, deed) = self.under_way.remove(0);
+        let (object, action) = self.under_way.remove(0);
         let name = key(&object.to_string());
-        let is_write = !matches!(deed, ReportAction::ReadFirst);
-        let content = match deed {
+        let is_write = !matches!(action, ReportAction::ReadFirst);
+        let content = match action {
             ReportAction::Apply(report) => Some(report.content),
             ReportAction::ReadFirst if heard && answered => {
                 return self.published.was_read(&name, self.now);
@@ -180,8 +180,8 @@ impl World {
         };
         let all: Vec<Listed> = self.server.iter().map(listed).collect();
         self.published.listing();
-        for of_object in all.chunks(2) {
-            self.published.listed(of_object.to_vec(), self.now);
+        for page in all.chunks(2) {
+            self.published.listed(page.to_vec(), self.now);
         }
         let is_lost = self.published.listed_all(self.now);
         for object in 0..OBJECTS {

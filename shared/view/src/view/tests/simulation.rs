@@ -275,7 +275,7 @@ impl Reader {
                 self.carried_out(effect);
             }
             Step::NewLog => {
-                // Tenures and versions begin again.
+                // Epochs and versions begin again.
                 self.logs.push(SimLog::new());
                 self.restart();
             }
