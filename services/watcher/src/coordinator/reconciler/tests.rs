@@ -356,20 +356,20 @@ fn a_policy_over_its_quota_is_held_back_and_nobody_else() {
     assert_eq!(world.statuses(), ["Policy greedy False QuotaExceeded"]);
     let effects = world.put(POLICIES, &reading("modest", 1, 3));
     assert_eq!(puts(&effects, "Policies"), 1);
-    assert_eq!(puts(&effects, "Wanted"), 3);
+    assert_eq!(puts(&effects, "DesiredViews"), 3);
 }
 
 #[test]
 fn a_policy_that_grows_over_its_quota_stays_in_force_as_it_was() {
     let mut world = World::settled();
     let first = world.put(POLICIES, &reading("p", 1, 3));
-    assert_eq!(puts(&first, "Wanted"), 3);
+    assert_eq!(puts(&first, "DesiredViews"), 3);
     world.statuses();
     assert_eq!(world.put(POLICIES, &reading("p", 2, 65)), [""; 0]);
     assert_eq!(world.statuses(), ["Policy p False QuotaExceeded"]);
     let smaller = world.put(POLICIES, &reading("p", 3, 4));
     assert_eq!(puts(&smaller, "Policies"), 1);
-    assert_eq!(puts(&smaller, "Wanted"), 1, "three are kept already");
+    assert_eq!(puts(&smaller, "DesiredViews"), 1, "three are kept already");
     let again = world.statuses();
     assert!(
         !again.iter().any(|s| s.ends_with("QuotaExceeded")),
@@ -395,5 +395,5 @@ fn a_namespace_over_its_quota_gets_its_policies_once_others_go() {
     world.reconciler.tick(world.now);
     let effects = world.effects();
     assert_eq!(puts(&effects, "Policies"), 1);
-    assert_eq!(puts(&effects, "Wanted"), 20);
+    assert_eq!(puts(&effects, "DesiredViews"), 20);
 }
