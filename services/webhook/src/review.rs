@@ -8,6 +8,7 @@ mod fields;
 use std::borrow::Cow;
 
 use anteroom_engine::incoming::{self, Incoming, KindName, ResourcePath};
+use anteroom_functions::json::JsonError;
 use anteroom_model::ErrorCode;
 use anteroom_policy::{AdmissionRequest, Arrival, Operation, RequestParts};
 use http::StatusCode;
@@ -56,6 +57,14 @@ pub(crate) enum ReviewError {
     /// There is no `request`.
     #[error("the AdmissionReview has no request")]
     NoRequest,
+    /// A part of the request that policies read nests too deep to be read.
+    #[error("the request's {field} cannot be read: {}", JsonError::TooDeep)]
+    TooDeep {
+        /// The request's `uid`.
+        uid: String,
+        /// The field, as in `object`.
+        field: String,
+    },
     /// The `request` is not one.
     #[error("the AdmissionReview's request is malformed: {problem}")]
     Request {
@@ -72,6 +81,7 @@ impl ReviewError {
         match self {
             Self::TooLarge { .. } => ErrorCode::REVIEW_TOO_LARGE,
             Self::Version { .. } => ErrorCode::REVIEW_VERSION,
+            Self::TooDeep { .. } => ErrorCode::REVIEW_TOO_DEEP,
             Self::Body { .. } | Self::NotJson { .. } | Self::NoRequest | Self::Request { .. } => {
                 ErrorCode::REVIEW_INVALID
             }
@@ -90,8 +100,14 @@ impl ReviewError {
     pub(crate) fn uid(&self) -> Option<&str> {
         match self {
             Self::Request { uid, .. } => uid.as_deref(),
+            Self::TooDeep { uid, .. } => Some(uid),
             _ => None,
         }
+    }
+
+    /// Returns whether the request is refused whatever the failure policy: who makes it chose what cannot be read.
+    pub(crate) fn always_refuses(&self) -> bool {
+        matches!(self, Self::TooDeep { .. })
     }
 }
 
@@ -232,7 +248,13 @@ impl Incoming for Review<'_> {
         let mut request = Map::new();
         for (name, text) in self.fields.iter() {
             if let Some(value) = parts.field(name, text) {
-                let value = value.map_err(|error| malformed(error.to_string()))?;
+                let value = value.map_err(|error| match error {
+                    JsonError::TooDeep => ReviewError::TooDeep {
+                        uid: self.head.uid.clone().into_owned(),
+                        field: name.to_owned(),
+                    },
+                    JsonError::Malformed(error) => malformed(error.to_string()),
+                })?;
                 request.insert(name.to_owned(), value);
             }
         }

@@ -16,6 +16,7 @@
 
 mod functions;
 pub mod images;
+pub mod json;
 pub mod meter;
 pub mod operator;
 pub mod pattern;

@@ -60,6 +60,8 @@ codes! {
     NOT_RETAINED = "AR117";
     /// An object that exists could not be changed.
     WRITE_FAILED = "AR118";
+    /// An object cannot be carried, so nothing but its key is known.
+    OBJECT_UNREADABLE = "AR119";
     /// The expression cannot be parsed.
     EXPRESSION_INVALID = "AR201";
     /// The expression failed on this data.
@@ -96,6 +98,8 @@ codes! {
     NOT_READY = "AR404";
     /// The caller of the webhook does not know the path of a webhook configuration.
     REVIEW_FORBIDDEN = "AR405";
+    /// The request nests too deep to be read.
+    REVIEW_TOO_DEEP = "AR406";
     /// The entry's spec is malformed.
     ENTRY_SPEC_INVALID = "AR501";
     /// The API server has no such resource.
@@ -281,6 +285,18 @@ pub enum FactError {
         /// The object's name.
         name: String,
     },
+    /// An object that the query could see cannot be carried, so what it says is not known.
+    #[error(
+        "view `{view}` cannot show object `{object}`: {reason}; correct or delete that object, or ask for less"
+    )]
+    ObjectUnreadable {
+        /// The view asked.
+        view: String,
+        /// The object's `namespace/name`.
+        object: String,
+        /// The reason, for people.
+        reason: String,
+    },
     /// A live read was refused, or failed.
     #[error("{message}")]
     LiveReadFailed {
@@ -384,6 +400,7 @@ impl FactError {
             Self::NotRetained { .. } => ErrorCode::NOT_RETAINED,
             Self::ObjectNotRegistered { .. } => ErrorCode::OBJECT_NOT_REGISTERED,
             Self::ObjectNotFound { .. } => ErrorCode::OBJECT_NOT_FOUND,
+            Self::ObjectUnreadable { .. } => ErrorCode::OBJECT_UNREADABLE,
             Self::LiveReadFailed { .. } => ErrorCode::LIVE_READ_FAILED,
             Self::WriteFailed { .. } => ErrorCode::WRITE_FAILED,
             Self::LiveReadBusy { .. } => ErrorCode::LIVE_READ_BUSY,

@@ -1,8 +1,18 @@
 //! The key of an object within a view.
 
-use std::{cmp::Ordering, fmt};
+use std::{borrow::Cow, cmp::Ordering, fmt};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::limits::NAME_BYTES_MAX;
+
+/// Stands between the beginning of a long name and its hash. The API server takes no name with a percent
+/// sign (`path.IsValidPathSegmentName`), so no other object has such a name.
+const HASH_MARK: &str = "%sha256-";
+
+/// The bytes of a long name that stand before its hash.
+const NAME_BEGINNING_BYTES: usize = 256;
 
 /// Namespace and name of one object. The namespace is empty for a cluster-scoped object.
 ///
@@ -11,8 +21,21 @@ use serde::{Deserialize, Serialize};
 pub struct ObjectKey {
     /// Empty for a cluster-scoped object.
     pub namespace: Box<str>,
-    /// Never empty for an object of the Kubernetes API.
+    /// Never empty for an object of the Kubernetes API. A long one is short here: see [`ObjectKey::of`].
     pub name: Box<str>,
+}
+
+/// A name as keys have it: one of more than [`NAME_BYTES_MAX`] bytes as its beginning and its SHA-256.
+///
+/// Kubernetes does not limit the names of some types, RBAC's among them, and a subject of the bus has to hold
+/// any key. Two names have the same key only if they have the same hash, which nobody can make.
+pub fn key_name(name: &str) -> Cow<'_, str> {
+    if name.len() <= NAME_BYTES_MAX {
+        return Cow::Borrowed(name);
+    }
+    let beginning = &name[..name.floor_char_boundary(NAME_BEGINNING_BYTES)];
+    let hash = Sha256::digest(name);
+    Cow::Owned(format!("{beginning}{HASH_MARK}{hash:x}"))
 }
 
 impl ObjectKey {
@@ -22,6 +45,11 @@ impl ObjectKey {
             namespace: namespace.into(),
             name: name.into(),
         }
+    }
+
+    /// The key of the object of this name at the API server, whatever the length of the name.
+    pub fn of(namespace: &str, name: &str) -> Self {
+        Self::new(&*key_name(namespace), &*key_name(name))
     }
 
     /// Compares two keys, each a namespace and a name, in the order of the API server's own list: by
@@ -79,6 +107,32 @@ impl fmt::Display for ObjectKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_is_a_short_key_of_its_own() {
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        let key = ObjectKey::of("n", &long);
+        assert_eq!(key.name.len(), NAME_BEGINNING_BYTES + HASH_MARK.len() + 64);
+        assert!(key.name.contains('%') && key.name.starts_with(&long[..NAME_BEGINNING_BYTES]));
+        assert_eq!(
+            ObjectKey::of("n", &key.name),
+            key,
+            "a key's name is its own"
+        );
+        let others = [format!("{long}a"), format!("{}b", &long[1..])];
+        for other in others {
+            assert_ne!(ObjectKey::of("n", &other), key);
+        }
+        let edge = &long[1..];
+        assert_eq!(&*ObjectKey::of("n", edge).name, edge);
+        // The beginning ends between two characters.
+        assert!(
+            ObjectKey::of("", &format!("a{}", "ü".repeat(600)))
+                .name
+                .len()
+                < NAME_BYTES_MAX
+        );
+    }
 
     /// A list from a view has the order of the API server's.
     #[test]

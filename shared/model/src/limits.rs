@@ -5,8 +5,11 @@
 /// 1.5 MiB, so no object needs more; a query's result above it is an error.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The largest body of one object. A larger one is counted and skipped by the watcher, and its view
-/// fails, since a view without it would answer *absent*.
+/// The longest name that a key has as it is. A longer one stands in keys by its beginning and its hash.
+pub const NAME_BYTES_MAX: usize = 512;
+
+/// The largest body of one object. Of a larger one the log has a stub: queries that could see it are errors that
+/// name it.
 pub const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The largest result of one query, below [`MESSAGE_BYTES_MAX`] by what the envelope takes.
@@ -16,7 +19,7 @@ pub const RESULT_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 64 * 1024;
 pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 
 /// The deepest nesting that a decoder of objects follows. The API server's own limit for JSON is
-/// 10,000 for reading; real objects stay under 100.
+/// 10,000 for reading; real objects stay under 100. Of a deeper one the log has a stub. (`functions::json` has the same limit.)
 pub const OBJECT_DEPTH_MAX: usize = 512;
 
 /// The largest AdmissionReview: object and old object of 1.5 MiB each, and the envelope. A larger

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::key_name;
+
 /// A selector that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
@@ -301,7 +303,8 @@ fn field_term(term: &str) -> Result<Term, SelectorError> {
     }
     Ok(Term {
         of_name,
-        value: value.to_owned(),
+        // It is compared with names as keys have them.
+        value: key_name(value).into_owned(),
         equal,
     })
 }

@@ -22,6 +22,7 @@ mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tree;
+mod unreadable;
 mod view;
 
 pub use life::{Effect, Event, Life, Log, State};

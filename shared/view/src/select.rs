@@ -9,6 +9,7 @@ use anteroom_wire::{
     body::BodyNode,
     query::Selection,
     referenced::{self, Referenced},
+    unreadable,
 };
 use bytes::Bytes;
 
@@ -59,9 +60,43 @@ impl Select {
         })
     }
 
+    /// Checks that each object that is meant can be shown. What the log could not carry of an object is not
+    /// known, so no answer about it is right.
+    ///
+    /// # Errors
+    /// [`FactError::ObjectUnreadable`] names the first that cannot.
+    pub fn check_readable(&self, read: Read<'_>) -> Result<(), FactError> {
+        let store = read.store();
+        if store.unreadable().is_empty() {
+            return Ok(());
+        }
+        let stub = match &self.object {
+            Some(key) if store.unreadable().has(key) => store.get(&key.namespace, &key.name),
+            Some(_) => None,
+            None => {
+                let keys = store.unreadable().within(&self.namespace);
+                let mut stubs = keys.filter_map(|(namespace, name)| store.get(namespace, name));
+                stubs.find(|stub| match unreadable::has_labels(stub.node()) {
+                    true => self.matches(stub),
+                    false => self.names_match(stub),
+                })
+            }
+        };
+        let Some(stub) = stub else {
+            return Ok(());
+        };
+        let view = store.record().map(|record| record.view.to_string());
+        Err(FactError::ObjectUnreadable {
+            view: view.unwrap_or_default(),
+            object: ObjectKey::new(stub.namespace(), stub.name()).to_string(),
+            reason: unreadable::reason(stub.node()).to_owned(),
+        })
+    }
+
     /// Selects the objects of `read`.
     ///
     /// # Errors
+    /// - [`FactError::ObjectUnreadable`]: as [`Select::check_readable`].
     /// - [`FactError::ObjectNotFound`]: the API server has no such object, in its own words.
     /// - [`FactError::NotSynced`], [`FactError::Failed`], [`FactError::ObjectNotRegistered`], of an
     ///   object that is referenced by itself: nothing is known of it yet, it cannot be read, nobody
@@ -72,6 +107,7 @@ impl Select {
         let store = read.store();
         let info = store.record().map(|record| &record.info);
         self.check(info)?;
+        self.check_readable(read)?;
         let source = info.map(|info| &info.source);
         match (&self.object, source) {
             (Some(key), Some(Source::Objects { gvr })) => referenced(store, gvr, key),
@@ -82,7 +118,8 @@ impl Select {
     }
 
     /// Selects among `candidates`, which are objects of `read` in its order. `None`: the
-    /// candidates alone do not decide the answer, as for a single object or under a limit.
+    /// candidates alone do not decide the answer, as for a single object, under a limit, or where an object that
+    /// is meant cannot be shown.
     pub fn among<'a>(
         &self,
         read: Read<'a>,
@@ -91,7 +128,8 @@ impl Select {
         let store = read.store();
         let info = store.record().map(|record| &record.info);
         let listed = matches!(self.shape, Shape::Document | Shape::List | Shape::Array);
-        if !listed || self.limit.is_some() || self.check(info).is_err() {
+        let refused = self.check(info).is_err() || self.check_readable(read).is_err();
+        if !listed || self.limit.is_some() || refused {
             return None;
         }
         let chosen = candidates.filter(|object| self.admits(object));
@@ -305,7 +343,7 @@ impl Select {
     }
 
     fn matches(&self, object: &Object) -> bool {
-        let names = self.names.is_empty() || self.names.matches(object.namespace(), object.name());
+        let names = self.names_match(object);
         if !names || self.labels.is_empty() {
             return names;
         }
@@ -313,6 +351,10 @@ impl Select {
         let labels = metadata.and_then(|metadata| metadata.field("labels"));
         self.labels
             .matches(|key| labels.and_then(|labels| labels.field(key))?.as_str())
+    }
+
+    fn names_match(&self, object: &Object) -> bool {
+        self.names.is_empty() || self.names.matches(object.namespace(), object.name())
     }
 }
 

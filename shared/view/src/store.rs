@@ -9,6 +9,7 @@ use std::{
 use anteroom_model::{
     Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, ViewRecord, ViewState,
 };
+use anteroom_wire::unreadable;
 
 use crate::{
     listing::ListHead,
@@ -16,6 +17,7 @@ use crate::{
     pack::Holes,
     size::allocated,
     tree::{Change, Objects, Stretch, Tree},
+    unreadable::Unreadable,
 };
 
 /// Deletions that a store remembers. Records arrive in the log's order and a repeat is known by its
@@ -41,6 +43,7 @@ pub struct Store {
     /// Shared, as the head is: a state that is written beside a snapshot is copied for each change.
     control: Option<Arc<ViewRecord>>,
     head: Arc<ListHead>,
+    unreadable: Unreadable,
 }
 
 /// A state that is written: the only one that may change.
@@ -206,11 +209,14 @@ impl Store {
         if !self.is_superseded_by(delta, &aside.tombstones) {
             return Applied::Ignored(Ignored::Superseded);
         }
-        let before = aside.bytes();
+        let before = aside.bytes() + self.unreadable.bytes();
         let applied = match &delta.op {
             Op::Put(body) => {
                 aside.tombstones.remove(&delta.key);
-                let object = Object::new(&delta.key, delta.epoch, &delta.version, body.as_ref());
+                let stub = unreadable::document(body.as_ref());
+                self.unreadable.put(&delta.key, stub.is_some());
+                let body = stub.unwrap_or(body.as_ref());
+                let object = Object::new(&delta.key, delta.epoch, &delta.version, body);
                 let applied = self.put(&delta.key, object, twin);
                 if !aside.is_whole {
                     self.objects
@@ -222,6 +228,7 @@ impl Store {
                 aside
                     .tombstones
                     .push(&delta.key, delta.epoch, &delta.version);
+                self.unreadable.remove(&delta.key);
                 self.delete(&delta.key, twin)
             }
         };
@@ -236,7 +243,8 @@ impl Store {
             let moved = self.objects.move_out(gone.allocation(), gone.key());
             aside.holes.moved_out(gone, moved);
         }
-        self.bytes.indexes = self.bytes.indexes + aside.bytes() - before;
+        let after = aside.bytes() + self.unreadable.bytes();
+        self.bytes.indexes = self.bytes.indexes + after - before;
         self.count_saved();
         applied
     }
@@ -253,9 +261,10 @@ impl Store {
         self.revision = revision;
         if record.origin > self.origin {
             self.origin = record.origin;
-            let before = aside.bytes();
+            let before = aside.bytes() + self.unreadable.bytes();
             self.free_before(record.origin, &mut aside.holes);
-            self.bytes.indexes = self.bytes.indexes + aside.bytes() - before;
+            let after = aside.bytes() + self.unreadable.bytes();
+            self.bytes.indexes = self.bytes.indexes + after - before;
         }
         self.head = Arc::new(ListHead::of(&record.info));
         self.control = Some(Arc::new(record));
@@ -269,6 +278,11 @@ impl Store {
     /// The names that the list of these objects goes by.
     pub(crate) fn head(&self) -> &ListHead {
         &self.head
+    }
+
+    /// The objects that cannot be shown.
+    pub(crate) fn unreadable(&self) -> &Unreadable {
+        &self.unreadable
     }
 
     /// The last position of the log that was applied.
@@ -402,6 +416,7 @@ impl Store {
         for old in self.objects.take_all(|object| object.epoch() < origin) {
             let key = ObjectKey::new(old.namespace(), old.name());
             self.removed(&key, &old, None);
+            self.unreadable.remove(&key);
             holes.left(&old);
         }
         self.count_saved();

@@ -21,14 +21,14 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use node::{BodyNode, Elements, Entries};
 
-use crate::WireError;
+use crate::{WireError, unreadable};
 
-/// The first byte of a body that is sealed: the one that no MessagePack value begins with.
+/// The first byte of a body that is sealed, and of a stub: the one that no MessagePack value begins with.
 pub const SEALED: u8 = 0xC1;
 
 /// Returns whether a body is sealed: it means nothing to whoever has not opened it.
 pub fn is_sealed(body: &[u8]) -> bool {
-    body.first() == Some(&SEALED)
+    body.first() == Some(&SEALED) && unreadable::document(body).is_none()
 }
 
 /// An object of the API server as a body.

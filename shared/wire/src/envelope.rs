@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::{
     PROTOCOL_VERSION, WireError, body, escape, header,
     subject::{self, SUBJECT_BYTES_MAX, Subject, Subjects},
+    unreadable::{self, DOCUMENT_BYTES_MAX},
 };
 
 pub use crate::header::TraceContext;
@@ -22,8 +23,8 @@ pub use crate::header::TraceContext;
     reason = "control records are few, and an envelope that waits is boxed"
 )]
 pub enum Record {
-    /// A change of one object of a view. The body is compact MessagePack, see [`crate::body`], or
-    /// sealed, see [`body::is_sealed`].
+    /// A change of one object of a view. The body is compact MessagePack, see [`crate::body`],
+    /// sealed, see [`body::is_sealed`], or a stub, see [`crate::unreadable`].
     Delta {
         /// The view that changed.
         view: ViewId,
@@ -229,7 +230,10 @@ fn delta<'h>(
 fn with_body(head: Delta<()>, body: Bytes) -> Result<Delta<Bytes>, WireError> {
     let op = match head.op {
         Op::Put(()) => {
-            if body::is_sealed(&body) {
+            if let Some(document) = unreadable::document(&body) {
+                body::within("bytes of a stub", document.len(), DOCUMENT_BYTES_MAX)?;
+                body::validate(document)?;
+            } else if body::is_sealed(&body) {
                 body::within("bytes of a sealed body", body.len(), SEALED_BYTES_MAX)?;
             } else {
                 body::validate(&body)?;

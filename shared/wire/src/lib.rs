@@ -9,6 +9,7 @@
 //! - [`lease`]: who writes.
 //! - [`live`]: a live read through the watcher.
 //! - [`referenced`]: a record of an object that is referenced by itself.
+//! - [`unreadable`]: the stub of an object that cannot be carried.
 //! - [`violation`]: what a webhook found at admission.
 //! - [`subject`]: the names of subjects.
 
@@ -22,6 +23,7 @@ pub mod query;
 pub mod referenced;
 pub mod replica_beat;
 pub mod subject;
+pub mod unreadable;
 pub mod violation;
 pub mod webhook_beat;
 

@@ -94,7 +94,8 @@ impl Evaluator {
             Err(error) => return Some(Err(error)),
         };
         let (view, read) = (batch.view.id(), asking.read());
-        if let Err(error) = asking.plan.check_retained(view, read, asking.select) {
+        let retained = asking.plan.check_retained(view, read, asking.select);
+        if let Err(error) = retained.and_then(|()| asking.select.check_readable(read)) {
             return Some(Err(error));
         }
         let mut facts = QueryFacts::new(self, asking);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anteroom_model::{
     Binding, Collection, Failure, GroupVersionResource, ObjectKey, ObjectReference, Projection,
-    RetainedFields, Shape, Source, SourceInfo, ViewOptions, system,
+    RetainedFields, Shape, Source, SourceInfo, ViewOptions, limits::NAME_BYTES_MAX, system,
 };
 use anteroom_wire::subject::check_object;
 
@@ -112,6 +112,12 @@ impl Resolved {
         let mut resolved = Self::new(found, source, Shape::Object, namespace);
         resolved.binding.object = Some(object.clone());
         let reference = ObjectReference { gvr, object };
+        let name_bytes = reference.object.name.len();
+        if name_bytes > NAME_BYTES_MAX {
+            return Err(invalid(format!(
+                "the object's name has {name_bytes} bytes: at most {NAME_BYTES_MAX} are read by name"
+            )));
+        }
         check_object(&reference.view(), &reference.object)
             .and_then(|()| check_object(&system::references(), &reference.key()))
             .map_err(|error| invalid(format!("the object's name is too long: {error}")))?;

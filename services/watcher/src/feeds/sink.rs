@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use anteroom_model::{ObjectKey, ResourceVersion};
+use anteroom_model::{Failure, ObjectKey, ResourceVersion};
 use anteroom_seal::Keys;
-use anteroom_wire::referenced;
+use anteroom_wire::{referenced, unreadable};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use crate::{
     log_writer::publish::{Incoming, Publisher, ViewLease, WriteQueue},
     source::{
         metrics::WatchMetrics,
-        prune::Pruned,
+        prune::{Pruned, Unreadable},
         reflect::{Note, RawObject, Sink},
     },
 };
@@ -74,7 +74,7 @@ impl WatchSink {
         }
     }
 
-    pub(super) fn read(&self, json: &[u8]) -> Pruned {
+    pub(super) fn read<'j>(&self, json: &'j [u8]) -> Pruned<'j> {
         Pruned::new(json, &self.api_version, &self.kind)
     }
 
@@ -84,7 +84,7 @@ impl WatchSink {
         hub: &Hub,
         key: &ObjectKey,
         version: &ResourceVersion,
-        body: Result<Bytes, String>,
+        body: Result<Bytes, Unreadable>,
         event: &Span,
     ) {
         let References { lease, sealed, .. } = &hub.references;
@@ -94,7 +94,17 @@ impl WatchSink {
                 sealed: *sealed,
                 retained: None,
             };
-            let body = body.map(|body| referenced::found(&body));
+            let found = body.and_then(|body| {
+                let found = referenced::found(&body);
+                // It nests deeper by one than the object.
+                let checked = anteroom_wire::body::validate(&found);
+                checked.map(|()| found).map_err(Unreadable::of)
+            });
+            let body = found.or_else(|unreadable| {
+                self.note_unreadable(&target.lease, key, &unreadable);
+                let failure = Failure::new("ObjectUnreadable", unreadable.problem);
+                referenced::failed(&failure).map_err(Unreadable::of)
+            });
             self.write(&target, key, version, body, event);
         }
     }
@@ -104,21 +114,23 @@ impl WatchSink {
         target: &WriteTarget,
         key: &ObjectKey,
         version: &ResourceVersion,
-        body: Result<Bytes, String>,
+        body: Result<Bytes, Unreadable>,
         event: &Span,
     ) {
         let WriteTarget { lease, sealed, .. } = target;
         let body = match body {
-            Ok(body) if *sealed => self
-                .keys
-                .seal(&lease.view, key, &body)
-                .map_err(|error| error.to_string()),
+            Ok(body) if *sealed => {
+                let sealed = self.keys.seal(&lease.view, key, &body);
+                sealed.map_err(Unreadable::of)
+            }
             body => body,
         };
-        if let Err(problem) = &body {
-            self.metrics.malformed();
-            tracing::error!(view = %lease.view, %key, problem, "object cannot be published");
-        }
+        let body = body.unwrap_or_else(|unreadable| {
+            self.note_unreadable(lease, key, &unreadable);
+            // A stub is not sealed.
+            let labels = unreadable.labels.as_ref().filter(|_| !*sealed);
+            unreadable::stub(&unreadable.problem, labels)
+        });
         let incoming = Incoming {
             key: key.clone(),
             version: version.clone(),
@@ -127,6 +139,14 @@ impl WatchSink {
         };
         self.publisher
             .with(|queue| queue.upsert(lease, incoming, body));
+    }
+}
+
+impl WatchSink {
+    fn note_unreadable(&self, lease: &ViewLease, key: &ObjectKey, unreadable: &Unreadable) {
+        self.metrics.malformed();
+        let problem = &unreadable.problem;
+        tracing::error!(view = %lease.view, %key, problem, "object cannot be published");
     }
 }
 

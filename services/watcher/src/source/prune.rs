@@ -1,7 +1,12 @@
 //! The pruning of objects: all fields are published except those that no policy reads.
 
+use std::{fmt::Display, marker::PhantomData};
+
+use anteroom_functions::json::{self, JsonError};
 use anteroom_model::RetainedFields;
+use anteroom_wire::unreadable::Labels;
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -11,9 +16,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Why an object cannot be published.
 #[derive(Debug, Error)]
 pub(crate) enum PruneError {
-    /// It is no JSON object, or nests deeper than is read.
+    /// It is no JSON object, or nests too deep.
     #[error("it cannot be read: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(#[from] JsonError),
     /// It is over a limit.
     #[error(transparent)]
     Body(#[from] anteroom_wire::WireError),
@@ -21,12 +26,20 @@ pub(crate) enum PruneError {
 
 /// The object without `metadata.managedFields` and the last-applied annotation, and with its
 /// `apiVersion` and `kind`, which the items of a list lack and the events of a watch have.
+///
+/// # Errors
+/// [`PruneError::Json`]; also where it nests deeper than serde_json follows, 128 levels. That is deep enough for
+/// what is compiled here, which recurses.
 pub(crate) fn prune(
     json: &[u8],
     api_version: &str,
     kind: &str,
 ) -> Result<Map<String, Value>, PruneError> {
-    let mut object: Map<String, Value> = serde_json::from_slice(json)?;
+    let object = serde_json::from_slice(json).map_err(JsonError::from)?;
+    Ok(pruned(object, api_version, kind))
+}
+
+fn pruned(mut object: Map<String, Value>, api_version: &str, kind: &str) -> Map<String, Value> {
     for (field, value) in [("apiVersion", api_version), ("kind", kind)] {
         if !object.contains_key(field) && !value.is_empty() {
             object.insert(field.into(), Value::from(value));
@@ -41,21 +54,62 @@ pub(crate) fn prune(
             }
         }
     }
-    Ok(object)
+    object
+}
+
+/// The reason why an object cannot be carried, and what is known of it all the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    /// The reason, for people.
+    pub problem: String,
+    /// Its labels; `None`: not known.
+    pub labels: Option<Labels>,
+}
+
+impl Unreadable {
+    /// An object of which nothing is known but this error.
+    pub(crate) fn of(error: impl Display) -> Self {
+        Self {
+            problem: error.to_string(),
+            labels: None,
+        }
+    }
+
+    fn new(json: &[u8], problem: &PruneError) -> Self {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            labels: Option<Labels>,
+        }
+        let object = serde_json::from_slice(json).ok();
+        Self {
+            problem: problem.to_string(),
+            labels: object.map(|object: Object| object.metadata.labels.unwrap_or_default()),
+        }
+    }
 }
 
 /// A pruned object, read once for all views that it goes to.
-pub(crate) struct Pruned {
-    object: Result<Value, String>,
+pub(crate) struct Pruned<'j> {
+    json: &'j [u8],
+    object: Result<Value, Unreadable>,
     /// The body of all of it, once somebody wanted it.
-    whole: Option<Result<Bytes, String>>,
+    whole: Option<Result<Bytes, Unreadable>>,
 }
 
-impl Pruned {
-    pub(crate) fn new(json: &[u8], api_version: &str, kind: &str) -> Self {
-        let object = prune(json, api_version, kind);
+impl<'j> Pruned<'j> {
+    pub(crate) fn new(json: &'j [u8], api_version: &str, kind: &str) -> Self {
+        let of_any_depth = PhantomData::<Map<String, Value>>;
+        let object = json::read(json, of_any_depth, || serde_json::from_slice(json));
         Self {
-            object: object.map(Value::Object).map_err(|error| error.to_string()),
+            json,
+            object: match object {
+                Ok(object) => Ok(Value::Object(pruned(object, api_version, kind))),
+                Err(error) => Err(Unreadable::new(json, &error.into())),
+            },
             whole: None,
         }
     }
@@ -63,12 +117,14 @@ impl Pruned {
     /// Returns the body with these fields; `None`: with all of them.
     ///
     /// # Errors
-    /// Why the object cannot be published, for people.
-    pub(crate) fn body(&mut self, kept: Option<&RetainedFields>) -> Result<Bytes, String> {
+    /// The object cannot be carried.
+    pub(crate) fn body(&mut self, kept: Option<&RetainedFields>) -> Result<Bytes, Unreadable> {
+        let json = self.json;
         let encode = |object: &Value| {
-            anteroom_wire::body::encode_json(object).map_err(|error| error.to_string())
+            let body = anteroom_wire::body::encode_json(object);
+            body.map_err(|error| Unreadable::new(json, &error.into()))
         };
-        let object = self.object.as_ref().map_err(String::clone)?;
+        let object = self.object.as_ref().map_err(Unreadable::clone)?;
         match kept {
             Some(kept) => encode(&anteroom_plan::pruned(object, kept)),
             None => self.whole.get_or_insert_with(|| encode(object)).clone(),
@@ -78,6 +134,7 @@ impl Pruned {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_model::limits::OBJECT_DEPTH_MAX;
     use serde_json::json;
 
     use super::*;
@@ -107,6 +164,36 @@ mod tests {
         let event = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
         let item = json!({"metadata": {"name": "a", "annotations": {LAST_APPLIED: "{}"}}});
         assert_eq!(pruned(&event), pruned(&item));
+    }
+
+    fn nested(depth: usize) -> String {
+        let (open, close) = ("[".repeat(depth - 1), "]".repeat(depth - 1));
+        let metadata = r#"{"name":"a","labels":{"app":"web"}}"#;
+        format!(r#"{{"metadata":{metadata},"x":{open}{close}}}"#)
+    }
+
+    #[test]
+    fn an_object_is_carried_up_to_its_greatest_depth() {
+        for depth in [100, 127, 128, 129, 400, OBJECT_DEPTH_MAX] {
+            let json = nested(depth);
+            let body = Pruned::new(json.as_bytes(), "v1", "Widget").body(None);
+            anteroom_wire::body::validate(&body.unwrap()).unwrap();
+        }
+        let json = nested(OBJECT_DEPTH_MAX + 1);
+        let refused = Pruned::new(json.as_bytes(), "v1", "Widget").body(None);
+        let refused = refused.unwrap_err();
+        assert!(refused.problem.contains("512"), "{refused:?}");
+        let labels = refused.labels.unwrap();
+        assert_eq!(labels.get("app").map(String::as_str), Some("web"));
+    }
+
+    #[test]
+    fn labels_that_cannot_be_read_are_not_known() {
+        for bad in ["{", r#"{"metadata":{"labels":{"a":1}}}"#, "{}"] {
+            let json = format!("{bad}{}", "[".repeat(600));
+            let refused = Pruned::new(json.as_bytes(), "v1", "Widget").body(None);
+            assert_eq!(refused.unwrap_err().labels, None, "{bad}");
+        }
     }
 
     #[test]

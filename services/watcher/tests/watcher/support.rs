@@ -103,7 +103,9 @@ impl Log {
                         let objects = self.objects.entry(view).or_default();
                         match delta.op {
                             Op::Put(body) => {
-                                let object = anteroom_wire::body::to_json(&body).unwrap();
+                                let stub = anteroom_wire::unreadable::document(&body);
+                                let object = stub.unwrap_or(&body);
+                                let object = anteroom_wire::body::to_json(object).unwrap();
                                 objects.insert(delta.key.to_string(), object);
                             }
                             Op::Delete => {

@@ -2,7 +2,7 @@
 //! touches another.
 
 use crate::support::{ENTRIES, INGRESS_VIEW, INGRESSES, World};
-use anteroom_model::ViewState;
+use anteroom_model::{ObjectKey, ViewState};
 use anteroom_simapi::{Fault, Matching};
 use serde_json::json;
 
@@ -303,46 +303,65 @@ async fn a_malformed_object_is_skipped_and_its_view_goes_on() {
     watcher.stop().await;
 }
 
+/// Puts an object of this body into the place of the Ingress `default/NAME`.
+fn malform(world: &World, name: &str, body: String) {
+    let fault = Fault::Malform {
+        resource: INGRESSES.into(),
+        namespace: "default".into(),
+        name: name.into(),
+        body,
+    };
+    world.sim.fault(fault).unwrap();
+}
+
 #[tokio::test]
-async fn an_object_that_cannot_be_published_fails_its_view_until_it_is_gone() {
+async fn an_object_that_cannot_be_carried_is_a_stub_and_its_view_goes_on() {
     let world = World::start().await;
     world.ingress("a", "a");
     world.ingress("deep", "deep");
     let nested = format!("{}1{}", "[".repeat(600), "]".repeat(600));
     let body = format!(
-        r#"{{"metadata":{{"name":"deep","namespace":"default","resourceVersion":"1"}},"x":{nested}}}"#
+        r#"{{"metadata":{{"name":"deep","namespace":"default","resourceVersion":"1","labels":{{"app":"web"}}}},"x":{nested}}}"#
     );
-    let (namespace, name) = ("default".into(), "deep".into());
-    world
-        .sim
-        .fault(Fault::Malform {
-            resource: INGRESSES.into(),
-            namespace,
-            name,
-            body,
-        })
-        .unwrap();
+    malform(&world, "deep", body);
     world.ingress_entry("hosts");
     let watcher = world.watch_as("w");
+    let log = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
+    assert_eq!(log.names(INGRESS_VIEW), ["default/a", "default/deep"]);
+    let stub = log.object(INGRESS_VIEW, "default/deep").unwrap();
+    assert_eq!(stub["metadata"], json!({"labels": {"app": "web"}}));
+    let reason = stub["unreadable"].as_str().unwrap();
+    assert!(reason.contains("deeper than 512 levels"), "{reason}");
+    world.sim.fault(Fault::Clear {}).unwrap();
+    world.ingress("deep", "flat");
     world
-        .until("a failure", |log| {
-            log.failure(INGRESS_VIEW) == Some("ObjectUnusable")
+        .until("the object", |log| {
+            log.object(INGRESS_VIEW, "default/deep")
+                .is_some_and(|object| object.get("unreadable").is_none())
         })
         .await;
-    let ready = world
-        .until_ready(ENTRIES, "hosts", "False", "ObjectUnusable")
+    watcher.stop().await;
+}
+
+#[tokio::test]
+async fn an_object_with_a_long_name_is_in_its_view_until_it_goes() {
+    let world = World::start().await;
+    world.ingress("a", "a");
+    let name = ":".repeat(4_000);
+    world.ingress(&name, "long");
+    world.ingress_entry("hosts");
+    let watcher = world.watch_as("w");
+    let log = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
         .await;
-    assert!(
-        ready["message"]
-            .as_str()
-            .unwrap()
-            .contains("`default/deep`"),
-        "{ready}"
-    );
-    world.sim.fault(Fault::Clear {}).unwrap();
-    world.sim.delete(INGRESSES, "default", "deep").unwrap();
+    let key = ObjectKey::of("default", &name).to_string();
+    let object = log.object(INGRESS_VIEW, &key).unwrap();
+    assert_eq!(object["metadata"]["name"], name);
+    world.sim.delete(INGRESSES, "default", &name).unwrap();
     world
-        .until("recovery", |log| log.is_synced(INGRESS_VIEW))
+        .until("its end", |log| log.names(INGRESS_VIEW) == ["default/a"])
         .await;
     watcher.stop().await;
 }

@@ -278,7 +278,8 @@ fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     tracing::warn!(code = code.as_str(), %error, "review refused");
     match error.uid() {
         Some(uid) => {
-            let answer = response::malformed(uid, error, about.ignores_errors());
+            let ignores = about.ignores_errors() && !error.always_refuses();
+            let answer = response::malformed(uid, error, ignores);
             json(StatusCode::OK, answer)
         }
         None => json(error.status(), response::error(code, &error.to_string())),

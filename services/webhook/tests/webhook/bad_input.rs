@@ -2,11 +2,12 @@
 
 use anteroom_model::limits::REVIEW_BYTES_MAX;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     client::{Http, ingress},
     cluster::{Cluster, unique_host},
+    mutations::{config, policy, review},
 };
 
 fn changed(pointer: &str, value: Value) -> String {
@@ -80,6 +81,51 @@ async fn a_review_without_an_object_goes_by_the_failure_policy() {
             .unwrap()
             .starts_with("AR401 ")
     );
+}
+
+/// Depth would be a way around policies otherwise.
+#[tokio::test]
+async fn a_deep_request_is_decided_and_a_deeper_one_refused_whatever_the_failure_policy() {
+    let rules = [
+        json!({ "validate": { "failureAction": "Enforce", "message": "no", "pattern": { "x": "?*" } } }),
+        json!({ "validate": { "failureAction": "Enforce", "message": "no", "deny": { "conditions": { "any": [{
+            "key": "{{ to_string(request.object.deep) }}", "operator": "Equals", "value": "1" }] } } } }),
+        json!({ "mutate": { "patchStrategicMerge": { "data": { "made": "here" } } } }),
+        json!({ "mutate": { "patchesJson6902": "- {op: add, path: /data/too, value: x}" } }),
+    ];
+    let policies = ["Fail", "Ignore"].map(|failure| policy(failure, failure, &rules));
+    let cluster = Cluster::with(&policies).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let object = |depth: usize, x: &str| {
+        let mut object = config(&json!({ "x": "y" }));
+        object["x"] = x.into();
+        object["deep"] = (0..depth - 1).fold(json!([]), |inner, _| json!([inner]));
+        object
+    };
+    for failure in ["fail", "ignore"] {
+        for phase in ["validate", "mutate"] {
+            let path = format!("/{phase}/{failure}");
+            let ask = async |depth, x| {
+                let review = review("CREATE", &object(depth, x), &Value::Null);
+                client.review(&path, &review).await
+            };
+            for depth in [100, 200, 510] {
+                let decided = ask(depth, "set").await;
+                assert_eq!(decided["allowed"], true, "{path} {depth}: {decided}");
+                assert_eq!(decided.get("patch").is_some(), phase == "mutate");
+                let denied = ask(depth, "").await;
+                assert_eq!(
+                    denied["allowed"],
+                    phase == "mutate",
+                    "{path} {depth}: {denied}"
+                );
+            }
+            let refused = ask(512, "set").await;
+            assert_eq!(refused["allowed"], false, "{path}: {refused}");
+            let message = refused["status"]["message"].as_str().unwrap();
+            assert!(message.starts_with("AR406 "), "{message}");
+        }
+    }
 }
 
 #[tokio::test]

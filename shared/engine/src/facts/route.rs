@@ -105,7 +105,9 @@ impl ViewRead {
             // The same expression over the same data.
             FactError::EvaluationFailed { .. }
             | FactError::ExpressionInvalid { .. }
-            | FactError::BudgetExceeded { .. } => true,
+            | FactError::BudgetExceeded { .. }
+            // A live read could not carry the object either, and each request would make one.
+            | FactError::ObjectUnreadable { .. } => true,
             FactError::ObjectNotFound { .. } => self.absent_is_answer,
             _ => false,
         }

@@ -10,6 +10,7 @@ mod expression;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use anteroom_cel::Program;
+use anteroom_functions::json::{self, JsonError};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
     value::SeqAccessDeserializer,
@@ -182,21 +183,22 @@ impl RequestParts {
     /// Reads a field of a request from its JSON text; `None` where it is not among the parts.
     ///
     /// # Errors
-    /// Where the text is no JSON.
-    pub fn field(&self, name: &str, text: &str) -> Option<serde_json::Result<Value>> {
+    /// Where the text is no JSON, or nests too deep.
+    pub fn field(&self, name: &str, text: &str) -> Option<Result<Value, JsonError>> {
         let tree = match &self.0 {
             Tree::All => &Tree::All,
             Tree::Fields(fields) if name == OLD_OBJECT => fields.get(OBJECT)?,
             Tree::Fields(fields) => fields.get(name)?,
         };
-        Some(match tree {
+        let read = || match tree {
             Tree::All => serde_json::from_str(text),
             tree => {
                 let mut text = serde_json::Deserializer::from_str(text);
                 let value = tree.deserialize(&mut text);
                 value.and_then(|value| text.end().map(|()| value))
             }
-        })
+        };
+        Some(json::read(text.as_bytes(), tree, read))
     }
 
     /// Adds the parts that an expression reads. One that is put together for each request may read anything.

@@ -484,3 +484,103 @@ fn a_selection_is_within_limits_of_objects_and_of_bytes() {
         }
     }
 }
+
+/// Of the second object of namespace `a` the log has a stub.
+fn with_stub(labels: Option<&unreadable::Labels>) -> View {
+    let source = Source::Collection(Collection::all(gvr("apps", "widgets")));
+    let whole = |name: &str| body::encode_json(&json!({"metadata": {"name": name}})).unwrap();
+    let stub = unreadable::stub("it nests too deep", labels);
+    let bodies = [
+        ("a", "deep", stub),
+        ("a", "x", whole("x")),
+        ("b", "y", whole("y")),
+    ];
+    let keyed = bodies.map(|(namespace, name, body)| (ObjectKey::new(namespace, name), body));
+    view_of_bodies(source, "Widget", keyed.into())
+}
+
+fn refused(view: &View, selection: &Selection) -> Option<String> {
+    let selected = Select::new(selection).unwrap();
+    let read = view.read(0, 0).unwrap();
+    let error = selected.of(read).err()?;
+    assert_eq!(selected.check_readable(read), Err(error.clone()));
+    assert!(selected.among(read, [].iter()).is_none());
+    match error {
+        FactError::ObjectUnreadable { object, reason, .. } => Some(format!("{object}: {reason}")),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn an_object_that_cannot_be_shown_is_the_error_of_queries_that_could_see_it_alone() {
+    let app = unreadable::Labels::from([("app".to_owned(), "web".to_owned())]);
+    let view = with_stub(Some(&app));
+    let all = Selection::default();
+    let within = |namespace: &str| Selection {
+        namespace: namespace.into(),
+        ..Selection::default()
+    };
+    let labelled = |selector: &str| Selection {
+        label_selector: selector.into(),
+        ..Selection::default()
+    };
+    let named = |field: &str| Selection {
+        field_selector: field.into(),
+        ..Selection::default()
+    };
+    let one = |name: &str| Selection {
+        shape: Shape::Object,
+        object: Some(ObjectKey::new("a", name)),
+        ..Selection::default()
+    };
+    let error = Some("a/deep: it nests too deep".to_owned());
+    for sees in [
+        all,
+        within("a"),
+        labelled("app=web"),
+        named("metadata.name=deep"),
+        one("deep"),
+    ] {
+        assert_eq!(refused(&view, &sees), error, "{sees:?}");
+    }
+    for passes in [
+        within("b"),
+        labelled("app=api"),
+        named("metadata.name=x"),
+        one("x"),
+    ] {
+        assert_eq!(refused(&view, &passes), None, "{passes:?}");
+    }
+    // Labels that nobody knows may be any.
+    let unlabelled = with_stub(None);
+    assert_eq!(refused(&unlabelled, &labelled("app=api")), error);
+    assert_eq!(refused(&unlabelled, &named("metadata.name!=deep")), None);
+}
+
+#[test]
+fn an_object_that_can_be_shown_again_is_shown() {
+    let mut view = with_stub(None);
+    let put = Delta {
+        key: ObjectKey::new("a", "deep"),
+        epoch: Epoch::new(1, 0),
+        version: ResourceVersion::new("9"),
+        op: Op::Put(body::encode_json(&json!({"metadata": {"name": "deep"}})).unwrap()),
+    };
+    let stub = Delta {
+        version: ResourceVersion::new("10"),
+        op: Op::Put(unreadable::stub("again", None)),
+        ..put.clone()
+    };
+    let gone = Delta {
+        version: ResourceVersion::new("11"),
+        op: Op::Delete,
+        ..put.clone()
+    };
+    let bytes = view.bytes();
+    for (revision, delta, is_refused) in [(10, put, false), (11, stub, true), (12, gone, false)] {
+        view.apply(Revision(revision), &delta);
+        assert_eq!(refused(&view, &Selection::default()).is_some(), is_refused);
+    }
+    assert!(view.bytes().total() < bytes.total() + 1_000);
+    assert_eq!(view.read(0, 0).unwrap().len(), 2);
+}

@@ -34,3 +34,4 @@ mod stops;
 mod surroundings;
 mod tenants;
 mod traces;
+mod unreadable;

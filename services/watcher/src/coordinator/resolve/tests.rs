@@ -529,10 +529,13 @@ fn an_object_whose_name_the_log_cannot_hold_is_refused_by_itself() {
         object("n".repeat(253), true),
         Resolution::Found(_)
     ));
-    let Resolution::Invalid(failure) = object("n".repeat(4_000), true) else {
+    let Resolution::Invalid(failure) = object("n".repeat(NAME_BYTES_MAX + 1), true) else {
         panic!("the name is too long");
     };
-    assert!(failure.message.contains("too long"), "{failure}");
+    assert!(
+        failure.message.contains("at most 512 are read by name"),
+        "{failure}"
+    );
     assert_eq!(object("n".repeat(4_000), false), Resolution::Nothing);
     let named = "n".repeat(4_000);
     let text = format!(r#"{{"resource":{{"kind":"nodes","name":"{named}"}}}}"#);

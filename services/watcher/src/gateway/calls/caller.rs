@@ -1,7 +1,8 @@
 //! Makes one call, wherever it goes.
 
-use std::time::Duration;
+use std::{marker::PhantomData, time::Duration};
 
+use anteroom_functions::json::{self, JsonError};
 use anteroom_model::limits::OBJECT_BYTES_MAX;
 use bytes::Bytes;
 use serde_json::Value;
@@ -130,13 +131,18 @@ impl CallSpec {
 /// # Errors
 /// [`CallFault::Unreadable`], which says where, and not what: the text may be a secret.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
-    serde_json::from_slice(bytes).map_err(|error| CallFault::Unreadable {
-        problem: format!(
-            "{:?} error at line {} column {}",
-            error.classify(),
-            error.line(),
-            error.column()
-        ),
+    let value = PhantomData::<Value>;
+    let parsed = json::read(bytes, value, || serde_json::from_slice(bytes));
+    parsed.map_err(|error| CallFault::Unreadable {
+        problem: match error {
+            JsonError::TooDeep => error.to_string(),
+            JsonError::Malformed(error) => format!(
+                "{:?} error at line {} column {}",
+                error.classify(),
+                error.line(),
+                error.column()
+            ),
+        },
     })
 }
 

@@ -9,7 +9,6 @@
 //! are not at the source any more.
 
 mod aside;
-mod state;
 mod writing;
 
 use std::{
@@ -31,9 +30,6 @@ use super::{
     pending::{Change, Queued, Taken},
     work::Incoming,
 };
-
-/// The part of a key that a failure shows: namespace and name of most kinds, whole.
-const SHOWN_BYTES_MAX: usize = 320;
 
 /// One view, as its writer knows it.
 #[derive(Debug)]
@@ -66,8 +62,6 @@ pub(super) struct ViewWriteState {
     pub(super) version: ResourceVersion,
     pub(super) told: LastControlRecord,
     pub(super) trouble: Option<Failure>,
-    /// Objects that are there and cannot be published.
-    unusable: HashMap<ObjectKey, Unusable>,
     /// Objects without a name that were passed over since the last list began.
     pub(super) skipped: u64,
     pub(super) revision: Revision,
@@ -97,14 +91,6 @@ struct Known {
     body_bytes: u32,
     /// The last list that had begun when it was last heard of.
     list: u32,
-}
-
-/// An object that is there and cannot be published, and why.
-#[derive(Debug)]
-struct Unusable {
-    version: ResourceVersion,
-    list: u32,
-    problem: String,
 }
 
 impl ViewWriteState {
@@ -149,7 +135,6 @@ impl ViewWriteState {
             version: ResourceVersion::default(),
             told: LastControlRecord::default(),
             trouble: None,
-            unusable: HashMap::new(),
             skipped: 0,
             revision: Revision::default(),
             heard: None,
@@ -218,18 +203,16 @@ impl ViewWriteState {
         known.map(|known| known.list = list).is_some()
     }
 
-    /// Returns whether the object is at the source, published or not.
+    /// Returns whether the object is at the source.
     pub(super) fn holds(&self, key: &ObjectKey) -> bool {
-        self.wanted.contains_key(key) || self.unusable.contains_key(key)
+        self.wanted.contains_key(key)
     }
 
     /// Returns whether a newer version of the object is known.
     fn is_outdated(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
         let known = self.wanted.get(key);
-        let unusable = self.unusable.get(key);
         known.is_some_and(|of| self.is_current(of.list) && older(&of.version))
-            || unusable.is_some_and(|of| self.is_current(of.list) && older(&of.version))
     }
 
     /// Returns whether what was heard at the time of this list still counts.
@@ -242,7 +225,7 @@ impl ViewWriteState {
     pub(super) fn reopen(&mut self, epoch: Epoch) -> Vec<ObjectKey> {
         self.begin_epoch(epoch);
         // A failure is told until the source has been read.
-        if self.is_whole() {
+        if self.state == ViewState::Synced {
             self.state = ViewState::Syncing;
         }
         self.pending.keys().cloned().collect()
@@ -278,7 +261,6 @@ impl ViewWriteState {
         self.rewritten_since = self.lists + 1;
         self.version = ResourceVersion::default();
         self.state = ViewState::Syncing;
-        self.unusable.clear();
         bytes
     }
 
@@ -307,10 +289,10 @@ impl ViewWriteState {
             span,
         } = incoming;
         if self.is_outdated(&key, &version) {
-            self.pass_over(&key);
+            // It is there all the same: the list counts it as brought.
+            self.touch(&key);
             return (Queued::Nothing, 0);
         }
-        self.unusable.remove(&key);
         self.key_bytes += weight(&key, &version);
         let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let known = Known {
@@ -342,14 +324,6 @@ impl ViewWriteState {
         )
     }
 
-    /// Counts an object of which something newer is known as brought by the list: it is there.
-    fn pass_over(&mut self, key: &ObjectKey) {
-        self.touch(key);
-        if let Some(unusable) = self.unusable.get_mut(key) {
-            unusable.list = self.lists;
-        }
-    }
-
     /// The object is gone.
     pub(super) fn delete(
         &mut self,
@@ -372,7 +346,6 @@ impl ViewWriteState {
         now: Instant,
         span: Span,
     ) -> (Queued, isize) {
-        self.unusable.remove(key);
         let Some(before) = self.wanted.remove(key) else {
             return (Queued::Nothing, 0);
         };
@@ -407,8 +380,6 @@ impl ViewWriteState {
             let is_within = namespace.is_empty() || *namespace == *key.namespace;
             is_within && of < list && !is_younger
         };
-        self.unusable
-            .retain(|key, of| !is_missing(key, of.list, &of.version));
         let wanted = self.wanted.iter();
         let unseen = wanted.filter(|(key, of)| is_missing(key, of.list, &of.version));
         unseen.map(|(key, _)| key.clone()).collect()
@@ -420,16 +391,6 @@ fn weight(key: &ObjectKey, version: &ResourceVersion) -> u64 {
     let texts = [key.namespace.len(), key.name.len(), version.as_str().len()];
     let rounded = texts.iter().map(|bytes| bytes.next_multiple_of(16));
     rounded.sum::<usize>() as u64
-}
-
-/// A key for people: one that cannot be published may be as long as it likes.
-pub(super) fn shown(key: &ObjectKey) -> String {
-    let mut text = key.to_string();
-    if text.len() > SHOWN_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(SHOWN_BYTES_MAX));
-        text.push('…');
-    }
-    text
 }
 
 fn signed(bytes: usize) -> isize {

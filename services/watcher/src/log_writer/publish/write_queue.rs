@@ -18,14 +18,17 @@ use anteroom_model::{
     ViewState,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX},
 };
-use anteroom_wire::envelope::{Record, check_put};
+use anteroom_wire::{
+    envelope::{Record, check_put},
+    unreadable,
+};
 use bytes::Bytes;
 use tracing::Span;
 
 use super::{
     pending::Queued,
     room::Room,
-    view_state::{self, ViewWriteState},
+    view_state::ViewWriteState,
     work::{Batch, Incoming, Item, ViewLease, ViewStats, Work},
 };
 
@@ -206,43 +209,33 @@ impl WriteQueue {
             since: now,
             span,
         };
-        self.upsert(lease, incoming, Ok(body));
+        self.upsert(lease, incoming, body);
     }
 
-    /// Takes the object in as it is now. `Err`: it is there and cannot be published, for this reason; the
-    /// view fails until it changes.
-    pub(crate) fn upsert(
-        &mut self,
-        lease: &ViewLease,
-        incoming: Incoming,
-        body: Result<Bytes, String>,
-    ) {
-        let body = body.and_then(|body| self.writable(&lease.view, &incoming, body));
+    /// Takes the object in as it is now. Of one that the bus would never take, a stub is written.
+    pub(crate) fn upsert(&mut self, lease: &ViewLease, incoming: Incoming, body: Bytes) {
+        let Some(body) = self.writable(&lease.view, &incoming, body) else {
+            return self.skipped(lease);
+        };
         let Some(view) = self.view(lease) else {
             return;
         };
-        match body {
-            Ok(body) => {
-                let key = incoming.key.clone();
-                let (queued, grown) = view.put(incoming, body);
-                self.queued(lease, key, queued, grown);
-            }
-            Err(problem) => view.set_unusable(incoming, problem),
-        }
-        self.object_changed(lease);
+        let key = incoming.key.clone();
+        let (queued, grown) = view.put(incoming, body);
+        self.queued(lease, key, queued, grown);
     }
 
-    /// Refuses a body that the bus would never take: everything behind it would wait for ever.
-    fn writable(&self, view: &ViewId, incoming: &Incoming, body: Bytes) -> Result<Bytes, String> {
+    /// Returns the body, or a stub in the place of one that the bus would never take: everything behind it would
+    /// wait for ever. `None`: the key itself is too long, which no key of [`ObjectKey::of`] is.
+    fn writable(&self, view: &ViewId, incoming: &Incoming, body: Bytes) -> Option<Bytes> {
         let Incoming { key, version, .. } = incoming;
-        match check_put(view, key, version, body.len(), self.message_bytes_max) {
-            Ok(()) => Ok(body),
-            Err(error) => {
-                let (key, bytes) = (view_state::shown(key), body.len());
-                tracing::error!(%view, key, bytes, %error, "object cannot be written to the log");
-                Err(error.to_string())
-            }
-        }
+        let check = |bytes| check_put(view, key, version, bytes, self.message_bytes_max);
+        let Err(error) = check(body.len()) else {
+            return Some(body);
+        };
+        tracing::error!(%view, %key, bytes = body.len(), %error, "object cannot be written to the log");
+        let stub = unreadable::stub(&format!("it is too large: {error}"), None);
+        check(stub.len()).is_ok().then_some(stub)
     }
 
     /// Deletes the object, unless something newer is known of it.
@@ -259,10 +252,9 @@ impl WriteQueue {
         };
         let (queued, grown) = view.delete(key, version, now, span);
         self.queued(lease, key.clone(), queued, grown);
-        self.object_changed(lease);
     }
 
-    /// An object without a name was passed over.
+    /// An object without a name, or with a key that is too long, was passed over.
     pub(crate) fn skipped(&mut self, lease: &ViewLease) {
         if let Some(view) = self.view(lease) {
             view.skipped += 1;
@@ -366,7 +358,7 @@ impl WriteQueue {
         self.pending_bytes_max = bytes_max.min(PENDING_BYTES_MAX);
     }
 
-    /// Objects whose messages would be larger cannot be published.
+    /// Of objects whose messages would be larger, stubs are written.
     pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
         self.message_bytes_max = bytes_max;
     }
@@ -417,14 +409,6 @@ impl WriteQueue {
             state,
             version,
         });
-    }
-
-    /// An object came, went or changed: it may be the one that the view lacked, or lacks now.
-    fn object_changed(&mut self, lease: &ViewLease) {
-        let state = self.view(lease).and_then(|view| view.state_after_object());
-        if let Some(state) = state {
-            self.tell(lease, state);
-        }
     }
 
     fn tell(&mut self, lease: &ViewLease, state: ViewState) {

@@ -154,7 +154,7 @@ fn object(whole: &Bytes, raw: &RawValue) -> Result<RawObject, Malformed> {
         _ => content_version(&json),
     };
     Ok(RawObject {
-        key: ObjectKey::new(namespace.unwrap_or_default(), name),
+        key: ObjectKey::of(&namespace.unwrap_or_default(), &name),
         version,
         json,
     })

@@ -98,7 +98,7 @@ impl KeptPlan {
         let parameter = |at: Option<usize>| at.and_then(|at| path.query.get(at));
         let value = |at| parameter(at).map(|(_, value)| value.clone());
         let namespace = segment(self.namespace).cloned().unwrap_or_default();
-        let object = segment(self.name).map(|name| ObjectKey::new(&*namespace, &**name));
+        let object = segment(self.name).map(|name| ObjectKey::of(&namespace, name));
         let limit = match parameter(self.limit) {
             Some((_, limit)) => Some(limit.parse().ok()?),
             None => None,

@@ -68,7 +68,7 @@ impl ViewWriteState {
     ) -> usize {
         // Until readers are told, what they have grows old.
         self.untold_since = Some(self.oldest_change().unwrap_or(now));
-        let is_measured = self.is_whole();
+        let is_measured = self.state == ViewState::Synced;
         let pending = std::mem::take(&mut self.pending);
         let bytes = pending.values().map(Change::body_bytes).sum();
         self.aside = Aside::Since {
@@ -95,7 +95,6 @@ impl ViewWriteState {
     pub(in crate::log_writer::publish) fn begin_return(&mut self, now: Instant) {
         self.aside = Aside::Returns { since: now };
         self.wanted.clear();
-        self.unusable.clear();
         (self.bytes, self.key_bytes) = (0, 0);
     }
 
@@ -118,16 +117,20 @@ impl ViewWriteState {
         }
     }
 
-    pub(super) fn no_room(&self) -> Option<Failure> {
-        let message = || {
-            format!(
-                "the log has no room for this view, of {} object(s) and about {} bytes. It is written \
-                 again by itself once there is: delete objects or entries, narrow this one by a \
-                 selector, or raise `--nats-log-bytes-max`",
-                self.objects(),
-                self.bytes_wanted()
-            )
-        };
-        self.is_aside().then(|| Failure::new(LOG_FULL, message()))
+    /// Returns the state to tell readers once a list is complete.
+    pub(in crate::log_writer::publish) fn state_when_listed(&self) -> ViewState {
+        if !self.is_aside() {
+            return ViewState::Synced;
+        }
+        let message = format!(
+            "the log has no room for this view, of {} object(s) and about {} bytes. It is written \
+             again by itself once there is: delete objects or entries, narrow this one by a \
+             selector, or raise `--nats-log-bytes-max`",
+            self.objects(),
+            self.bytes_wanted()
+        );
+        ViewState::Failed {
+            failure: Failure::new(LOG_FULL, message),
+        }
     }
 }

@@ -1,0 +1,126 @@
+//! JSON text that nests deep.
+//!
+//! serde_json follows 128 levels. The API server takes more, so an object that somebody made deep on purpose
+//! must be read, or be known to be too deep.
+
+use serde::de::DeserializeSeed;
+use thiserror::Error;
+
+/// The deepest nesting that is read. Real objects stay under 100.
+pub const DEPTH_MAX: usize = 512;
+
+/// The deepest nesting that serde_json follows by default.
+const DEPTH_BY_DEFAULT: usize = 127;
+
+/// A text cannot be read.
+#[derive(Debug, Error)]
+pub enum JsonError {
+    /// It nests deeper than [`DEPTH_MAX`].
+    #[error("it nests deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+    /// It is no JSON, or not of the shape that is expected.
+    #[error(transparent)]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// Reads a text by `read`; one that nests too deep for it, with `seed`, on a stack that grows. It costs nothing
+/// where `read` succeeds.
+///
+/// # Errors
+/// See [`JsonError`].
+pub fn read<'de, S: DeserializeSeed<'de>>(
+    text: &'de [u8],
+    seed: S,
+    read: impl FnOnce() -> serde_json::Result<S::Value>,
+) -> Result<S::Value, JsonError> {
+    let error = match read() {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    let depth = depth(text);
+    if depth <= DEPTH_BY_DEFAULT {
+        return Err(error.into());
+    }
+    if depth > DEPTH_MAX {
+        return Err(JsonError::TooDeep);
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    deserializer.disable_recursion_limit();
+    let value = seed.deserialize(serde_stacker::Deserializer::new(&mut deserializer))?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// The deepest nesting of arrays and objects in a JSON text. Of a text that is no JSON, some number.
+fn depth(text: &[u8]) -> usize {
+    let (mut open, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut is_escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b'}' | b']' if !in_string => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use std::marker::PhantomData;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn read_value(text: &str) -> Result<Value, JsonError> {
+        let seed = PhantomData::<Value>;
+        read(text.as_bytes(), seed, || serde_json::from_str(text))
+    }
+
+    fn nested(depth: usize) -> String {
+        format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+    }
+
+    #[test]
+    fn depth_counts_what_is_open_and_no_string() {
+        for (text, expected) in [
+            ("1", 0),
+            ("{}", 1),
+            (r#"{"a":[[]],"b":{}}"#, 3),
+            (r#"["[[[{\"[[["]"#, 1),
+            (r#"["\\",[1]]"#, 2),
+            ("]]][", 1),
+        ] {
+            assert_eq!(depth(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_read_up_to_the_greatest_depth() {
+        for depth in [1, 127, 128, 129, DEPTH_MAX] {
+            assert_eq!(
+                read_value(&nested(depth)).unwrap().to_string(),
+                nested(depth)
+            );
+        }
+        let too_deep = read_value(&nested(DEPTH_MAX + 1));
+        assert!(matches!(too_deep, Err(JsonError::TooDeep)));
+    }
+
+    #[test]
+    fn what_is_no_json_is_malformed_however_deep() {
+        for bad in ["{", &"[".repeat(200), &format!("{}1", nested(200))] {
+            assert!(
+                matches!(read_value(bad), Err(JsonError::Malformed(_))),
+                "{bad}"
+            );
+        }
+    }
+}
