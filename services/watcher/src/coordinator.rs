@@ -21,6 +21,7 @@
 //! | `manifests`, `manifest_list`, `entry_store`, `policy_store` | entries and policies as the API server has them |
 //! | `resolver`, `resolve`, `permits` | what an entry or reference means; what an administrator allows |
 //! | `registry` | which views are desired, and who needs them |
+//! | `policies_in_log` | the policies that were in force before this term |
 //! | `quotas` | how many sources policies may have kept |
 //! | `view_status`, `webhooks`, `enforcement` | states of views; live webhooks; whether a policy is in force |
 //! | `conditions`, `rules`, `status_reporter`, `status_writer` | statuses: content, moment, writes |
@@ -35,6 +36,7 @@ mod entry_store;
 mod manifest_list;
 mod manifests;
 mod permits;
+mod policies_in_log;
 mod policy_store;
 mod quotas;
 mod reconciler;

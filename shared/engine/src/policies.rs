@@ -162,6 +162,17 @@ impl Entry {
         }
     }
 
+    /// Returns whether it does not compile, and is another version of the same policy that does.
+    fn leaves(&self, before: &Self) -> bool {
+        let leaves = self.outcome.is_err()
+            && before.outcome.is_ok()
+            && uid(&self.body).is_some_and(|own| uid(&before.body) == Some(own));
+        if leaves {
+            tracing::warn!(policy = %self.key, "the version before stays in force");
+        }
+        leaves
+    }
+
     /// Returns whether its manifest is the same.
     pub fn says_as(&self, other: &Self) -> bool {
         self.body == other.body
@@ -225,6 +236,8 @@ pub struct PolicySet {
     /// In order of key.
     entries: Vec<Arc<Entry>>,
     indexes: ByPhase<Index>,
+    /// Versions that do not compile here, of policies whose version before does: that one stays in force.
+    passed_over: HashMap<ObjectKey, Bytes>,
 }
 
 /// The policies that a request concerns.
@@ -236,7 +249,8 @@ pub struct Concerned<'a> {
 }
 
 impl PolicySet {
-    /// From the manifests, compiling only those that `before` does not have.
+    /// From the manifests, compiling only those that `before` does not have. One that does not compile changes
+    /// nothing of the same policy's version in `before` that does: a newer watcher may know what this build does not.
     #[must_use]
     pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
         let known: HashMap<&ObjectKey, &Arc<Entry>> = before
@@ -244,17 +258,37 @@ impl PolicySet {
             .iter()
             .map(|entry| (&entry.key, entry))
             .collect();
+        let mut passed_over = HashMap::new();
+        let mut entry = |key: ObjectKey, body: Bytes| {
+            let known = known.get(&key).copied();
+            let was_passed_over = before.passed_over.get(&key) == Some(&body);
+            let read = match known {
+                Some(known) if known.body == body => return Arc::clone(known),
+                Some(known) if was_passed_over => Err(known),
+                _ => {
+                    let read = Entry::compile(key.clone(), body.clone());
+                    known
+                        .filter(|known| read.leaves(known))
+                        .map_or(Ok(read), Err)
+                }
+            };
+            read.map_or_else(
+                |known| {
+                    passed_over.insert(key, body);
+                    Arc::clone(known)
+                },
+                Arc::new,
+            )
+        };
         let mut entries: Vec<_> = manifests
             .into_iter()
-            .map(|(key, body)| match known.get(&key) {
-                Some(entry) if entry.body == body => Arc::clone(entry),
-                _ => Arc::new(Entry::compile(key, body)),
-            })
+            .map(|(key, body)| entry(key, body))
             .collect();
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         Self {
             indexes: ByPhase::of(|phase| Index::of(&entries, phase)),
             entries,
+            passed_over,
         }
     }
 
@@ -290,6 +324,13 @@ impl PolicySet {
             .count();
         (ready, self.entries.len() - ready)
     }
+}
+
+/// The UID in a manifest.
+fn uid(body: &[u8]) -> Option<String> {
+    let manifest = anteroom_wire::body::to_json(body).ok()?;
+    let uid = manifest["metadata"]["uid"].as_str()?;
+    (!uid.is_empty()).then(|| uid.to_owned())
 }
 
 /// The targets of a policy that is not ready. Only validation has them, so that a request meets the policy's

@@ -1,7 +1,8 @@
 //! The `Ready` condition of entries and policies: what it says, and when it has changed. Pure.
 
 use anteroom_model::{
-    Binding, EntryKind, EntryRecord, EntryState, Failure, ViewState, limits::AGE_MAX_DEFAULT_MS,
+    Binding, EntryKind, EntryRecord, EntryState, ErrorCode, Failure, ViewState,
+    limits::AGE_MAX_DEFAULT_MS,
 };
 use anteroom_policy::Problem;
 use jiff::Timestamp;
@@ -160,6 +161,16 @@ pub(crate) struct Need {
     pub refused: bool,
 }
 
+/// Returns the failure of a policy with these problems, if there are any.
+pub(crate) fn of_problems(problems: &[Problem]) -> Option<Failure> {
+    let reason = match problems.first()?.code {
+        ErrorCode::POLICY_UNSUPPORTED => "Unsupported",
+        _ => "Invalid",
+    };
+    let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    Some(Failure::new(reason, all.join("; ")))
+}
+
 /// Returns a policy's condition, from how it compiled and what it needs. `remark` is added once it is ready.
 pub(crate) fn of_policy(
     generation: i64,
@@ -170,14 +181,8 @@ pub(crate) fn of_policy(
     let say = |status, reason: &str, message: String| {
         Ready::new(status, Failure::new(reason, message), generation)
     };
-    if let Some(first) = problems.first() {
-        use anteroom_model::ErrorCode;
-        let reason = match first.code {
-            ErrorCode::POLICY_UNSUPPORTED => "Unsupported",
-            _ => "Invalid",
-        };
-        let all: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        return say("False", reason, all.join("; "));
+    if let Some(failure) = of_problems(problems) {
+        return Ready::new("False", failure, generation);
     }
     // A policy that names a `GlobalContextEntry` is ready whether that can be read or not, as Kyverno's
     // is: its readers are told when they read it.

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use super::{
     call_pollers::CallPollers,
     effect::{Effect, SystemView, Write},
+    policies_in_log,
     reconciler::{Manifests, Reconciler},
     resolver::Options,
     status_writer::StatusWriter,
@@ -130,6 +131,8 @@ impl Controller {
             replicas: None,
             webhooks: None,
         };
+        let policies = policies_in_log::read(&*self.deps.bus).await;
+        self.reconciler.inherit(policies);
         let mut tick = tokio::time::interval(TICK);
         loop {
             let awaits_log = self.reconciler.awaits_log();

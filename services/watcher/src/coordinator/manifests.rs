@@ -168,8 +168,10 @@ pub(crate) struct PolicyManifest {
     pub scanned: Vec<KindPattern>,
     /// It reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
-    /// The reason why it is held back: it is over a quota.
-    pub over_quota: Option<Failure>,
+    /// The reason why this version is held back: it is over a quota, or does not compile.
+    pub held_back: Option<Failure>,
+    /// The generation that is in force; `None`: none is.
+    pub in_force: Option<i64>,
     /// The kinds that it decides over; empty: it is for what is there already.
     pub kinds: Vec<KindPattern>,
     /// The hash of its content, as it is published.
@@ -203,6 +205,8 @@ impl PolicyManifest {
         match read.compile(object, kind) {
             Ok(published) => {
                 read.version = published.version.clone();
+                let generation = read.identity.generation;
+                read.in_force = read.problems.is_empty().then_some(generation);
                 (read, Some(published))
             }
             Err(error) => {
@@ -216,7 +220,7 @@ impl PolicyManifest {
     pub(crate) fn held_back(self, failure: Failure, before: Option<&Self>) -> Self {
         let before = before.cloned().unwrap_or_default();
         Self {
-            over_quota: Some(failure),
+            held_back: Some(failure),
             identity: self.identity,
             problems: self.problems,
             conditions: self.conditions,

@@ -55,7 +55,7 @@ impl PolicyId {
         readers.allows_policy(&self.0.namespace, &self.0.name)
     }
 
-    fn kind(&self) -> PolicyKind {
+    pub(super) fn kind(&self) -> PolicyKind {
         match self.0.namespace.is_empty() {
             true => PolicyKind::Cluster,
             false => PolicyKind::Namespaced,

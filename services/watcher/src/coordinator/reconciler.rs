@@ -30,6 +30,7 @@ use super::{
     entry_store::EntryStore,
     manifest_list::ManifestList,
     manifests::{Entry, ExceptionManifest},
+    policies_in_log::PoliciesInLog,
     policy_store::{PolicyId, PolicyStore},
     quotas::Quotas,
     registry::{self, EntryId, Event, Registry},
@@ -71,6 +72,8 @@ pub(super) struct Reconciler {
     exceptions_refused: bool,
     quotas: Quotas,
     held_back: BTreeMap<PolicyId, HeldBack>,
+    /// Policies that earlier terms left in the log, and that were not read in this one.
+    inherited: PoliciesInLog,
     registry: Registry,
     views: ViewStatusTable,
     enforcement: EnforcementTracker,
@@ -96,6 +99,7 @@ impl Reconciler {
             exceptions_refused: false,
             quotas: Quotas::default(),
             held_back: BTreeMap::new(),
+            inherited: PoliciesInLog::new(),
             registry: Registry::default(),
             views: ViewStatusTable::default(),
             enforcement: EnforcementTracker::new(log),
@@ -114,6 +118,11 @@ impl Reconciler {
             reconciler.no_exceptions(now);
         }
         reconciler
+    }
+
+    /// Takes in the policies that the log has. Call it before the first note.
+    pub(super) fn inherit(&mut self, policies: PoliciesInLog) {
+        self.inherited = policies;
     }
 
     /// Returns the effects of the events since the last call, in order.

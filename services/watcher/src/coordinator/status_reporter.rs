@@ -215,7 +215,7 @@ impl StatusReporter {
         if policy.secrets_forbidden && policy.problems.is_empty() {
             return Ready::new("False", permits::forbidden("the policy"), generation);
         }
-        if let Some(failure) = &policy.over_quota {
+        if let Some(failure) = &policy.held_back {
             return Ready::new("False", failure.clone(), generation);
         }
         let entries = policy

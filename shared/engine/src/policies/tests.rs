@@ -318,3 +318,32 @@ fn a_request_is_not_read_for_policies_of_other_namespaces() {
         assert_eq!(read.unwrap().unwrap(), expected, "{namespace:?}");
     }
 }
+
+#[test]
+fn a_version_that_does_not_compile_leaves_the_one_before_in_force() {
+    let versioned = |uid: &str, pattern: &Value| {
+        manifest(&["Ingress"], |manifest| {
+            manifest["metadata"]["uid"] = uid.into();
+            manifest["spec"]["rules"][0]["match"]["any"][0]["resources"]["kinds"] = pattern.clone();
+        })
+    };
+    let key = || ObjectKey::new("", "p");
+    let (good, bad) = (json!(["Ingress"]), json!([{ "no": "kind" }]));
+    let next = |before: &PolicySet, body: &Bytes| PolicySet::build(before, [(key(), body.clone())]);
+    let first = next(&PolicySet::default(), &versioned("u", &good));
+    let broken = versioned("u", &bad);
+    let second = next(&first, &broken);
+    let third = next(&second, &broken);
+    for set in [&second, &third] {
+        assert!(Arc::ptr_eq(&set.entries[0], &first.entries[0]));
+    }
+    // Another policy of that name, or none before it, is not in force.
+    let other = next(&third, &versioned("other", &bad));
+    assert_eq!(other.counts(), (0, 1));
+    assert_eq!(next(&PolicySet::default(), &broken).counts(), (0, 1));
+    // A version that compiles takes its place.
+    let mended = next(&third, &versioned("u", &json!(["Service"])));
+    let all = &Scope::default();
+    assert_eq!(names(&mended, all, &subject("Service")), ["p"]);
+    assert!(names(&mended, all, &subject("Ingress")).is_empty());
+}

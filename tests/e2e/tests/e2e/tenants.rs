@@ -158,5 +158,40 @@ async fn changes(world: &mut World) -> anyhow::Result<()> {
         }
     }
     ensure!(asked >= CHANGES, "only {asked} requests were made");
-    world.system.webhook.process.check()
+    world.system.webhook.process.check()?;
+    breaks(world, &first).await
+}
+
+/// Breaks the policy while no webhook is there to refuse that, and starts everything again that could remember it.
+async fn breaks(world: &mut World, policy: &Value) -> anyhow::Result<()> {
+    world.system.webhook.process.signal("KILL")?;
+    let mut broken = refuses("Fail", 10);
+    broken["spec"]["rules"][0]["validate"]["pattern"] =
+        json!({ "metadata": { "labels": "{{ ( }}" } });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&broken));
+    world.api(policy).patch("refuses", &params, &patch).await?;
+    condition(world, policy, "False", "stays in force").await?;
+    for running in world.system.watcher.iter_mut() {
+        running.process.signal("KILL")?;
+        *running = running.recipe().start()?;
+    }
+    for running in world.system.replicas.iter_mut().flatten() {
+        running.process.signal("KILL")?;
+        *running = running.recipe().start()?;
+    }
+    world.system.webhook = world.system.webhook.recipe().start()?;
+    world.system.ready().await?;
+    let object = config_map(NAMESPACE, "after");
+    refused(world, &object, "refused by both versions").await?;
+    let patch = Patch::Merge(json!({ "spec": { "rules": [] } }));
+    let emptied = world.api(policy).patch("refuses", &params, &patch).await;
+    ensure!(
+        emptied.is_err(),
+        "the webhook is there again and refuses what does not compile"
+    );
+    world.delete(policy).await?;
+    wait::until("the policy to be out of force", async || {
+        world.create(&object).await
+    })
+    .await
 }

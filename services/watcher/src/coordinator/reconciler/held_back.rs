@@ -1,16 +1,22 @@
-//! Policies that are over a quota. The last version that was in force stays in force, with all that it reads,
-//! until there is room for the new one.
+//! Versions of policies that cannot be put in force: they are over a quota, or do not compile. The last version that
+//! was in force stays in force, with all that it reads, until there is room for the new one, or a version compiles.
+//! That version is the one in the log, so it outlives the watcher that put it there.
 
 use std::collections::BTreeSet;
 
-use anteroom_model::{Dependent, Failure};
+use anteroom_model::{Dependent, Failure, ResourceVersion};
+use bytes::Bytes;
 
 use super::Reconciler;
-use crate::coordinator::{
-    effect::{Effect, Record, SystemView, Write},
-    manifests::PolicyManifest,
-    policy_store::PolicyId,
-    registry::{Event, Referred},
+use crate::{
+    coordinator::{
+        conditions,
+        effect::{Effect, Record, SystemView, Write},
+        manifests::PolicyManifest,
+        policy_store::PolicyId,
+        registry::{Event, Referred},
+    },
+    source::reflect::RawObject,
 };
 
 /// A policy that waits for room, as it will be put in force.
@@ -46,29 +52,70 @@ impl HeldBack {
 impl Reconciler {
     /// Puts a policy in force, or holds it back.
     pub(super) fn policy_read(&mut self, id: PolicyId, policy: HeldBack) {
+        if let Some(failure) = self.not_compiled(&id, &policy.manifest) {
+            // A version that waited for room is not wanted any more.
+            self.held_back.remove(&id);
+            return self.policy_held_back(&id, &policy.manifest, failure);
+        }
         match self.quotas.check(&id, &policy.sources) {
             Ok(()) => self.policy_admitted(id, policy),
-            Err(failure) => self.policy_held_back(id, policy, failure),
+            Err(failure) => {
+                self.policy_held_back(&id, &policy.manifest, failure);
+                self.held_back.insert(id, policy);
+            }
         }
     }
 
-    fn policy_held_back(&mut self, id: PolicyId, policy: HeldBack, failure: Failure) {
+    /// Returns whether this version compiles, and is within its quotas.
+    pub(super) fn may_be_in_force(&self, id: &PolicyId, policy: &HeldBack) -> bool {
+        policy.manifest.in_force.is_some() && self.quotas.check(id, &policy.sources).is_ok()
+    }
+
+    /// Puts the version of a policy in force that an earlier term left in the log, before `now`, which cannot be.
+    pub(super) fn policy_inherited(&mut self, id: &PolicyId, now: &HeldBack, body: &Bytes) {
+        let Ok(manifest) = anteroom_wire::body::to_json(body) else {
+            return;
+        };
+        let object = RawObject {
+            key: id.0.clone(),
+            version: ResourceVersion::default(),
+            json: manifest.to_string().into(),
+        };
+        let inherited = self.policy_of(id, &object);
+        let is_same = inherited.manifest.identity.uid == now.manifest.identity.uid;
+        if is_same && self.may_be_in_force(id, &inherited) {
+            self.policy_admitted(id.clone(), inherited);
+        }
+    }
+
+    /// Returns the reason for which a version is held back that does not compile; `None`: it compiles, or there is
+    /// none before it that does. Then readers say what is wrong with it.
+    fn not_compiled(&self, id: &PolicyId, manifest: &PolicyManifest) -> Option<Failure> {
+        let ready = conditions::of_problems(&manifest.problems)?;
+        let before = self.policies.get(id)?;
+        let generation = before
+            .in_force
+            .filter(|_| before.identity.uid == manifest.identity.uid)?;
+        let message = format!("generation {generation} stays in force: {}", ready.message);
+        Some(Failure::new(ready.reason, message))
+    }
+
+    fn policy_held_back(&mut self, id: &PolicyId, manifest: &PolicyManifest, failure: Failure) {
         tracing::warn!(policy = %id.0, %failure, "policy held back");
-        let uid = &policy.manifest.identity.uid;
-        let before = self.policies.get(&id);
+        let uid = &manifest.identity.uid;
+        let before = self.policies.get(id);
         let in_force = before.filter(|before| before.identity.uid == *uid);
-        let manifest = policy.manifest.clone().held_back(failure, in_force);
-        let change = self.policies.put(&id, manifest);
+        let manifest = manifest.clone().held_back(failure, in_force);
+        let change = self.policies.put(id, manifest);
         if let Some(replaced) = change.replaced {
             // The policy that was in force under this name was deleted.
-            self.quotas.remove(&id);
+            self.quotas.remove(id);
             self.apply(Event::PolicyGone(replaced));
             self.write(SystemView::Policies, Write::delete(id.0.clone()));
             let needed = self.policies.rights_needed();
             self.effects.push(Effect::NeedRights(needed));
         }
         self.reporter.policies_changed([id.clone()]);
-        self.held_back.insert(id, policy);
     }
 
     /// Tries policies again that were held back: others may read less by now.

@@ -54,7 +54,7 @@ impl Reconciler {
             },
             Note::Put { object, span } => match of {
                 Manifests::Entries(kind) => span.in_scope(|| self.entry_put(kind, object)),
-                Manifests::Policies(kind) => self.policy_put(kind, &object, &span),
+                Manifests::Policies(_) => self.policy_put(&object, &span),
                 Manifests::Exceptions => span.in_scope(|| self.exception_put(&object)),
             },
             Note::Gone { key, span, .. } => span.in_scope(|| match of {
@@ -167,17 +167,27 @@ impl Reconciler {
         self.effects.push(Effect::EntriesWait(waits_for));
     }
 
-    fn policy_put(&mut self, kind: PolicyKind, object: &RawObject, span: &Span) {
+    fn policy_put(&mut self, object: &RawObject, span: &Span) {
         let id = PolicyId(object.key.clone());
-        let (mut manifest, record) = PolicyManifest::read(object, kind.name());
+        let _entered = span.enter();
+        let policy = self.policy_of(&id, object);
+        if let Some(inherited) = self.inherited.remove(&id.0)
+            && !self.may_be_in_force(&id, &policy)
+        {
+            self.policy_inherited(&id, &policy, &inherited);
+        }
+        self.policy_read(id, policy);
+    }
+
+    /// Returns the policy as this object says it.
+    pub(super) fn policy_of(&self, id: &PolicyId, object: &RawObject) -> HeldBack {
+        let (mut manifest, record) = PolicyManifest::read(object, id.kind().name());
         let allowed = id.may_read_secrets(&self.options.secrets);
         manifest.secrets_forbidden =
             !allowed && manifest.references.iter().any(permits::is_of_secrets);
-        let _entered = span.enter();
-        let referred = self.resolver().referred_by(&id, &manifest);
+        let referred = self.resolver().referred_by(id, &manifest);
         let sources = quotas::sources(&referred);
-        let policy = HeldBack::new(&id, manifest, record, referred, sources);
-        self.policy_read(id, policy);
+        HeldBack::new(id, manifest, record, referred, sources)
     }
 
     /// The policy is in force from here on.
@@ -232,6 +242,7 @@ impl Reconciler {
         self.resolve_entries(is_narrowed);
         if self.policies.waits_for().is_none() {
             self.write(SystemView::Policies, Write::Listed);
+            self.inherited.clear();
         }
         self.settle(now);
     }

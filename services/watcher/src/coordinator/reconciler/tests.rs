@@ -1,3 +1,5 @@
+mod held_back;
+
 use std::sync::Arc;
 
 use anteroom_model::{GroupVersionResource, ResourceVersion, Revision};
@@ -315,85 +317,4 @@ fn the_key_of_a_kind_has_version_and_group() {
     let ingress = kind_key(&record("networking.k8s.io", "Ingress"));
     assert_eq!(&*ingress.name, "Ingress.v1.networking.k8s.io");
     assert_eq!(&*kind_key(&record("", "Pod")).name, "Pod.v1");
-}
-
-/// A policy of the namespace `a`, of this generation, with this many sources of its own.
-fn reading(name: &str, generation: u64, sources: usize) -> Value {
-    let mut policy = policy(name, "unused");
-    policy["metadata"]["namespace"] = json!("a");
-    policy["metadata"]["generation"] = json!(generation);
-    let source = |n: usize| {
-        let cache = json!({
-            "version": "v1", "kind": "pods", "namespace": "a",
-            "labelSelector": format!("app={name}-{n}"),
-        });
-        json!({"name": format!("x{n}"), "resourceCache": cache})
-    };
-    let all: Vec<_> = (0..sources).collect();
-    let rules = all.chunks(64).enumerate().map(|(at, numbers)| {
-        let mut rule = policy["spec"]["rules"][0].clone();
-        rule["name"] = json!(format!("r{at}"));
-        rule["context"] = numbers.iter().map(|n| source(*n)).collect();
-        rule["validate"] = json!({"message": "no", "pattern": {"metadata": {"name": "?*"}}});
-        rule
-    });
-    policy["spec"]["rules"] = rules.collect();
-    policy
-}
-
-fn puts(effects: &[String], of: &str) -> usize {
-    let prefix = format!("put {of} ");
-    effects.iter().filter(|e| e.starts_with(&prefix)).count()
-}
-
-#[test]
-fn a_policy_over_its_quota_is_held_back_and_nobody_else() {
-    let mut world = World::settled();
-    let effects = world.put(POLICIES, &reading("greedy", 1, 12_000));
-    let id = PolicyId(ObjectKey::new("a", "greedy"));
-    assert_eq!(world.reconciler.policies.get(&id).unwrap().problems, []);
-    assert_eq!(effects, [""; 0], "nothing is kept for it");
-    assert_eq!(world.statuses(), ["Policy greedy False QuotaExceeded"]);
-    let effects = world.put(POLICIES, &reading("modest", 1, 3));
-    assert_eq!(puts(&effects, "Policies"), 1);
-    assert_eq!(puts(&effects, "DesiredViews"), 3);
-}
-
-#[test]
-fn a_policy_that_grows_over_its_quota_stays_in_force_as_it_was() {
-    let mut world = World::settled();
-    let first = world.put(POLICIES, &reading("p", 1, 3));
-    assert_eq!(puts(&first, "DesiredViews"), 3);
-    world.statuses();
-    assert_eq!(world.put(POLICIES, &reading("p", 2, 65)), [""; 0]);
-    assert_eq!(world.statuses(), ["Policy p False QuotaExceeded"]);
-    let smaller = world.put(POLICIES, &reading("p", 3, 4));
-    assert_eq!(puts(&smaller, "Policies"), 1);
-    assert_eq!(puts(&smaller, "DesiredViews"), 1, "three are kept already");
-    let again = world.statuses();
-    assert!(
-        !again.iter().any(|s| s.ends_with("QuotaExceeded")),
-        "{again:?}"
-    );
-}
-
-#[test]
-fn a_namespace_over_its_quota_gets_its_policies_once_others_go() {
-    let mut world = World::settled();
-    world.put(POLICIES, &reading("one", 1, 20));
-    assert_eq!(world.put(POLICIES, &reading("two", 1, 20)), [""; 0]);
-    assert!(
-        world
-            .statuses()
-            .contains(&"Policy two False QuotaExceeded".to_owned())
-    );
-    world.reconciler.tick(world.now);
-    assert_eq!(world.effects(), [""; 0], "there is no room yet");
-    let (key, version) = (ObjectKey::new("a", "one"), ResourceVersion::default());
-    let span = Span::none();
-    world.note(POLICIES, Note::Gone { key, version, span });
-    world.reconciler.tick(world.now);
-    let effects = world.effects();
-    assert_eq!(puts(&effects, "Policies"), 1);
-    assert_eq!(puts(&effects, "DesiredViews"), 20);
 }
