@@ -152,10 +152,16 @@ current-context: simulator
     }
 
     /// Waits until the figures are as wanted. Wrap it in a timeout.
-    pub async fn wait_until(&self, wanted: impl FnMut(&Stats) -> bool) {
+    pub async fn wait_until(&self, mut wanted: impl FnMut(&Stats) -> bool) {
         let mut stats = self.app.recorder.subscribe();
-        // The sender lives as long as `self`.
-        let _ = stats.wait_for(wanted).await;
+        loop {
+            // A copy: `wanted` may read the figures itself, and would wait for a writer that waits for this reader.
+            let now = stats.borrow_and_update().clone();
+            // The sender lives as long as `self`.
+            if wanted(&now) || stats.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Every change of the figures, from now on.
