@@ -255,11 +255,7 @@ impl EnforcementTracker {
         around: &Surroundings<'_>,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Failure> {
-        let unserved = policy.kinds.iter().find(|kind| {
-            let literal = !kind.kind.contains(['*', '?']);
-            literal && !around.catalog.is_some_and(|catalog| catalog.serves(kind))
-        });
-        let Some(kind) = unserved else {
+        let Some(kind) = policy.unserved_kinds(around.catalog).next() else {
             return Ok(());
         };
         let since = *standing

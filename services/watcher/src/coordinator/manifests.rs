@@ -18,7 +18,7 @@ use crate::{
             CachedContextEntrySpec, CachedContextEntryStatus, GlobalContextEntrySpec,
             GlobalContextEntryStatus,
         },
-        discovery::spec_invalid,
+        discovery::{Catalog, spec_invalid},
         prune::{self, PruneError},
         reflect::{RawObject, content_version},
     },
@@ -214,6 +214,17 @@ impl PolicyManifest {
                 (read, None)
             }
         }
+    }
+
+    /// Returns the kinds that it names, without wildcards, and that the API server does not serve.
+    pub(super) fn unserved_kinds<'s>(
+        &'s self,
+        catalog: Option<&'s Catalog>,
+    ) -> impl Iterator<Item = &'s KindPattern> {
+        self.kinds.iter().filter(move |kind| {
+            let is_literal = !kind.kind.contains(['*', '?']);
+            is_literal && !catalog.is_some_and(|catalog| catalog.serves(kind))
+        })
     }
 
     /// Returns a manifest that is held back: it reads and does what the one before it does, which stays in force.

@@ -156,8 +156,9 @@ impl Reconciler {
         let unenforced = self.enforcement.catalog_read();
         self.reporter.policies_changed(unenforced);
         let changed = self.catalog.as_ref() != Some(&catalog);
-        self.catalog = Some(catalog);
+        let before = self.catalog.replace(catalog);
         if changed {
+            self.kinds_changed(before.as_deref());
             self.resolve_entries(|_| true);
             let references: Vec<_> = self.registry.references().cloned().collect();
             for referred in references {
@@ -170,6 +171,17 @@ impl Reconciler {
             }
         }
         self.settle(now);
+    }
+
+    /// Looks again at policies that name a kind that is not served, or was not `before`.
+    fn kinds_changed(&mut self, before: Option<&Catalog>) {
+        let catalogs = [before, self.catalog.as_deref()];
+        let concerned = self.policies.iter().filter(|(_, policy)| {
+            let mut catalogs = catalogs.into_iter();
+            catalogs.any(|catalog| policy.unserved_kinds(catalog).next().is_some())
+        });
+        let concerned: Vec<_> = concerned.map(|(key, _)| PolicyId(key.clone())).collect();
+        self.reporter.policies_changed(concerned);
     }
 
     /// Takes in a control record of the log.

@@ -239,7 +239,10 @@ impl StatusReporter {
             })
         });
         let needs: Vec<_> = entries.chain(references).collect();
-        let remark = rules::remark(&policy.not_run, not_permitted);
+        let mut remark = rules::remark(&policy.not_run, not_permitted);
+        for kind in policy.unserved_kinds(inputs.catalog) {
+            remark.push_str(&format!("; the API server does not serve `{kind}` yet"));
+        }
         conditions::of_policy(generation, &policy.problems, &needs, &remark)
     }
 

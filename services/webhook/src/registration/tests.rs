@@ -244,6 +244,26 @@ fn kinds_become_resources() {
 }
 
 #[test]
+fn a_kind_that_is_not_served_yet_is_its_whole_group() {
+    let of = |kind: &str| rules(&[policy(&[kind], &["CREATE"], "Fail", None)]);
+    assert_eq!(of("example.com/v1/Widget"), ["example.com/* */* CREATE"]);
+    assert_eq!(
+        of("networking.k8s.io/v1/Ingress"),
+        ["networking.k8s.io/v1 ingresses CREATE"]
+    );
+    for nowhere in [
+        "networking.k8s.io/v2/Ingress",
+        "Widget",
+        "v1/Widget",
+        "apps/v1/Widget",
+        "*.com/v1/Widget",
+    ] {
+        let none: [&str; 0] = [];
+        assert_eq!(of(nowhere), none, "{nowhere}");
+    }
+}
+
+#[test]
 fn operations_of_several_policies_on_one_resource_are_one_rule() {
     let policies = [
         policy(&["Service"], &["DELETE"], "Fail", None),

@@ -230,8 +230,29 @@ fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
         // To the API server this takes in no subresource, and to a policy it takes in this one.
         (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
         (["*", "*", "*"], "*") => vec![everything("*/*")],
-        _ => kinds.covered_by(pattern),
+        _ => match kinds.covered_by(pattern) {
+            covered if covered.is_empty() => to_come(pattern, kinds).into_iter().collect(),
+            covered => covered,
+        },
     }
+}
+
+/// All of the group of a kind that is not served in any version: its definition may come at any moment, and its plural
+/// is not known before the kinds were read again. The webhook finds the policies by kind. `None` where the policy
+/// names no group, or none that a definition may have: such a group has a dot.
+fn to_come(pattern: &KindPattern, kinds: &Kinds) -> Option<ResourceName> {
+    let may_be_defined = pattern.group.contains('.') && !pattern.group.contains(['*', '?']);
+    let of_any_version = KindPattern {
+        version: "*".to_owned(),
+        ..pattern.clone()
+    };
+    let is_unserved = || kinds.covered_by(&of_any_version).is_empty();
+    let are_read = !kinds.records().is_empty();
+    (may_be_defined && are_read && is_unserved()).then(|| ResourceName {
+        group: pattern.group.clone(),
+        version: "*".to_owned(),
+        resource: "*/*".to_owned(),
+    })
 }
 
 fn everything(resource: &str) -> ResourceName {

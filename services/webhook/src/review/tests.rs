@@ -143,7 +143,7 @@ fn nesting_without_end_is_an_error_and_no_crash() {
     let review = Review::parse(body.as_bytes()).unwrap();
     assert!(review.head.name == "a");
     let error = review.request(&RequestParts::ALL).unwrap_err();
-    assert_eq!((error.code().as_str(), error.uid()), ("AR401", Some("u")));
+    assert_eq!((error.code().as_str(), error.uid()), ("AR406", Some("u")));
     let error = Review::parse(nested.as_bytes()).unwrap_err();
     assert_eq!(error.code().as_str(), "AR401");
 }

@@ -9,6 +9,7 @@ use tracing::Span;
 use super::*;
 use crate::{
     coordinator::{
+        manifests::PolicyManifest,
         permits::{CacheApiCalls, SecretsReaders},
         policy_store::PolicyKind,
         webhooks::LISTEN,
@@ -269,6 +270,31 @@ fn a_policy_without_entries_is_ready_once_every_webhook_enforces_it() {
         panic!("one status");
     };
     assert!(ready.starts_with("ClusterPolicy p True"), "{ready}");
+}
+
+#[test]
+fn a_ready_policy_says_which_of_its_kinds_are_not_served_yet() {
+    let mut world = World::settled();
+    let kinds = ["example.com/v1/Widget", "Service", "No*"].map(|kind| {
+        let kind = anteroom_policy::KindPattern::parse(kind);
+        kind.unwrap()
+    });
+    let policy = PolicyManifest {
+        kinds: kinds.into(),
+        ..PolicyManifest::default()
+    };
+    let unserved = |catalog| -> Vec<String> {
+        let kinds = policy.unserved_kinds(catalog).map(ToString::to_string);
+        kinds.collect()
+    };
+    let catalog = catalog();
+    assert_eq!(unserved(Some(&catalog)), ["example.com/v1/Widget"]);
+    assert_eq!(unserved(None).len(), 2, "nothing is known to be served");
+    let id = PolicyId(ObjectKey::new("", "p"));
+    world.reconciler.policies.put(&id, policy);
+    world.statuses();
+    world.reconciler.kinds_changed(None);
+    assert_eq!(world.statuses().len(), 1, "it is looked at again");
 }
 
 #[test]
