@@ -8,7 +8,7 @@ use anteroom_bus::{
 };
 use anteroom_model::{Binding, EntryKind, EntryRecord, FactError, Revision, ViewId, system};
 use anteroom_runtime::telemetry::TelemetryArgs;
-use anteroom_seal::reply::ReplyKey;
+use anteroom_seal::{AskedOf, AskerArgs, Keys, SealError, is_answer};
 use anteroom_wire::{
     body,
     query::{Query, QueryReply, QueryRequest, Selection, decode_outcome, encode_request},
@@ -75,6 +75,9 @@ pub(crate) struct QueryArgs {
     output: Output,
 
     #[command(flatten)]
+    asker: AskerArgs,
+
+    #[command(flatten)]
     nats: NatsArgs,
 
     #[command(flatten)]
@@ -103,7 +106,9 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
     // As the webhook, who asks just the same: NATS lets that user, and no other of those that are
     // deployed, ask replicas and hear the answers.
     let bus = Arc::new(NatsBus::connect(args.nats.config("webhook")).await?);
-    let answer = tokio::time::timeout(args.deadline(), args.ask(&*bus)).await;
+    let keys = args.asker.keys().await?;
+    let asked = args.ask((&*bus, &keys));
+    let answer = tokio::time::timeout(args.deadline(), asked).await;
     let connection = *bus.connection().borrow();
     bus.close().await;
     let reply = answer.unwrap_or_else(|_| Err(args.unanswered(connection)));
@@ -141,8 +146,8 @@ impl QueryArgs {
         }
     }
 
-    async fn ask(&self, bus: &dyn Bus) -> Result<(QueryReply, Value), FactError> {
-        connected(bus).await;
+    async fn ask(&self, to: (&dyn Bus, &Keys)) -> Result<(QueryReply, Value), FactError> {
+        connected(to.0).await;
         let found = if self.view {
             Found {
                 entry: String::new(),
@@ -150,7 +155,7 @@ impl QueryArgs {
                 expression: self.expression.clone(),
             }
         } else {
-            self.resolve(bus).await?
+            self.resolve(to.0).await?
         };
         let Binding {
             view,
@@ -174,7 +179,7 @@ impl QueryArgs {
             revision_min: self.revision_min.map(Revision),
             ..request(query)
         };
-        ask(bus, self.address(view), request, self.deadline()).await
+        ask(to, self.address(view), request, self.deadline()).await
     }
 
     /// Resolves the entry to its view, as the replicas know it.
@@ -207,7 +212,8 @@ impl QueryArgs {
             selection: None,
         };
         let address = self.address(system::entries());
-        let (_, found) = ask(bus, address, request(query), self.deadline()).await?;
+        let to = (bus, &Keys::none());
+        let (_, found) = ask(to, address, request(query), self.deadline()).await?;
         serde_json::from_value(found).map_err(|e| FactError::RequestInvalid {
             message: format!("the entry's record: {e}"),
         })
@@ -272,7 +278,6 @@ pub(crate) fn request(query: Query) -> QueryRequest {
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     }
 }
 
@@ -283,24 +288,30 @@ pub(crate) async fn connected(bus: &dyn Bus) {
     let _ = connection.wait_for(|state| *state == Connection::Up).await;
 }
 
-/// Sends one query and reads its one result.
+/// Sends one query and reads its one result. With keys, Secrets can be read.
 pub(crate) async fn ask(
-    bus: &dyn Bus,
+    (bus, keys): (&dyn Bus, &Keys),
     to: Address,
-    mut request: QueryRequest,
+    request: QueryRequest,
     deadline: Duration,
 ) -> Result<(QueryReply, Value), FactError> {
     let invalid = |message: String| FactError::RequestInvalid { message };
-    // Results of Secrets come sealed to it.
-    let key = ReplyKey::generate().map_err(|e| invalid(e.to_string()))?;
-    request.reply_key = Some(key.public());
+    let strange = |error: SealError| FactError::AskerUnknown {
+        message: error.to_string(),
+    };
     let view = match &to {
         Address::View(view) | Address::Fallback(view) | Address::Replica { view, .. } => {
             view.to_string()
         }
         Address::Live => String::new(),
     };
-    let body = encode_request(&request).map_err(|e| invalid(e.to_string()))?;
+    let mut body = encode_request(&request).map_err(|e| invalid(e.to_string()))?;
+    let mut asked = None;
+    if keys.are_there() {
+        let of = ViewId::new(view.as_str());
+        let (question, opens) = keys.ask(AskedOf::View(&of), &body).map_err(strange)?;
+        (body, asked) = (question, Some(opens));
+    }
     let call = Call {
         body,
         deadline,
@@ -318,12 +329,13 @@ pub(crate) async fn ask(
                 message: error.to_string(),
             },
         })?;
+    let answer = match asked {
+        Some(asked) if is_answer(&answer) => asked.open(&answer).map_err(strange)?,
+        // A replica that could not hear the question says so in the clear.
+        _ => answer,
+    };
     let reply = decode_outcome(&answer).map_err(|e| invalid(e.to_string()))??;
     let result = match reply.results.first() {
-        Some(Ok(bytes)) if reply.sealed => {
-            let opened = key.open(bytes).map_err(|e| invalid(e.to_string()))?;
-            body::to_json(&opened).map_err(|e| invalid(e.to_string()))?
-        }
         Some(Ok(bytes)) => body::to_json(bytes).map_err(|e| invalid(e.to_string()))?,
         Some(Err(error)) => return Err(error.clone()),
         None => return Err(invalid("the reply has no result".into())),

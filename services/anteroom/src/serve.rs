@@ -11,7 +11,7 @@ use anteroom_bus::{
 use anteroom_runtime::{
     Service, kubernetes::KubernetesArgs, process::ProcessArgs, supervise::Tasks,
 };
-use anteroom_seal::{Keys, SealArgs};
+use anteroom_seal::{AskerArgs, Keys, SealArgs};
 use clap::Args;
 use kube::Client;
 
@@ -33,6 +33,9 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     seal: SealArgs,
+
+    #[command(flatten)]
+    asker: AskerArgs,
 
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
@@ -78,8 +81,18 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
     parts.watcher.keys = keys.clone();
     parts.replica.keys = keys.clone();
+    let asker_keys = match args.asker.asker_keys_file.is_none() && args.nats.is_none() {
+        // All parts of one process have the same.
+        true => Keys::ephemeral()?,
+        false => args.asker.keys().await?,
+    };
+    parts.watcher.asker_keys = asker_keys.clone();
+    parts.replica.asker_keys = asker_keys.clone();
+    parts.webhook.asker_keys = asker_keys.clone();
+    parts.reporter.asker_keys = asker_keys.clone();
     let parts = Parts::start(parts, bus, client.clone(), Some(client), &service);
-    args.seal.following(keys, parts.join()).await
+    let work = args.asker.following(asker_keys, parts.join());
+    args.seal.following(keys, work).await
 }
 
 /// The keys that Secrets are sealed with. In one process alone, a new one does: nothing that is

@@ -135,7 +135,6 @@ async fn ask(bus: &dyn Bus, view: &ViewId, expression: &str, parameters: Value) 
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     };
     let call = Call {
         body: query::encode_request(&request).unwrap(),

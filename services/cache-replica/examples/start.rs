@@ -188,7 +188,6 @@ async fn ask(bus: &dyn Bus, view: &ViewId) -> Option<u64> {
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     };
     let call = Call {
         body: query::encode_request(&request).unwrap(),

@@ -12,6 +12,7 @@ use std::{sync::Arc, time::Instant};
 use anteroom_bus::Call;
 use anteroom_mirror::{ReadPosition, ViewHandle};
 use anteroom_model::FactError;
+use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
     WireError,
     query::{self, QueryOutcome, QueryReply, QueryRequest},
@@ -40,6 +41,7 @@ pub(crate) struct Answerer {
     requests: Semaphore,
     evaluator: Arc<Evaluator>,
     references: Arc<References>,
+    asker_keys: Keys,
     metrics: QueryMetrics,
 }
 
@@ -56,6 +58,7 @@ impl Answerer {
             requests: Semaphore::new(args.concurrency as usize),
             evaluator: Arc::new(Evaluator::new(args, metrics.clone())),
             references,
+            asker_keys: args.asker_keys.clone(),
             metrics,
         }
     }
@@ -71,18 +74,16 @@ impl Answerer {
         let span = tracing::Span::current();
         let timer = self.metrics.started();
         let deadline = Deadline::after(call.deadline);
-        let outcome = match query::decode_request(&call.body) {
-            Err(error) => Err(invalid(&error)),
-            Ok(request) => {
+        let mut sealing = None;
+        let outcome = match self.heard(view, usage, &call.body) {
+            Err(error) => Err(error),
+            Ok((request, answering)) => {
+                sealing = answering;
                 reply::record_request(&span, &request);
-                let reply_key = request.reply_key.clone();
-                match reply_key {
-                    None if usage.is_sealed() => Err(sealed::refused(view.id())),
-                    None => self.outcome(view, request, deadline).await,
-                    Some(reader) => {
-                        let outcome = self.outcome(view, request, deadline).await;
-                        outcome.and_then(|reply| sealed::seal(reply, &reader))
-                    }
+                let outcome = self.outcome(view, request, deadline).await;
+                match &sealing {
+                    Some(_) => outcome.map(sealed::withheld_results),
+                    None => outcome,
                 }
             }
         };
@@ -90,7 +91,31 @@ impl Answerer {
         let (body, outcome) = reply::encode(outcome);
         reply::record_outcome(&span, &outcome);
         self.metrics.finished(timer, &outcome);
-        body
+        match sealing {
+            Some(answering) => sealed::seal(&body, &answering),
+            None => body,
+        }
+    }
+
+    /// Returns the request, and what seals its answer where it came sealed itself.
+    fn heard(
+        &self,
+        view: &ViewHandle,
+        usage: &Use,
+        body: &[u8],
+    ) -> Result<(QueryRequest, Option<Answering>), FactError> {
+        let decoded = |body: &[u8]| query::decode_request(body).map_err(|error| invalid(&error));
+        if is_question(body) {
+            let heard = self.asker_keys.hear(AskedOf::View(view.id()), body);
+            let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
+                message: error.to_string(),
+            })?;
+            return Ok((decoded(&plain)?, Some(answering)));
+        }
+        if usage.is_sealed() {
+            return Err(sealed::refused(view.id()));
+        }
+        Ok((decoded(body)?, None))
     }
 
     async fn outcome(
@@ -165,7 +190,6 @@ impl Answerer {
             age_ms: position.age_ms.saturating_add(since_ms),
             objects: position.objects,
             results,
-            sealed: false,
         }
     }
 }

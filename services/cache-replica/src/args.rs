@@ -88,6 +88,10 @@ pub struct Args {
     /// The keys that sealed bodies are opened with.
     #[arg(skip = Keys::none())]
     pub keys: Keys,
+
+    /// The keys that sealed views are asked with.
+    #[arg(skip = Keys::none())]
+    pub asker_keys: Keys,
 }
 
 impl Default for Args {
@@ -105,6 +109,7 @@ impl Default for Args {
             replication_factor: 0,
             scan_lanes: None,
             keys: Keys::none(),
+            asker_keys: Keys::none(),
         }
     }
 }

@@ -8,7 +8,7 @@ use anteroom_bus::{
 };
 use anteroom_cache_replica::Args;
 use anteroom_runtime::{Service, process};
-use anteroom_seal::SealArgs;
+use anteroom_seal::{AskerArgs, SealArgs};
 use clap::Parser;
 
 /// Builds every view from the log on NATS, and answers queries next to the data.
@@ -19,6 +19,8 @@ struct Cli {
     replica: Args,
     #[command(flatten)]
     seal: SealArgs,
+    #[command(flatten)]
+    asker: AskerArgs,
     #[command(flatten)]
     nats: NatsArgs,
     #[command(flatten)]
@@ -32,23 +34,25 @@ fn main() -> ExitCode {
         nats,
         replica,
         seal,
+        asker,
     } = cli;
     process::run("cache-replica", &process, |service| {
-        serve(nats, replica, seal, service)
+        serve(nats, replica, (seal, asker), service)
     })
 }
 
 async fn serve(
     nats: NatsArgs,
     mut replica: Args,
-    seal: SealArgs,
+    (seal, asker): (SealArgs, AskerArgs),
     service: Service,
 ) -> anyhow::Result<()> {
     replica.keys = seal.keys().await?;
-    let keys = replica.keys.clone();
+    replica.asker_keys = asker.keys().await?;
+    let (keys, asker_keys) = (replica.keys.clone(), replica.asker_keys.clone());
     let bus = Arc::new(NatsBus::connect(nats.config("cache-replica")).await?);
     let run = anteroom_cache_replica::run(replica, Arc::clone(&bus) as Arc<dyn Bus>, service);
-    let served = seal.following(keys, run).await;
+    let served = seal.following(keys, asker.following(asker_keys, run)).await;
     bus.close().await;
     served
 }

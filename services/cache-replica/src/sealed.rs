@@ -3,11 +3,8 @@
 
 use anteroom_mirror::Open;
 use anteroom_model::{FactError, ObjectKey, ViewId};
-use anteroom_seal::{
-    Keys, SealError,
-    reply::{ReplySealer, withheld},
-};
-use anteroom_wire::query::QueryReply;
+use anteroom_seal::{Answering, Keys, withheld};
+use anteroom_wire::query::{QueryReply, encode_outcome};
 use bytes::Bytes;
 
 /// Opens bodies of the log.
@@ -32,35 +29,27 @@ pub(crate) fn is_secret(view: &ViewId) -> bool {
     plural == Some("secrets") && in_core
 }
 
-/// Seals the results of a reply to the reader of this public key; of errors, nothing is left to seal.
-///
-/// # Errors
-/// [`FactError::RequestInvalid`] where it is no key; [`FactError::EvaluationFailed`] where nothing can
-/// be sealed.
-pub(crate) fn seal(mut reply: QueryReply, reader: &[u8]) -> Result<QueryReply, FactError> {
-    let failed = |error: SealError| match error {
-        SealError::ReplyKey => FactError::RequestInvalid {
-            message: error.to_string(),
-        },
-        error => FactError::EvaluationFailed {
-            message: error.to_string(),
-        },
-    };
-    let sealer = ReplySealer::to(reader).map_err(failed)?;
-    let sealed = |result: Result<Bytes, FactError>| match result {
-        Ok(plain) => Ok(Ok(sealer.seal(&plain).map_err(failed)?)),
-        Err(error) => Ok(Err(withheld(error))),
-    };
-    let results: Result<_, FactError> = reply.results.into_iter().map(sealed).collect();
-    reply.results = results?;
-    reply.sealed = true;
-    Ok(reply)
+/// The reply without what functions quote of their arguments in errors: those are told to more people than results.
+pub(crate) fn withheld_results(mut reply: QueryReply) -> QueryReply {
+    let results = reply.results.into_iter();
+    reply.results = results.map(|result| result.map_err(withheld)).collect();
+    reply
 }
 
-/// The error for a reader without a key, of a sealed view.
+/// Seals an outcome for whoever asked. Where nothing can be sealed, the answer says that alone.
+pub(crate) fn seal(outcome: &[u8], answering: &Answering) -> Bytes {
+    answering.seal(outcome).unwrap_or_else(|error| {
+        let failed = Err(FactError::AskerUnknown {
+            message: error.to_string(),
+        });
+        encode_outcome(&failed).unwrap_or_default()
+    })
+}
+
+/// The error for a question in the clear, of a sealed view.
 pub(crate) fn refused(view: &ViewId) -> FactError {
-    FactError::RequestInvalid {
-        message: format!("view `{view}` is sealed: ask with a key to seal the answer to"),
+    FactError::AskerUnknown {
+        message: format!("view `{view}` is sealed, and the question came without"),
     }
 }
 

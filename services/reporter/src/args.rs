@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anteroom_policy::ResourceFilters;
 use anteroom_runtime::{instance, units::duration};
+use anteroom_seal::Keys;
 
 /// The time after which everything is judged anew, where nobody says otherwise.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -55,6 +56,10 @@ pub struct Args {
     /// Objects that no policy is asked about: the webhook's, in a process with both.
     #[arg(skip = ResourceFilters::usual())]
     pub resource_filters: ResourceFilters,
+
+    /// The keys that Secrets are asked for with.
+    #[arg(skip = Keys::none())]
+    pub asker_keys: Keys,
 }
 
 impl Default for Args {
@@ -66,6 +71,7 @@ impl Default for Args {
             report_writes_per_second: 50,
             events_per_second: 10,
             resource_filters: ResourceFilters::usual(),
+            asker_keys: Keys::none(),
         }
     }
 }

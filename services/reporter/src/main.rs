@@ -12,6 +12,7 @@ use anteroom_runtime::{
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
 };
+use anteroom_seal::AskerArgs;
 use clap::Parser;
 
 /// Scans existing objects with the policies, from views, and writes PolicyReports and Events.
@@ -22,6 +23,8 @@ struct Cli {
     reporter: Args,
     #[command(flatten, next_help_heading = "Reporter")]
     filters: FilterArgs,
+    #[command(flatten)]
+    asker: AskerArgs,
     #[command(flatten)]
     kubernetes: KubernetesArgs,
     #[command(flatten)]
@@ -34,16 +37,20 @@ fn main() -> ExitCode {
     let Cli {
         mut reporter,
         filters,
+        asker,
         kubernetes,
         nats,
         process,
     } = Cli::parse();
     reporter.resource_filters = filters.resource_filters;
     process::run("reporter", &process, |service| async move {
+        reporter.asker_keys = asker.keys().await?;
+        let keys = reporter.asker_keys.clone();
         let client = kubernetes.client().await?;
         let bus = Arc::new(NatsBus::connect(nats.config("reporter")).await?);
         let shared = Arc::clone(&bus) as Arc<dyn Bus>;
-        let ended = anteroom_reporter::run(reporter, shared, client, service).await;
+        let run = anteroom_reporter::run(reporter, shared, client, service);
+        let ended = asker.following(keys, run).await;
         bus.close().await;
         ended
     })

@@ -109,6 +109,10 @@ pub struct Args {
     #[arg(skip = Keys::none())]
     pub keys: Keys,
 
+    /// The keys that Secrets are asked for with.
+    #[arg(skip = Keys::none())]
+    pub asker_keys: Keys,
+
     // Last, since a heading holds until the next one.
     /// Limits of live reads.
     #[command(flatten)]
@@ -129,6 +133,7 @@ impl Default for Args {
             reference_idle_after: REFERENCE_IDLE_AFTER,
             stale_after: STALE_AFTER,
             keys: Keys::none(),
+            asker_keys: Keys::none(),
         }
     }
 }

@@ -11,7 +11,7 @@ use anteroom_runtime::{
     process::{self, ProcessArgs},
     units,
 };
-use anteroom_seal::SealArgs;
+use anteroom_seal::{AskerArgs, SealArgs};
 use anteroom_watcher::Args;
 use clap::Parser;
 
@@ -44,6 +44,8 @@ struct Command {
     #[command(flatten)]
     seal: SealArgs,
     #[command(flatten)]
+    asker: AskerArgs,
+    #[command(flatten)]
     kubernetes: KubernetesArgs,
     #[command(flatten)]
     nats: NatsArgs,
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         memory_limit,
         stale_after,
         seal,
+        asker,
         kubernetes,
         nats,
         process,
@@ -65,12 +68,14 @@ fn main() -> ExitCode {
     watcher.stale_after = stale_after;
     process::run("watcher", &process, |service| async move {
         watcher.keys = seal.keys().await?;
-        let keys = watcher.keys.clone();
+        watcher.asker_keys = asker.keys().await?;
+        let (keys, asker_keys) = (watcher.keys.clone(), watcher.asker_keys.clone());
         let client = kubernetes.client().await?;
         let bus = Arc::new(NatsBus::connect(nats.config("watcher")).await?);
         let shared = Arc::clone(&bus) as Arc<dyn Bus>;
         let run = anteroom_watcher::run(watcher, shared, client, service);
-        let ended = seal.following(keys, run).await;
+        let work = Box::pin(asker.following(asker_keys, run));
+        let ended = seal.following(keys, work).await;
         bus.close().await;
         ended
     })

@@ -107,6 +107,7 @@ pub async fn run(
         may_read_secrets: Arc::new(move |namespace: &str, name: &str| {
             secrets.allows_policy(namespace, name)
         }),
+        asker_keys: args.asker_keys,
     };
     let check = service.readiness.check(
         "live-reads",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anteroom_engine::FilterArgs;
 use anteroom_runtime::{certs::files::TlsFileArgs, instance};
+use anteroom_seal::Keys;
 use clap::Args as ClapArgs;
 
 /// The webhook's options.
@@ -140,6 +141,10 @@ pub struct Args {
     /// server uses its own trust store.
     #[arg(long, env = "ANTEROOM_TLS_CA_FILE", requires = "tls_cert_file")]
     pub tls_ca_file: Option<PathBuf>,
+
+    /// The keys that Secrets are asked for with.
+    #[arg(skip = Keys::none())]
+    pub asker_keys: Keys,
 }
 
 impl Args {

@@ -7,6 +7,7 @@ use anteroom_bus::{
     nats::{NatsArgs, NatsBus},
 };
 use anteroom_runtime::{Service, kubernetes::KubernetesArgs, process};
+use anteroom_seal::AskerArgs;
 use anteroom_webhook::Args;
 use clap::Parser;
 
@@ -30,6 +31,8 @@ struct Cli {
     without_api_server: bool,
 
     #[command(flatten)]
+    asker: AskerArgs,
+    #[command(flatten)]
     nats: NatsArgs,
     #[command(flatten)]
     process: process::ProcessArgs,
@@ -41,15 +44,18 @@ fn main() -> ExitCode {
     process::run("webhook", &process, |service| serve(cli, service))
 }
 
-async fn serve(cli: Cli, service: Service) -> anyhow::Result<()> {
+async fn serve(mut cli: Cli, service: Service) -> anyhow::Result<()> {
+    cli.webhook.asker_keys = cli.asker.keys().await?;
+    let keys = cli.webhook.asker_keys.clone();
     // Whether the API server is there is another matter: that is waited for.
     let kube = match cli.without_api_server {
         true => None,
         false => Some(cli.kubernetes.client().await?),
     };
     let bus = Arc::new(NatsBus::connect(cli.nats.config("webhook")).await?);
-    let served =
-        anteroom_webhook::run(cli.webhook, Arc::clone(&bus) as Arc<dyn Bus>, kube, service).await;
+    let shared = Arc::clone(&bus) as Arc<dyn Bus>;
+    let run = anteroom_webhook::run(cli.webhook, shared, kube, service);
+    let served = cli.asker.following(keys, run).await;
     bus.close().await;
     served
 }

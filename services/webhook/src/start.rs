@@ -165,7 +165,8 @@ impl<'a> Parts<'a> {
     pub(crate) fn decisions(&self, catalogs: Catalogs, registers: bool) -> server::Endpoint {
         let hedge = Duration::from_millis(self.args.query_hedge_ms);
         let (recorder, ratio) = (self.recorder(), self.args.audit_cached_calls);
-        let facts = BusFacts::new(self.bus(), Arc::clone(&recorder), hedge, ratio);
+        let asked = (self.bus(), self.args.asker_keys.clone());
+        let facts = BusFacts::new(asked, Arc::clone(&recorder), hedge, ratio);
         let exempt = Exempt::new(self.args);
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, telling) =

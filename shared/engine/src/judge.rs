@@ -16,6 +16,7 @@ use anteroom_policy::{
     AdmissionRequest, Arrival, Filtered, Policy, Reference, ResourceFilters, RuleOutcome, scanned,
 };
 use anteroom_runtime::{Check, Service};
+use anteroom_seal::Keys;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -90,8 +91,9 @@ pub struct Collections {
 
 impl Judge {
     /// Returns a judge, and the future that keeps it in step with the log. It follows it until shutdown, and has to be run.
+    /// With `asker_keys` it asks for Secrets.
     pub fn new(
-        bus: Arc<dyn Bus>,
+        (bus, asker_keys): (Arc<dyn Bus>, Keys),
         service: &Service,
         check: Check,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
@@ -104,7 +106,8 @@ impl Judge {
             catalogs_in,
             check,
         );
-        let facts = BusFacts::new(Arc::clone(&bus), Arc::clone(&recorder), HEDGE, 0.0).for_scans();
+        let asked = (Arc::clone(&bus), asker_keys);
+        let facts = BusFacts::new(asked, Arc::clone(&recorder), HEDGE, 0.0).for_scans();
         let engine = Engine::new(catalogs.clone(), facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(bus, Arc::clone(&recorder), service.shutdown.clone());

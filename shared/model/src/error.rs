@@ -62,6 +62,8 @@ codes! {
     WRITE_FAILED = "AR118";
     /// An object cannot be carried, so nothing but its key is known.
     OBJECT_UNREADABLE = "AR119";
+    /// Somebody asks for Secrets without a key that the answering service knows.
+    ASKER_UNKNOWN = "AR123";
     /// The expression cannot be parsed.
     EXPRESSION_INVALID = "AR201";
     /// The expression failed on this data.
@@ -341,6 +343,12 @@ pub enum FactError {
         /// The reader, as in `ClusterPolicy name`.
         reader: String,
     },
+    /// Secrets are read between services that hold a common key.
+    #[error("Secrets are read with a key of `--asker-keys-file` alone: {message}")]
+    AskerUnknown {
+        /// The problem with the asker's key.
+        message: String,
+    },
     /// The reader is confined to a namespace, and the path leads elsewhere.
     #[error(
         "path `{path}` leads outside namespace {namespace}, and a Policy reads nothing outside its own"
@@ -407,6 +415,7 @@ impl FactError {
             Self::NoWatcher => ErrorCode::NO_WATCHER,
             Self::ProjectionNotFound { .. } => ErrorCode::PROJECTION_NOT_FOUND,
             Self::SecretForbidden { .. } => ErrorCode::SECRET_FORBIDDEN,
+            Self::AskerUnknown { .. } => ErrorCode::ASKER_UNKNOWN,
             Self::NotSynced { .. } => ErrorCode::VIEW_NOT_SYNCED,
             Self::Stale { .. } => ErrorCode::VIEW_STALE,
             Self::Failed { .. } => ErrorCode::VIEW_FAILED,

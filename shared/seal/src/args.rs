@@ -1,6 +1,6 @@
 //! The options that name the keys.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -17,36 +17,73 @@ pub struct SealArgs {
     pub seal_keys_file: Option<PathBuf>,
 }
 
+/// Options that say where the keys come from that services ask each other with for Secrets.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Sealing")]
+pub struct AskerArgs {
+    /// The file of the keys that services ask each other with for what policies read of Secrets: one
+    /// `ID BASE64` a line, each key of 32 bytes. The first key asks, and all of them are answered. It is
+    /// read again every 10 seconds. Mount the same file in watchers, replicas and webhooks. Without it,
+    /// policies that read Secrets get an error
+    #[arg(long, env = "ANTEROOM_ASKER_KEYS_FILE")]
+    pub asker_keys_file: Option<PathBuf>,
+}
+
 impl SealArgs {
-    /// The keys of the file, to be kept current with [`Keys::follow`]; [`Keys::none`] if no file is
+    /// The keys of the file, to be kept current with [`SealArgs::following`]; [`Keys::none`] if no file is
     /// given, or if it is not there yet, as where an optional Secret is mounted.
     ///
     /// # Errors
     /// What is wrong with the file at start-up.
     pub async fn keys(&self) -> Result<Keys, KeysError> {
-        let Some(path) = &self.seal_keys_file else {
-            return Ok(Keys::none());
-        };
-        if let Ok(false) = tokio::fs::try_exists(path).await {
-            tracing::warn!(
-                path = %path.display(),
-                "the file of keys is not there: no Secret is kept until it is"
-            );
-            return Ok(Keys::none());
-        }
-        Keys::read(path).await
+        keys_of(
+            self.seal_keys_file.as_deref(),
+            "no Secret is kept until it is",
+        )
+        .await
     }
 
     /// Does the work of a process and follows its key file in the same task, so that the work never goes on
     /// while the file is no longer followed.
     pub async fn following<T>(&self, keys: Keys, work: impl Future<Output = T>) -> T {
-        let Some(path) = &self.seal_keys_file else {
-            return work.await;
-        };
-        tokio::select! {
-            done = work => done,
-            never = keys.follow(path, POLL_INTERVAL) => match never {},
-        }
+        following(self.seal_keys_file.as_deref(), keys, work).await
+    }
+}
+
+impl AskerArgs {
+    /// The keys of the file, as [`SealArgs::keys`].
+    ///
+    /// # Errors
+    /// What is wrong with the file at start-up.
+    pub async fn keys(&self) -> Result<Keys, KeysError> {
+        let file = self.asker_keys_file.as_deref();
+        keys_of(file, "policies that read Secrets get an error until it is").await
+    }
+
+    /// Does the work of a process and follows its key file, as [`SealArgs::following`].
+    pub async fn following<T>(&self, keys: Keys, work: impl Future<Output = T>) -> T {
+        following(self.asker_keys_file.as_deref(), keys, work).await
+    }
+}
+
+async fn keys_of(path: Option<&Path>, until_then: &str) -> Result<Keys, KeysError> {
+    let Some(path) = path else {
+        return Ok(Keys::none());
+    };
+    if let Ok(false) = tokio::fs::try_exists(path).await {
+        tracing::warn!(path = %path.display(), "the file of keys is not there: {until_then}");
+        return Ok(Keys::none());
+    }
+    Keys::read(path).await
+}
+
+async fn following<T>(path: Option<&Path>, keys: Keys, work: impl Future<Output = T>) -> T {
+    let Some(path) = path else {
+        return work.await;
+    };
+    tokio::select! {
+        done = work => done,
+        never = keys.follow(path, POLL_INTERVAL) => match never {},
     }
 }
 

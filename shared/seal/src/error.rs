@@ -36,9 +36,18 @@ pub enum SealError {
         /// The key that it names.
         id: String,
     },
-    /// The reader's public key is none.
-    #[error("the reader's key is not an X25519 public key of 32 bytes")]
-    ReplyKey,
+    /// There is no key to ask for Secrets with.
+    #[error("no key to ask for Secrets with: give the file of keys with `--asker-keys-file`")]
+    NoAskerKey,
+    /// Somebody asks with a key that is not here.
+    #[error(
+        "the question was asked with key `{id}`, which is not among those of `--asker-keys-file` here: give all \
+         services the same file"
+    )]
+    UnknownAsker {
+        /// The key that it names.
+        id: String,
+    },
     /// The cryptographic library failed, as without a source of randomness.
     #[error("the cryptographic library failed to {what}")]
     Library {
@@ -52,7 +61,7 @@ impl SealError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::NoKey => ErrorCode::CONFIG_INVALID,
-            Self::ReplyKey => ErrorCode::REQUEST_INVALID,
+            Self::NoAskerKey | Self::UnknownAsker { .. } => ErrorCode::ASKER_UNKNOWN,
             Self::UnknownKey { .. }
             | Self::Malformed { .. }
             | Self::Refused { .. }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use crate::{KeyRing, KeysError, SealError, body};
+use crate::{Answering, Asked, AskedOf, KeyRing, KeysError, SealError, asking, body};
 
 /// The interval at which the file is read again. A Secret's files are symbolic links that are swapped, which
 /// file notifications see unreliably; reading a small file costs nothing.
@@ -82,10 +82,35 @@ impl Keys {
     /// Opens what [`Keys::seal`] sealed for this place.
     ///
     /// # Errors
-    /// Any [`SealError`] but [`SealError::ReplyKey`]; nothing in it tells what is inside.
+    /// [`SealError::NoKey`], [`SealError::UnknownKey`], [`SealError::Malformed`] or [`SealError::Refused`]; nothing in it
+    /// tells what is inside.
     pub fn open(&self, view: &ViewId, key: &ObjectKey, sealed: &[u8]) -> Result<Bytes, SealError> {
         let ring = self.0.ring.load();
         body::open(ring.as_deref().ok_or(SealError::NoKey)?, view, key, sealed)
+    }
+
+    /// Asks something: the question as it travels, and what opens the answers. The first key asks.
+    ///
+    /// # Errors
+    /// [`SealError::NoAskerKey`], or [`SealError::Library`].
+    pub fn ask(&self, of: AskedOf<'_>, plain: &[u8]) -> Result<(Bytes, Asked), SealError> {
+        let ring = self.0.ring.load();
+        asking::ask(ring.as_deref().ok_or(SealError::NoAskerKey)?, of, plain)
+    }
+
+    /// Hears a question: what was asked, and what seals the answers.
+    ///
+    /// # Errors
+    /// [`SealError::NoAskerKey`], [`SealError::UnknownAsker`], [`SealError::Malformed`], [`SealError::Refused`] where it
+    /// was changed, or put to something else, or [`SealError::Library`].
+    pub fn hear(&self, of: AskedOf<'_>, question: &[u8]) -> Result<(Bytes, Answering), SealError> {
+        let ring = self.0.ring.load();
+        asking::hear(ring.as_deref().ok_or(SealError::NoAskerKey)?, of, question)
+    }
+
+    /// Returns whether there are any.
+    pub fn are_there(&self) -> bool {
+        self.0.ring.load().is_some()
     }
 
     /// Reads the file now and then again every `interval`, and takes its keys whenever they are not
@@ -107,12 +132,13 @@ impl Keys {
                 .and_then(|text| KeyRing::parse(text))
             {
                 Ok(ring) => {
-                    tracing::info!(keys = ?ring, "the keys that Secrets are sealed with");
+                    tracing::info!(path = %path.display(), keys = ?ring, "keys read");
                     self.replace(ring);
                 }
                 Err(error) => tracing::error!(
                     %error,
                     code = %error.code(),
+                    path = %path.display(),
                     "the file of keys is wrong: the keys stay as they were"
                 ),
             }

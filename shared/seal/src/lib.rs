@@ -1,19 +1,18 @@
 //! Sealing: what the log keeps of Secrets, and what travels of them, can be read by the holders of a
 //! key alone. The bus, its disk and its backups never hold one in the clear.
 //!
-//! Two seals, for two ways:
+//! Two seals, for two ways, each with keys of its own:
 //!
 //! - [`Keys::seal`] and [`Keys::open`], for bodies in the log: AES-256-GCM under a key that is mounted
 //!   in watchers and replicas, bound to the view and the object's key, so that a body cannot be passed
 //!   off as another object's.
-//! - [`reply`], for results of a query: sealed to a key pair that the reader makes for one request
-//!   (X25519, HKDF-SHA256, AES-256-GCM), since a webhook holds no key of the log.
+//! - [`Keys::ask`] and [`Keys::hear`], for questions about Secrets and their answers: under a key that is mounted in
+//!   webhooks too. Nobody else can ask, and nobody else understands question or answer. See `asking`.
 //!
 //! [`MacKey`] makes texts that only holders of a key can make: the token in the paths of a webhook.
 //!
-//! Neither seal says who sealed: whoever may write to the bus may put something else in a body's place
-//! that is no seal, and whoever may publish a request may ask with a key of their own. The bus's
-//! permissions see to that.
+//! A body's seal does not say who sealed: whoever may write to the bus may put something else in a body's place that is
+//! no seal. The bus's permissions see to that.
 //!
 //! A sealed body begins with 0xC1, the one byte that no MessagePack value begins with. So it is told from an
 //! open body without knowing its view. The nonce is random. The key file is read again every 10 seconds; its
@@ -21,15 +20,16 @@
 //! A key seals about 2³² bodies before it should be changed.
 
 mod args;
+mod asking;
 mod body;
 mod error;
 mod identity;
 mod keys;
 mod mac;
-pub mod reply;
 mod ring;
 
-pub use args::SealArgs;
+pub use args::{AskerArgs, SealArgs};
+pub use asking::{Answering, Asked, AskedOf, is_answer, is_question, withheld};
 pub use body::{MAGIC, is_sealed};
 pub use error::{KeysError, SealError};
 pub use identity::identity;

@@ -28,6 +28,7 @@ pub struct KeyRing {
 
 pub(crate) struct Key {
     pub(crate) id: String,
+    pub(crate) bytes: Zeroizing<[u8; KEY_BYTES]>,
     pub(crate) aead: RandomizedNonceKey,
 }
 
@@ -77,7 +78,7 @@ impl KeyRing {
         let aead = RandomizedNonceKey::new(&AES_256_GCM, bytes.as_ref()).map_err(failed)?;
         let id = "ephemeral".to_owned();
         Ok(Self {
-            keys: vec![Key { id, aead }],
+            keys: vec![Key { id, bytes, aead }],
         })
     }
 
@@ -105,14 +106,17 @@ fn key(line: &str) -> Result<Key, &'static str> {
         return Err("the name is not 1 to 64 letters, digits, `-`, `_` or `.`");
     }
     let decoded = BASE64_STANDARD.decode(base64);
-    let bytes = Zeroizing::new(decoded.map_err(|_| "the key is not base64")?);
-    if bytes.len() != KEY_BYTES {
+    let decoded = Zeroizing::new(decoded.map_err(|_| "the key is not base64")?);
+    let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+    if decoded.len() != KEY_BYTES {
         return Err("the key is not of 32 bytes");
     }
-    let aead = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| "the key is refused")?;
+    bytes.copy_from_slice(&decoded);
+    let aead = RandomizedNonceKey::new(&AES_256_GCM, bytes.as_ref());
     Ok(Key {
         id: id.to_owned(),
-        aead,
+        aead: aead.map_err(|_| "the key is refused")?,
+        bytes,
     })
 }
 

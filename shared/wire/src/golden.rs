@@ -174,7 +174,6 @@ fn a_query_has_its_golden_bytes() {
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
         revision_min_of: Some(Incarnation("i".into())),
-        reply_key: None,
     };
     assert_eq!(
         shown(&query::encode_request(&request).unwrap()),
@@ -191,7 +190,6 @@ fn a_query_has_its_golden_bytes() {
             Ok(body::encode_json(&json!(true)).unwrap()),
             Err(FactError::Busy { limit: 1 }),
         ],
-        sealed: false,
     };
     assert_eq!(
         shown(&query::encode_outcome(&Ok(reply)).unwrap()),

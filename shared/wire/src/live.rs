@@ -28,10 +28,6 @@ pub struct LiveRequest {
     pub call: LiveCall,
     /// The expression to evaluate over the answer, as it came.
     pub query: Query,
-    /// An X25519 public key of the reader's, for this request alone: the result of a read of Secrets
-    /// is then sealed to it. Without it none is read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reply_key: Option<Bytes>,
     /// It is for a scan of what exists: nobody waits for it, so it has to leave room for others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
@@ -96,11 +92,11 @@ pub struct LiveReply {
     pub age_ms: u64,
     /// True where it was shared with another reader that asked for the same at the same time.
     pub shared: bool,
-    /// The query's result, as a MessagePack body, sealed if `sealed`.
+    /// The query's result, as a MessagePack body.
     pub result: Bytes,
-    /// The result is sealed to the request's `reply_key`.
+    /// The result is of Secrets: what is made of it is told to the user alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sealed: bool,
+    pub secret: bool,
 }
 
 /// Refused or failed, or answered.
@@ -181,7 +177,6 @@ mod tests {
                 missing_key_is_error: true,
                 selection: None,
             },
-            reply_key: Some(Bytes::from_static(b"k")),
             of_scan: true,
         };
         let bytes = encode_request(&request).unwrap();

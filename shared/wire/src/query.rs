@@ -32,10 +32,6 @@ pub struct QueryRequest {
     /// one leaves `revision_min` out of account. `None`: whichever log it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_min_of: Option<Incarnation>,
-    /// An X25519 public key of the reader's, for this request alone: results of a view whose bodies
-    /// are sealed are then sealed to it. Without it such a view is not answered for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reply_key: Option<Bytes>,
 }
 
 /// One expression with its parameters.
@@ -95,11 +91,8 @@ pub struct QueryReply {
     pub age_ms: u64,
     /// Objects in the view.
     pub objects: u64,
-    /// One for each query, in order: the result as a MessagePack body, sealed if `sealed`.
+    /// One for each query, in order: the result as a MessagePack body.
     pub results: Vec<Result<Bytes, FactError>>,
-    /// The results are sealed to the request's `reply_key`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sealed: bool,
 }
 
 /// A whole request refused, or answered.

@@ -161,7 +161,6 @@ impl Simulated {
             age_max_ms: None,
             revision_min: None,
             revision_min_of: None,
-            reply_key: None,
         };
         let call = Call {
             body: encode_request(&request)?,

@@ -170,7 +170,6 @@ async fn answer(
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     };
     let deadline = Duration::from_secs(10);
     let replica = replica.to_owned();

@@ -380,19 +380,20 @@ fn of_volume<'a>(volume: &'a Value, secret: &str) -> Option<&'a Value> {
     whole.chain(parts).find(is_it)
 }
 
-/// The keys that Secrets are sealed with are mounted in watchers and replicas alone, what signs in to
-/// registries in watchers; where each is looked for.
+/// The keys that Secrets are sealed with are mounted in watchers and replicas alone, those that they are asked for with
+/// in webhooks too, what signs in to registries in watchers; where each is looked for.
 #[test]
 fn secrets_are_mounted_where_they_are_read_and_nowhere_else() {
     let manifests = manifests();
-    let both: &[&str] = &["anteroom-watcher", "anteroom-cache-replica"];
+    let all: &[&str] = &[
+        "anteroom-watcher",
+        "anteroom-cache-replica",
+        "anteroom-webhook",
+    ];
     for (secret, variable, readers) in [
-        ("anteroom-seal-keys", "ANTEROOM_SEAL_KEYS_FILE", both),
-        (
-            "anteroom-registries",
-            "ANTEROOM_REGISTRY_CONFIG",
-            &both[..1],
-        ),
+        ("anteroom-seal-keys", "ANTEROOM_SEAL_KEYS_FILE", &all[..2]),
+        ("anteroom-asker-keys", "ANTEROOM_ASKER_KEYS_FILE", all),
+        ("anteroom-registries", "ANTEROOM_REGISTRY_CONFIG", &all[..1]),
     ] {
         for workload in of_kind(&manifests, &WORKLOADS) {
             let pod = &workload["spec"]["template"]["spec"];

@@ -11,6 +11,7 @@ use anteroom_bus::{
     nats::{NatsArgs, NatsBus},
 };
 use anteroom_model::{Binding, EntryKind, EntryRecord, FactError, Shape, system};
+use anteroom_seal::Keys;
 use anteroom_wire::query::{Query, Selection};
 use anyhow::Context as _;
 use serde::Serialize;
@@ -117,7 +118,13 @@ impl Live {
         };
         let entries = Address::View(system::entries());
         let request = query::request(query);
-        let (_, records) = query::ask(&*self.bus, entries, request, ANSWER_TIMEOUT).await?;
+        let (_, records) = query::ask(
+            (&*self.bus, &Keys::none()),
+            entries,
+            request,
+            ANSWER_TIMEOUT,
+        )
+        .await?;
         let records: Vec<EntryRecord> =
             serde_json::from_value(records).map_err(|error| FactError::RequestInvalid {
                 message: format!("the entry's record: {error}"),
@@ -156,7 +163,8 @@ impl Live {
         };
         let at = Address::View(binding.view.clone());
         let request = query::request(query);
-        let (reply, value) = query::ask(&*self.bus, at, request, ANSWER_TIMEOUT).await?;
+        let (reply, value) =
+            query::ask((&*self.bus, &Keys::none()), at, request, ANSWER_TIMEOUT).await?;
         Ok((reply.objects, value))
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 /// Time enough for anything, on a clock that is turned on as soon as everybody waits.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Harness {
     pub(crate) bus: LocalBus,
@@ -102,13 +102,23 @@ impl Harness {
         body: Bytes,
         deadline: Duration,
     ) -> Result<QueryOutcome, RequestError> {
+        let reply = self.send_raw(to, body, deadline).await?;
+        Ok(query::decode_outcome(&reply).unwrap())
+    }
+
+    /// Sends a message, and returns the answer as it came.
+    pub(crate) async fn send_raw(
+        &self,
+        to: &Address,
+        body: Bytes,
+        deadline: Duration,
+    ) -> Result<Bytes, RequestError> {
         let call = Call {
             body,
             deadline,
             trace: None,
         };
-        let reply = self.bus.request(to, call, PATIENCE).await?;
-        Ok(query::decode_outcome(&reply).unwrap())
+        self.bus.request(to, call, PATIENCE).await
     }
 
     /// The result of one expression, which has to have one.
@@ -186,6 +196,5 @@ pub(crate) fn request_with(expression: &str, parameters: Value) -> QueryRequest 
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     }
 }

@@ -67,7 +67,6 @@ async fn a_position_of_another_log_demands_nothing() {
     let beyond = QueryRequest {
         revision_min: Some(Revision(revision.0 + 1_000)),
         revision_min_of: Some(served),
-        reply_key: None,
         ..request("length(items)")
     };
     let short = Duration::from_millis(100);
@@ -78,7 +77,6 @@ async fn a_position_of_another_log_demands_nothing() {
     );
     let elsewhere = QueryRequest {
         revision_min_of: Some(Incarnation("another".into())),
-        reply_key: None,
         ..beyond
     };
     let reply = harness

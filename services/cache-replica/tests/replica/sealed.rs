@@ -1,16 +1,25 @@
 //! Secrets: what is read of them leaves sealed to whoever asked, or not at all.
 
-use anteroom_model::{Collection, GroupVersionResource, Source, SourceInfo};
-use anteroom_seal::reply::ReplyKey;
-use anteroom_wire::{body, query::QueryRequest};
+use anteroom_cache_replica::Args;
+use anteroom_model::{Collection, GroupVersionResource, Source, SourceInfo, ViewId};
+use anteroom_seal::{AskedOf, Keys};
+use anteroom_wire::{
+    body,
+    query::{self, QueryRequest},
+};
 use serde_json::json;
 
-use crate::harness::{Harness, args, request};
+use crate::harness::{Harness, PATIENCE, args, request};
 
 /// The bus never carries a Secret in the clear.
 #[tokio::test(start_paused = true)]
 async fn results_of_secrets_leave_sealed_or_not_at_all() {
-    let mut harness = Harness::started(args()).await;
+    let keys = Keys::ephemeral().unwrap();
+    let args = Args {
+        asker_keys: keys.clone(),
+        ..args()
+    };
+    let mut harness = Harness::started(args).await;
     let gvr = GroupVersionResource::new("", "v1", "secrets");
     harness.view = harness.writer.open(SourceInfo {
         source: Source::Collection(Collection::all(gvr)),
@@ -25,34 +34,36 @@ async fn results_of_secrets_leave_sealed_or_not_at_all() {
 
     let plain = request("items[0].data.key");
     let refused = harness.ask(&plain).await.unwrap().unwrap_err();
-    assert_eq!(refused.code().as_str(), "AR206", "{refused}");
+    assert_eq!(refused.code().as_str(), "AR123", "{refused}");
 
-    let key = ReplyKey::generate().unwrap();
-    let sealed = QueryRequest {
-        reply_key: Some(key.public()),
-        ..plain.clone()
+    let sealed = async |keys: &Keys, view: &ViewId, request: &QueryRequest| {
+        let request = query::encode_request(request).unwrap();
+        let (question, asked) = keys.ask(AskedOf::View(view), &request).unwrap();
+        let answer = harness
+            .send_raw(&harness.address(), question, PATIENCE)
+            .await;
+        let answer = answer.unwrap();
+        assert!(!answer.windows(8).any(|part| part == b"c2VjcmV0"));
+        // What was not heard is answered in the clear.
+        let outcome = asked.open(&answer).unwrap_or(answer);
+        query::decode_outcome(&outcome).unwrap()
     };
-    let reply = harness.ask(&sealed).await.unwrap().unwrap();
-    assert!(reply.sealed);
+    let reply = sealed(&keys, &view, &plain).await.unwrap();
     let result = reply.results[0].as_ref().unwrap();
-    assert!(!result.windows(8).any(|part| part == b"c2VjcmV0"));
-    let opened = key.open(result).unwrap();
-    assert_eq!(body::to_json(&opened).unwrap(), json!("c2VjcmV0"));
+    assert_eq!(body::to_json(result).unwrap(), json!("c2VjcmV0"));
 
-    // Functions quote what they were given: none of that leaves either.
-    let failing = QueryRequest {
-        reply_key: Some(key.public()),
-        ..request("add(items[0].data.key, '1')")
-    };
-    let reply = harness.ask(&failing).await.unwrap().unwrap();
+    // Functions quote what they were given, and errors are told to more people than results.
+    let reply = sealed(&keys, &view, &request("add(items[0].data.key, '1')")).await;
+    let reply = reply.unwrap();
     let error = reply.results[0].as_ref().unwrap_err();
     assert_eq!(error.code().as_str(), "AR202", "{error}");
     assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
 
-    let bad = QueryRequest {
-        reply_key: Some(bytes::Bytes::from_static(b"no key")),
-        ..plain
-    };
-    let refused = harness.ask(&bad).await.unwrap().unwrap_err();
-    assert_eq!(refused.code().as_str(), "AR206", "{refused}");
+    // Another login has no key, and a question about another view is no question about this one.
+    let strange = Keys::ephemeral().unwrap();
+    let other = ViewId::new("secrets.v1~0123456789abcdef");
+    for (keys, of) in [(&strange, &view), (&keys, &other)] {
+        let refused = sealed(keys, of, &plain).await.unwrap_err();
+        assert_eq!(refused.code().as_str(), "AR123", "{refused}");
+    }
 }

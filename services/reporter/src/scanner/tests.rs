@@ -7,6 +7,7 @@ use anteroom_model::{
 };
 use anteroom_policy::{Driver, Reference, compile_for, scanned};
 use anteroom_runtime::Service;
+use anteroom_seal::Keys;
 use anteroom_wire::query;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -129,7 +130,7 @@ impl World {
         writer.beat().await;
         let service = Service::new("reporter");
         let check = service.readiness.check("policies", "them");
-        let (judge, follow) = Judge::new(Arc::clone(&bus), &service, check);
+        let (judge, follow) = Judge::new((Arc::clone(&bus), Keys::none()), &service, check);
         tokio::spawn(follow);
         let shared = Shared::new();
         let metrics = ReporterMetrics::registered(&service.metrics);

@@ -24,6 +24,7 @@ use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
 use anteroom_mirror::{Mirror, MirrorMetrics};
 use anteroom_model::{FactError, system};
 use anteroom_runtime::{Check, telemetry};
+use anteroom_seal::Keys;
 use anteroom_wire::live;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument as _, field::Empty};
@@ -61,6 +62,8 @@ pub(crate) struct LiveTools {
     pub args: LiveArgs,
     /// The policies that may read Secrets.
     pub may_read_secrets: Arc<MayReadSecrets>,
+    /// The keys that Secrets are asked for with.
+    pub asker_keys: Keys,
 }
 
 /// Serves live reads until `stop` is cancelled. The place is taken once the policies were read: a

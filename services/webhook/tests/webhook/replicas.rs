@@ -99,7 +99,6 @@ impl Cluster {
                 age_ms: 7,
                 objects: 2,
                 results: results.into_iter().map(encode).collect(),
-                sealed: false,
             };
             Some(encode_outcome(&refused.map_or(Ok(reply), Err)).unwrap())
         })
@@ -118,7 +117,7 @@ impl Cluster {
                 age_ms: 3,
                 shared: false,
                 result: body::encode_value(&value).unwrap(),
-                sealed: false,
+                secret: false,
             });
             Some(live::encode_outcome(&outcome).unwrap())
         })

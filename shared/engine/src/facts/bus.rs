@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::Bus;
 use anteroom_model::{ExistingObjects, FactError, Incarnation, Revision, ViewId};
+use anteroom_seal::Keys;
 use anteroom_wire::live::LiveCall;
 use futures::{FutureExt as _, future::join_all};
 use serde_json::Value;
@@ -32,15 +33,17 @@ pub struct BusFacts {
 }
 
 impl BusFacts {
-    /// Asks over this bus. `audit_ratio` is the part of answers from views that are compared with live ones.
+    /// Asks over this bus, and for Secrets with these keys. `audit_ratio` is the part of answers from views that are
+    /// compared with live ones.
     pub fn new(
-        bus: Arc<dyn Bus>,
+        (bus, asker_keys): (Arc<dyn Bus>, Keys),
         recorder: SharedRecorder,
         hedge: Duration,
         audit_ratio: f64,
     ) -> Self {
-        let views = Views::new(Arc::clone(&bus), Arc::clone(&recorder), hedge);
-        let live = Live::new(bus, Arc::clone(&recorder), hedge);
+        let (shared, told) = (Arc::clone(&bus), Arc::clone(&recorder));
+        let views = Views::new(shared, told, hedge, asker_keys.clone());
+        let live = Live::new(bus, Arc::clone(&recorder), hedge, asker_keys);
         Self {
             audit: Audit::new(views.clone(), live.clone(), recorder, audit_ratio),
             views,
@@ -251,7 +254,7 @@ impl BusFacts {
             Err(error) => Fact::unanswered(asker, route.id, error),
             Ok((answer, mut origin)) => {
                 origin.fallback_from(fallback_from);
-                let secret = origin.was_sealed();
+                let secret = origin.is_secret();
                 Fact {
                     asker,
                     id: route.id,

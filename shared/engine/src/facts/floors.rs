@@ -151,7 +151,6 @@ mod tests {
             age_ms: 0,
             objects: 0,
             results: Vec::new(),
-            sealed: false,
         }
     }
 

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, RequestError};
 use anteroom_model::FactError;
+use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::live::{LiveCall, LiveReply, LiveRequest, decode_outcome, encode_request};
-use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
@@ -16,7 +16,7 @@ use super::{
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
     route::LiveRead,
-    seal::Seal,
+    seal::Question,
 };
 use crate::{recorder::SharedRecorder, rule::Reader};
 
@@ -28,16 +28,23 @@ pub(super) struct Live {
     /// No read is asked for a second time before this.
     hedge_min: Duration,
     of_scans: bool,
+    asker_keys: Keys,
     decoder: Decoder,
 }
 
 impl Live {
-    pub(super) fn new(bus: Arc<dyn Bus>, recorder: SharedRecorder, hedge_min: Duration) -> Self {
+    pub(super) fn new(
+        bus: Arc<dyn Bus>,
+        recorder: SharedRecorder,
+        hedge_min: Duration,
+        asker_keys: Keys,
+    ) -> Self {
         Self {
             bus,
             recorder,
             hedge_min,
             of_scans: false,
+            asker_keys,
             decoder: Decoder::default(),
         }
     }
@@ -69,14 +76,10 @@ impl Live {
             error = Empty,
         );
         let begun = Instant::now();
-        // Only the watcher knows whether Secrets are read.
-        let is_open = matches!(
-            live.call,
-            LiveCall::ConfigMap { .. } | LiveCall::Existing { .. } | LiveCall::Write { .. }
-        );
-        let seal = Seal::of(!is_open)?;
+        let changes_nothing = changes_nothing(&live.call);
+        let question = self.question(reader, variable, live)?;
         let read = self
-            .attempt(reader, variable, live, &seal, deadline)
+            .attempt(&question, changes_nothing, deadline)
             .instrument(span.clone())
             .await;
         match &read {
@@ -93,31 +96,45 @@ impl Live {
         self.recorder.live_read(code, begun.elapsed());
         let reply = read?;
         let origin = Origin::live(&reply);
-        let LiveReply { result, sealed, .. } = reply;
+        let LiveReply { result, .. } = reply;
         let bytes = result.len();
-        let read = move || value(&seal.open(result, sealed)?);
+        let read = move || value(&result);
         Ok((self.decoder.run(bytes, deadline, read).await?, origin))
     }
 
-    async fn attempt(
+    /// The question as it travels: sealed, where it may be about Secrets. Only the watcher knows whether it is, so
+    /// without a key it is asked in the clear, and is refused if it is.
+    fn question(
         &self,
         reader: &Reader,
         variable: &str,
         live: LiveRead,
-        seal: &Seal,
-        deadline: Instant,
-    ) -> Result<LiveReply, FactError> {
-        let changes_nothing = changes_nothing(&live.call);
+    ) -> Result<Question, FactError> {
+        let is_open = matches!(
+            live.call,
+            LiveCall::ConfigMap { .. } | LiveCall::Existing { .. } | LiveCall::Write { .. }
+        );
         let request = LiveRequest {
             policy: reader.policy.clone(),
             rule: reader.rule.clone(),
             variable: variable.to_owned(),
             call: live.call,
             query: live.query,
-            reply_key: seal.public(),
             of_scan: self.of_scans,
         };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;
+        match !is_open && self.asker_keys.are_there() {
+            true => Question::sealed(&self.asker_keys, AskedOf::Live, &body),
+            false => Ok(Question::open(body)),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        question: &Question,
+        changes_nothing: bool,
+        deadline: Instant,
+    ) -> Result<LiveReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
         // A watcher that dies must not take the whole of the time with it; one that is slow is waited
         // for, since asking another one doubles what the API server has to do.
@@ -126,16 +143,25 @@ impl Live {
             false => left,
         };
         attempts::race(hedge, deadline, millis(left), || {
-            self.send(body.clone(), deadline)
+            self.send(question, deadline)
         })
         .await
     }
 
-    async fn send(&self, body: Bytes, deadline: Instant) -> Result<LiveReply, FactError> {
+    async fn send(&self, question: &Question, deadline: Instant) -> Result<LiveReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let asked = self.bus.request(&Address::Live, call(body, left), left);
-        match asked.await {
-            Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
+        let call = call(question.body.clone(), left);
+        match self.bus.request(&Address::Live, call, left).await {
+            Ok(reply) => {
+                let is_refusal = |reply: &[u8]| {
+                    matches!(
+                        decode_outcome(reply),
+                        Ok(Err(FactError::AskerUnknown { .. }))
+                    )
+                };
+                let reply = question.answer(reply, is_refusal)?;
+                decode_outcome(&reply).map_err(|error| unreadable(&error))?
+            }
             Err(RequestError::NoResponders) => Err(FactError::NoWatcher),
             Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {
                 deadline_ms: timeout_ms,

@@ -32,8 +32,8 @@ pub enum Origin {
         age_ms: u64,
         /// It was read for somebody else at the same time.
         shared: bool,
-        /// It travelled sealed.
-        sealed: bool,
+        /// It is of Secrets.
+        secret: bool,
         /// The error of the view that was asked before.
         fallback_from: Option<ErrorCode>,
     },
@@ -57,7 +57,7 @@ impl Origin {
             watcher: reply.watcher.clone(),
             age_ms: reply.age_ms,
             shared: reply.shared,
-            sealed: reply.sealed,
+            secret: reply.secret,
             fallback_from: None,
         }
     }
@@ -69,9 +69,9 @@ impl Origin {
         }
     }
 
-    /// Returns whether it is a live read that travelled sealed.
-    pub(super) fn was_sealed(&self) -> bool {
-        matches!(self, Self::Live { sealed: true, .. })
+    /// Returns whether it is a live read of Secrets.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self, Self::Live { secret: true, .. })
     }
 
     /// The revision of a view's answer; 0 otherwise.
@@ -109,7 +109,7 @@ impl Serialize for Origin {
                 watcher,
                 age_ms,
                 shared,
-                sealed: _,
+                secret: _,
                 fallback_from,
             } => {
                 record.serialize_entry("from", "live")?;

@@ -1,39 +1,56 @@
-//! Replies with data of Secrets are sealed to a key that is made for one request.
+//! Questions about Secrets, which are sealed with an asker key, and their answers.
 
 use anteroom_model::FactError;
-use anteroom_seal::{SealError, reply::ReplyKey};
+use anteroom_seal::{Asked, AskedOf, Keys, SealError, is_answer};
 use bytes::Bytes;
 
-/// The reader's side of one request.
+/// A request as it travels, and what opens its answer.
 #[derive(Debug)]
-pub(super) struct Seal(Option<ReplyKey>);
+pub(super) struct Question {
+    pub(super) body: Bytes,
+    asked: Option<Asked>,
+}
 
-impl Seal {
-    /// For a request that may read Secrets, if `secret`.
-    pub(super) fn of(secret: bool) -> Result<Self, FactError> {
-        let key = secret.then(ReplyKey::generate).transpose();
-        key.map(Self).map_err(|error| failed(&error))
+impl Question {
+    /// In the clear.
+    pub(super) fn open(body: Bytes) -> Self {
+        Self { body, asked: None }
     }
 
-    /// The public key that goes with the request.
-    pub(super) fn public(&self) -> Option<Bytes> {
-        self.0.as_ref().map(ReplyKey::public)
+    /// Sealed with the first of these keys.
+    ///
+    /// # Errors
+    /// [`FactError::AskerUnknown`] where there is none.
+    pub(super) fn sealed(keys: &Keys, of: AskedOf<'_>, body: &[u8]) -> Result<Self, FactError> {
+        let (body, asked) = keys.ask(of, body).map_err(|error| failed(&error))?;
+        Ok(Self {
+            body,
+            asked: Some(asked),
+        })
     }
 
-    /// A result of the reply, which says whether it is sealed.
-    pub(super) fn open(&self, result: Bytes, sealed: bool) -> Result<Bytes, FactError> {
-        match &self.0 {
-            _ if !sealed => Ok(result),
-            Some(key) => key.open(&result).map_err(|error| failed(&error)),
-            None => Err(FactError::RequestInvalid {
-                message: "the reply is sealed, and no key was sent".to_owned(),
+    /// Returns an answer in the clear. To a sealed question only a refusal to hear it comes so: `is_refusal` tells
+    /// one. Anything else may be somebody else's.
+    pub(super) fn answer(
+        &self,
+        answer: Bytes,
+        is_refusal: impl Fn(&[u8]) -> bool,
+    ) -> Result<Bytes, FactError> {
+        match &self.asked {
+            None => Ok(answer),
+            Some(asked) if is_answer(&answer) => {
+                asked.open(&answer).map_err(|error| failed(&error))
+            }
+            Some(_) if is_refusal(&answer) => Ok(answer),
+            Some(_) => Err(FactError::AskerUnknown {
+                message: "the answer came without".to_owned(),
             }),
         }
     }
 }
 
 fn failed(error: &SealError) -> FactError {
-    FactError::RequestInvalid {
-        message: format!("the reply's seal: {error}"),
+    FactError::AskerUnknown {
+        message: error.to_string(),
     }
 }

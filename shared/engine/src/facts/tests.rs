@@ -10,6 +10,7 @@ use anteroom_model::{EntryKind, FactError, ObjectKey, Shape, ViewId};
 use anteroom_policy::{
     ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, NamedObject, Reference,
 };
+use anteroom_seal::AskedOf;
 use anteroom_wire::{live::LiveCall, query};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -450,24 +451,35 @@ async fn queries_of_one_view_share_a_request_and_have_their_own_answers() {
     assert_eq!(*seen.lock(), [0, 0]);
 }
 
-/// Results from Secrets are never in the clear on a bus.
+/// Questions about Secrets and their answers are never in the clear on a bus, and nobody else can answer.
 #[tokio::test]
 async fn a_secrets_results_travel_sealed() {
     let world = World::new(0.0);
+    let keys = world.asker_keys.clone();
     let _replica = world
-        .serve(view("secrets.v1"), |_, body| {
-            let request = query::decode_request(body).unwrap();
-            assert!(request.reply_key.is_some());
-            let reply = outcome(&request, vec![Ok(json!("hidden"))]);
-            let bytes = query::encode_outcome(&reply).unwrap();
-            assert!(!bytes.windows(6).any(|part| part == b"hidden"));
-            Some(bytes)
+        .serve(view("secrets.v1"), move |call, body| {
+            let of = ViewId::new("secrets.v1");
+            let (_, answering) = keys.hear(AskedOf::View(&of), body).unwrap();
+            let reply = query::encode_outcome(&outcome(vec![Ok(json!("hidden"))])).unwrap();
+            Some(match call {
+                0 => answering.seal(&reply).unwrap(),
+                1 => reply,
+                _ => {
+                    let absent = Err(FactError::ObjectNotFound {
+                        resource: "secrets".into(),
+                        namespace: "a".into(),
+                        name: "x".into(),
+                    });
+                    query::encode_outcome(&absent).unwrap()
+                }
+            })
         })
         .await;
-    assert_eq!(
-        world.answer(entry("secrets")).await.got(),
-        Some(Ok(json!("hidden")))
-    );
+    let secrets = || world.answer(entry("secrets"));
+    assert_eq!(secrets().await.got(), Some(Ok(json!("hidden"))));
+    for forged in ["a result", "an absence"] {
+        assert_eq!(code(&secrets().await), "AR123", "{forged} in the clear");
+    }
 }
 
 /// An audit counts what differs, and not what is merely newer.

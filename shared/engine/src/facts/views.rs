@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, RequestError};
 use anteroom_model::{FactError, Incarnation, Revision, ViewId, limits::REFERENCE_WAIT_MAX_MS};
+use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
 use bytes::Bytes;
 use serde_json::Value;
@@ -20,7 +21,7 @@ use super::{
     origin::Origin,
     pending::PendingFact,
     route::ViewRead,
-    seal::Seal,
+    seal,
 };
 use crate::recorder::SharedRecorder;
 
@@ -41,6 +42,7 @@ pub(super) struct Views {
     recorder: SharedRecorder,
     /// Without an answer for so long, another replica is asked.
     hedge: Duration,
+    asker_keys: Keys,
     floors: Arc<Floors>,
 }
 
@@ -102,11 +104,17 @@ enum NoReply {
 }
 
 impl Views {
-    pub(super) fn new(bus: Arc<dyn Bus>, recorder: SharedRecorder, hedge: Duration) -> Self {
+    pub(super) fn new(
+        bus: Arc<dyn Bus>,
+        recorder: SharedRecorder,
+        hedge: Duration,
+        asker_keys: Keys,
+    ) -> Self {
         Self {
             bus,
             recorder,
             hedge,
+            asker_keys,
             floors: Arc::default(),
         }
     }
@@ -143,9 +151,9 @@ impl Views {
             true => deadline.min(begun + WAIT_MAX),
             false => begun,
         };
-        let seal = Seal::of(question.secret)?;
+        let sealed = self.sealed(question)?;
         let outcome = self
-            .patiently(question, &seal, deadline, wait_until)
+            .patiently(question, &sealed, deadline, wait_until)
             .instrument(span.clone())
             .await
             .and_then(|replied| checked(question, replied));
@@ -154,8 +162,7 @@ impl Views {
         self.recorder.query(code, begun.elapsed());
         let (reply, last_good) = outcome?;
         let origin = Origin::view(&question.view, &reply, last_good);
-        let sealed = reply.sealed;
-        let read = |result: Result<Bytes, FactError>| value(&seal.open(result?, sealed)?);
+        let read = |result: Result<Bytes, FactError>| value(&result?);
         Ok(Answer {
             results: reply.results.into_iter().map(read).collect(),
             origin,
@@ -165,13 +172,13 @@ impl Views {
     async fn patiently(
         &self,
         question: &Question,
-        seal: &Seal,
+        sealed: &seal::Question,
         deadline: Instant,
         wait_until: Instant,
     ) -> Result<Replied, FactError> {
         let mut pause = PAUSE_MIN;
         loop {
-            let error = match self.once(question, seal, deadline).await {
+            let error = match self.once(question, sealed, deadline).await {
                 Ok(replied) => return Ok(replied),
                 Err(NoReply::Final(error)) => return Err(error),
                 Err(NoReply::Fallback(error)) => error,
@@ -188,25 +195,25 @@ impl Views {
     async fn once(
         &self,
         question: &Question,
-        seal: &Seal,
+        sealed: &seal::Question,
         deadline: Instant,
     ) -> Result<Replied, NoReply> {
-        let body = self.body(question, seal).map_err(NoReply::Final)?;
         let view = &question.view;
         let at = Address::View(view.clone());
-        match self.attempt(&at, view, &body, deadline).await {
+        match self.attempt(&at, view, sealed, deadline).await {
             Ok(reply) => return Ok((reply, false)),
             Err(FactError::NoReplica { .. }) => {}
             Err(error) => return Err(NoReply::Final(error)),
         }
         let at = Address::Fallback(view.clone());
-        match self.attempt(&at, view, &body, deadline).await {
+        match self.attempt(&at, view, sealed, deadline).await {
             Ok(reply) => Ok((reply, true)),
             Err(error) => Err(NoReply::Fallback(error)),
         }
     }
 
-    fn body(&self, question: &Question, seal: &Seal) -> Result<Bytes, FactError> {
+    /// The question as it travels: sealed, where it is about Secrets.
+    fn sealed(&self, question: &Question) -> Result<seal::Question, FactError> {
         let floor = self.floors.of(&question.view);
         let (revision_min, revision_min_of) = floor
             .map(|floor| (floor.revision, floor.incarnation))
@@ -217,22 +224,25 @@ impl Views {
             age_max_ms: question.age_max_ms,
             revision_min,
             revision_min_of,
-            reply_key: seal.public(),
         };
-        encode_request(&request).map_err(|error| too_large(&error))
+        let body = encode_request(&request).map_err(|error| too_large(&error))?;
+        match question.secret {
+            true => seal::Question::sealed(&self.asker_keys, AskedOf::View(&question.view), &body),
+            false => Ok(seal::Question::open(body)),
+        }
     }
 
     async fn attempt(
         &self,
         at: &Address,
         view: &ViewId,
-        body: &Bytes,
+        question: &seal::Question,
         deadline: Instant,
     ) -> Result<QueryReply, FactError> {
         let given_ms = millis(deadline.saturating_duration_since(Instant::now()));
         attempts::race(self.hedge, deadline, given_ms, || {
             self.recorder.query_attempt();
-            self.send(at, view, body.clone(), deadline)
+            self.send(at, view, question, deadline)
         })
         .await
     }
@@ -242,12 +252,20 @@ impl Views {
         &self,
         at: &Address,
         view: &ViewId,
-        body: Bytes,
+        question: &seal::Question,
         deadline: Instant,
     ) -> Result<QueryReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
+        let body = question.body.clone();
         match self.bus.request(at, call(body, left), left).await {
             Ok(reply) => {
+                let is_refusal = |reply: &[u8]| {
+                    matches!(
+                        decode_outcome(reply),
+                        Ok(Err(FactError::AskerUnknown { .. }))
+                    )
+                };
+                let reply = question.answer(reply, is_refusal)?;
                 let reply = decode_outcome(&reply).map_err(|error| unreadable(&error))??;
                 self.floors.raise(view, &reply)?;
                 Ok(reply)

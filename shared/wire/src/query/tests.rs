@@ -23,7 +23,6 @@ fn request(queries: Vec<Query>) -> QueryRequest {
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     }
 }
 
@@ -36,7 +35,6 @@ fn reply(results: Vec<Result<Bytes, FactError>>) -> QueryOutcome {
         age_ms: 3,
         objects: 4,
         results,
-        sealed: false,
     })
 }
 
@@ -56,7 +54,6 @@ proptest! {
             age_max_ms,
             revision_min,
             revision_min_of: revision_min_of.map(Incarnation),
-            reply_key: None,
         };
         prop_assert_eq!(decode_request(&encode_request(&sent).unwrap()), Ok(sent));
     }

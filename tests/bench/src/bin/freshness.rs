@@ -239,7 +239,6 @@ async fn ask(bus: &NatsBus, to: &Address, expression: &str, host: Value) -> anyh
         age_max_ms: None,
         revision_min: None,
         revision_min_of: None,
-        reply_key: None,
     };
     let deadline = Duration::from_secs(5);
     let call = Call {

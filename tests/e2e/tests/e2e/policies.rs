@@ -27,13 +27,15 @@ async fn policies_decide_by_the_current_state_of_the_cluster() -> anyhow::Result
     let key = BASE64_STANDARD.encode([7; 32]);
     std::fs::write(keys.path(), format!("one {key}\n"))?;
     let seal = ("--seal-keys-file", keys.path().display().to_string());
+    let asks = ("--asker-keys-file", keys.path().display().to_string());
     let readers = (
         "--allow-secrets",
         "clusterpolicy/secrets-by-label".to_owned(),
     );
     let plan = SystemPlan {
-        watcher_args: vec![readers, seal.clone()],
-        replica_args: vec![seal],
+        watcher_args: vec![readers, seal.clone(), asks.clone()],
+        replica_args: vec![seal, asks.clone()],
+        webhook_args: vec![asks],
         ..SystemPlan::default()
     };
     let mut world = World::start_as(&plan).await?;

@@ -14,6 +14,8 @@ use anteroom_e2e::{
     check::condition,
     guard::{Asker, guard},
     manifests,
+    nats::password,
+    process::workspace_binary,
     system::SystemPlan,
     wait,
     world::{NAMESPACE, World},
@@ -21,6 +23,7 @@ use anteroom_e2e::{
 use anyhow::{Context, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 /// The values that only those may know who were allowed to, before and after it is changed, and while keys
 /// change.
@@ -39,13 +42,18 @@ const READERS: &str = "clusterpolicy/allowed-*,cachedcontextentry/tokens";
 async fn secrets_are_sealed_and_read_by_the_allowed_alone() -> anyhow::Result<()> {
     let keys = KeysFile::new()?;
     keys.write(&["one"])?;
-    let file = keys.path.display().to_string();
+    let asker_keys = KeysFile::new()?;
+    asker_keys.write(&["asker"])?;
+    let seals = ("--seal-keys-file", keys.path.display().to_string());
+    let asks = ("--asker-keys-file", asker_keys.path.display().to_string());
     let plan = SystemPlan {
         watcher_args: vec![
             ("--allow-secrets", READERS.to_owned()),
-            ("--seal-keys-file", file.clone()),
+            seals.clone(),
+            asks.clone(),
         ],
-        replica_args: vec![("--seal-keys-file", file)],
+        replica_args: vec![seals, asks.clone()],
+        webhook_args: vec![asks],
         ..SystemPlan::default()
     };
     let mut world = World::start_as(&plan).await?;
@@ -65,6 +73,7 @@ async fn secrets_are_sealed_and_read_by_the_allowed_alone() -> anyhow::Result<()
 
     the_allowed_decide_by_content(&world, &asker).await?;
     nobody_else_reads_one(&world, &asker).await?;
+    a_login_reads_none(&world, &asker_keys).await?;
     keys_change_without_a_gap(&mut world, &asker, &keys).await?;
     nothing_is_in_the_clear(&world)
 }
@@ -174,6 +183,39 @@ async fn nobody_else_reads_one(world: &World, asker: &Asker) -> anyhow::Result<(
     Ok(())
 }
 
+/// Whoever may ask on NATS, and has no asker key, gets nothing of a view of Secrets.
+async fn a_login_reads_none(world: &World, keys: &KeysFile) -> anyhow::Result<()> {
+    let asked = async |login: &str, keys: Option<&KeysFile>| {
+        let mut command = Command::new(workspace_binary("anteroom")?);
+        command
+            .args(["query", "tokens", "items[].data.token"])
+            .args(["--nats-url", &world.nats.url(), "--nats-user", login])
+            .env("ANTEROOM_NATS_PASSWORD", password(login));
+        if let Some(keys) = keys {
+            command.arg("--asker-keys-file").arg(&keys.path);
+        }
+        let said = command.output().await?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        anyhow::Ok((text(&said.stdout), text(&said.stderr)))
+    };
+    let other = KeysFile::new()?;
+    other.write(&["other"])?;
+    let token = BASE64_STANDARD.encode(SECRETS[0]);
+    for (login, code) in [("webhook", "AR123"), ("reporter", "AR")] {
+        for without in [None, Some(&other)] {
+            let (printed, error) = asked(login, without).await?;
+            ensure!(printed.is_empty(), "{login}: {printed}");
+            ensure!(
+                error.contains(code) && !error.contains(&token),
+                "{login}: {error}"
+            );
+        }
+    }
+    let (printed, error) = asked("webhook", Some(keys)).await?;
+    ensure!(printed.contains(&token), "{printed}{error}");
+    Ok(())
+}
+
 /// A key is added, made the first, and the old one taken away; meanwhile every decision is
 /// right. A replica that starts later reads all with the new key alone.
 async fn keys_change_without_a_gap(
@@ -201,7 +243,7 @@ async fn keys_change_without_a_gap(
     });
     for ring in [&["one", "two"][..], &["two", "one"], &["two"]] {
         keys.write(ring)?;
-        keys_are_read(world, ring).await?;
+        keys_are_read(world, keys, ring).await?;
     }
     stop.store(true, Ordering::Relaxed);
     asking.await??;
@@ -227,8 +269,9 @@ async fn keys_change_without_a_gap(
     Ok(())
 }
 
-/// The watcher and the replicas say that they have read these keys, in this order.
-async fn keys_are_read(world: &World, ring: &[&str]) -> anyhow::Result<()> {
+/// The watcher and the replicas say that they have read these keys of the file, in this order.
+async fn keys_are_read(world: &World, file: &KeysFile, ring: &[&str]) -> anyhow::Result<()> {
+    let path = file.path.to_str().context("a path in UTF-8")?;
     let says = ring
         .iter()
         .map(|id| format!("\"{id}\""))
@@ -240,7 +283,7 @@ async fn keys_are_read(world: &World, ring: &[&str]) -> anyhow::Result<()> {
             let text = fs::read_to_string(&log)?.replace('\\', "");
             let last = text
                 .lines()
-                .rfind(|line| line.contains("the keys that Secrets are sealed with"))
+                .rfind(|line| line.contains("keys read") && line.contains(path))
                 .context("no word of keys")?;
             ensure!(last.contains(&format!("[{says}]")), "{last}");
             Ok(())
@@ -288,7 +331,7 @@ fn found_in(path: &Path, text: &str) -> anyhow::Result<usize> {
     Ok(usize::from(held))
 }
 
-/// The file of keys, as it is mounted in watchers and replicas.
+/// A file of keys, as it is mounted.
 struct KeysFile {
     path: PathBuf,
     _folder: tempfile::TempDir,

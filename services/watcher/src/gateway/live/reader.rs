@@ -9,6 +9,7 @@ use anteroom_bus::Call;
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, Refusal};
+use anteroom_seal::{Answering, AskedOf, is_question, withheld};
 use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -120,16 +121,17 @@ impl Reader {
     /// Answers a call. Whatever is wrong is an answer too.
     pub(super) async fn answer(self: &Arc<Self>, call: &Call) -> Bytes {
         let begun = Instant::now();
-        let outcome = match live::decode_request(&call.body) {
-            Err(error) => Err(FactError::RequestInvalid {
-                message: error.to_string(),
-            }),
-            Ok(request) => {
+        let mut sealing = None;
+        let outcome = match self.heard(&call.body) {
+            Err(error) => Err(error),
+            Ok((request, answering)) => {
+                let is_sealed = answering.is_some();
+                sealing = answering;
                 let span = tracing::Span::current();
                 span.record("policy", request.policy.to_string());
                 span.record("rule", &request.rule);
                 span.record("variable", &request.variable);
-                let read = self.outcome(&request, begun + call.deadline);
+                let read = self.outcome(&request, is_sealed, begun + call.deadline);
                 let read = tokio::time::timeout(call.deadline, read).await;
                 read.unwrap_or_else(|_| Err(exceeded(call.deadline)))
             }
@@ -137,15 +139,39 @@ impl Reader {
         record(&outcome);
         let error = outcome.as_ref().err();
         self.tools.metrics.ended(error, begun.elapsed());
-        live::encode_outcome(&outcome).unwrap_or_else(|error| {
-            let too_large = Err(FactError::BudgetExceeded {
-                message: format!("its result: {error}"),
-            });
-            live::encode_outcome(&too_large).unwrap_or_default()
-        })
+        let outcome = encode(&outcome);
+        match sealing.map(|answering| answering.seal(&outcome)) {
+            None => outcome,
+            Some(Ok(sealed)) => sealed,
+            Some(Err(error)) => encode(&Err(FactError::AskerUnknown {
+                message: error.to_string(),
+            })),
+        }
     }
 
-    async fn outcome(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
+    /// Returns the request, and what seals its answer where it came sealed itself.
+    fn heard(&self, body: &[u8]) -> Result<(LiveRequest, Option<Answering>), FactError> {
+        let decoded = |body: &[u8]| {
+            live::decode_request(body).map_err(|error| FactError::RequestInvalid {
+                message: error.to_string(),
+            })
+        };
+        if !is_question(body) {
+            return Ok((decoded(body)?, None));
+        }
+        let heard = self.tools.asker_keys.hear(AskedOf::Live, body);
+        let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
+            message: error.to_string(),
+        })?;
+        Ok((decoded(&plain)?, Some(answering)))
+    }
+
+    async fn outcome(
+        self: &Arc<Self>,
+        request: &LiveRequest,
+        is_sealed: bool,
+        deadline: Instant,
+    ) -> LiveOutcome {
         let begun = Instant::now();
         let answer = match &request.call {
             LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
@@ -153,7 +179,7 @@ impl Reader {
                 self.write(request, (*target, object), deadline).await
             }
             LiveCall::MayWrite { objects } => self.may_write(objects).await,
-            _ => return self.called(request, deadline).await,
+            _ => return self.called(request, is_sealed, deadline).await,
         }?;
         let result = anteroom_wire::body::encode_json(&answer);
         Ok(LiveReply {
@@ -161,13 +187,18 @@ impl Reader {
             age_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             shared: false,
             result: result.map_err(|error| failed(error.to_string()))?,
-            sealed: false,
+            secret: false,
         })
     }
 
-    async fn called(self: &Arc<Self>, request: &LiveRequest, deadline: Instant) -> LiveOutcome {
+    async fn called(
+        self: &Arc<Self>,
+        request: &LiveRequest,
+        is_sealed: bool,
+        deadline: Instant,
+    ) -> LiveOutcome {
         let allowed = self.allowed_soon(request).await?;
-        let reply_key = self.check_secrets(request, &allowed)?;
+        self.check_secrets(request, &allowed, is_sealed)?;
         let secret = allowed.secret;
         let of_scan = request.of_scan;
         // Admission does not wait in a scan's queue, though both read the same.
@@ -191,20 +222,16 @@ impl Reader {
         let begun = begun.min(of_flight);
         let query = request.query.clone();
         let evaluated = off_thread(bytes, move || evaluate(&query, &answer)).await;
-        let mut result = match secret {
-            true => evaluated.map_err(anteroom_seal::reply::withheld)?,
+        let result = match secret {
+            true => evaluated.map_err(withheld)?,
             false => evaluated?,
         };
-        if let Some(reply_key) = reply_key {
-            let sealed = anteroom_seal::reply::seal_to(&reply_key, &result);
-            result = sealed.map_err(|error| failed(error.to_string()))?;
-        }
         Ok(LiveReply {
             watcher: self.tools.watcher.clone(),
             age_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             shared,
             result,
-            sealed: secret,
+            secret,
         })
     }
 
@@ -258,14 +285,15 @@ impl Reader {
         })
     }
 
-    /// Checks that a read of Secrets is allowed, and returns the key to seal the result to.
+    /// Checks that a read of Secrets is allowed, and was asked for by somebody with a key.
     fn check_secrets(
         &self,
         request: &LiveRequest,
         allowed: &Allowed,
-    ) -> Result<Option<Bytes>, FactError> {
+        is_sealed: bool,
+    ) -> Result<(), FactError> {
         if !allowed.secret {
-            return Ok(None);
+            return Ok(());
         }
         let ObjectKey { namespace, name } = &request.policy;
         if !(self.tools.may_read_secrets)(namespace, name) {
@@ -275,10 +303,10 @@ impl Reader {
             };
             return Err(FactError::SecretForbidden { reader });
         }
-        match &request.reply_key {
-            Some(key) => Ok(Some(key.clone())),
-            None => Err(FactError::RequestInvalid {
-                message: "a read of Secrets brings a key that its result is sealed to".into(),
+        match is_sealed {
+            true => Ok(()),
+            false => Err(FactError::AskerUnknown {
+                message: "the question came without".into(),
             }),
         }
     }
@@ -345,6 +373,16 @@ impl Reader {
             begun,
         })
     }
+}
+
+/// An outcome as bytes; one that is too large is an error in its place.
+fn encode(outcome: &LiveOutcome) -> Bytes {
+    live::encode_outcome(outcome).unwrap_or_else(|error| {
+        let too_large = Err(FactError::BudgetExceeded {
+            message: format!("its result: {error}"),
+        });
+        live::encode_outcome(&too_large).unwrap_or_default()
+    })
 }
 
 /// `{data, metadata}`, pruned as in a view.

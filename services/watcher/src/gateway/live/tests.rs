@@ -4,11 +4,12 @@ use anteroom_bus::{Call, RequestError, local::LocalBus};
 use anteroom_mirror::testing::Writer;
 use anteroom_model::{ObjectKey, system};
 use anteroom_runtime::Readiness;
-use anteroom_seal::reply::ReplyKey;
+use anteroom_seal::AskedOf;
 use anteroom_wire::{
     live::{LiveCall, LiveOutcome, LiveRequest},
     query::Query,
 };
+use bytes::Bytes;
 use http::Response;
 use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle};
@@ -55,6 +56,7 @@ impl Rig {
             watcher: "watcher-0".into(),
             args,
             may_read_secrets: Arc::new(|namespace, name| (namespace, name) == ("", "allowed")),
+            asker_keys: Keys::ephemeral().unwrap(),
         };
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());
         let check = readiness.check("live-reads", "a place");
@@ -106,6 +108,11 @@ impl Rig {
 
     async fn ask_within(&self, request: &LiveRequest, deadline: Duration) -> LiveOutcome {
         let body = live::encode_request(request).unwrap();
+        live::decode_outcome(&self.send(body, deadline).await).unwrap()
+    }
+
+    /// Asks by this message, as it is.
+    async fn send(&self, body: Bytes, deadline: Duration) -> Bytes {
         let call = Call {
             body,
             deadline,
@@ -117,8 +124,7 @@ impl Rig {
             let answered = self.bus.request(&Address::Live, call, PATIENCE).await;
             answered.unwrap()
         };
-        let answer = tokio::time::timeout(PATIENCE, asked).await.unwrap();
-        live::decode_outcome(&answer).unwrap()
+        tokio::time::timeout(PATIENCE, asked).await.unwrap()
     }
 }
 
@@ -162,7 +168,6 @@ fn get(policy: &str, variable: &str, path: &str) -> LiveRequest {
             missing_key_is_error: true,
             selection: None,
         },
-        reply_key: None,
         of_scan: false,
     }
 }
@@ -288,18 +293,30 @@ async fn secrets_are_read_for_those_who_may_and_sealed() {
     let reader = "ClusterPolicy p".to_owned();
     assert_eq!(forbidden, FactError::SecretForbidden { reader });
     let open = rig.ask(&get("allowed", "secret", path)).await.unwrap_err();
-    assert!(matches!(open, FactError::RequestInvalid { .. }), "{open}");
+    assert!(matches!(open, FactError::AskerUnknown { .. }), "{open}");
+    let strange = Keys::ephemeral().unwrap();
+    let request = live::encode_request(&get("allowed", "secret", path)).unwrap();
+    let (question, _) = strange.ask(AskedOf::Live, &request).unwrap();
+    let stranger = live::decode_outcome(&rig.send(question, PATIENCE).await).unwrap();
+    let stranger = stranger.unwrap_err();
+    assert!(
+        matches!(stranger, FactError::AskerUnknown { .. }),
+        "{stranger}"
+    );
     assert_eq!(rig.asked.load(Ordering::SeqCst), 0);
-    let key = ReplyKey::generate().unwrap();
+    let sealed = async |request: &LiveRequest| {
+        let request = live::encode_request(request).unwrap();
+        let (question, asked) = rig.tools.asker_keys.ask(AskedOf::Live, &request).unwrap();
+        let answer = rig.send(question, PATIENCE).await;
+        assert!(!answer.windows(6).any(|bytes| bytes == b"hidden"));
+        live::decode_outcome(&asked.open(&answer).unwrap()).unwrap()
+    };
     let mut request = get("allowed", "secret", path);
-    request.reply_key = Some(key.public());
-    let reply = rig.ask(&request).await.unwrap();
-    assert!(reply.sealed);
-    assert!(!reply.result.windows(6).any(|bytes| bytes == b"hidden"));
-    let opened = anteroom_wire::body::to_json(&key.open(&reply.result).unwrap()).unwrap();
-    assert_eq!(opened, json!({"data": {"key": "hidden"}}));
+    let reply = sealed(&request).await.unwrap();
+    let result = anteroom_wire::body::to_json(&reply.result).unwrap();
+    assert_eq!(result, json!({"data": {"key": "hidden"}}));
     request.query.expression = "add(data.key, '1')".into();
-    let error = rig.ask(&request).await.unwrap_err();
+    let error = sealed(&request).await.unwrap_err();
     assert!(
         matches!(error, FactError::EvaluationFailed { .. }),
         "{error}"

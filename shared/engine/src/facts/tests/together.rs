@@ -95,7 +95,7 @@ async fn one_rules_too_large_result_does_not_fail_the_other_rules() {
             let outcome = if is_large {
                 Err(too_large())
             } else {
-                outcome(&request, said)
+                outcome(said)
             };
             Some(query::encode_outcome(&outcome).unwrap())
         })

@@ -15,11 +15,11 @@ use anteroom_model::{
     ResourceVersion, Revision, ViewId,
 };
 use anteroom_policy::{FactRequest, FactTarget, Reference};
-use anteroom_seal::reply::{ReplySealer, seal_to};
+use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::{
     body,
     live::{self, LiveReply, LiveRequest},
-    query::{self, Query, QueryReply, QueryRequest},
+    query::{self, Query, QueryReply},
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -43,6 +43,7 @@ pub(super) struct World {
     pub(super) audits: Arc<Audits>,
     pub(super) facts: BusFacts,
     pub(super) catalog: Catalog,
+    pub(super) asker_keys: Keys,
 }
 
 /// The results of comparisons, in order.
@@ -72,6 +73,7 @@ impl World {
         let bus = Arc::new(LocalBus::new());
         let audits = Arc::<Audits>::default();
         let hedge = Duration::from_millis(100);
+        let asker_keys = Keys::ephemeral().unwrap();
         let reader: Arc<dyn Bus> = Arc::new(bus.join());
         let entry = |kind, name: &str, view: &str| EntryRecord {
             kind,
@@ -93,7 +95,13 @@ impl World {
             implicit(Reference::LabelledConfigMaps, "labelled"),
         ];
         Self {
-            facts: BusFacts::new(reader, Arc::<Audits>::clone(&audits), hedge, audit_ratio),
+            facts: BusFacts::new(
+                (reader, asker_keys.clone()),
+                Arc::<Audits>::clone(&audits),
+                hedge,
+                audit_ratio,
+            ),
+            asker_keys,
             catalog: Catalog {
                 entries: Arc::new(testing::entries(&records)),
                 ..Catalog::default()
@@ -112,7 +120,7 @@ impl World {
         self.serve(at, move |call, body| {
             let request = query::decode_request(body).unwrap();
             let said: Option<Vec<Said>> = request.queries.iter().map(|q| say(call, q)).collect();
-            let outcome = outcome(&request, said?);
+            let outcome = outcome(said?);
             Some(query::encode_outcome(&outcome).unwrap())
         })
         .await
@@ -123,22 +131,25 @@ impl World {
         &self,
         say: impl Fn(usize, LiveRequest) -> Said + Send + 'static,
     ) -> Server {
+        let keys = self.asker_keys.clone();
         self.serve(Address::Live, move |call, body| {
-            let request = live::decode_request(body).unwrap();
-            let key = request.reply_key.clone();
-            let said = say(call, request);
-            let seal = |body: Bytes| match &key {
-                Some(key) => seal_to(key, &body).unwrap(),
-                None => body,
-            };
+            let (plain, answering) = keys.hear(AskedOf::Live, body).map_or_else(
+                |_| (Bytes::copy_from_slice(body), None),
+                |(plain, answering)| (plain, Some(answering)),
+            );
+            let said = say(call, live::decode_request(&plain).unwrap());
             let outcome = said.map(|value| LiveReply {
                 watcher: "w".into(),
                 age_ms: 3,
                 shared: false,
-                result: seal(body::encode_value(&value).unwrap()),
-                sealed: key.is_some(),
+                result: body::encode_value(&value).unwrap(),
+                secret: false,
             });
-            Some(live::encode_outcome(&outcome).unwrap())
+            let outcome = live::encode_outcome(&outcome).unwrap();
+            Some(match answering {
+                Some(answering) => answering.seal(&outcome).unwrap(),
+                None => outcome,
+            })
         })
         .await
     }
@@ -211,7 +222,7 @@ impl World {
 }
 
 /// An error of the replica itself is given once, for the whole request.
-pub(super) fn outcome(request: &QueryRequest, said: Vec<Said>) -> Result<QueryReply, FactError> {
+pub(super) fn outcome(said: Vec<Said>) -> Result<QueryReply, FactError> {
     let of_replica = |said: &Said| {
         let error = said.as_ref().err()?;
         error.another_replica_may_answer().then(|| error.clone())
@@ -219,15 +230,7 @@ pub(super) fn outcome(request: &QueryRequest, said: Vec<Said>) -> Result<QueryRe
     if let Some(error) = said.iter().find_map(of_replica) {
         return Err(error);
     }
-    let key = request.reply_key.as_ref();
-    let sealer = key.map(|key| ReplySealer::to(key).unwrap());
-    let encode = |value| {
-        let body = body::encode_value(&value).unwrap();
-        match &sealer {
-            Some(sealer) => sealer.seal(&body).unwrap(),
-            None => body,
-        }
-    };
+    let encode = |value| body::encode_value(&value).unwrap();
     Ok(QueryReply {
         replica: "replica-0".into(),
         incarnation: Incarnation("i".into()),
@@ -236,6 +239,5 @@ pub(super) fn outcome(request: &QueryRequest, said: Vec<Said>) -> Result<QueryRe
         age_ms: 7,
         objects: 2,
         results: said.into_iter().map(|said| said.map(encode)).collect(),
-        sealed: sealer.is_some(),
     })
 }

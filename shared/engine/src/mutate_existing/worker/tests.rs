@@ -3,6 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anteroom_bus::{Address, Bus, local::LocalBus};
 use anteroom_model::ObjectKey;
 use anteroom_runtime::Shutdown;
+use anteroom_seal::Keys;
 use anteroom_wire::{
     body,
     live::{LiveCall, LiveReply, decode_request, encode_outcome},
@@ -76,7 +77,12 @@ impl World {
         let recorder: SharedRecorder = Arc::new(NoRecorder);
         // Longer than any read: none is asked for twice.
         let hedge = Duration::from_secs(600);
-        let facts = BusFacts::new(Arc::clone(&reader), Arc::clone(&recorder), hedge, 0.0);
+        let facts = BusFacts::new(
+            (Arc::clone(&reader), Keys::none()),
+            Arc::clone(&recorder),
+            hedge,
+            0.0,
+        );
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, _) = Violations::new(reader, Arc::clone(&recorder), Shutdown::new());
         let mut serving = bus.serve(&Address::Live).await.unwrap();
@@ -94,7 +100,7 @@ impl World {
                     age_ms: 0,
                     shared: false,
                     result: body::encode_value(&value).unwrap(),
-                    sealed: false,
+                    secret: false,
                 });
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_secs(after)).await;

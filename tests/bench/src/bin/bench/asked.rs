@@ -42,7 +42,6 @@ impl Asker {
             age_max_ms: None,
             revision_min: None,
             revision_min_of: None,
-            reply_key: None,
         };
         let call = Call {
             body: encode_request(&request)?,

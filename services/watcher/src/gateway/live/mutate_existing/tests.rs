@@ -123,7 +123,6 @@ fn request(call: LiveCall) -> LiveRequest {
             missing_key_is_error: false,
             selection: None,
         },
-        reply_key: None,
         of_scan: false,
     }
 }
