@@ -7,6 +7,7 @@ use anteroom_runtime::{
     units::{bytes, duration},
 };
 use anteroom_seal::Keys;
+use http::uri::Authority;
 
 use crate::coordinator::{CacheApiCalls, SecretsReader};
 use crate::feeds::LIMIT_MIN;
@@ -82,6 +83,17 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
     pub api_call_bytes_max: Option<u64>,
 
+    /// Services that policies and entries may call at any address, separated by commas: hosts, as in
+    /// `127.0.0.1:8080`; without a port, each port of the host. For other services, the watcher
+    /// refuses loopback, link-local and cloud metadata addresses
+    #[arg(
+        long,
+        env = "ANTEROOM_TRUSTED_SERVICE",
+        value_delimiter = ',',
+        value_name = "HOST"
+    )]
+    pub trusted_service: Vec<Authority>,
+
     /// The memory limit of this watcher, as in `512Mi`; at least `64Mi`. Reads from the API server
     /// wait for pending writes, to stay below it. If keys and entries alone exceed it, the largest
     /// view fails [default: no limit]
@@ -124,6 +136,7 @@ impl Default for Args {
             exception_namespace: None,
             allow_secrets: Vec::new(),
             api_call_bytes_max: None,
+            trusted_service: Vec::new(),
             live: LiveArgs::default(),
             watcher_memory_limit: None,
             reference_idle_after: REFERENCE_IDLE_AFTER,

@@ -15,7 +15,7 @@ use crate::{
     coordinator::{Options, SecretsReaders},
     feeds::FeedOptions,
     gateway::{
-        calls::{API_CALL_BYTES_MAX, Caller},
+        calls::{API_CALL_BYTES_MAX, Caller, Services},
         live::{self, LiveMetrics, LiveTools},
     },
     log_writer::{
@@ -54,9 +54,18 @@ pub async fn run(
     service: Service,
 ) -> anyhow::Result<()> {
     let (index, index_reader) = Index::new();
+    let api = ApiServer::new(client);
+    let api_call_bytes_max = args
+        .api_call_bytes_max
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .unwrap_or(API_CALL_BYTES_MAX);
+    let services = Services {
+        trusted: args.trusted_service.clone(),
+    };
+    let caller = Caller::new(api.clone(), api_call_bytes_max, Arc::new(services));
     let context = Context {
         bus: Arc::clone(&bus),
-        api: ApiServer::new(client),
+        api,
         metrics: WatcherMetrics::register(&service.metrics),
         checks: Arc::new(Checks::new(&service.readiness)),
         shutdown: service.shutdown.clone(),
@@ -77,10 +86,7 @@ pub async fn run(
             secrets: Arc::new(SecretsReaders(args.allow_secrets)),
             reads_exceptions: args.exception_namespace.is_some(),
         },
-        api_call_bytes_max: args
-            .api_call_bytes_max
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .unwrap_or(API_CALL_BYTES_MAX),
+        caller,
         exception_namespace: args.exception_namespace.map(Into::into),
     };
     let tasks = Tasks::new(context.shutdown.clone());
@@ -99,7 +105,7 @@ pub async fn run(
     let secrets = Arc::clone(&context.coordinator.secrets);
     let live = LiveTools {
         bus: Arc::clone(&context.bus),
-        caller: Caller::new(context.api.clone(), context.api_call_bytes_max),
+        caller: context.caller.clone(),
         metrics: LiveMetrics::register(&service.metrics),
         mirrored: MirrorMetrics::registered(&service.scope("live").metrics),
         watcher: context.members.me().to_owned(),

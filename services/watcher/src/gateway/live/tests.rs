@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::*;
-use crate::gateway::calls::testing::{Endpoint, api_server, ok};
+use crate::gateway::calls::testing::{Endpoint, api_server, caller_of, ok};
 
 mod images;
 
@@ -41,7 +41,7 @@ impl Rig {
             counted.fetch_add(1, Ordering::SeqCst);
             api(request.method().as_str(), &request.uri().to_string())
         });
-        Self::with(args, Caller::new(api, 1_000), asked).await
+        Self::with(args, caller_of(api, 1_000), asked).await
     }
 
     pub(super) async fn with(args: LiveArgs, caller: Caller, asked: Arc<AtomicUsize>) -> Self {

@@ -7,7 +7,7 @@ use http::Response;
 
 use super::{super::tests::Rig, *};
 use crate::gateway::{
-    calls::{Caller, testing::api_server},
+    calls::testing::{api_server, caller_of},
     live::LiveArgs,
 };
 
@@ -75,7 +75,7 @@ async fn rig_of(
             .body(body.to_string())
             .unwrap()
     });
-    let mut rig = Rig::with(args, Caller::new(api, 1_000), Default::default()).await;
+    let mut rig = Rig::with(args, caller_of(api, 1_000), Default::default()).await;
     for (kind, resource) in [("Pod", "pods"), ("Secret", "secrets")] {
         let record = KindRecord {
             gvr: GroupVersionResource::new("", "v1", resource),
