@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use crate::{
     args::Args,
     checks::Checks,
-    coordinator::{Options, SecretsReaders},
+    coordinator::{Options, PolicyWriters, SecretsReaders},
     feeds::FeedOptions,
     gateway::{
         calls::{API_CALL_BYTES_MAX, Caller, Services},
-        live::{self, LiveMetrics, LiveTools},
+        live::{self, LiveChecks, LiveMetrics, LiveTools},
     },
     log_writer::{
         desired_state::DesiredStateReader, index::Index, lead::Campaign, members::Members,
@@ -84,6 +84,7 @@ pub async fn run(
             cache_api_calls: args.cache_api_calls,
             background_scans: args.background_scans,
             secrets: Arc::new(SecretsReaders(args.allow_secrets)),
+            writers: Arc::new(PolicyWriters(args.allow_writes)),
             reads_exceptions: args.exception_namespace.is_some(),
         },
         caller,
@@ -103,6 +104,7 @@ pub async fn run(
         index_reader.run(&*bus).await;
     });
     let secrets = Arc::clone(&context.coordinator.secrets);
+    let writers = Arc::clone(&context.coordinator.writers);
     let live = LiveTools {
         bus: Arc::clone(&context.bus),
         caller: context.caller.clone(),
@@ -113,14 +115,19 @@ pub async fn run(
         may_read_secrets: Arc::new(move |namespace: &str, name: &str| {
             secrets.allows_policy(namespace, name)
         }),
+        may_write: Arc::new(move |namespace: &str, name: &str| writers.allows(namespace, name)),
     };
-    let check = service.readiness.check(
-        "live-reads",
-        "the policies, and the subscription for live reads",
-    );
+    let check = |name, of| {
+        let waits = format!("the policies, and the subscription for {of}");
+        service.readiness.check(name, waits)
+    };
+    let checks = LiveChecks {
+        reads: check("live-reads", "live reads"),
+        writes: check("writes", "writes"),
+    };
     let stop = context.shutdown.token();
     tasks.spawn("live reads", async move {
-        live::serve(live, check, stop).await;
+        live::serve(live, checks, stop).await;
         Ok(())
     });
     tasks.spawn_until_shutdown("API server check", reach(context.clone()));

@@ -168,6 +168,8 @@ pub(crate) struct PolicyManifest {
     pub scanned: Vec<KindPattern>,
     /// It reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
+    /// It changes existing objects and nobody allowed it to.
+    pub writes_forbidden: bool,
     /// The reason why it is held back: it is over a quota.
     pub over_quota: Option<Failure>,
     /// The kinds that it decides over; empty: it is for what is there already.

@@ -117,6 +117,10 @@ impl Live {
             reply_key: seal.public(),
             of_scan: self.of_scans,
         };
+        let to = match &request.call {
+            LiveCall::Write { .. } => Address::Write,
+            _ => Address::Live,
+        };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;
         let left = deadline.saturating_duration_since(Instant::now());
         // A watcher that dies must not take the whole of the time with it; one that is slow is waited
@@ -126,14 +130,19 @@ impl Live {
             false => left,
         };
         attempts::race(hedge, deadline, millis(left), || {
-            self.send(body.clone(), deadline)
+            self.send(&to, body.clone(), deadline)
         })
         .await
     }
 
-    async fn send(&self, body: Bytes, deadline: Instant) -> Result<LiveReply, FactError> {
+    async fn send(
+        &self,
+        to: &Address,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<LiveReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let asked = self.bus.request(&Address::Live, call(body, left), left);
+        let asked = self.bus.request(to, call(body, left), left);
         match asked.await {
             Ok(reply) => decode_outcome(&reply).map_err(|error| unreadable(&error))?,
             Err(RequestError::NoResponders) => Err(FactError::NoWatcher),

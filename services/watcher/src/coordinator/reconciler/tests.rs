@@ -7,7 +7,7 @@ use tracing::Span;
 use super::*;
 use crate::{
     coordinator::{
-        permits::{CacheApiCalls, SecretsReaders},
+        permits::{CacheApiCalls, PolicyWriters, SecretsReaders},
         policy_store::PolicyKind,
         webhooks::LISTEN,
     },
@@ -77,6 +77,7 @@ impl World {
             cache_api_calls: CacheApiCalls::Auto,
             background_scans: false,
             secrets: Arc::new(SecretsReaders::default()),
+            writers: Arc::new(PolicyWriters::default()),
             reads_exceptions: false,
         };
         let now = Instant::now();

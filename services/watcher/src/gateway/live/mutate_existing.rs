@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector};
+use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector, ObjectKey};
 use anteroom_policy::{FIELD_MANAGER, Policy};
 use anteroom_wire::live::LiveRequest;
 use bytes::Bytes;
@@ -124,6 +124,12 @@ impl Reader {
         objects: &ExistingObjects,
         deadline: Instant,
     ) -> Result<Value, FactError> {
+        if let Some(reason) = self.writes_forbidden(&request.policy) {
+            return Err(FactError::LiveReadFailed {
+                code: 403,
+                message: reason,
+            });
+        }
         let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
         self.permitted_soon(&request.policy, check).await?;
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
@@ -166,6 +172,9 @@ impl Reader {
         (target, object): (usize, &Value),
         deadline: Instant,
     ) -> Result<Value, FactError> {
+        if let Some(reason) = self.writes_forbidden(&request.policy) {
+            return Err(refused(403, reason));
+        }
         let check = |policy: &Policy| policy.permits_writing(&request.rule, target, object);
         self.permitted_soon(&request.policy, check).await?;
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
@@ -176,8 +185,19 @@ impl Reader {
         written.map(|()| Value::Null)
     }
 
-    /// Returns the rights that the watcher lacks to change such objects; null if none.
-    pub(super) async fn may_write(&self, objects: &ExistingObjects) -> Result<Value, FactError> {
+    /// Returns the reason why a policy may not change such objects, or the rights that the watcher lacks to; null if
+    /// there is none.
+    pub(super) async fn may_write(
+        &self,
+        policy: &ObjectKey,
+        objects: &ExistingObjects,
+    ) -> Result<Value, FactError> {
+        // Earlier webhooks name no policy.
+        if !policy.name.is_empty()
+            && let Some(reason) = self.writes_forbidden(policy)
+        {
+            return Ok(reason.into());
+        }
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
         let need = Need::from(objects.clone());
         let lacks = rights::lacking(self.api(), &kind, &need.namespace, &need.name).await;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_bus::Call;
+use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, Refusal};
@@ -28,6 +28,7 @@ use crate::{
     gateway::{
         calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
         images::{Image, Images},
+        rights::WRITES_FORBIDDEN,
     },
     source::{apiserver::ApiServer, prune::prune},
 };
@@ -112,18 +113,33 @@ impl Reader {
         self.tools.metrics.unread(count);
     }
 
+    /// Returns the reason why a policy may not change existing objects; `None`: it may.
+    pub(super) fn writes_forbidden(&self, policy: &ObjectKey) -> Option<String> {
+        let ObjectKey { namespace, name } = policy;
+        let may = (self.tools.may_write)(namespace, name);
+        (!may).then(|| WRITES_FORBIDDEN.to_owned())
+    }
+
     /// For what is read in another way, and for what is no read.
     pub(super) fn api(&self) -> &ApiServer {
         self.tools.caller.api()
     }
 
-    /// Answers a call. Whatever is wrong is an answer too.
-    pub(super) async fn answer(self: &Arc<Self>, call: &Call) -> Bytes {
+    /// Answers a call that came by this address. Whatever is wrong is an answer too.
+    pub(super) async fn answer(self: &Arc<Self>, at: &Address, call: &Call) -> Bytes {
         let begun = Instant::now();
         let outcome = match live::decode_request(&call.body) {
             Err(error) => Err(FactError::RequestInvalid {
                 message: error.to_string(),
             }),
+            Ok(request)
+                if matches!(request.call, LiveCall::Write { .. }) != (*at == Address::Write) =>
+            {
+                Err(FactError::RequestInvalid {
+                    message: "writes, and nothing else, are asked for by their own address"
+                        .to_owned(),
+                })
+            }
             Ok(request) => {
                 let span = tracing::Span::current();
                 span.record("policy", request.policy.to_string());
@@ -152,7 +168,7 @@ impl Reader {
             LiveCall::Write { target, object } => {
                 self.write(request, (*target, object), deadline).await
             }
-            LiveCall::MayWrite { objects } => self.may_write(objects).await,
+            LiveCall::MayWrite { objects } => self.may_write(&request.policy, objects).await,
             _ => return self.called(request, deadline).await,
         }?;
         let result = anteroom_wire::body::encode_json(&answer);

@@ -55,10 +55,14 @@ impl Rig {
             watcher: "watcher-0".into(),
             args,
             may_read_secrets: Arc::new(|namespace, name| (namespace, name) == ("", "allowed")),
+            may_write: Arc::new(|namespace, _| namespace.is_empty()),
         };
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());
-        let check = readiness.check("live-reads", "a place");
-        let served = tokio::spawn(serve(tools.clone(), check, stop.clone()));
+        let checks = LiveChecks {
+            reads: readiness.check("live-reads", "a place"),
+            writes: readiness.check("writes", "a place"),
+        };
+        let served = tokio::spawn(serve(tools.clone(), checks, stop.clone()));
         Self {
             bus,
             tools,
@@ -105,6 +109,18 @@ impl Rig {
     }
 
     async fn ask_within(&self, request: &LiveRequest, deadline: Duration) -> LiveOutcome {
+        let at = match &request.call {
+            LiveCall::Write { .. } => Address::Write,
+            _ => Address::Live,
+        };
+        self.ask_by(&at, request, deadline).await
+    }
+
+    pub(super) async fn ask_at(&self, at: &Address, request: &LiveRequest) -> LiveOutcome {
+        self.ask_by(at, request, PATIENCE).await
+    }
+
+    async fn ask_by(&self, at: &Address, request: &LiveRequest, deadline: Duration) -> LiveOutcome {
         let body = live::encode_request(request).unwrap();
         let call = Call {
             body,
@@ -114,7 +130,7 @@ impl Rig {
         let asked = async {
             // It takes its place once it knows the policies, and is ready then.
             self.readiness.wait_ready().await;
-            let answered = self.bus.request(&Address::Live, call, PATIENCE).await;
+            let answered = self.bus.request(at, call, PATIENCE).await;
             answered.unwrap()
         };
         let answer = tokio::time::timeout(PATIENCE, asked).await.unwrap();

@@ -1,3 +1,4 @@
+use anteroom_bus::Address;
 use anteroom_model::{GroupVersionResource, ObjectKey, system};
 use anteroom_wire::{
     live::{LiveCall, LiveOutcome},
@@ -267,6 +268,51 @@ async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
         let refused = put(object).await.unwrap_err();
         assert!(
             matches!(refused, FactError::LiveReadFailed { .. }),
+            "{refused:?}"
+        );
+    }
+}
+
+/// A policy of a namespace changes nothing that nobody allowed to.
+#[tokio::test]
+async fn a_policy_that_is_not_allowed_to_write_neither_reads_targets_nor_writes() {
+    let rig = rig().await;
+    let ask = async |call: LiveCall| {
+        let mut request = request(call);
+        request.policy = ObjectKey::new("shop", "p");
+        rig.ask(&request).await
+    };
+    let write = LiveCall::Write {
+        target: 0,
+        object: pod("web-1"),
+    };
+    assert_eq!(write_code(ask(write).await), 403);
+    let objects = objects("Pod", "web-*");
+    let read = ask(LiveCall::Existing {
+        objects: objects.clone(),
+    });
+    let told = read.await.unwrap_err().to_string();
+    assert!(told.contains("`--allow-writes`"), "{told}");
+    let told = result(ask(LiveCall::MayWrite { objects }).await);
+    assert!(
+        told.as_str().unwrap().contains("`--allow-writes`"),
+        "{told}"
+    );
+}
+
+/// NATS says who may send to that address.
+#[tokio::test]
+async fn a_write_is_taken_at_its_own_address_alone() {
+    let rig = rig().await;
+    let object = pod("web-1");
+    let write = LiveCall::Write { target: 0, object };
+    let read = LiveCall::Existing {
+        objects: objects("Pod", "web-*"),
+    };
+    for (at, call) in [(Address::Live, write), (Address::Write, read)] {
+        let refused = rig.ask_at(&at, &request(call)).await.unwrap_err();
+        assert!(
+            matches!(refused, FactError::RequestInvalid { .. }),
             "{refused:?}"
         );
     }
