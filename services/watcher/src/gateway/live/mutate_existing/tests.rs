@@ -23,6 +23,13 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
     let listed = |name: &str| json!({"metadata": pod(name)["metadata"]});
     match (method, uri) {
         ("GET", "/api/v1/namespaces/shop/pods/web-1") => (200, pod("web-1")),
+        ("GET", "/api/v1/namespaces/shop/pods/web-2") => {
+            let mut changed = pod("web-2");
+            changed["metadata"]["resourceVersion"] = "8".into();
+            (200, changed)
+        }
+        ("GET", "/api/v1/namespaces/shop/pods/web-3") => (200, pod("web-3")),
+        ("GET", "/api/v1/namespaces/shop/pods/web-4") => (200, pod("web-4")),
         ("GET", "/api/v1/namespaces/shop/pods?limit=100") => (
             200,
             json!({"items": [listed("api")], "metadata": {"continue": "more"}}),
@@ -45,7 +52,7 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
             (200, json!({"items": [], "metadata": {}}))
         }
         ("PUT", "/api/v1/namespaces/shop/pods/web-1?fieldManager=anteroom") => (200, pod("web-1")),
-        ("PUT", "/api/v1/namespaces/shop/pods/web-2?fieldManager=anteroom") => {
+        ("PUT", "/api/v1/namespaces/shop/pods/web-4?fieldManager=anteroom") => {
             (409, json!({"message": "changed"}))
         }
         ("PUT", _) => (403, json!({"message": "no"})),
@@ -249,7 +256,11 @@ async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
     let rig = rig().await;
     let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
     assert_eq!(result(put(pod("web-1")).await), Value::Null);
-    assert_eq!(write_code(put(pod("web-2")).await), 409);
+    // Changed before it is read again, or after.
+    for name in ["web-2", "web-4"] {
+        let changed = put(pod(name));
+        assert_eq!(write_code(changed.await), 409);
+    }
     let forbidden = put(pod("web-3")).await.unwrap_err().to_string();
     assert!(
         forbidden.contains("anteroom.dev/aggregate-to-watcher-writes"),
@@ -270,6 +281,30 @@ async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
             matches!(refused, FactError::LiveReadFailed { .. }),
             "{refused:?}"
         );
+    }
+}
+
+/// Whoever asks for a write is not believed: the object that is there says what it changes.
+#[tokio::test]
+async fn a_write_of_what_the_rule_does_not_change_is_refused() {
+    let rig = rig().await;
+    let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
+    let mut of_the_rule = pod("web-1");
+    of_the_rule["spec"] = json!({"a": "b"});
+    assert_eq!(result(put(of_the_rule.clone()).await), Value::Null);
+    for (pointer, path) in [
+        ("/spec", "spec.a"),
+        ("/metadata/labels", "metadata.labels.a"),
+    ] {
+        let mut other = of_the_rule.clone();
+        *other.pointer_mut(pointer).unwrap() = json!({"a": "c", "app": "web"});
+        let refused = put(other).await.unwrap_err();
+        let told = refused.to_string();
+        assert!(
+            told.contains(&format!("does not change `{path}`")),
+            "{told}"
+        );
+        assert!(matches!(refused, FactError::WriteFailed { code: 0, .. }));
     }
 }
 
