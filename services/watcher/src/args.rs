@@ -7,8 +7,9 @@ use anteroom_runtime::{
     units::{bytes, duration},
 };
 use anteroom_seal::Keys;
+use http::uri::Authority;
 
-use crate::coordinator::{CacheApiCalls, SecretsReader};
+use crate::coordinator::{CacheApiCalls, PolicyWriter, SecretsReader};
 use crate::feeds::LIMIT_MIN;
 use crate::gateway::live::LiveArgs;
 
@@ -26,6 +27,9 @@ pub fn memory_limit(text: &str) -> Result<u64, String> {
     }
     Ok(limit)
 }
+
+/// The policies that change existing objects where nothing else is said.
+const CLUSTER_POLICIES: &str = "clusterpolicy/*";
 
 /// The default time after which the watch of an unread object stops.
 const REFERENCE_IDLE_AFTER: Duration = Duration::from_secs(10 * 60);
@@ -77,10 +81,33 @@ pub struct Args {
     )]
     pub allow_secrets: Vec<SecretsReader>,
 
+    /// Policies whose rules may change existing objects (`mutate.targets`), separated by commas:
+    /// clusterpolicy/NAME, policy/NAMESPACE/NAME. `*` stands for any run of characters. Others are
+    /// in force, but change nothing
+    #[arg(
+        long,
+        env = "ANTEROOM_ALLOW_WRITES",
+        value_delimiter = ',',
+        default_value = CLUSTER_POLICIES,
+        value_name = "POLICY"
+    )]
+    pub allow_writes: Vec<PolicyWriter>,
+
     /// The largest response of an entry's API call, as in `512Ki`; a larger one is an error [default:
     /// 2Mi]
     #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
     pub api_call_bytes_max: Option<u64>,
+
+    /// Services that policies and entries may call at any address, separated by commas: hosts, as in
+    /// `127.0.0.1:8080`; without a port, each port of the host. For other services, the watcher
+    /// refuses loopback, link-local and cloud metadata addresses
+    #[arg(
+        long,
+        env = "ANTEROOM_TRUSTED_SERVICE",
+        value_delimiter = ',',
+        value_name = "HOST"
+    )]
+    pub trusted_service: Vec<Authority>,
 
     /// The memory limit of this watcher, as in `512Mi`; at least `64Mi`. Reads from the API server
     /// wait for pending writes, to stay below it. If keys and entries alone exceed it, the largest
@@ -127,7 +154,9 @@ impl Default for Args {
             background_scans: false,
             exception_namespace: None,
             allow_secrets: Vec::new(),
+            allow_writes: CLUSTER_POLICIES.parse().into_iter().collect(),
             api_call_bytes_max: None,
+            trusted_service: Vec::new(),
             live: LiveArgs::default(),
             watcher_memory_limit: None,
             reference_idle_after: REFERENCE_IDLE_AFTER,
@@ -156,5 +185,6 @@ mod tests {
     fn the_defaults_are_what_the_command_line_says() {
         assert_eq!(duration("10m"), Ok(REFERENCE_IDLE_AFTER));
         assert_eq!(duration("60s"), Ok(STALE_AFTER));
+        assert_eq!(Args::default().allow_writes.len(), 1);
     }
 }

@@ -51,8 +51,8 @@ mod view_status;
 mod webhooks;
 
 pub(crate) use controller::{Controller, Deps, Rights};
-pub(crate) use permits::SecretsReaders;
-pub use permits::{CacheApiCalls, SecretsReader};
+pub use permits::{CacheApiCalls, PolicyWriter, SecretsReader};
+pub(crate) use permits::{PolicyWriters, SecretsReaders};
 pub(crate) use policy_store::PolicyKind;
 pub(crate) use reconciler::Manifests;
 pub(crate) use resolver::Options;

@@ -45,7 +45,7 @@ mod term;
 mod watcher;
 
 pub use args::{Args, memory_limit};
-pub use coordinator::{CacheApiCalls, SecretsReader};
+pub use coordinator::{CacheApiCalls, PolicyWriter, SecretsReader};
 pub use gateway::{images::RegistryArgs, live::LiveArgs};
 pub use source::{api, crd::crds};
 pub use watcher::run;

@@ -19,6 +19,7 @@ use crate::{
     checks::Checks,
     coordinator::Options,
     feeds::FeedOptions,
+    gateway::calls::Caller,
     log_writer::{
         desired_state::DesiredStateReader,
         index::Index,
@@ -79,8 +80,8 @@ pub(crate) struct Context {
     pub feeds: FeedOptions,
     /// Options of the coordinator.
     pub coordinator: Options,
-    /// The largest response of an API call.
-    pub api_call_bytes_max: usize,
+    /// Makes the API calls of entries and policies.
+    pub caller: Caller,
     /// The namespace in which exceptions are read; `*`: all of them. `None`: exceptions are not read.
     pub exception_namespace: Option<Arc<str>>,
 }

@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use crate::{
     args::Args,
     checks::Checks,
-    coordinator::{Options, SecretsReaders},
+    coordinator::{Options, PolicyWriters, SecretsReaders},
     feeds::FeedOptions,
     gateway::{
-        calls::{API_CALL_BYTES_MAX, Caller},
-        live::{self, LiveMetrics, LiveTools},
+        calls::{API_CALL_BYTES_MAX, Caller, Services},
+        live::{self, LiveChecks, LiveMetrics, LiveTools},
     },
     log_writer::{
         desired_state::DesiredStateReader, index::Index, lead::Campaign, members::Members,
@@ -54,9 +54,18 @@ pub async fn run(
     service: Service,
 ) -> anyhow::Result<()> {
     let (index, index_reader) = Index::new();
+    let api = ApiServer::new(client);
+    let api_call_bytes_max = args
+        .api_call_bytes_max
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .unwrap_or(API_CALL_BYTES_MAX);
+    let services = Services {
+        trusted: args.trusted_service.clone(),
+    };
+    let caller = Caller::new(api.clone(), api_call_bytes_max, Arc::new(services));
     let context = Context {
         bus: Arc::clone(&bus),
-        api: ApiServer::new(client),
+        api,
         metrics: WatcherMetrics::register(&service.metrics),
         checks: Arc::new(Checks::new(&service.readiness)),
         shutdown: service.shutdown.clone(),
@@ -75,12 +84,10 @@ pub async fn run(
             cache_api_calls: args.cache_api_calls,
             background_scans: args.background_scans,
             secrets: Arc::new(SecretsReaders(args.allow_secrets)),
+            writers: Arc::new(PolicyWriters(args.allow_writes)),
             reads_exceptions: args.exception_namespace.is_some(),
         },
-        api_call_bytes_max: args
-            .api_call_bytes_max
-            .and_then(|bytes| usize::try_from(bytes).ok())
-            .unwrap_or(API_CALL_BYTES_MAX),
+        caller,
         exception_namespace: args.exception_namespace.map(Into::into),
     };
     let tasks = Tasks::new(context.shutdown.clone());
@@ -97,9 +104,10 @@ pub async fn run(
         index_reader.run(&*bus).await;
     });
     let secrets = Arc::clone(&context.coordinator.secrets);
+    let writers = Arc::clone(&context.coordinator.writers);
     let live = LiveTools {
         bus: Arc::clone(&context.bus),
-        caller: Caller::new(context.api.clone(), context.api_call_bytes_max),
+        caller: context.caller.clone(),
         metrics: LiveMetrics::register(&service.metrics),
         mirrored: MirrorMetrics::registered(&service.scope("live").metrics),
         watcher: context.members.me().to_owned(),
@@ -107,15 +115,20 @@ pub async fn run(
         may_read_secrets: Arc::new(move |namespace: &str, name: &str| {
             secrets.allows_policy(namespace, name)
         }),
+        may_write: Arc::new(move |namespace: &str, name: &str| writers.allows(namespace, name)),
         asker_keys: args.asker_keys,
     };
-    let check = service.readiness.check(
-        "live-reads",
-        "the policies, and the subscription for live reads",
-    );
+    let check = |name, of| {
+        let waits = format!("the policies, and the subscription for {of}");
+        service.readiness.check(name, waits)
+    };
+    let checks = LiveChecks {
+        reads: check("live-reads", "live reads"),
+        writes: check("writes", "writes"),
+    };
     let stop = context.shutdown.token();
     tasks.spawn("live reads", async move {
-        live::serve(live, check, stop).await;
+        live::serve(live, checks, stop).await;
         Ok(())
     });
     tasks.spawn_until_shutdown("API server check", reach(context.clone()));

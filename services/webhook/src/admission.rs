@@ -64,16 +64,21 @@ pub(crate) fn judge(
 }
 
 impl Admission {
-    /// Warns of objects that exist and that the watcher may not change. Where that is not known, nothing is said:
+    /// Warns of objects that exist and that the policy or the watcher may not change. Where that is not known, nothing is said:
     /// whoever waits for the change is told why it did not come.
-    pub(crate) async fn ask_for_writes(&mut self, facts: &BusFacts, deadline: Instant) {
+    pub(crate) async fn ask_for_writes(
+        &mut self,
+        policy: &ObjectKey,
+        facts: &BusFacts,
+        deadline: Instant,
+    ) {
         let writes = std::mem::take(&mut self.writes);
         if !self.refused.is_empty() {
             return;
         }
         let asked = writes.into_iter().map(async |(rule, objects)| {
             let reader = Reader {
-                policy: ObjectKey::new("", ""),
+                policy: policy.clone(),
                 rule,
             };
             let lacks = facts.lacks_to_write(&reader, objects, deadline).await;

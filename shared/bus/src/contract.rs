@@ -318,6 +318,8 @@ pub enum Address {
     Fallback(ViewId),
     /// Any watcher, for a live read.
     Live,
+    /// Any watcher, for a write of an existing object.
+    Write,
     /// One replica.
     Replica {
         /// The replica's name.

@@ -239,6 +239,7 @@ impl Shared {
             Address::View(view) => self.subjects.query(view),
             Address::Fallback(view) => self.subjects.fallback(view),
             Address::Live => self.subjects.live(),
+            Address::Write => self.subjects.write(),
             Address::Replica { replica, view } => self.subjects.direct(replica, view),
         }
     }

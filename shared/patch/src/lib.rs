@@ -18,6 +18,7 @@ mod schema;
 mod size;
 
 pub use error::PatchError;
+pub use pointer::decoded_step;
 pub use schema::Schema;
 pub use size::weight;
 

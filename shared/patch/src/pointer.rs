@@ -20,7 +20,7 @@ impl Pointer {
                 )),
             };
         };
-        Ok(Self(steps.split('/').map(decoded).collect()))
+        Ok(Self(steps.split('/').map(decoded_step).collect()))
     }
 
     pub(crate) fn steps(&self) -> &[String] {
@@ -33,8 +33,8 @@ impl Pointer {
     }
 }
 
-/// Decodes `~1` before `~0`, so that `~01` is `~1`. A `~` before anything else stands for itself.
-fn decoded(step: &str) -> String {
+/// Returns a step of a pointer as the name that it means. Decodes `~1` before `~0`, so that `~01` is `~1`. A `~` before anything else stands for itself.
+pub fn decoded_step(step: &str) -> String {
     step.replace("~1", "/").replace("~0", "~")
 }
 

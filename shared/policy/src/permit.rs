@@ -4,6 +4,7 @@
 //! stands written in the policy must stand in the call, and a variable of the policy matches one name
 //! in a path, one parameter's value in a query, one value in a body.
 
+mod footprint;
 mod mutate_existing;
 
 use anteroom_model::ObjectKey;

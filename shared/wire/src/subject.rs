@@ -13,6 +13,7 @@
 //! | `ar.<cluster>.qf.<view>` | no | queries to any replica that knows the view, whatever its state |
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
 //! | `ar.<cluster>.live` | no | live reads, to any watcher |
+//! | `ar.<cluster>.write` | no | writes of existing objects, to any watcher |
 //!
 //! Every variable part is one token: bytes outside `[A-Za-z0-9_-]` are written as `=XX`, an empty
 //! part as `=`. So a name may hold anything, and no two objects share a subject.
@@ -64,6 +65,8 @@ pub enum Subject {
     Violation,
     /// Live reads.
     Live,
+    /// Writes of existing objects.
+    Write,
     /// Queries to any replica that serves the view.
     Query(ViewId),
     /// Queries to any replica that knows the view, whatever its state.
@@ -184,6 +187,11 @@ impl Subjects {
         self.of("live", &[])
     }
 
+    /// Writes of existing objects, to any watcher.
+    pub fn write(&self) -> String {
+        self.of("write", &[])
+    }
+
     /// Queries to any replica that serves the view.
     pub fn query(&self, view: &ViewId) -> String {
         self.of("q", &[view.as_str()])
@@ -238,6 +246,7 @@ impl Subjects {
             "wbeat" => Subject::WebhookBeat,
             "violation" => Subject::Violation,
             "live" => Subject::Live,
+            "write" => Subject::Write,
             "qf" => Subject::Fallback(view(next()?)?),
             "q" => Subject::Query(view(next()?)?),
             "qi" => Subject::Direct {

@@ -154,7 +154,9 @@ impl System {
             };
             let recipe = recipe(&name, "anteroom-watcher", "watcher")?
                 .arg("--kubeconfig", watcher_kubeconfig.display())
-                .arg("--holder", format!("watcher-{index}"));
+                .arg("--holder", format!("watcher-{index}"))
+                // Endpoints of tests are on loopback.
+                .arg("--trusted-service", "127.0.0.1");
             let recipe = match &plan.reporter {
                 Some(_) => recipe.env("ANTEROOM_BACKGROUND_SCANS", "true"),
                 None => recipe,

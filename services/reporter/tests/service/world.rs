@@ -166,6 +166,8 @@ fn watch_as(name: &str, sim: &SimApi, bus: &LocalBus) -> Running {
     let args = anteroom_watcher::Args {
         holder: Some(name.into()),
         background_scans: true,
+        // Endpoints of tests are on loopback.
+        trusted_service: vec!["127.0.0.1".parse().unwrap()],
         ..anteroom_watcher::Args::default()
     };
     let service = Service::new("watcher");

@@ -168,6 +168,8 @@ pub(crate) struct PolicyManifest {
     pub scanned: Vec<KindPattern>,
     /// It reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
+    /// It changes existing objects and nobody allowed it to.
+    pub writes_forbidden: bool,
     /// The reason why this version is held back: it is over a quota, or does not compile.
     pub held_back: Option<Failure>,
     /// The generation that is in force; `None`: none is.

@@ -1,5 +1,5 @@
-//! Permissions that an administrator gives: the readers of Secrets, and the calls of policies that
-//! views may answer.
+//! Permissions that an administrator gives: the readers of Secrets, the policies that change existing objects, and
+//! the calls of policies that views may answer.
 
 use std::str::FromStr;
 
@@ -58,41 +58,88 @@ impl CacheApiCalls {
     }
 }
 
-/// An entry or a policy that may read Secrets: a resource, a namespace for those that have one, and a name, each with `*`
-/// for any run of characters, as in `clusterpolicy/*` or `policy/team-a/check-*`.
+/// Entries or policies: a resource, a namespace for those that have one, and a name, each with `*` for any run of
+/// characters, as in `clusterpolicy/*` or `policy/team-a/check-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretsReader {
+struct NamePattern {
     kind: String,
     /// Without the kind.
     pattern: String,
 }
 
-/// Kinds that may be allowed to read Secrets, with how many parts follow.
-const KINDS: [(&str, usize); 4] = [
-    ("cachedcontextentry", 1),
-    ("globalcontextentry", 1),
-    ("clusterpolicy", 1),
-    ("policy", 2),
-];
+/// Kinds of entries that a pattern may name, with how many parts follow.
+const ENTRIES: [(&str, usize); 2] = [("cachedcontextentry", 1), ("globalcontextentry", 1)];
+
+/// Kinds of policies, likewise.
+const POLICIES: [(&str, usize); 2] = [("clusterpolicy", 1), ("policy", 2)];
+
+impl NamePattern {
+    /// `None` unless it names one of these kinds, with all parts.
+    fn parse(text: &str, kinds: &[(&str, usize)]) -> Option<Self> {
+        let (kind, pattern) = text.trim().split_once('/')?;
+        let parts = pattern.split('/').count();
+        let is_whole = kinds.contains(&(kind, parts)) && !pattern.split('/').any(str::is_empty);
+        is_whole.then(|| Self {
+            kind: kind.to_owned(),
+            pattern: pattern.to_owned(),
+        })
+    }
+
+    fn is(&self, kind: &str, name: &str) -> bool {
+        self.kind == kind && matches(&self.pattern, name)
+    }
+
+    /// `namespace` is empty for a `ClusterPolicy`.
+    fn is_policy(&self, namespace: &str, name: &str) -> bool {
+        match namespace {
+            "" => self.is("clusterpolicy", name),
+            namespace => self.is("policy", &format!("{namespace}/{name}")),
+        }
+    }
+}
+
+/// Entries or policies that may read Secrets, as in `clusterpolicy/*` or `policy/team-a/check-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretsReader(NamePattern);
 
 impl FromStr for SecretsReader {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text = text.trim();
-        let (kind, pattern) = text.split_once('/').unwrap_or((text, ""));
-        let parts = pattern.split('/').count();
-        let known = KINDS.contains(&(kind, parts));
-        if !known || pattern.split('/').any(str::is_empty) {
-            return Err(format!(
+        let kinds = [ENTRIES, POLICIES].concat();
+        NamePattern::parse(text, &kinds).map(Self).ok_or_else(|| {
+            format!(
                 "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, \
                  clusterpolicy/NAME and policy/NAMESPACE/NAME"
-            ));
-        }
-        Ok(Self {
-            kind: kind.to_owned(),
-            pattern: pattern.to_owned(),
+            )
         })
+    }
+}
+
+/// Policies that may change existing objects, as in `clusterpolicy/*` or `policy/team-a/label-*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyWriter(NamePattern);
+
+impl FromStr for PolicyWriter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let pattern = NamePattern::parse(text, &POLICIES);
+        pattern.map(Self).ok_or_else(|| {
+            format!("`{text}` is neither clusterpolicy/NAME nor policy/NAMESPACE/NAME")
+        })
+    }
+}
+
+/// All who may change existing objects.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PolicyWriters(pub Vec<PolicyWriter>);
+
+impl PolicyWriters {
+    /// Returns whether this policy may. `namespace` is empty for a `ClusterPolicy`.
+    pub(crate) fn allows(&self, namespace: &str, name: &str) -> bool {
+        let mut writers = self.0.iter();
+        writers.any(|writer| writer.0.is_policy(namespace, name))
     }
 }
 
@@ -108,20 +155,13 @@ impl SecretsReaders {
             EntryKind::Global => "globalcontextentry",
             EntryKind::Implicit => return false,
         };
-        self.allows(kind, name)
+        self.0.iter().any(|reader| reader.0.is(kind, name))
     }
 
     /// Returns whether this policy may read Secrets. `namespace` is empty for a `ClusterPolicy`.
     pub(crate) fn allows_policy(&self, namespace: &str, name: &str) -> bool {
-        match namespace {
-            "" => self.allows("clusterpolicy", name),
-            namespace => self.allows("policy", &format!("{namespace}/{name}")),
-        }
-    }
-
-    fn allows(&self, kind: &str, name: &str) -> bool {
         let mut readers = self.0.iter();
-        readers.any(|reader| reader.kind == kind && matches(&reader.pattern, name))
+        readers.any(|reader| reader.0.is_policy(namespace, name))
     }
 }
 
@@ -229,6 +269,27 @@ mod tests {
             assert_eq!(readers.allows_policy("", name), allowed, "{name}");
         }
         assert!(!SecretsReaders::default().allows_policy("", "x"));
+    }
+
+    #[test]
+    fn only_the_named_policies_change_existing_objects() {
+        let writers = ["clusterpolicy/*", "policy/team-a/label-*"];
+        let writers = PolicyWriters(writers.map(|writer| writer.parse().unwrap()).to_vec());
+        for (namespace, name, allowed) in [
+            ("", "any", true),
+            ("team-a", "label-all", true),
+            ("team-a", "any", false),
+            ("team-b", "label-all", false),
+        ] {
+            assert_eq!(
+                writers.allows(namespace, name),
+                allowed,
+                "{namespace}/{name}"
+            );
+        }
+        for odd in ["", "policy/x", "cachedcontextentry/x", "clusterpolicy/"] {
+            assert!(odd.parse::<PolicyWriter>().is_err(), "{odd}");
+        }
     }
 
     #[test]

@@ -222,7 +222,8 @@ impl PolicyStore {
 
     /// Returns what all policies change of what exists, each once.
     pub(super) fn rights_needed(&self) -> Vec<Need> {
-        let changes = self.iter().flat_map(|(_, policy)| &policy.changes);
+        let policies = self.iter().filter(|(_, policy)| !policy.writes_forbidden);
+        let changes = policies.flat_map(|(_, policy)| &policy.changes);
         let mut needs: Vec<_> = changes.map(|(_, need)| need.clone()).collect();
         needs.sort();
         needs.dedup();

@@ -9,7 +9,7 @@ use anteroom_policy::{Reference, scanned};
 use super::{
     conditions,
     manifests::{Entry, EntryQuery, EntrySpec, PolicyManifest},
-    permits::{self, CacheApiCalls, SecretsReaders},
+    permits::{self, CacheApiCalls, PolicyWriters, SecretsReaders},
     policy_store::{PolicyId, PolicyStore},
     registry::{Claim, Referred},
     resolve::{Resolution, Resolved, resolve, resolve_reference},
@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub background_scans: bool,
     /// Entries and policies that may read Secrets.
     pub secrets: std::sync::Arc<SecretsReaders>,
+    /// Policies that may change existing objects.
+    pub writers: std::sync::Arc<PolicyWriters>,
     /// Exceptions are read. Otherwise there are none.
     pub reads_exceptions: bool,
 }

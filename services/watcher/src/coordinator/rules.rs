@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anteroom_policy::{NotRun, derived_rules};
 use serde_json::{Value, json};
 
-use crate::gateway::rights::{Found, Need};
+use crate::gateway::rights::{Found, Need, WRITES_FORBIDDEN};
 
 /// Kinds of rules, by the field that makes a rule one, and what the status counts them as.
 const KINDS: [(&str, &str); 4] = [
@@ -120,6 +120,16 @@ pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option
         true => Value::Null,
         false => all.into(),
     })
+}
+
+/// The same of a policy that nobody allowed to change anything.
+pub(crate) fn forbidden(changes: &[(String, Need)]) -> Value {
+    let mut rules: Vec<_> = changes.iter().map(|(rule, _)| rule).collect();
+    rules.dedup();
+    let rules = rules.into_iter();
+    rules
+        .map(|rule| json!({"rule": rule, "message": WRITES_FORBIDDEN}))
+        .collect()
 }
 
 /// The end of the message of a policy that is ready: which of its rules are not run, or change nothing.
@@ -242,5 +252,8 @@ mod tests {
         found.insert(need("b"), None);
         assert_eq!(not_permitted(&changes, &found), Some(Value::Null));
         assert_eq!(not_permitted(&[], &Found::new()), Some(Value::Null));
+        let told = remark(&[], &forbidden(&changes));
+        assert!(told.contains("; rule `s` may change nothing: "), "{told}");
+        assert!(told.contains("`--allow-writes`"), "{told}");
     }
 }

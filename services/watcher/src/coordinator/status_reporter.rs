@@ -299,6 +299,9 @@ impl StatusInputs<'_> {
     /// Returns the policy's rules that change nothing, for want of a right. As long as the rights are unknown, the
     /// last written status stands.
     fn not_permitted(&self, policy: &PolicyManifest) -> Value {
+        if policy.writes_forbidden {
+            return rules::forbidden(&policy.changes);
+        }
         let known = rules::not_permitted(&policy.changes, self.rights);
         known.unwrap_or_else(|| {
             let said = policy.rules_now.as_ref();

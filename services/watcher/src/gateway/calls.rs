@@ -1,19 +1,28 @@
 //! API calls, to the API server and to other services.
 //!
+//! Whatever is called outside of the API server, registries included, is called by [`HttpClients`], which connect to
+//! permitted addresses alone.
+//!
 //! [`spec`] says what an entry asks for, [`http`] and [`caller`] make one call.
 
+mod address;
 mod caller;
 mod fault;
 mod http;
+mod services;
 mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
 
 use std::time::Duration;
 
+pub(crate) use address::{AddressKind, address_kind};
 pub(crate) use caller::{Caller, Reply, encode, parse};
 pub(crate) use fault::CallFault;
-pub(crate) use http::{AddressFilter, Answer, HttpAnswer, HttpCall, HttpClient, Validators};
+pub(crate) use http::{
+    AddressFilter, Answer, HttpAnswer, HttpCall, HttpClients, Redirects, Validators,
+};
+pub(crate) use services::Services;
 pub(crate) use spec::{CallSpec, CallTarget, OnFailure, is_of_secrets, parse_url};
 
 /// The longest time for one call, from the connection to the last byte.

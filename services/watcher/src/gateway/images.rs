@@ -14,7 +14,6 @@
 //! used. It reads manifests, errors and tokens without a limit, resolves names itself, and asks for a token wherever the
 //! registry says. So anyone who may create a Pod could exhaust a watcher's memory.
 
-mod address;
 mod allowed_addresses;
 mod args;
 mod cache;
@@ -26,7 +25,7 @@ mod location;
 mod reader;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -35,7 +34,7 @@ use anteroom_policy::ImageCredentials;
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::gateway::calls::{CallFault, HttpClient};
+use crate::gateway::calls::{CallFault, HttpClients};
 use cache::Cache;
 use keyring::Keyring;
 use location::Location;
@@ -64,8 +63,7 @@ const READS_AT_ONCE: usize = 8;
 pub(crate) struct Images {
     registries: Arc<Registries>,
     keyring: Arc<Keyring>,
-    /// Made by the first read, since it loads the system's roots.
-    client: Arc<OnceLock<HttpClient>>,
+    clients: HttpClients,
     cache: Arc<Cache>,
     permits: Arc<Semaphore>,
 }
@@ -90,10 +88,11 @@ pub(crate) struct Image {
 impl Images {
     /// `keyring` says who signs in where.
     pub(crate) fn new(registries: Registries, keyring: Keyring) -> Self {
+        let registries = Arc::new(registries);
         Self {
-            registries: Arc::new(registries),
+            clients: HttpClients::new(registries.clone()),
+            registries,
             keyring: Arc::new(keyring),
-            client: Arc::default(),
             cache: Arc::default(),
             permits: Arc::new(Semaphore::new(READS_AT_ONCE)),
         }
@@ -136,14 +135,6 @@ impl Images {
         };
         self.cache.put(request, &image);
         Ok(image)
-    }
-
-    fn client(&self) -> Result<HttpClient, CallFault> {
-        if let Some(client) = self.client.get() {
-            return Ok(client.clone());
-        }
-        let client = HttpClient::filtered(self.registries.clone())?;
-        Ok(self.client.get_or_init(|| client).clone())
     }
 
     async fn asked(&self, request: &ImageRequest) -> Result<(Value, usize), FactError> {

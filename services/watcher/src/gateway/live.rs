@@ -1,6 +1,8 @@
 //! Live reads: what no view answers, read from its source when a rule needs it, by any watcher,
 //! leader or not.
 //!
+//! Writes come by an address of their own, so that NATS can be told who may ask for them.
+//!
 //! Whoever can ask can read nothing that no policy reads: a request names policy, rule and context
 //! entry, and only a call that this entry can make is made ([`policies`]). Equal reads that are under
 //! way at the same time are one ([`flights`]); they are limited in rate ([`bucket`]), number, size
@@ -42,8 +44,8 @@ const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// that the watcher is busy.
 const REQUESTS_MAX: usize = 1_024;
 
-/// Returns true if a policy (namespace, empty for a `ClusterPolicy`, and name) may read Secrets.
-pub(crate) type MayReadSecrets = dyn Fn(&str, &str) -> bool + Send + Sync;
+/// Returns true if an administrator allows something to a policy (namespace, empty for a `ClusterPolicy`, and name).
+pub(crate) type AllowsPolicy = dyn Fn(&str, &str) -> bool + Send + Sync;
 
 /// The parts that live reads work with.
 #[derive(Clone)]
@@ -61,15 +63,22 @@ pub(crate) struct LiveTools {
     /// The limits.
     pub args: LiveArgs,
     /// The policies that may read Secrets.
-    pub may_read_secrets: Arc<MayReadSecrets>,
+    pub may_read_secrets: Arc<AllowsPolicy>,
+    /// The policies that may change existing objects.
+    pub may_write: Arc<AllowsPolicy>,
     /// The keys that Secrets are asked for with.
     pub asker_keys: Keys,
 }
 
-/// Serves live reads until `stop` is cancelled. The place is taken once the policies were read: a
-/// watcher that knows none would refuse what is right. `check` says whether it is: who waits for a watcher
-/// to be ready may ask it then.
-pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToken) {
+/// The checks that say whether calls are taken: who waits for a watcher to be ready may ask it then.
+pub(crate) struct LiveChecks {
+    pub reads: Check,
+    pub writes: Check,
+}
+
+/// Serves live reads and writes until `stop` is cancelled. The places are taken once the policies were read: a
+/// watcher that knows none would refuse what is right.
+pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: CancellationToken) {
     let bus = Arc::clone(&tools.bus);
     let mirror = Arc::new(policies::mirror(
         Arc::clone(&bus),
@@ -79,16 +88,20 @@ pub(crate) async fn serve(tools: LiveTools, check: Check, stop: CancellationToke
     let reader = Arc::new(Reader::new(tools, Arc::clone(&mirror)));
     reader.images().tell_files().await;
     let requests = TaskTracker::new();
-    while known(&mirror, &stop).await {
-        match bus.serve(&Address::Live).await {
-            Ok(mut place) => {
-                check.ready();
-                take(&reader, &mut place, &requests, &stop).await;
-                check.not_ready("the subscription for live reads, which was lost");
+    let at = async |address: Address, check: Check| {
+        while known(&mirror, &stop).await {
+            match bus.serve(&address).await {
+                Ok(mut place) => {
+                    check.ready();
+                    take(&reader, &address, &mut place, &requests, &stop).await;
+                    check.not_ready("the subscription, which was lost");
+                }
+                Err(error) => waits(&error, &stop).await,
             }
-            Err(error) => waits(&error, &stop).await,
         }
-    }
+    };
+    let LiveChecks { reads, writes } = checks;
+    tokio::join!(at(Address::Live, reads), at(Address::Write, writes));
     requests.close();
     requests.wait().await;
 }
@@ -124,7 +137,7 @@ async fn known(mirror: &Mirror, stop: &CancellationToken) -> bool {
 }
 
 async fn waits(error: &BusError, stop: &CancellationToken) {
-    tracing::warn!(%error, "live reads cannot be served");
+    tracing::warn!(%error, "live reads or writes cannot be served");
     stop.run_until_cancelled(tokio::time::sleep(JOIN_RETRY))
         .await;
 }
@@ -132,6 +145,7 @@ async fn waits(error: &BusError, stop: &CancellationToken) {
 /// Takes requests until the place is lost or given up.
 async fn take(
     reader: &Arc<Reader>,
+    address: &Address,
     place: &mut Serving,
     requests: &TaskTracker,
     stop: &CancellationToken,
@@ -161,15 +175,16 @@ async fn take(
                 let room = requests.len() < REQUESTS_MAX;
                 let span = span(&incoming);
                 let reader = Arc::clone(reader);
-                requests.spawn(answer(reader, incoming, room).instrument(span));
+                let at = address.clone();
+                requests.spawn(answer(reader, at, incoming, room).instrument(span));
             }
         }
     }
 }
 
-async fn answer(reader: Arc<Reader>, incoming: Incoming, room: bool) {
+async fn answer(reader: Arc<Reader>, at: Address, incoming: Incoming, room: bool) {
     let body = if room {
-        reader.answer(&incoming.call).await
+        reader.answer(&at, &incoming.call).await
     } else {
         let busy = Err(FactError::LiveReadBusy {
             message: format!("{REQUESTS_MAX} live reads wait"),

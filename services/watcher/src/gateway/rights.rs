@@ -18,6 +18,10 @@ use answers::Answers;
 pub(crate) use answers::Need;
 pub(crate) use review::{grant, lacking};
 
+/// The reason why a policy changes nothing that nobody allowed to, for people.
+pub(crate) const WRITES_FORBIDDEN: &str = "policies that change existing objects have to be allowed by an administrator: name \
+     the policy in the watcher's `--allow-writes`";
+
 /// The time between two questions: for a thousand such policies the API server is asked for minutes, not at once.
 const PACE: Duration = Duration::from_millis(100);
 

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::Context;
 use crate::{
     coordinator::{Controller, Deps, Manifests, PolicyKind, Rights, StatusWriter},
-    gateway::{calls::Caller, rights},
+    gateway::rights,
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
         discovery::{Catalog, ResourceQuery, follow::Discovery},
@@ -49,7 +49,7 @@ pub(super) fn spawn(
         publisher: publisher.clone(),
         discovery: discovery.clone(),
         status: status.clone(),
-        caller: Caller::new(context.api.clone(), context.api_call_bytes_max),
+        caller: context.caller.clone(),
         source_metrics: context.metrics.source.clone(),
         entries_check: Arc::clone(&context.checks.entries),
         policies_check: Arc::clone(&context.checks.policies),

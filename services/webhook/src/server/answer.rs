@@ -7,7 +7,7 @@ use anteroom_engine::{
     policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
     verdict::Decision,
 };
-use anteroom_model::ErrorCode;
+use anteroom_model::{ErrorCode, ObjectKey};
 use anteroom_policy::{Operation, Phase, RequestParts};
 use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
@@ -186,7 +186,9 @@ async fn admit(
     let mut admission = admission_of(app, &review)?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
-    admission.ask_for_writes(app.engine.facts(), deadline).await;
+    let policy = ObjectKey::new(&*review.head.namespace, &*review.head.name);
+    let asked = admission.ask_for_writes(&policy, app.engine.facts(), deadline);
+    asked.await;
     if !admission.refused.is_empty() {
         let (kind, namespace, name) = (
             &*review.head.kind.kind,

@@ -39,7 +39,7 @@ pub(crate) fn listed(query: &Query, hosts: &[&str]) -> Value {
 pub(crate) struct Server {
     calls: Arc<AtomicUsize>,
     traces: Arc<parking_lot::Mutex<Vec<Option<TraceContext>>>>,
-    _task: AbortOnDropHandle<()>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Server {
@@ -75,7 +75,7 @@ impl Cluster {
         at: Address,
         answer: impl Fn(usize, &Query) -> Option<Result<Value, FactError>> + Send + Sync + 'static,
     ) -> Server {
-        self.server(at, move |call, incoming| {
+        self.server(&[at], move |call, incoming| {
             let request = decode_request(&incoming.call.body).unwrap();
             let results: Option<Vec<_>> = request
                 .queries
@@ -105,12 +105,12 @@ impl Cluster {
         .await
     }
 
-    /// Starts a watcher that answers each live read so.
+    /// Starts a watcher that answers each live read and write so.
     pub(crate) async fn watcher(
         &self,
         answer: impl Fn(LiveRequest) -> Result<Value, FactError> + Send + Sync + 'static,
     ) -> Server {
-        self.server(Address::Live, move |_, incoming| {
+        self.server(&[Address::Live, Address::Write], move |_, incoming| {
             let request = live::decode_request(&incoming.call.body).unwrap();
             let outcome = answer(request).map(|value| LiveReply {
                 watcher: "watcher-0".into(),
@@ -126,31 +126,37 @@ impl Cluster {
 
     async fn server(
         &self,
-        at: Address,
+        at: &[Address],
         answer: impl Fn(usize, &Incoming) -> Option<Bytes> + Send + Sync + 'static,
     ) -> Server {
-        let bus = self.bus.join();
-        let mut serving = bus.serve(&at).await.unwrap();
+        let answer = Arc::new(answer);
         let calls = Arc::new(AtomicUsize::new(0));
         let traces = Arc::new(parking_lot::Mutex::new(Vec::new()));
-        let (counted, seen) = (Arc::clone(&calls), Arc::clone(&traces));
-        let task = tokio::spawn(async move {
-            let _bus = bus;
-            let mut unanswered = Vec::new();
-            while let Some(incoming) = serving.next().await {
-                let incoming = incoming.unwrap();
-                let call = counted.fetch_add(1, Ordering::SeqCst);
-                seen.lock().push(incoming.call.trace.clone());
-                match answer(call, &incoming) {
-                    Some(body) => incoming.answer(body).await.unwrap(),
-                    None => unanswered.push(incoming),
+        let mut tasks = Vec::new();
+        for at in at {
+            let bus = self.bus.join();
+            let mut serving = bus.serve(at).await.unwrap();
+            let (counted, seen) = (Arc::clone(&calls), Arc::clone(&traces));
+            let answer = Arc::clone(&answer);
+            let task = tokio::spawn(async move {
+                let _bus = bus;
+                let mut unanswered = Vec::new();
+                while let Some(incoming) = serving.next().await {
+                    let incoming = incoming.unwrap();
+                    let call = counted.fetch_add(1, Ordering::SeqCst);
+                    seen.lock().push(incoming.call.trace.clone());
+                    match answer(call, &incoming) {
+                        Some(body) => incoming.answer(body).await.unwrap(),
+                        None => unanswered.push(incoming),
+                    }
                 }
-            }
-        });
+            });
+            tasks.push(AbortOnDropHandle::new(task));
+        }
         Server {
             calls,
             traces,
-            _task: AbortOnDropHandle::new(task),
+            _tasks: tasks,
         }
     }
 

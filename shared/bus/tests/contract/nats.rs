@@ -423,6 +423,7 @@ async fn the_permissions_that_are_deployed_suffice() {
         (own, &replica),
         (Address::Fallback(view("a")), &replica),
         (Address::Live, &other.bus),
+        (Address::Write, &other.bus),
     ] {
         let serving = server.serve(&to).await.unwrap();
         tokio::spawn(answer(serving, "one"));

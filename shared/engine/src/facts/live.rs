@@ -76,10 +76,14 @@ impl Live {
             error = Empty,
         );
         let begun = Instant::now();
+        let to = match &live.call {
+            LiveCall::Write { .. } => Address::Write,
+            _ => Address::Live,
+        };
         let changes_nothing = changes_nothing(&live.call);
         let question = self.question(reader, variable, live)?;
         let read = self
-            .attempt(&question, changes_nothing, deadline)
+            .attempt((&to, &question), changes_nothing, deadline)
             .instrument(span.clone())
             .await;
         match &read {
@@ -131,7 +135,7 @@ impl Live {
 
     async fn attempt(
         &self,
-        question: &Question,
+        (to, question): (&Address, &Question),
         changes_nothing: bool,
         deadline: Instant,
     ) -> Result<LiveReply, FactError> {
@@ -143,15 +147,20 @@ impl Live {
             false => left,
         };
         attempts::race(hedge, deadline, millis(left), || {
-            self.send(question, deadline)
+            self.send(to, question, deadline)
         })
         .await
     }
 
-    async fn send(&self, question: &Question, deadline: Instant) -> Result<LiveReply, FactError> {
+    async fn send(
+        &self,
+        to: &Address,
+        question: &Question,
+        deadline: Instant,
+    ) -> Result<LiveReply, FactError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let call = call(question.body.clone(), left);
-        match self.bus.request(&Address::Live, call, left).await {
+        match self.bus.request(to, call, left).await {
             Ok(reply) => {
                 let is_refusal = |reply: &[u8]| {
                     matches!(

@@ -7,7 +7,7 @@ use anteroom_functions::wildcard;
 use anteroom_model::ExistingObjects;
 use serde_json::Value;
 
-use super::Refusal;
+use super::{Refusal, footprint::Footprint};
 use crate::ir::{
     Policy, Rule,
     call::check_name,
@@ -59,6 +59,34 @@ impl Policy {
         target: usize,
         object: &Value,
     ) -> Result<(), Refusal> {
+        self.permits_target(rule, target, object, |_| Ok(()))
+    }
+
+    /// Permits rule `rule` to make `after` of this object of target `target`: the rule's patches can change all
+    /// that differs. Whoever asks for the write need not be believed then.
+    ///
+    /// # Errors
+    /// [`Refusal`], with the first path that they do not change.
+    pub fn permits_change(
+        &self,
+        rule: &str,
+        target: usize,
+        before: &Value,
+        after: &Value,
+    ) -> Result<(), Refusal> {
+        self.permits_target(rule, target, after, |spec| {
+            let covered = Footprint::of(&spec.work).covers(before, after);
+            covered.map_err(|path| format!("the rule does not change `{path}`"))
+        })
+    }
+
+    fn permits_target(
+        &self,
+        rule: &str,
+        target: usize,
+        object: &Value,
+        check: impl Fn(&TargetSpec) -> Result<(), String>,
+    ) -> Result<(), Refusal> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
         let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
@@ -76,10 +104,10 @@ impl Policy {
             let spec = spec(existing, target)?;
             check_kind(spec, group, version, &text(&object["kind"]))?;
             check_found("name", &name, spec.name.as_ref())?;
-            match self.namespace() {
-                Some(_) => Ok(()),
-                None => check_found("namespace", &namespace, spec.namespace.as_ref()),
+            if self.namespace().is_none() {
+                check_found("namespace", &namespace, spec.namespace.as_ref())?;
             }
+            check(spec)
         })
     }
 

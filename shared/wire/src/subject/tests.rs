@@ -53,6 +53,7 @@ proptest! {
             (subjects.lease(&log, Group(3)), Subject::Lease(log.clone(), Group(3))),
             (subjects.fallback(&view), Subject::Fallback(view.clone())),
             (subjects.live(), Subject::Live),
+            (subjects.write(), Subject::Write),
             (subjects.replica_beat(), Subject::ReplicaBeat),
             (subjects.webhook_beat(), Subject::WebhookBeat),
             (subjects.violation(), Subject::Violation),

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     gateway::calls::{
         CallTarget, OnFailure,
-        testing::{Endpoint, api_server, caller, ok, status},
+        testing::{Endpoint, api_server, caller, caller_of, ok, status},
     },
     log_writer::publish::{Batch, Work},
 };
@@ -273,7 +273,7 @@ async fn a_path_is_asked_of_the_api_server() {
         let response = Response::builder().status(code);
         response.body(Value::to_string(&text)).unwrap()
     });
-    let mut rig = Rig::new(Caller::new(api, 1_000));
+    let mut rig = Rig::new(caller_of(api, 1_000));
     let path = |path: &str| CallTarget::Api { path: path.into() };
     rig.start(path("/apis/x/v1/things?limit=5"), 1, OnFailure::Error);
     rig.expect(["Syncing", r#"{"items":[],"kind":"ThingList"}"#, "Synced"])

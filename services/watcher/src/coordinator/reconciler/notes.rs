@@ -185,6 +185,8 @@ impl Reconciler {
         let allowed = id.may_read_secrets(&self.options.secrets);
         manifest.secrets_forbidden =
             !allowed && manifest.references.iter().any(permits::is_of_secrets);
+        let may_write = (self.options.writers).allows(&id.0.namespace, &id.0.name);
+        manifest.writes_forbidden = !may_write && !manifest.changes.is_empty();
         let referred = self.resolver().referred_by(id, &manifest);
         let sources = quotas::sources(&referred);
         HeldBack::new(id, manifest, record, referred, sources)

@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     coordinator::{
         manifests::PolicyManifest,
-        permits::{CacheApiCalls, SecretsReaders},
+        permits::{CacheApiCalls, PolicyWriters, SecretsReaders},
         policy_store::PolicyKind,
         webhooks::LISTEN,
     },
@@ -80,6 +80,7 @@ impl World {
             cache_api_calls: CacheApiCalls::Auto,
             background_scans: false,
             secrets: Arc::new(SecretsReaders::default()),
+            writers: Arc::new(PolicyWriters::default()),
             reads_exceptions: false,
         };
         let now = Instant::now();

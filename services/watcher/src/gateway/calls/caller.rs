@@ -1,6 +1,6 @@
 //! Makes one call, wherever it goes.
 
-use std::{marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use anteroom_functions::json::{self, JsonError};
 use anteroom_model::limits::OBJECT_BYTES_MAX;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     CallFault, CallSpec, CallTarget,
-    http::{Answer, HttpCall, HttpClients, Validators},
+    http::{AddressFilter, Answer, HttpCall, HttpClients, Redirects, Validators},
 };
 use crate::source::apiserver::ApiServer;
 
@@ -31,13 +31,13 @@ pub(crate) enum Reply {
 }
 
 impl Caller {
-    /// With the API server's credentials for paths of its own, and with nothing for others.
-    /// Of an entry's call at most `bytes_max` are read.
-    pub(crate) fn new(api: ApiServer, bytes_max: usize) -> Self {
+    /// With the API server's credentials for paths of its own, and with nothing for others, which are where `services`
+    /// permits. Of an entry's call at most `bytes_max` are read.
+    pub(crate) fn new(api: ApiServer, bytes_max: usize, services: Arc<dyn AddressFilter>) -> Self {
         Self {
             api,
             bytes_max,
-            clients: HttpClients::default(),
+            clients: HttpClients::new(services),
         }
     }
 
@@ -86,12 +86,13 @@ impl Caller {
                 ca_bundle,
                 headers,
             } => {
-                // The author of a policy or an entry chooses the endpoint, so any address is allowed.
                 let call = HttpCall {
                     url: url.clone(),
                     headers: headers.clone(),
                     data: data.cloned(),
-                    client: self.clients.trusting(ca_bundle.as_deref())?,
+                    clients: self.clients.clone(),
+                    ca_bundle: ca_bundle.clone(),
+                    redirects: Redirects::SameOrigin,
                     bytes_max,
                 };
                 call.make(known, timeout).await

@@ -71,13 +71,12 @@ pub(crate) enum CallFault {
         secret: String,
     },
     /// A host at an address that is not connected to.
-    #[error(
-        "`{host}` is at no address that images are read from: the watcher's `--trusted-registry` \
-         and `--registry-public-only` say from which"
-    )]
+    #[error("`{host}` is {refusal}")]
     NotAsked {
         /// It, with its port where it has one.
         host: String,
+        /// Where it is, and what an administrator can do about it.
+        refusal: &'static str,
     },
     /// The bundle of certificates cannot be used.
     #[error("`caBundle` cannot be used: {problem}")]

@@ -13,7 +13,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use reqwest::{Response, Url};
 
 use super::CallFault;
-pub(crate) use client::{AddressFilter, HttpClient, HttpClients};
+pub(crate) use client::{AddressFilter, HttpClients};
+pub(crate) use redirect::Redirects;
 
 /// The number of redirects that are followed. One more is a fault.
 pub(super) const REDIRECTS_MAX: usize = 3;
@@ -30,8 +31,12 @@ pub(crate) struct HttpCall {
     pub headers: HeaderMap,
     /// The body of a POST, JSON unless the headers say otherwise. `None`: GET.
     pub data: Option<Bytes>,
-    /// Connects, also after redirects.
-    pub client: HttpClient,
+    /// Connect, also after redirects.
+    pub clients: HttpClients,
+    /// The certificates to trust, in PEM. `None`: the system's roots.
+    pub ca_bundle: Option<String>,
+    /// The redirects that are followed.
+    pub redirects: Redirects,
     /// The largest answer.
     pub bytes_max: usize,
 }
@@ -121,7 +126,7 @@ impl HttpCall {
         let mut from_other_origin = false;
         for _ in 0..=REDIRECTS_MAX {
             let response = self.send(&hop).await?;
-            match redirect::next(&hop, response.status(), response.headers())? {
+            match redirect::next(&hop, self.redirects, response.status(), response.headers())? {
                 Some(next) => {
                     from_other_origin |= hop.url.origin() != next.url.origin();
                     hop = next;
@@ -139,13 +144,14 @@ impl HttpCall {
             None => Method::GET,
             Some(_) => Method::POST,
         };
-        let mut request = self.client.of(&hop.url)?.request(method, hop.url.clone());
+        let client = self.clients.of(&hop.url, self.ca_bundle.as_deref())?;
+        let mut request = client.request(method, hop.url.clone());
         request = request.headers(hop.headers.clone());
         if let Some(data) = &hop.data {
             request = request.body(data.clone());
         }
         let sent = request.send().await;
-        sent.map_err(|error| client::fault(&hop.url, error))
+        sent.map_err(|error| self.clients.fault(&hop.url, error))
     }
 
     async fn read(
@@ -155,8 +161,9 @@ impl HttpCall {
     ) -> Result<HttpAnswer, CallFault> {
         let (status, headers) = (response.status(), response.headers().clone());
         let body = match status.is_success() {
-            true => read_body(response, self.bytes_max).await?,
-            false => read_body(response, PROBLEM_BYTES_MAX)
+            true => self.read_body(response, self.bytes_max).await?,
+            false => self
+                .read_body(response, PROBLEM_BYTES_MAX)
                 .await
                 .unwrap_or_default(),
         };
@@ -166,6 +173,29 @@ impl HttpCall {
             body,
             from_other_origin,
         })
+    }
+
+    /// Reads a whole body.
+    ///
+    /// # Errors
+    /// [`CallFault::TooLarge`] over the limit, before more of it is read.
+    async fn read_body(
+        &self,
+        mut response: Response,
+        bytes_max: usize,
+    ) -> Result<Bytes, CallFault> {
+        let mut whole = BytesMut::new();
+        loop {
+            let part = response.chunk().await;
+            let part = part.map_err(|error| self.clients.fault(response.url(), error))?;
+            let Some(part) = part else {
+                return Ok(whole.freeze());
+            };
+            if whole.len() + part.len() > bytes_max {
+                return Err(CallFault::TooLarge { bytes_max });
+            }
+            whole.extend_from_slice(&part);
+        }
     }
 
     fn request_headers(&self, known: &Validators) -> Result<HeaderMap, CallFault> {
@@ -196,25 +226,6 @@ impl HttpCall {
             headers.remove(length);
         }
         Ok(headers)
-    }
-}
-
-/// Reads a whole body.
-///
-/// # Errors
-/// [`CallFault::TooLarge`] over the limit, before more of it is read.
-async fn read_body(mut response: Response, bytes_max: usize) -> Result<Bytes, CallFault> {
-    let mut whole = BytesMut::new();
-    loop {
-        let part = response.chunk().await;
-        let part = part.map_err(|error| client::fault(response.url(), error))?;
-        let Some(part) = part else {
-            return Ok(whole.freeze());
-        };
-        if whole.len() + part.len() > bytes_max {
-            return Err(CallFault::TooLarge { bytes_max });
-        }
-        whole.extend_from_slice(&part);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, uri::Authority};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -21,7 +21,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::Caller;
+use super::{Caller, Services};
 use crate::source::apiserver::ApiServer;
 
 /// The answer to a request; the first request has number 0. `None`: no answer, ever.
@@ -189,5 +189,18 @@ pub(crate) fn api_server(
 /// One that reaches no API server.
 pub(crate) fn caller(bytes_max: usize) -> Caller {
     let api = api_server(|request| panic!("nobody asks the API server: {}", request.uri()));
-    Caller::new(api, bytes_max)
+    caller_of(api, bytes_max)
+}
+
+/// One that calls endpoints on loopback too.
+pub(crate) fn caller_of(api: ApiServer, bytes_max: usize) -> Caller {
+    Caller::new(api, bytes_max, Arc::new(on_loopback()))
+}
+
+/// The services of tests.
+pub(crate) fn on_loopback() -> Services {
+    let trusted = ["127.0.0.1", "localhost"];
+    Services {
+        trusted: trusted.map(Authority::from_static).to_vec(),
+    }
 }

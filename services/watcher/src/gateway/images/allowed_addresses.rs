@@ -7,8 +7,7 @@ use std::net::IpAddr;
 
 use http::uri::Authority;
 
-use super::address::{Kind, kind};
-use crate::gateway::calls::AddressFilter;
+use crate::gateway::calls::{AddressFilter, AddressKind, address_kind};
 
 /// Whom images are asked of.
 #[derive(Clone, Debug, Default)]
@@ -37,11 +36,16 @@ impl AddressFilter for Registries {
     }
 
     fn permits(&self, address: IpAddr) -> bool {
-        match kind(address) {
-            Kind::Public => true,
-            Kind::Private => !self.public_only,
-            Kind::Inner => false,
+        match address_kind(address) {
+            AddressKind::Public => true,
+            AddressKind::Private => !self.public_only,
+            AddressKind::Inner => false,
         }
+    }
+
+    fn refusal(&self) -> &'static str {
+        "at no address that images are read from: the watcher's `--trusted-registry` and \
+         `--registry-public-only` say from which"
     }
 }
 

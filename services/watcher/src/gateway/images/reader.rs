@@ -19,7 +19,7 @@ use super::{
     },
     location::Location,
 };
-use crate::gateway::calls::{CallFault, HttpAnswer, HttpCall};
+use crate::gateway::calls::{CallFault, HttpAnswer, HttpCall, Redirects};
 
 /// The accepted media types of a manifest.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
@@ -218,7 +218,9 @@ impl<'a> ImageReader<'a> {
             url: url.clone(),
             headers,
             data,
-            client: self.images.client()?,
+            clients: self.images.clients.clone(),
+            ca_bundle: None,
+            redirects: Redirects::AnyOrigin,
             bytes_max,
         };
         call.ask(TIMEOUT).await

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | one object, by namespace and name | GET; which labels it has to have is seen here |
 //! | others | a part of a LIST, what the names leave out taken out of it |
-//! | a write | PUT, with the `resourceVersion` that the change rests on |
+//! | a write | GET, to see what it changes, and PUT with the `resourceVersion` that the change rests on |
 //! | whether there may be writes | SelfSubjectAccessReview |
 //!
-//! Whoever can ask changes no more than the policies' own targets ([`Policy::permits_writing`]), and Secrets
-//! never. Writes have limits of their own, so that they take nothing from reads.
+//! Whoever can ask changes no more than the policies' own targets ([`Policy::permits_writing`]), of those no more
+//! than the policies' patches do ([`Policy::permits_change`]), and Secrets never. Writes have limits of their own, so that they take nothing from reads.
 
 mod page;
 mod parts;
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector};
+use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector, ObjectKey};
 use anteroom_policy::{FIELD_MANAGER, Policy};
 use anteroom_wire::live::LiveRequest;
 use bytes::Bytes;
@@ -64,7 +64,7 @@ impl Writes {
         }
     }
 
-    /// Writes one object.
+    /// Writes one object, if what it is now `permits` it.
     ///
     /// # Errors
     /// [`FactError::WriteFailed`] with the API server's code and words; 409 where the object is not what the
@@ -75,9 +75,9 @@ impl Writes {
         kind: &KindRecord,
         object: &Value,
         deadline: Instant,
+        permits: impl AsyncFnOnce(&Value) -> Result<(), FactError>,
     ) -> Result<(), FactError> {
         let path = paths::of_object(kind, object).map_err(|problem| refused(0, problem))?;
-        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
         let body = Bytes::from(object.to_string());
         if body.len() > WRITE_BYTES_MAX {
             let message = format!("the object is larger than {WRITE_BYTES_MAX} bytes");
@@ -94,6 +94,9 @@ impl Writes {
         let Ok(Ok(_place)) = place else {
             return Err(busy());
         };
+        let before = before(api, kind, &path, object).await?;
+        permits(&before).await?;
+        let path = format!("{path}?fieldManager={FIELD_MANAGER}");
         let put = api.put(&path, body, WRITE_BYTES_MAX * 2);
         let (code, said) = match tokio::time::timeout(WRITE_TIMEOUT, put).await {
             Ok(Ok(answer)) => answer,
@@ -103,16 +106,49 @@ impl Writes {
         if (200..300).contains(&code) {
             return Ok(());
         }
-        let said: Value = serde_json::from_slice(&said).unwrap_or_default();
-        let message = said["message"].as_str().unwrap_or("no reason given");
-        let message: String = message.chars().take(512).collect();
-        Err(refused(
-            code,
-            match code {
-                403 => format!("{message}. {}", rights::grant(kind)),
-                _ => message,
-            },
-        ))
+        Err(refused_by_api(kind, code, &said))
+    }
+}
+
+/// The API server's refusal, in its words.
+fn refused_by_api(kind: &KindRecord, code: u16, said: &[u8]) -> FactError {
+    let said: Value = serde_json::from_slice(said).unwrap_or_default();
+    let message = said["message"].as_str().unwrap_or("no reason given");
+    let message: String = message.chars().take(512).collect();
+    refused(
+        code,
+        match code {
+            403 => format!("{message}. {}", rights::grant(kind)),
+            _ => message,
+        },
+    )
+}
+
+/// Reads the object that is to be written, as it is.
+///
+/// # Errors
+/// 409 where it is not what the change rests on.
+async fn before(
+    api: &ApiServer,
+    kind: &KindRecord,
+    path: &str,
+    object: &Value,
+) -> Result<Value, FactError> {
+    let read = api.call(path, None, WRITE_BYTES_MAX * 2);
+    let (code, said) = match tokio::time::timeout(WRITE_TIMEOUT, read).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(fault)) => return Err(refused(0, fault.to_string())),
+        Err(_) => return Err(refused(0, "the API server did not answer".to_owned())),
+    };
+    if !(200..300).contains(&code) {
+        return Err(refused_by_api(kind, code, &said));
+    }
+    let before: Value =
+        serde_json::from_slice(&said).map_err(|error| refused(0, error.to_string()))?;
+    let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+    match version(&before) == version(object) {
+        true => Ok(before),
+        false => Err(refused(409, "the object has changed".to_owned())),
     }
 }
 
@@ -124,6 +160,12 @@ impl Reader {
         objects: &ExistingObjects,
         deadline: Instant,
     ) -> Result<Value, FactError> {
+        if let Some(reason) = self.writes_forbidden(&request.policy) {
+            return Err(FactError::LiveReadFailed {
+                code: 403,
+                message: reason,
+            });
+        }
         let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
         self.permitted_soon(&request.policy, check).await?;
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
@@ -166,18 +208,38 @@ impl Reader {
         (target, object): (usize, &Value),
         deadline: Instant,
     ) -> Result<Value, FactError> {
+        if let Some(reason) = self.writes_forbidden(&request.policy) {
+            return Err(refused(403, reason));
+        }
         let check = |policy: &Policy| policy.permits_writing(&request.rule, target, object);
         self.permitted_soon(&request.policy, check).await?;
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = self.kind(group, version, object["kind"].as_str().unwrap_or_default())?;
         let writes = self.writes();
-        let written = writes.write(self.api(), &kind, object, deadline).await;
-        written.map(|()| Value::Null)
+        let permits = async |before: &Value| {
+            let check =
+                |policy: &Policy| policy.permits_change(&request.rule, target, before, object);
+            let permitted = self.permitted_soon(&request.policy, check).await;
+            permitted.map_err(|error| refused(0, error.to_string()))
+        };
+        let written = writes.write(self.api(), &kind, object, deadline, permits);
+        written.await.map(|()| Value::Null)
     }
 
-    /// Returns the rights that the watcher lacks to change such objects; null if none.
-    pub(super) async fn may_write(&self, objects: &ExistingObjects) -> Result<Value, FactError> {
+    /// Returns the reason why a policy may not change such objects, or the rights that the watcher lacks to; null if
+    /// there is none.
+    pub(super) async fn may_write(
+        &self,
+        policy: &ObjectKey,
+        objects: &ExistingObjects,
+    ) -> Result<Value, FactError> {
+        // Earlier webhooks name no policy.
+        if !policy.name.is_empty()
+            && let Some(reason) = self.writes_forbidden(policy)
+        {
+            return Ok(reason.into());
+        }
         let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
         let need = Need::from(objects.clone());
         let lacks = rights::lacking(self.api(), &kind, &need.namespace, &need.name).await;

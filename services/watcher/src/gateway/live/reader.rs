@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_bus::Call;
+use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, Refusal};
@@ -29,6 +29,7 @@ use crate::{
     gateway::{
         calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
         images::{Image, Images},
+        rights::WRITES_FORBIDDEN,
     },
     source::{apiserver::ApiServer, prune::prune},
 };
@@ -113,16 +114,23 @@ impl Reader {
         self.tools.metrics.unread(count);
     }
 
+    /// Returns the reason why a policy may not change existing objects; `None`: it may.
+    pub(super) fn writes_forbidden(&self, policy: &ObjectKey) -> Option<String> {
+        let ObjectKey { namespace, name } = policy;
+        let may = (self.tools.may_write)(namespace, name);
+        (!may).then(|| WRITES_FORBIDDEN.to_owned())
+    }
+
     /// For what is read in another way, and for what is no read.
     pub(super) fn api(&self) -> &ApiServer {
         self.tools.caller.api()
     }
 
-    /// Answers a call. Whatever is wrong is an answer too.
-    pub(super) async fn answer(self: &Arc<Self>, call: &Call) -> Bytes {
+    /// Answers a call that came by this address. Whatever is wrong is an answer too.
+    pub(super) async fn answer(self: &Arc<Self>, at: &Address, call: &Call) -> Bytes {
         let begun = Instant::now();
         let mut sealing = None;
-        let outcome = match self.heard(&call.body) {
+        let outcome = match self.heard(at, &call.body) {
             Err(error) => Err(error),
             Ok((request, answering)) => {
                 let is_sealed = answering.is_some();
@@ -149,12 +157,21 @@ impl Reader {
         }
     }
 
-    /// Returns the request, and what seals its answer where it came sealed itself.
-    fn heard(&self, body: &[u8]) -> Result<(LiveRequest, Option<Answering>), FactError> {
+    /// Returns the request that came by this address, and what seals its answer where it came sealed itself.
+    fn heard(
+        &self,
+        at: &Address,
+        body: &[u8],
+    ) -> Result<(LiveRequest, Option<Answering>), FactError> {
+        let invalid = |message: String| FactError::RequestInvalid { message };
         let decoded = |body: &[u8]| {
-            live::decode_request(body).map_err(|error| FactError::RequestInvalid {
-                message: error.to_string(),
-            })
+            let request = live::decode_request(body).map_err(|error| invalid(error.to_string()))?;
+            match matches!(request.call, LiveCall::Write { .. }) == (*at == Address::Write) {
+                true => Ok(request),
+                false => Err(invalid(
+                    "writes, and nothing else, are asked for by their own address".to_owned(),
+                )),
+            }
         };
         if !is_question(body) {
             return Ok((decoded(body)?, None));
@@ -178,7 +195,7 @@ impl Reader {
             LiveCall::Write { target, object } => {
                 self.write(request, (*target, object), deadline).await
             }
-            LiveCall::MayWrite { objects } => self.may_write(objects).await,
+            LiveCall::MayWrite { objects } => self.may_write(&request.policy, objects).await,
             _ => return self.called(request, is_sealed, deadline).await,
         }?;
         let result = anteroom_wire::body::encode_json(&answer);

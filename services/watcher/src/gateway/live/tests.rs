@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::*;
-use crate::gateway::calls::testing::{Endpoint, api_server, ok};
+use crate::gateway::calls::testing::{Endpoint, api_server, caller_of, ok};
 
 mod images;
 
@@ -42,7 +42,7 @@ impl Rig {
             counted.fetch_add(1, Ordering::SeqCst);
             api(request.method().as_str(), &request.uri().to_string())
         });
-        Self::with(args, Caller::new(api, 1_000), asked).await
+        Self::with(args, caller_of(api, 1_000), asked).await
     }
 
     pub(super) async fn with(args: LiveArgs, caller: Caller, asked: Arc<AtomicUsize>) -> Self {
@@ -56,11 +56,15 @@ impl Rig {
             watcher: "watcher-0".into(),
             args,
             may_read_secrets: Arc::new(|namespace, name| (namespace, name) == ("", "allowed")),
+            may_write: Arc::new(|namespace, _| namespace.is_empty()),
             asker_keys: Keys::ephemeral().unwrap(),
         };
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());
-        let check = readiness.check("live-reads", "a place");
-        let served = tokio::spawn(serve(tools.clone(), check, stop.clone()));
+        let checks = LiveChecks {
+            reads: readiness.check("live-reads", "a place"),
+            writes: readiness.check("writes", "a place"),
+        };
+        let served = tokio::spawn(serve(tools.clone(), checks, stop.clone()));
         Self {
             bus,
             tools,
@@ -107,12 +111,24 @@ impl Rig {
     }
 
     async fn ask_within(&self, request: &LiveRequest, deadline: Duration) -> LiveOutcome {
+        let at = match &request.call {
+            LiveCall::Write { .. } => Address::Write,
+            _ => Address::Live,
+        };
+        self.ask_by(&at, request, deadline).await
+    }
+
+    pub(super) async fn ask_at(&self, at: &Address, request: &LiveRequest) -> LiveOutcome {
+        self.ask_by(at, request, PATIENCE).await
+    }
+
+    async fn ask_by(&self, at: &Address, request: &LiveRequest, deadline: Duration) -> LiveOutcome {
         let body = live::encode_request(request).unwrap();
-        live::decode_outcome(&self.send(body, deadline).await).unwrap()
+        live::decode_outcome(&self.send(at, body, deadline).await).unwrap()
     }
 
     /// Asks by this message, as it is.
-    async fn send(&self, body: Bytes, deadline: Duration) -> Bytes {
+    async fn send(&self, at: &Address, body: Bytes, deadline: Duration) -> Bytes {
         let call = Call {
             body,
             deadline,
@@ -121,7 +137,7 @@ impl Rig {
         let asked = async {
             // It takes its place once it knows the policies, and is ready then.
             self.readiness.wait_ready().await;
-            let answered = self.bus.request(&Address::Live, call, PATIENCE).await;
+            let answered = self.bus.request(at, call, PATIENCE).await;
             answered.unwrap()
         };
         tokio::time::timeout(PATIENCE, asked).await.unwrap()
@@ -297,7 +313,8 @@ async fn secrets_are_read_for_those_who_may_and_sealed() {
     let strange = Keys::ephemeral().unwrap();
     let request = live::encode_request(&get("allowed", "secret", path)).unwrap();
     let (question, _) = strange.ask(AskedOf::Live, &request).unwrap();
-    let stranger = live::decode_outcome(&rig.send(question, PATIENCE).await).unwrap();
+    let stranger =
+        live::decode_outcome(&rig.send(&Address::Live, question, PATIENCE).await).unwrap();
     let stranger = stranger.unwrap_err();
     assert!(
         matches!(stranger, FactError::AskerUnknown { .. }),
@@ -307,7 +324,7 @@ async fn secrets_are_read_for_those_who_may_and_sealed() {
     let sealed = async |request: &LiveRequest| {
         let request = live::encode_request(request).unwrap();
         let (question, asked) = rig.tools.asker_keys.ask(AskedOf::Live, &request).unwrap();
-        let answer = rig.send(question, PATIENCE).await;
+        let answer = rig.send(&Address::Live, question, PATIENCE).await;
         assert!(!answer.windows(6).any(|bytes| bytes == b"hidden"));
         live::decode_outcome(&asked.open(&answer).unwrap()).unwrap()
     };

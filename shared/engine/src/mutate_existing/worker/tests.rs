@@ -85,10 +85,16 @@ impl World {
         );
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, _) = Violations::new(reader, Arc::clone(&recorder), Shutdown::new());
-        let mut serving = bus.serve(&Address::Live).await.unwrap();
+        let mut reads = bus.serve(&Address::Live).await.unwrap();
+        let mut writes = bus.serve(&Address::Write).await.unwrap();
         let watcher = tokio::spawn(async move {
             let (_bus, mut unanswered) = (bus, Vec::new());
-            while let Some(incoming) = serving.next().await {
+            loop {
+                let incoming = tokio::select! {
+                    Some(incoming) = reads.next() => incoming,
+                    Some(incoming) = writes.next() => incoming,
+                    else => break,
+                };
                 let incoming = incoming.unwrap();
                 let request = decode_request(&incoming.call.body).unwrap();
                 let Some((after, said)) = say(request.call) else {

@@ -21,7 +21,32 @@ fn policy_of(rule: &str) -> Policy {
 
 fn outcome(rule: &str, object: &Value) -> RuleOutcome {
     let facts = |_: &FactRequest| panic!("no fact is asked for");
-    drive(&policy_of(rule), &create(object), facts).0.outcome
+    let outcome = drive(&policy_of(rule), &create(object), facts).0.outcome;
+    if let RuleOutcome::Mutated { object: after } = &outcome {
+        assert_permitted(rule, object, after);
+    }
+    outcome
+}
+
+/// Whatever a rule makes of an object it may make of one that exists.
+fn assert_permitted(rule: &str, before: &Value, after: &Value) {
+    let mut rule: Value = serde_saphyr::from_str(rule).unwrap();
+    rule["mutate"]["targets"] =
+        json!([{"apiVersion": before["apiVersion"], "kind": before["kind"]}]);
+    rule["name"] = "rule".into();
+    rule["match"] = json!({"any": [{"resources": {"kinds": ["*"]}}]});
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [rule]},
+    });
+    let driver = Driver {
+        targets: true,
+        ..Driver::ALL
+    };
+    let policy = compile_for(&manifest, driver);
+    let policy = policy.unwrap_or_else(|problems| panic!("{manifest}: {problems:#?}"));
+    let permitted = policy.permits_change("rule", 0, before, after);
+    assert_eq!(permitted, Ok(()), "{manifest} {after}");
 }
 
 fn pod() -> Value {

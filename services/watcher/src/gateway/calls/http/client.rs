@@ -14,38 +14,55 @@ use rustls::CertificateError;
 
 use crate::gateway::calls::CallFault;
 
-/// The number of bundles whose clients are kept. With one more, all are made again.
+/// The number of clients that are kept. With one more, all are made again.
 const CLIENTS_MAX: usize = 64;
 
-/// The addresses that a client may connect to. A name is judged when it is resolved, and is not resolved again.
+/// The addresses that clients may connect to. A name is judged when it is resolved, and is not resolved again.
 pub(crate) trait AddressFilter: Send + Sync {
     /// Returns whether the host, with its port if it has one, may be at any address.
     fn is_trusted(&self, host: &Authority) -> bool;
 
     /// Returns whether other hosts may be at this address.
     fn permits(&self, address: IpAddr) -> bool;
+
+    /// Returns where a refused host is, and what an administrator can do about it, for people.
+    fn refusal(&self) -> &'static str;
 }
 
-/// Clients that connect to any address, by the bundle that they trust. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct HttpClients {
-    made: Arc<Mutex<HashMap<Option<String>, HttpClient>>>,
-}
-
-/// Keeps connections, and makes calls. Cheap to clone.
+/// Clients that connect to permitted addresses alone, by the bundle that they trust. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct HttpClient {
-    unfiltered: Client,
-    filtered: Option<(Arc<dyn AddressFilter>, Client)>,
+pub(crate) struct HttpClients {
+    filter: Arc<dyn AddressFilter>,
+    made: Arc<Mutex<HashMap<Key, Client>>>,
+}
+
+/// What a client is for.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    ca_bundle: Option<String>,
+    /// True if it connects to hosts that may be at any address.
+    is_trusted: bool,
 }
 
 impl HttpClients {
-    /// Returns the client that trusts the certificates of a PEM bundle alone, or else the system's roots.
+    /// Returns clients that connect where the filter permits it.
+    pub(crate) fn new(filter: Arc<dyn AddressFilter>) -> Self {
+        Self {
+            filter,
+            made: Arc::default(),
+        }
+    }
+
+    /// Returns the client for a URL. It trusts the certificates of a PEM bundle alone, or else the system's roots.
     ///
     /// # Errors
-    /// [`CallFault::Bundle`] if the bundle holds no certificate, or an unreadable one.
-    pub(crate) fn trusting(&self, ca_bundle: Option<&str>) -> Result<HttpClient, CallFault> {
-        let key = ca_bundle.map(str::to_owned);
+    /// [`CallFault::NotAsked`] if the URL has an address that is not permitted. [`CallFault::Bundle`] if the bundle
+    /// holds no certificate, or an unreadable one.
+    pub(super) fn of(&self, url: &Url, ca_bundle: Option<&str>) -> Result<Client, CallFault> {
+        let key = Key {
+            ca_bundle: ca_bundle.map(str::to_owned),
+            is_trusted: self.is_trusted(url)?,
+        };
         let mut made = self.made.lock();
         if let Some(client) = made.get(&key) {
             return Ok(client.clone());
@@ -54,54 +71,60 @@ impl HttpClients {
         if let Some(bundle) = ca_bundle {
             builder = builder.tls_certs_only(certificates(bundle)?);
         }
-        let client = HttpClient {
-            unfiltered: build(builder)?,
-            filtered: None,
-        };
+        if !key.is_trusted {
+            builder = builder.dns_resolver(Filtering(Arc::clone(&self.filter)));
+        }
+        let client = builder.build().map_err(|error| CallFault::bundle(&error))?;
         if made.len() >= CLIENTS_MAX {
             made.clear();
         }
         made.insert(key, client.clone());
         Ok(client)
     }
-}
 
-impl HttpClient {
-    /// Returns a client that trusts the system's roots and connects only where the filter permits it.
-    ///
-    /// # Errors
-    /// [`CallFault::Bundle`] if the system's roots cannot be used.
-    pub(crate) fn filtered(filter: Arc<dyn AddressFilter>) -> Result<Self, CallFault> {
-        let resolver = Filtering(Arc::clone(&filter));
-        Ok(Self {
-            unfiltered: build(builder())?,
-            filtered: Some((filter, build(builder().dns_resolver(resolver))?)),
-        })
-    }
-
-    /// Returns the client for a URL.
-    ///
-    /// # Errors
-    /// [`CallFault::NotAsked`] if the URL has an address that is not permitted.
-    pub(super) fn of(&self, url: &Url) -> Result<&Client, CallFault> {
-        let Some((filter, filtered)) = &self.filtered else {
-            return Ok(&self.unfiltered);
-        };
-        let host = url.authority();
-        let authority = host.parse().map_err(|_| CallFault::no_host())?;
-        if filter.is_trusted(&authority) {
-            return Ok(&self.unfiltered);
+    fn is_trusted(&self, url: &Url) -> Result<bool, CallFault> {
+        let host: Authority = url.authority().parse().map_err(|_| CallFault::no_host())?;
+        if self.filter.is_trusted(&host) {
+            return Ok(true);
         }
         // Nobody resolves an address, so it is judged here.
-        let bare = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
+        let bare = host.host().trim_start_matches('[').trim_end_matches(']');
         match bare.parse() {
-            Err(_) => Ok(filtered),
-            Ok(address) if filter.permits(address) => Ok(filtered),
-            Ok(_) => Err(not_asked(url)),
+            Ok(address) if !self.filter.permits(address) => Err(self.not_asked(url)),
+            _ => Ok(false),
         }
+    }
+
+    fn not_asked(&self, url: &Url) -> CallFault {
+        CallFault::NotAsked {
+            host: url.authority().to_owned(),
+            refusal: self.filter.refusal(),
+        }
+    }
+
+    /// Returns the fault of a broken exchange, without the URL's path and query: they may hold a secret.
+    pub(super) fn fault(&self, url: &Url, error: reqwest::Error) -> CallFault {
+        let error = error.without_url();
+        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+        while let Some(error) = cause {
+            if error.is::<NotPermitted>() {
+                return self.not_asked(url);
+            }
+            if let Some(rustls::Error::InvalidCertificate(problem)) = error.downcast_ref()
+                && let Some(message) = in_words(problem)
+            {
+                let message = message.to_owned();
+                return CallFault::Unreachable { message };
+            }
+            // An IO error's source is that of its inner error, which is passed over then.
+            let inner = error.downcast_ref::<std::io::Error>();
+            let inner = inner.and_then(std::io::Error::get_ref);
+            cause = match inner {
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
+        }
+        CallFault::unreachable(&error)
     }
 }
 
@@ -112,10 +135,6 @@ fn builder() -> ClientBuilder {
         .referer(false)
         .redirect(Policy::none())
         .min_tls_version(tls::Version::TLS_1_2)
-}
-
-fn build(builder: ClientBuilder) -> Result<Client, CallFault> {
-    builder.build().map_err(|error| CallFault::bundle(&error))
 }
 
 fn certificates(bundle: &str) -> Result<Vec<Certificate>, CallFault> {
@@ -157,37 +176,6 @@ impl Resolve for Filtering {
             Ok(Box::new(permitted.into_iter()) as Addrs)
         })
     }
-}
-
-fn not_asked(url: &Url) -> CallFault {
-    CallFault::NotAsked {
-        host: url.authority().to_owned(),
-    }
-}
-
-/// Returns the fault of a broken exchange, without the URL's path and query: they may hold a secret.
-pub(super) fn fault(url: &Url, error: reqwest::Error) -> CallFault {
-    let error = error.without_url();
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(error) = cause {
-        if error.is::<NotPermitted>() {
-            return not_asked(url);
-        }
-        if let Some(rustls::Error::InvalidCertificate(problem)) = error.downcast_ref()
-            && let Some(message) = in_words(problem)
-        {
-            let message = message.to_owned();
-            return CallFault::Unreachable { message };
-        }
-        // An IO error's source is that of its inner error, which is passed over then.
-        let inner = error.downcast_ref::<std::io::Error>();
-        let inner = inner.and_then(std::io::Error::get_ref);
-        cause = match inner {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        };
-    }
-    CallFault::unreachable(&error)
 }
 
 /// Returns the usual reasons for which a certificate is refused, and what to do.

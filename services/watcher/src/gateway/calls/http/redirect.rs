@@ -13,13 +13,23 @@ const SHARED_HEADERS: [HeaderName; 3] = [
     header::CONTENT_TYPE,
 ];
 
+/// The redirects that are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Redirects {
+    /// Within the scheme, host and port that were asked.
+    SameOrigin,
+    /// To any host.
+    AnyOrigin,
+}
+
 /// Returns the next request if the answer is a redirect.
 ///
 /// # Errors
-/// [`CallFault::Redirected`] if it leads from `https` to `http`, would send data to another origin, or has no usable
-/// `Location`.
+/// [`CallFault::Redirected`] if it leads from `https` to `http`, or to an origin that is not followed to, would send data to
+/// another origin, or has no usable `Location`.
 pub(super) fn next(
     hop: &Hop,
+    redirects: Redirects,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Result<Option<Hop>, CallFault> {
@@ -37,6 +47,12 @@ pub(super) fn next(
         return Err(fault("a redirect from https to http"));
     }
     let same_origin = hop.url.origin() == url.origin();
+    if !same_origin && redirects == Redirects::SameOrigin {
+        let to = url.origin().ascii_serialization();
+        return Err(fault(&format!(
+            "a redirect to another scheme, host or port: where `{to}` is meant, name it in the URL that is called"
+        )));
+    }
     let data = hop.data.clone().filter(|_| keeps_data);
     if !same_origin && data.is_some() {
         return Err(fault("a redirect that would send data to another host"));
@@ -83,11 +99,13 @@ mod tests {
             headers,
         };
         let (status, answered) = answer(status, location);
-        Ok(next(&hop, status, &answered)?.map(|hop| {
-            assert!(hop.headers.contains_key(header::ACCEPT));
-            let with = hop.headers.contains_key(header::AUTHORIZATION);
-            format!("{} {}", hop.url, if with { "with" } else { "without" })
-        }))
+        Ok(
+            next(&hop, Redirects::AnyOrigin, status, &answered)?.map(|hop| {
+                assert!(hop.headers.contains_key(header::ACCEPT));
+                let with = hop.headers.contains_key(header::AUTHORIZATION);
+                format!("{} {}", hop.url, if with { "with" } else { "without" })
+            }),
+        )
     }
 
     /// Redirects are limited in where they lead and in what they carry.
@@ -149,7 +167,8 @@ mod tests {
         };
         let to = |status: u16, location: &str| {
             let (status, answered) = answer(status, location);
-            next(&hop, status, &answered).map(|hop| hop.unwrap().data.is_some())
+            next(&hop, Redirects::AnyOrigin, status, &answered)
+                .map(|hop| hop.unwrap().data.is_some())
         };
         assert_eq!(to(307, "/b").ok(), Some(true));
         assert_eq!(to(303, "/b").ok(), Some(false));

@@ -1,9 +1,12 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use http::{Response, header};
 
 use super::*;
-use crate::gateway::calls::testing::{Certificate, Endpoint, ok, status};
+use crate::gateway::calls::{
+    Services,
+    testing::{Certificate, Endpoint, ok, on_loopback, status},
+};
 
 /// A timeout for calls that end at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -13,7 +16,9 @@ fn call(url: &str, bundle: Option<&str>) -> HttpCall {
         url: url.parse().unwrap(),
         headers: HeaderMap::new(),
         data: None,
-        client: HttpClients::default().trusting(bundle).unwrap(),
+        clients: HttpClients::new(Arc::new(on_loopback())),
+        ca_bundle: bundle.map(str::to_owned),
+        redirects: Redirects::SameOrigin,
         bytes_max: 1_000,
     }
 }
@@ -78,39 +83,89 @@ async fn a_refused_certificate_is_told_in_words() {
 
 /// A name is judged by its addresses, and an address by itself, however it is written.
 #[tokio::test]
-async fn a_filtered_client_reaches_no_loopback_address() {
-    struct NoLoopback;
-    impl AddressFilter for NoLoopback {
-        fn is_trusted(&self, host: &http::uri::Authority) -> bool {
-            host.host() == "nobody"
-        }
-        fn permits(&self, address: std::net::IpAddr) -> bool {
-            !address.is_loopback()
-        }
-    }
+async fn no_loopback_address_is_reached_unless_its_host_is_trusted() {
     let endpoint = Endpoint::start(|_, _| ok("{}")).await;
     let port = endpoint.address.port();
-    let client = HttpClient::filtered(std::sync::Arc::new(NoLoopback)).unwrap();
-    for host in ["localhost", "127.0.0.1", "[::1]", "2130706433"] {
+    for host in [
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "2130706433",
+        "0.0.0.0",
+    ] {
         let mut call = call(&format!("http://{host}:{port}/"), None);
-        call.client = client.clone();
+        call.clients = HttpClients::new(Arc::new(Services::default()));
         let fault = fetched(&call).await.unwrap_err();
         assert!(
             matches!(fault, CallFault::NotAsked { .. }),
             "{host}: {fault:?}"
         );
+        let told = fault.to_string();
+        assert!(told.contains("`--trusted-service`"), "{told}");
     }
     assert_eq!(endpoint.served(), 0);
+    let trusted = call(&format!("http://localhost:{port}/"), None);
+    assert_eq!(fetched(&trusted).await.unwrap(), "{}");
 }
 
-#[test]
-fn a_bundle_without_a_certificate_is_told() {
+/// Returns an endpoint that redirects each call.
+async fn redirecting(to: String) -> Endpoint {
+    Endpoint::start(move |_, _| {
+        let redirect = Response::builder().status(302);
+        let redirect = redirect.header(header::LOCATION, &to);
+        Some(redirect.body(String::new()).unwrap())
+    })
+    .await
+}
+
+/// The owner of an endpoint leads nobody elsewhere, not even to a host that may be called.
+#[tokio::test]
+async fn a_service_redirects_to_no_other_origin() {
+    let other = Endpoint::start(|_, _| ok("{}")).await;
+    let port = other.address.port();
+    for to in [
+        format!("http://127.0.0.1:{port}/metrics"),
+        format!("http://localhost:{port}/"),
+        "http://169.254.169.254/latest/meta-data".to_owned(),
+        "https://example.com/".to_owned(),
+    ] {
+        let endpoint = redirecting(to.clone()).await;
+        let url = format!("http://{}/", endpoint.address);
+        let fault = fetched(&call(&url, None)).await.unwrap_err();
+        assert!(
+            matches!(fault, CallFault::Redirected { .. }),
+            "{to}: {fault:?}"
+        );
+    }
+    assert_eq!(other.served(), 0);
+}
+
+/// Registries may redirect to other hosts, each of which is judged.
+#[tokio::test]
+async fn a_redirect_is_judged_as_the_call_was() {
+    let other = Endpoint::start(|_, _| ok("{}")).await;
+    for host in ["localhost", "127.0.0.1"] {
+        let endpoint = redirecting(format!("http://{host}:{}/", other.address.port())).await;
+        let mut call = call(&format!("http://{}/", endpoint.address), None);
+        call.redirects = Redirects::AnyOrigin;
+        let trusted = vec![endpoint.address.to_string().parse().unwrap()];
+        call.clients = HttpClients::new(Arc::new(Services { trusted }));
+        let fault = fetched(&call).await.unwrap_err();
+        assert!(matches!(fault, CallFault::NotAsked { .. }), "{fault:?}");
+    }
+    assert_eq!(other.served(), 0);
+}
+
+#[tokio::test]
+async fn a_bundle_without_a_certificate_is_told() {
     for bundle in [
         "",
         "text",
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
     ] {
-        let fault = HttpClients::default().trusting(Some(bundle)).err();
+        let call = call("http://localhost/", Some(bundle));
+        let fault = fetched(&call).await.err();
         assert!(
             matches!(fault, Some(CallFault::Bundle { .. })),
             "{bundle}: {fault:?}"

@@ -1,3 +1,4 @@
+use anteroom_bus::Address;
 use anteroom_model::{GroupVersionResource, ObjectKey, system};
 use anteroom_wire::{
     live::{LiveCall, LiveOutcome},
@@ -7,7 +8,7 @@ use http::Response;
 
 use super::{super::tests::Rig, *};
 use crate::gateway::{
-    calls::{Caller, testing::api_server},
+    calls::testing::{api_server, caller_of},
     live::LiveArgs,
 };
 
@@ -22,6 +23,13 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
     let listed = |name: &str| json!({"metadata": pod(name)["metadata"]});
     match (method, uri) {
         ("GET", "/api/v1/namespaces/shop/pods/web-1") => (200, pod("web-1")),
+        ("GET", "/api/v1/namespaces/shop/pods/web-2") => {
+            let mut changed = pod("web-2");
+            changed["metadata"]["resourceVersion"] = "8".into();
+            (200, changed)
+        }
+        ("GET", "/api/v1/namespaces/shop/pods/web-3") => (200, pod("web-3")),
+        ("GET", "/api/v1/namespaces/shop/pods/web-4") => (200, pod("web-4")),
         ("GET", "/api/v1/namespaces/shop/pods?limit=100") => (
             200,
             json!({"items": [listed("api")], "metadata": {"continue": "more"}}),
@@ -44,7 +52,7 @@ fn answer(method: &str, uri: &str) -> (u16, Value) {
             (200, json!({"items": [], "metadata": {}}))
         }
         ("PUT", "/api/v1/namespaces/shop/pods/web-1?fieldManager=anteroom") => (200, pod("web-1")),
-        ("PUT", "/api/v1/namespaces/shop/pods/web-2?fieldManager=anteroom") => {
+        ("PUT", "/api/v1/namespaces/shop/pods/web-4?fieldManager=anteroom") => {
             (409, json!({"message": "changed"}))
         }
         ("PUT", _) => (403, json!({"message": "no"})),
@@ -75,7 +83,7 @@ async fn rig_of(
             .body(body.to_string())
             .unwrap()
     });
-    let mut rig = Rig::with(args, Caller::new(api, 1_000), Default::default()).await;
+    let mut rig = Rig::with(args, caller_of(api, 1_000), Default::default()).await;
     for (kind, resource) in [("Pod", "pods"), ("Secret", "secrets")] {
         let record = KindRecord {
             gvr: GroupVersionResource::new("", "v1", resource),
@@ -247,7 +255,11 @@ async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
     let rig = rig().await;
     let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
     assert_eq!(result(put(pod("web-1")).await), Value::Null);
-    assert_eq!(write_code(put(pod("web-2")).await), 409);
+    // Changed before it is read again, or after.
+    for name in ["web-2", "web-4"] {
+        let changed = put(pod(name));
+        assert_eq!(write_code(changed.await), 409);
+    }
     let forbidden = put(pod("web-3")).await.unwrap_err().to_string();
     assert!(
         forbidden.contains("anteroom.dev/aggregate-to-watcher-writes"),
@@ -266,6 +278,75 @@ async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
         let refused = put(object).await.unwrap_err();
         assert!(
             matches!(refused, FactError::LiveReadFailed { .. }),
+            "{refused:?}"
+        );
+    }
+}
+
+/// Whoever asks for a write is not believed: the object that is there says what it changes.
+#[tokio::test]
+async fn a_write_of_what_the_rule_does_not_change_is_refused() {
+    let rig = rig().await;
+    let put = |object: Value| asked(&rig, LiveCall::Write { target: 0, object });
+    let mut of_the_rule = pod("web-1");
+    of_the_rule["spec"] = json!({"a": "b"});
+    assert_eq!(result(put(of_the_rule.clone()).await), Value::Null);
+    for (pointer, path) in [
+        ("/spec", "spec.a"),
+        ("/metadata/labels", "metadata.labels.a"),
+    ] {
+        let mut other = of_the_rule.clone();
+        *other.pointer_mut(pointer).unwrap() = json!({"a": "c", "app": "web"});
+        let refused = put(other).await.unwrap_err();
+        let told = refused.to_string();
+        assert!(
+            told.contains(&format!("does not change `{path}`")),
+            "{told}"
+        );
+        assert!(matches!(refused, FactError::WriteFailed { code: 0, .. }));
+    }
+}
+
+/// A policy of a namespace changes nothing that nobody allowed to.
+#[tokio::test]
+async fn a_policy_that_is_not_allowed_to_write_neither_reads_targets_nor_writes() {
+    let rig = rig().await;
+    let ask = async |call: LiveCall| {
+        let mut request = request(call);
+        request.policy = ObjectKey::new("shop", "p");
+        rig.ask(&request).await
+    };
+    let write = LiveCall::Write {
+        target: 0,
+        object: pod("web-1"),
+    };
+    assert_eq!(write_code(ask(write).await), 403);
+    let objects = objects("Pod", "web-*");
+    let read = ask(LiveCall::Existing {
+        objects: objects.clone(),
+    });
+    let told = read.await.unwrap_err().to_string();
+    assert!(told.contains("`--allow-writes`"), "{told}");
+    let told = result(ask(LiveCall::MayWrite { objects }).await);
+    assert!(
+        told.as_str().unwrap().contains("`--allow-writes`"),
+        "{told}"
+    );
+}
+
+/// NATS says who may send to that address.
+#[tokio::test]
+async fn a_write_is_taken_at_its_own_address_alone() {
+    let rig = rig().await;
+    let object = pod("web-1");
+    let write = LiveCall::Write { target: 0, object };
+    let read = LiveCall::Existing {
+        objects: objects("Pod", "web-*"),
+    };
+    for (at, call) in [(Address::Live, write), (Address::Write, read)] {
+        let refused = rig.ask_at(&at, &request(call)).await.unwrap_err();
+        assert!(
+            matches!(refused, FactError::RequestInvalid { .. }),
             "{refused:?}"
         );
     }

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The class of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum AddressKind {
     /// A public address.
     Public,
     /// A private network: of this cluster, or beside it.
     Private,
-    /// Loopback, link-local, metadata services, unassigned: no registry is there.
+    /// Loopback, link-local, metadata services, unassigned: nobody asks anything there.
     Inner,
 }
 
@@ -23,48 +23,50 @@ const METADATA_V4: [Ipv4Addr; 2] = [
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254);
 
 /// An address that has another one in it is what that one is.
-pub(super) fn kind(address: IpAddr) -> Kind {
+pub(crate) fn address_kind(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => kind_v4(address),
         IpAddr::V6(address) => kind_v6(address),
     }
 }
 
-fn kind_v4(address: Ipv4Addr) -> Kind {
+fn kind_v4(address: Ipv4Addr) -> AddressKind {
     let [a, b, c, _] = address.octets();
     match (a, b, c) {
-        _ if METADATA_V4.contains(&address) => Kind::Inner,
+        _ if METADATA_V4.contains(&address) => AddressKind::Inner,
         // This network, loopback, link-local, protocol assignments, multicast, and what is reserved.
-        (0 | 127 | 224.., ..) | (169, 254, _) | (192, 0, 0) => Kind::Inner,
+        (0 | 127 | 224.., ..) | (169, 254, _) | (192, 0, 0) => AddressKind::Inner,
         (10, ..) | (192, 168, _) | (172, 16..=31, _) | (100, 64..=127, _) | (198, 18..=19, _) => {
-            Kind::Private
+            AddressKind::Private
         }
-        _ => Kind::Public,
+        _ => AddressKind::Public,
     }
 }
 
-fn kind_v6(address: Ipv6Addr) -> Kind {
+fn kind_v6(address: Ipv6Addr) -> AddressKind {
     let of = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
         let [c, d] = low.to_be_bytes();
         kind_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        _ if address == METADATA_V6 => Kind::Inner,
+        _ if address == METADATA_V6 => AddressKind::Inner,
         // A network of such services: of metadata, names, time, credentials.
-        [0xfd00, 0xec2, ..] => Kind::Inner,
+        [0xfd00, 0xec2, ..] => AddressKind::Inner,
         // Written as IPv4 in IPv6, with `::` and `::1` among them, and as a translator has it.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             of(high, low)
         }
         [0x2002, high, low, ..] => of(high, low),
         // As a local translator has it, whose prefix may be of any length.
-        [0x64, 0xff9b, 1, .., high, low] if of(high, low) == Kind::Inner => Kind::Inner,
+        [0x64, 0xff9b, 1, .., high, low] if of(high, low) == AddressKind::Inner => {
+            AddressKind::Inner
+        }
         // Local translators, what is unique locally, and what once was local to a site.
-        [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => Kind::Private,
+        [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => AddressKind::Private,
         // Tunnels to an address that is hidden in it, link-local, multicast.
-        [0x2001, 0, ..] | [0xfe80..=0xfebf | 0xff00.., ..] => Kind::Inner,
-        _ => Kind::Public,
+        [0x2001, 0, ..] | [0xfe80..=0xfebf | 0xff00.., ..] => AddressKind::Inner,
+        _ => AddressKind::Public,
     }
 }
 
@@ -76,7 +78,7 @@ mod tests {
     fn addresses_of_machines_and_of_networks_are_told_from_anybodys() {
         for (kinds, addresses) in [
             (
-                Kind::Inner,
+                AddressKind::Inner,
                 "0.0.0.0 0.1.2.3 127.0.0.1 127.255.255.255 169.254.0.0 169.254.169.254 \
                  169.254.255.255 192.0.0.192 224.0.0.1 240.0.0.1 255.255.255.255 \
                  100.100.100.200 168.63.129.16 :: ::1 fe80::1 febf::1 ff00:: ff02::1 \
@@ -85,13 +87,13 @@ mod tests {
                  ::169.254.169.254 64:ff9b::169.254.169.254 2002:a9fe:a9fe:: 2001::1",
             ),
             (
-                Kind::Private,
+                AddressKind::Private,
                 "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.1 100.64.0.0 \
                  100.127.255.255 198.18.0.1 198.19.255.255 fc00:: fdff::1 fec0::1 feff::1 \
                  64:ff9b:1::10.0.0.1 64:ff9b:1::1.1.1.1 fd00:ec1::254 fd00:ec3::1 ::ffff:10.0.0.1 64:ff9b::10.0.0.1 2002:0a00:0001::",
             ),
             (
-                Kind::Public,
+                AddressKind::Public,
                 "1.1.1.1 9.255.255.255 11.0.0.0 126.255.255.255 128.0.0.1 169.253.255.255 \
                  169.255.0.0 172.15.255.255 172.32.0.0 192.0.1.0 192.167.255.255 192.169.0.0 \
                  100.63.255.255 100.128.0.0 168.63.129.17 198.17.255.255 198.20.0.0 \
@@ -100,7 +102,7 @@ mod tests {
             ),
         ] {
             for address in addresses.split_whitespace() {
-                assert_eq!(kind(address.parse().unwrap()), kinds, "{address}");
+                assert_eq!(address_kind(address.parse().unwrap()), kinds, "{address}");
             }
         }
     }
