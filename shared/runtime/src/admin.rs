@@ -1,12 +1,13 @@
-//! The admin server, on a port of its own: probes and metrics, plain HTTP.
+//! The admin server, on a port and a thread of its own: probes and metrics, plain HTTP. So whatever keeps the
+//! threads that do the work busy, probes are answered.
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/livez` | 200 as long as the process can answer at all |
+//! | `/livez` | 200 as long as the runtime that does the work ran a task in the last 30 seconds, else 503 |
 //! | `/readyz` | 200 or 503; with `?verbose` every check by name and what it waits for |
 //! | `/metrics` | OpenMetrics text |
 
-use std::collections::HashMap;
+use std::{collections::HashMap, io, thread, time::Instant};
 
 use anyhow::Context as _;
 use axum::{
@@ -18,27 +19,60 @@ use axum::{
 };
 use tokio::net::TcpListener;
 
-use crate::Service;
+use crate::{Service, liveness::Liveness};
 
 /// The media type that Prometheus asks for and `prometheus-client` writes.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves until it is dropped, so that probes and scrapes are answered during the drain too:
-/// `/readyz` is 503 then. [`process::run`](crate::process::run) does this for every service.
-pub async fn serve(listener: TcpListener, service: Service) -> anyhow::Result<()> {
-    axum::serve(listener, router(service))
-        .await
-        .context("the admin server failed")
+/// Serves on a thread of its own until the process ends, so that probes and scrapes are answered during the drain
+/// too: `/readyz` is 503 then. [`process::run`](crate::process::run) does this for every service. A server that ends
+/// asks the process to stop.
+///
+/// # Errors
+/// The thread cannot be started.
+pub(crate) fn spawn(
+    listener: std::net::TcpListener,
+    service: Service,
+    liveness: Liveness,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let serve = move || {
+        let shutdown = service.shutdown.clone();
+        if let Err(error) = runtime.block_on(serve(listener, router(service, liveness))) {
+            shutdown.trigger(format!("{error:#}"));
+        }
+    };
+    let thread = thread::Builder::new().name("anteroom-admin".to_owned());
+    thread.spawn(serve).map(drop)
 }
 
-/// The admin server's routes, for whoever serves them otherwise.
-pub fn router(service: Service) -> Router {
+async fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<()> {
+    let failed = "the admin server failed";
+    listener.set_nonblocking(true).context(failed)?;
+    let listener = TcpListener::from_std(listener).context(failed)?;
+    axum::serve(listener, router).await.context(failed)
+}
+
+fn router(service: Service, liveness: Liveness) -> Router {
     Router::new()
-        .route("/livez", get(|| async { "ok\n" }))
+        .route("/livez", get(move || async move { livez(&liveness) }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .fallback(not_found)
         .with_state(service)
+}
+
+fn livez(liveness: &Liveness) -> Response {
+    match liveness.stuck_for(Instant::now()) {
+        None => "ok\n".into_response(),
+        Some(silent) => {
+            let seconds = silent.as_secs();
+            let text = format!("the runtime has run no task for {seconds} s\n");
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
 }
 
 async fn readyz(
@@ -83,6 +117,7 @@ async fn not_found(uri: Uri) -> impl IntoResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::liveness::SILENCE_MAX;
 
     async fn readiness(service: &Service, query: &[(&str, &str)]) -> (StatusCode, String) {
         let query = query.iter().map(|(k, v)| ((*k).into(), (*v).into()));
@@ -113,6 +148,44 @@ mod tests {
         let (status, body) = readiness(&service, &[("verbose", "")]).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(body.contains("shutting down: SIGTERM received"), "{body}");
+    }
+
+    /// A runtime whose only thread is kept busy answers probes all the same.
+    #[tokio::test]
+    async fn probes_are_answered_while_the_work_holds_up_its_threads() {
+        use std::{
+            io::{Read as _, Write as _},
+            net::{TcpListener, TcpStream},
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        spawn(
+            listener,
+            Service::new("test"),
+            Liveness::new(Instant::now()),
+        )
+        .unwrap();
+        // This thread is the runtime's only one, and nothing here awaits.
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    #[test]
+    fn a_runtime_that_is_stuck_is_not_alive() {
+        let Some(long_ago) = Instant::now().checked_sub(2 * SILENCE_MAX) else {
+            return; // The machine has just started.
+        };
+        let stuck = livez(&Liveness::new(long_ago));
+        assert_eq!(stuck.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            livez(&Liveness::new(Instant::now())).status(),
+            StatusCode::OK
+        );
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ pub mod certs;
 pub mod instance;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+mod liveness;
 mod metrics;
 pub mod process;
 mod readiness;

@@ -8,18 +8,23 @@
 //! | 64 | it was asked to stop and had not finished within the grace time |
 //! | 130 | a second signal ended it at once |
 
-use std::{future::Future, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{
+    future::Future,
+    net::{SocketAddr, TcpListener},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::mpsc,
 };
 
 use crate::{
     Service, Shutdown, admin,
+    liveness::Liveness,
     telemetry::{self, TelemetryArgs},
 };
 
@@ -114,7 +119,7 @@ where
         Err(error) => return End::Finished(Err(error)),
     };
     let service = Service::new(name);
-    let end = match start(args, &service).await {
+    let end = match start(args, &service) {
         Err(error) => End::Finished(Err(error)),
         Ok(signals) => {
             tracing::info!(
@@ -136,23 +141,20 @@ where
     end
 }
 
-/// Starts signal handling and the admin server, before the service itself.
-async fn start(args: &ProcessArgs, service: &Service) -> anyhow::Result<Signals> {
+/// Starts signal handling and the admin server, before the service itself. Call it within the runtime.
+fn start(args: &ProcessArgs, service: &Service) -> anyhow::Result<Signals> {
     let signals = listen().context("signals cannot be received")?;
     if let Some(address) = args.admin_address {
         let listener = TcpListener::bind(address)
-            .await
             .with_context(|| format!("--admin-address {address} cannot be listened on"))?;
         let address = listener
             .local_addr()
             .context("the admin server's address")?;
         tracing::info!(%address, "probes and metrics are served");
-        let service = service.clone();
-        tokio::spawn(async move {
-            if let Err(error) = admin::serve(listener, service.clone()).await {
-                service.shutdown.trigger(format!("{error:#}"));
-            }
-        });
+        let liveness = Liveness::new(Instant::now());
+        tokio::spawn(liveness.clone().keep());
+        admin::spawn(listener, service.clone(), liveness)
+            .context("the admin server did not start")?;
     }
     Ok(signals)
 }
