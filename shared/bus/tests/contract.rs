@@ -22,6 +22,9 @@ mod log;
 #[path = "contract/nats.rs"]
 mod nats;
 #[cfg(feature = "testing")]
+#[path = "contract/permissions.rs"]
+mod permissions;
+#[cfg(feature = "testing")]
 #[path = "contract/server.rs"]
 mod server;
 #[path = "contract/support.rs"]

@@ -346,7 +346,7 @@ async fn a_full_log_refuses_and_forgets_nothing() {
 }
 
 /// A server with the accounts of `deploy/nats/nats.conf`.
-async fn deployed() -> NatsServer {
+pub(crate) async fn deployed() -> NatsServer {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/nats.conf");
     let deployed = std::fs::read_to_string(path).unwrap();
     let (_, accounts) = deployed.split_once("\naccounts ").unwrap();

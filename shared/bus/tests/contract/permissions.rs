@@ -1,0 +1,235 @@
+//! What each login of `deploy/nats/nats.conf` may not do, whatever program uses it: on a real server, subject by
+//! subject.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anteroom_bus::testing::NatsServer;
+use async_nats::{Client, ConnectOptions, Event};
+use tokio::{sync::mpsc, time::timeout};
+
+use crate::nats::deployed;
+
+/// A timeout for what the server says at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Subjects that somebody may publish to, of everything that there is.
+const PUBLISHED: [&str; 34] = [
+    "ar.default.obj.v.n.o",
+    "ar.default.ctl.view.v",
+    "ar.default.ctl.lease.i.0",
+    "ar.default.beat",
+    "ar.default.rbeat",
+    "ar.default.wbeat",
+    "ar.default.violation",
+    "ar.default.q.v",
+    "ar.default.qf.v",
+    "ar.default.qi.r.v",
+    "ar.default.live",
+    "ar.default.write",
+    "ar.other.live",
+    "_INBOX_watcher.a",
+    "_INBOX_cache_replica.a",
+    "_INBOX_webhook.a",
+    "_INBOX_reporter.a",
+    "$JS.API.INFO",
+    "$JS.API.STREAM.LIST",
+    "$JS.API.STREAM.INFO.anteroom-default",
+    "$JS.API.STREAM.CREATE.anteroom-default",
+    "$JS.API.STREAM.CREATE.other",
+    "$JS.API.STREAM.UPDATE.anteroom-default",
+    "$JS.API.STREAM.DELETE.anteroom-default",
+    "$JS.API.STREAM.PURGE.anteroom-default",
+    "$JS.API.STREAM.MSG.GET.anteroom-default",
+    "$JS.API.STREAM.MSG.DELETE.anteroom-default",
+    "$JS.API.STREAM.SNAPSHOT.anteroom-default",
+    "$JS.API.CONSUMER.CREATE.anteroom-default",
+    "$JS.API.CONSUMER.CREATE.anteroom-default.c",
+    "$JS.API.CONSUMER.DURABLE.CREATE.anteroom-default.c",
+    "$JS.API.CONSUMER.DELETE.anteroom-default.c",
+    "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
+    "$SYS.REQ.SERVER.PING",
+];
+
+/// Subjects that somebody may subscribe to, each with its queue group, or alone.
+const SUBSCRIBED: [(&str, &str); 18] = [
+    ("_INBOX_watcher.>", ""),
+    ("_INBOX_cache_replica.>", ""),
+    ("_INBOX_webhook.>", ""),
+    ("_INBOX_reporter.>", ""),
+    ("ar.default.beat", ""),
+    ("ar.default.rbeat", ""),
+    ("ar.default.wbeat", ""),
+    ("ar.default.violation", ""),
+    ("ar.default.live", ""),
+    ("ar.default.live", "watchers"),
+    ("ar.default.write", ""),
+    ("ar.default.write", "watchers"),
+    ("ar.default.q.>", ""),
+    ("ar.default.q.>", "replicas"),
+    ("ar.default.qi.>", "replicas"),
+    ("ar.default.obj.>", ""),
+    ("$JS.>", ""),
+    (">", ""),
+];
+
+/// What one login may do, of all that there is.
+struct Allowed {
+    user: &'static str,
+    publish: &'static [&'static str],
+    subscribe: &'static [(&'static str, &'static str)],
+}
+
+const READS_THE_LOG: [&str; 3] = [
+    "$JS.API.STREAM.INFO.anteroom-default",
+    "$JS.API.CONSUMER.CREATE.anteroom-default.c",
+    "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
+];
+
+const LOGINS: [Allowed; 4] = [
+    Allowed {
+        user: "watcher",
+        publish: &[
+            "ar.default.obj.v.n.o",
+            "ar.default.ctl.view.v",
+            "ar.default.ctl.lease.i.0",
+            "ar.default.beat",
+            "$JS.API.STREAM.CREATE.anteroom-default",
+            "$JS.API.STREAM.UPDATE.anteroom-default",
+            "$JS.API.STREAM.PURGE.anteroom-default",
+            "$JS.API.STREAM.MSG.GET.anteroom-default",
+        ],
+        subscribe: &[
+            ("_INBOX_watcher.>", ""),
+            ("ar.default.beat", ""),
+            ("ar.default.rbeat", ""),
+            ("ar.default.wbeat", ""),
+            ("ar.default.live", "watchers"),
+            ("ar.default.write", "watchers"),
+        ],
+    },
+    Allowed {
+        user: "replica",
+        publish: &["ar.default.rbeat"],
+        subscribe: &[
+            ("_INBOX_cache_replica.>", ""),
+            ("ar.default.beat", ""),
+            ("ar.default.rbeat", ""),
+            ("ar.default.q.>", "replicas"),
+            ("ar.default.qi.>", "replicas"),
+        ],
+    },
+    Allowed {
+        user: "webhook",
+        publish: &[
+            "ar.default.wbeat",
+            "ar.default.violation",
+            "ar.default.q.v",
+            "ar.default.qf.v",
+            "ar.default.qi.r.v",
+            "ar.default.live",
+            "ar.default.write",
+        ],
+        subscribe: &[
+            ("_INBOX_webhook.>", ""),
+            ("ar.default.beat", ""),
+            ("ar.default.rbeat", ""),
+        ],
+    },
+    Allowed {
+        user: "reporter",
+        publish: &[
+            "ar.default.q.v",
+            "ar.default.qf.v",
+            "ar.default.qi.r.v",
+            "ar.default.live",
+            "ar.default.write",
+        ],
+        subscribe: &[
+            ("_INBOX_reporter.>", ""),
+            ("ar.default.beat", ""),
+            ("ar.default.rbeat", ""),
+            ("ar.default.violation", ""),
+        ],
+    },
+];
+
+/// A connection, and what the server refuses of it.
+struct Login {
+    client: Client,
+    refusals: mpsc::UnboundedReceiver<String>,
+}
+
+impl Login {
+    async fn of(server: &NatsServer, user: &str) -> Self {
+        let (told, refusals) = mpsc::unbounded_channel();
+        let options = ConnectOptions::with_user_and_password(
+            user.to_owned(),
+            format!("password-{}", user.to_uppercase()),
+        );
+        let options = options.event_callback(move |event| {
+            if let Event::ServerError(error) = event {
+                let _ = told.send(error.to_string());
+            }
+            std::future::ready(())
+        });
+        Self {
+            client: options.connect(server.url()).await.unwrap(),
+            refusals,
+        }
+    }
+
+    /// Publishes nothing to a subject that no login may publish to, and returns what was refused before that.
+    async fn refused_so_far(&mut self) -> Vec<String> {
+        const NOBODYS: &str = "nobodys.subject";
+        self.client.publish(NOBODYS, "".into()).await.unwrap();
+        let mut refused = Vec::new();
+        loop {
+            let said = timeout(PATIENCE, self.refusals.recv()).await;
+            let said = said.unwrap().unwrap();
+            if said.contains(NOBODYS) {
+                return refused;
+            }
+            refused.push(said);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_login_may_do_its_own_work_and_nothing_else() {
+    let server = deployed().await;
+    for login in &LOGINS {
+        let mut connection = Login::of(&server, login.user).await;
+        let may_publish: BTreeSet<&str> = login
+            .publish
+            .iter()
+            .chain(&READS_THE_LOG)
+            .copied()
+            .collect();
+        for subject in PUBLISHED {
+            let published = connection.client.publish(subject, "".into()).await;
+            published.unwrap();
+            let refused = connection.refused_so_far().await;
+            let is_refused = refused.iter().any(|said| said.contains("Publish"));
+            let who = login.user;
+            assert_ne!(
+                is_refused,
+                may_publish.contains(subject),
+                "{who} {subject}: {refused:?}"
+            );
+        }
+        for (subject, queue) in SUBSCRIBED {
+            let client = &connection.client;
+            let subscription = match queue {
+                "" => client.subscribe(subject).await,
+                queue => client.queue_subscribe(subject, queue.to_owned()).await,
+            };
+            let subscription = subscription.unwrap();
+            let refused = connection.refused_so_far().await;
+            let is_refused = refused.iter().any(|said| said.contains("Subscription"));
+            let may = login.subscribe.contains(&(subject, queue));
+            let who = login.user;
+            assert_ne!(is_refused, may, "{who} {subject} {queue}: {refused:?}");
+            drop(subscription);
+        }
+    }
+}
