@@ -13,6 +13,7 @@ mod definitions;
 mod enforced;
 mod hundreds;
 mod kinds;
+mod least_rights;
 mod memory;
 mod mutate_existing;
 mod mutated;
