@@ -8,6 +8,7 @@ use anteroom_e2e::{
     world::{NAMESPACE, World},
 };
 use anyhow::{Context, ensure};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 /// The namespace of whoever makes such objects.
@@ -101,12 +102,18 @@ async fn create_deep(world: &World, name: &str, depth: usize) -> anyhow::Result<
     }
 }
 
-/// Returns the refusal of a ConfigMap that names this widget; empty if it is admitted.
+/// Returns the refusal of a ConfigMap that names this widget, in a dry run; empty if it is admitted.
 async fn said(world: &World, namespace: &str, name: &str, widget: &str) -> anyhow::Result<String> {
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "namespace": namespace, "name": name }, "data": { "widget": widget } });
-    match world.create(&object).await {
-        Ok(()) => world.delete(&object).await.map(|()| String::new()),
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let api = world.api(&object);
+    let object = serde_json::from_value(object)?;
+    match api.create(&dry, &object).await {
+        Ok(_) => Ok(String::new()),
         Err(kube::Error::Api(status)) => Ok(status.message),
         Err(error) => Err(error.into()),
     }
