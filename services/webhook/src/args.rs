@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anteroom_engine::FilterArgs;
-use anteroom_runtime::{certs::files::TlsFileArgs, instance};
+use anteroom_runtime::{
+    certs::{clients::ClientCaArgs, files::TlsFileArgs},
+    instance,
+};
 use anteroom_seal::Keys;
 use clap::Args as ClapArgs;
 
@@ -136,6 +139,10 @@ pub struct Args {
     /// The certificate, where it is made by somebody else.
     #[command(flatten)]
     pub tls: TlsFileArgs,
+
+    /// The clients that are taken.
+    #[command(flatten)]
+    pub clients: ClientCaArgs,
 
     /// The CA, in PEM, by which the API server verifies the given certificate. Without it, the API
     /// server uses its own trust store.

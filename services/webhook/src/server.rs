@@ -33,7 +33,10 @@ use anteroom_engine::{
 };
 use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
-use anteroom_runtime::{Shutdown, certs::Certificates};
+use anteroom_runtime::{
+    Shutdown,
+    certs::{Certificates, clients::Clients},
+};
 use anyhow::Context as _;
 use axum::{
     body::Body,
@@ -87,11 +90,11 @@ pub(crate) struct App {
 /// Serves until shutdown, and then until what was received is answered.
 pub(crate) async fn serve(
     listener: TcpListener,
-    certificates: Certificates,
+    (certificates, clients): (Certificates, Option<Clients>),
     endpoint: Endpoint,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let tls = RustlsConfig::from_config(certificates.server_config()?);
+    let tls = RustlsConfig::from_config(certificates.server_config(clients)?);
     let acceptor = Acceptor::new(tls, endpoint.0.metrics.clone());
     let handle = Handle::new();
     let mut server = axum_server::from_tcp(listener)

@@ -176,7 +176,10 @@ impl<'a> Parts<'a> {
             engine.clone(),
             violations.clone(),
             recorder,
-            self.args.watcher_user.as_deref(),
+            (
+                self.args.watcher_user.as_deref(),
+                self.takes_known_clients(),
+            ),
             self.shutdown(),
         );
         self.tasks.spawn("objects that exist", changing);
@@ -189,17 +192,21 @@ impl<'a> Parts<'a> {
         ))
     }
 
+    /// Returns whether every client has proven who it is.
+    fn takes_known_clients(&self) -> bool {
+        self.args.clients.client_ca_file.is_some()
+    }
+
     fn callers(&self, registers: bool) -> server::Callers {
-        let has_own_secret = registers && self.args.tls.files().is_none();
-        if registers && !has_own_secret {
+        if registers && !self.takes_known_clients() {
             tracing::warn!(
-                "the certificate comes from files, so there is no secret path: whoever reaches this webhook may send \
-                 reviews"
+                "reviews are taken from whoever knows the path in the webhook configurations; a client certificate of \
+                 the API server is stronger (--client-ca-file)"
             );
         }
         server::Callers {
             tokens: self.tokens.clone(),
-            takes_plain_paths: !has_own_secret || self.args.allow_plain_paths,
+            takes_plain_paths: !registers || self.args.allow_plain_paths,
         }
     }
 
@@ -210,7 +217,16 @@ impl<'a> Parts<'a> {
         certificates: Certificates,
         endpoint: &server::Endpoint,
     ) {
-        let serve = server::serve(listener, certificates, endpoint.clone(), self.shutdown());
+        let clients = self.args.clients.clients();
+        if let (Some(clients), Some(file)) = (&clients, &self.args.clients.client_ca_file) {
+            let (clients, file, stop) = (clients.clone(), file.clone(), self.shutdown().token());
+            self.tasks.spawn("client authorities", async move {
+                stop.run_until_cancelled(clients.follow(file)).await;
+                Ok(())
+            });
+        }
+        let presented = (certificates, clients);
+        let serve = server::serve(listener, presented, endpoint.clone(), self.shutdown());
         self.tasks.spawn("server", serve);
     }
 }

@@ -12,7 +12,7 @@ use anteroom_runtime::{
 use anyhow::Context as _;
 use jiff::Timestamp;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{args::Args, registration::PathTokens};
 use stored::Stored;
@@ -22,16 +22,23 @@ const RECHECK: Duration = Duration::from_secs(30);
 
 /// The source of the certificate.
 pub(crate) enum Source {
-    /// Somebody else keeps it.
+    /// Somebody else keeps it. The key of the paths is in our own Secret all the same, where there is a cluster.
     Files {
         chain: PathBuf,
         key: PathBuf,
         authority: Option<PathBuf>,
+        secret: Option<SecretSource>,
     },
     /// Our own, shared with the other webhooks of this namespace.
-    Secret { client: Client, namespace: String },
+    Secret(SecretSource),
     /// Our own, for this process alone.
     Memory,
+}
+
+/// The place of our own Secret.
+pub(crate) struct SecretSource {
+    client: Client,
+    namespace: String,
 }
 
 /// The channels by which others learn of the certificate.
@@ -47,16 +54,18 @@ pub(crate) struct CertificateChannels {
 
 impl Source {
     pub(crate) fn new(args: &Args, kube: Option<&Client>) -> Self {
-        match (args.tls.files(), kube) {
-            (Some((chain, key)), _) => Self::Files {
+        let secret = kube.map(|client| SecretSource {
+            client: client.clone(),
+            namespace: args.service_namespace.clone(),
+        });
+        match (args.tls.files(), secret) {
+            (Some((chain, key)), secret) => Self::Files {
                 chain: chain.to_owned(),
                 key: key.to_owned(),
                 authority: args.tls_ca_file.clone(),
+                secret,
             },
-            (None, Some(client)) => Self::Secret {
-                client: client.clone(),
-                namespace: args.service_namespace.clone(),
-            },
+            (None, Some(secret)) => Self::Secret(secret),
             (None, None) => Self::Memory,
         }
     }
@@ -104,16 +113,25 @@ pub(crate) async fn keep(
                 chain,
                 key,
                 authority,
+                secret,
             } => {
-                let authority = trust_of(authority, &outlet);
                 let pair = files::follow(&chain, &key, &outlet.certificates, files::POLL_INTERVAL);
+                let keyed = Notify::new();
+                let paths = keep_paths(secret, &names, &outlet, &keyed);
+                let authority = async {
+                    // Nothing is registered before the paths are known.
+                    keyed.notified().await;
+                    trust_of(authority, &outlet).await
+                };
                 tokio::select! {
                     never = pair => match never {},
                     never = authority => never,
+                    never = paths => never,
                 }
             }
-            Source::Secret { client, namespace } => {
-                secret::keep(client, &namespace, &names, &outlet).await
+            Source::Secret(secret) => {
+                let serve_with = |stored: &Stored| outlet.serve_with(stored);
+                secret::keep(secret, &names, &outlet.check, serve_with).await
             }
             Source::Memory => in_memory(&names, &outlet).await,
         }
@@ -122,6 +140,24 @@ pub(crate) async fn keep(
         Some(ended) => ended,
         None => Ok(()),
     }
+}
+
+/// Keeps the key of the paths, where there is a Secret for it.
+async fn keep_paths(
+    secret: Option<SecretSource>,
+    names: &[String],
+    outlet: &CertificateChannels,
+    keyed: &Notify,
+) -> anyhow::Result<()> {
+    let Some(secret) = secret else {
+        keyed.notify_one();
+        return std::future::pending().await;
+    };
+    let use_key = |stored: &Stored| {
+        outlet.tokens.use_key(&stored.review_key);
+        keyed.notify_one();
+    };
+    secret::keep(secret, names, &outlet.check, use_key).await
 }
 
 /// Reads the authority's file as often as the pair's.

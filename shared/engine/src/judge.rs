@@ -111,7 +111,7 @@ impl Judge {
         let engine = Engine::new(catalogs.clone(), facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(bus, Arc::clone(&recorder), service.shutdown.clone());
-        let worker = Arc::new(Worker::new(engine.clone(), violations, recorder));
+        let worker = Arc::new(Worker::new(engine.clone(), violations, recorder, false));
         let judge = Self {
             engine,
             catalogs,

@@ -2,9 +2,9 @@
 //! request waits for it.
 //!
 //! ```text
-//! an admitted request ──▶ queue ──▶ evaluate ──▶ write each changed object ──▶ done
-//!                                      ▲    │             │
-//!                                      └────┴── again ◀───┘   (another state, no answer: a few times)
+//! an admitted request ──▶ queue ──▶ look it up ──▶ evaluate ──▶ write each changed object ──▶ done
+//!                                      ▲              ▲    │             │
+//!                                      └── not yet    └────┴── again ◀───┘   (another state, no answer: a few times)
 //! ```
 //!
 //! A change rests on the state of the object that it was made of: where that is another one by then, all is
@@ -14,12 +14,12 @@
 mod attempt;
 mod change;
 mod forbidden;
+mod trigger;
 mod worker;
 mod written;
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_policy::{AdmissionRequest, Operation};
 use anteroom_runtime::Shutdown;
 use tokio::{
     sync::{
@@ -30,6 +30,7 @@ use tokio::{
         },
     },
     task::JoinSet,
+    time::Instant,
 };
 
 use crate::{decide::Engine, recorder::SharedRecorder, verdict::Triggered, violations::Violations};
@@ -49,6 +50,9 @@ const WAITING_KIB_MAX: usize = 64 * 1024;
 /// once: see `worker`.
 const UNDER_WAY_MAX: usize = 256;
 
+/// The longest time for which the answer to a DELETE waits for what it deletes to be read.
+const WITNESS_TIMEOUT: Duration = Duration::from_millis(500);
+
 struct Job {
     triggered: Triggered,
     _room: OwnedSemaphorePermit,
@@ -65,16 +69,16 @@ pub struct MutateExisting {
 }
 
 impl MutateExisting {
-    /// And what works on it, until shutdown.
+    /// And what works on it, until shutdown. `trusts_reviews`: see [`Worker::new`].
     pub fn new(
         engine: Engine,
         violations: Violations,
         recorder: SharedRecorder,
-        watcher_user: Option<&str>,
+        (watcher_user, trusts_reviews): (Option<&str>, bool),
         shutdown: Shutdown,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let worker = Arc::new(Worker::new(engine, violations, recorder));
+        let worker = Arc::new(Worker::new(engine, violations, recorder, trusts_reviews));
         let own = Self {
             queue,
             room: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
@@ -94,11 +98,14 @@ impl MutateExisting {
         told.unwrap_or(WATCHER_USER_DEFAULT) == user
     }
 
-    /// Hands over what a request of so many bytes has triggered, and waits for nothing.
-    pub fn hand_over(&self, mut triggered: Triggered, bytes: usize) {
+    /// Hands over what a request of so many bytes has triggered. It waits for nothing, but for what a DELETE is about to be
+    /// read.
+    pub async fn hand_over(&self, mut triggered: Triggered, bytes: usize, deadline: Instant) {
         if triggered.by_manager && self.is_own(triggered.request.username()) {
             triggered.rules.retain(|(_, by_own)| *by_own);
         }
+        let until = deadline.min(Instant::now() + WITNESS_TIMEOUT);
+        self.worker.witness(&mut triggered, until).await;
         if triggered.rules.is_empty() {
             return;
         }
@@ -136,21 +143,13 @@ async fn run(
                 let worker = Arc::clone(&worker);
                 under_way.spawn(async move {
                     let Triggered { request, rules, .. } = &job.triggered;
-                    let source = TriggerSource::of(request);
                     // None waits for another that is tried again.
-                    let works = rules.iter().map(|(rule, _)| worker.work(rule, request, source));
+                    let works = rules
+                        .iter()
+                        .map(|(rule, _)| worker.work(rule, request, TriggerSource::Request));
                     futures::future::join_all(works).await;
                 });
             }
-        }
-    }
-}
-
-impl TriggerSource {
-    fn of(request: &AdmissionRequest) -> Self {
-        match request.operation() {
-            Operation::Create => Self::Creation,
-            _ => Self::Request,
         }
     }
 }

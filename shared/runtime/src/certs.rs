@@ -3,6 +3,7 @@
 //! [`Certificates`] is what a server holds. Whoever has a certificate for it sets it there:
 //! [`files::follow`] from files, or a service that keeps its own, made with [`issue::Authority`].
 
+pub mod clients;
 pub mod files;
 pub mod issue;
 
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::Metrics;
+use clients::Clients;
 
 /// An error of a certificate.
 #[derive(Debug, Error)]
@@ -232,13 +234,19 @@ impl Certificates {
     }
 
     /// TLS 1.2 and 1.3 with HTTP/2 and HTTP/1.1, with whatever certificate is current at each
-    /// handshake.
-    pub fn server_config(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
+    /// handshake. Without `clients`, whoever comes is taken.
+    pub fn server_config(
+        &self,
+        clients: Option<Clients>,
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(self.clone()));
+        let config =
+            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+        let config = match clients {
+            Some(clients) => config.with_client_cert_verifier(Arc::new(clients)),
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config.with_cert_resolver(Arc::new(self.clone()));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     audit::{self, Asked},
     process::{Process, free_address, real_part},
-    wait,
+    wait, webhook_client,
 };
 
 /// The file of the audit log, beside the other files of a cluster.
@@ -112,6 +112,7 @@ impl Cluster {
         let tokens: String = Identity::ALL.map(Identity::token_line).concat();
         fs::write(folder.join("tokens.csv"), tokens)?;
         fs::write(folder.join("audit.json"), audit::policy().to_string())?;
+        webhook_client::write(folder)?;
         let mut cluster = Self {
             folder: folder.to_owned(),
             address: free_address()?,
@@ -150,6 +151,8 @@ impl Cluster {
                 .arg(folder.join("service-account.pem"))
                 .arg("--token-auth-file")
                 .arg(folder.join("tokens.csv"))
+                .arg("--admission-control-config-file")
+                .arg(folder.join(webhook_client::CONFIGURATION))
                 .arg("--audit-policy-file")
                 .arg(folder.join("audit.json"))
                 .arg("--audit-log-path")

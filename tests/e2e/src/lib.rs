@@ -24,4 +24,5 @@ pub mod system;
 pub mod turn;
 pub mod views;
 pub mod wait;
+pub mod webhook_client;
 pub mod world;

@@ -45,6 +45,8 @@ pub struct SystemPlan {
     pub replica_args: Vec<(&'static str, String)>,
     /// Flags of the webhook.
     pub webhook_args: Vec<(&'static str, String)>,
+    /// The webhook takes reviews only from who presents the API server's certificate.
+    pub webhook_takes_known_clients: bool,
     /// A reporter too, with this kubeconfig file, and views for its scans.
     pub reporter: Option<PathBuf>,
     /// Flags of the reporter.
@@ -62,6 +64,7 @@ impl Default for SystemPlan {
             watcher_args: Vec::new(),
             replica_args: Vec::new(),
             webhook_args: Vec::new(),
+            webhook_takes_known_clients: false,
             reporter: None,
             reporter_args: Vec::new(),
             proxied: false,

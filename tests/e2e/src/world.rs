@@ -19,6 +19,7 @@ use crate::{
     proxy::Proxy,
     system::{SYSTEM_NAMESPACE, System, SystemPlan},
     turn::{self, Turn},
+    webhook_client,
 };
 
 /// The namespace of the test's own objects.
@@ -89,6 +90,14 @@ impl World {
         let mut plan = plan.clone();
         if plan.reporter.is_some() {
             plan.reporter = Some(cluster.kubeconfig_file(Identity::Reporter)?);
+        }
+        if plan.webhook_takes_known_clients {
+            let authority = path.join(webhook_client::AUTHORITY);
+            let of_api_server = [
+                ("--client-ca-file", authority.display().to_string()),
+                ("--client-names", webhook_client::NAME.to_owned()),
+            ];
+            plan.webhook_args.extend(of_api_server);
         }
         let system = System::start_as(
             &plan,

@@ -141,7 +141,10 @@ async fn review(
     }
     let mut decision = decide(app, &review, (phase, scope), times.deadline).await?;
     if let Some(triggered) = decision.triggered.take() {
-        app.existing.hand_over(triggered, body.len());
+        let handed_over = app
+            .existing
+            .hand_over(triggered, body.len(), times.deadline);
+        handed_over.await;
     }
     let took = times.begun.elapsed();
     app.metrics

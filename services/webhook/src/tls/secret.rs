@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_runtime::backoff::Backoff;
+use anteroom_runtime::{Check, backoff::Backoff};
 use anyhow::{Context as _, anyhow};
 use jiff::Timestamp;
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, api::PostParams};
 use tokio::time::timeout;
 
 use super::{
-    CertificateChannels, RECHECK,
+    RECHECK, SecretSource,
     stored::{self, Stored},
 };
 
@@ -22,21 +22,21 @@ const SECRET: &str = "anteroom-webhook-tls";
 /// Limit for one call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Serves with what the Secret holds, and makes it where it is missing, due or broken. Never ends.
+/// Hands on what the Secret holds, and makes it where it is missing, due or broken. Never ends.
 pub(super) async fn keep(
-    client: Client,
-    namespace: &str,
+    SecretSource { client, namespace }: SecretSource,
     names: &[String],
-    outlet: &CertificateChannels,
+    check: &Check,
+    take: impl Fn(&Stored),
 ) -> anyhow::Result<()> {
-    let api: Api<Secret> = Api::namespaced(client, namespace);
+    let api: Api<Secret> = Api::namespaced(client, &namespace);
     let mut backoff = Backoff::new(200, 15_000);
     let mut serving: Option<Stored> = None;
     loop {
         let wait = match agree(&api, names, serving.as_ref()).await {
             Ok(Some(stored)) => {
                 if serving.as_ref() != Some(&stored) {
-                    outlet.serve_with(&stored);
+                    take(&stored);
                     serving = Some(stored);
                 }
                 backoff.reset();
@@ -46,7 +46,7 @@ pub(super) async fn keep(
             Ok(None) => backoff.next(rand::random()),
             Err(error) => {
                 let error = format!("{error:#}");
-                outlet.check.waits_for(error.as_str());
+                check.waits_for(error.as_str());
                 if backoff.attempt() == 0 {
                     tracing::warn!(
                         error,

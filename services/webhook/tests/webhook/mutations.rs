@@ -58,7 +58,7 @@ pub(crate) fn review(operation: &str, object: &Value, old: &Value) -> Value {
 
 pub(crate) fn config(data: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "c", "namespace": "shop" }, "data": data })
+        "metadata": { "name": "c", "namespace": "shop", "uid": "u" }, "data": data })
 }
 
 fn created(data: &Value) -> Value {

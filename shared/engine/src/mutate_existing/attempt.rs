@@ -3,7 +3,7 @@
 //! | what came of it | and then |
 //! |---|---|
 //! | all is written, or nothing is to be | done |
-//! | nothing is to be, for an object that was just made | again, twice: it may be its own target, and not there yet |
+//! | the trigger is not stored | again, three times: the API server may not have come to it yet |
 //! | an object was another one by then | again, soon |
 //! | nobody answered, or was busy | again, later each time |
 //! | it was refused, or the rule cannot be evaluated | it failed |
@@ -18,8 +18,8 @@ use crate::verdict::WITHHELD;
 /// Attempts, the first included; after the last one it has failed.
 pub(super) const ATTEMPTS_MAX: u32 = 6;
 
-/// Attempts that look for what was just made, the first included.
-const LOOKS_MAX: u32 = 3;
+/// Attempts that look for a trigger that is not stored, the first included.
+pub(super) const LOOKS_MAX: u32 = 4;
 
 /// The time after which an admitted object is stored, most often.
 const STORED_AFTER: Duration = Duration::from_millis(300);
@@ -33,9 +33,7 @@ const PAUSE_OF_CONFLICT: Duration = Duration::from_millis(100);
 /// The trigger of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TriggerSource {
-    /// The request that makes an object.
-    Creation,
-    /// Another request.
+    /// A request, which is looked up in the cluster first.
     Request,
     /// An object that exists.
     Existing,
@@ -44,6 +42,8 @@ pub enum TriggerSource {
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AttemptOutcome {
+    /// The trigger did not take effect, or not yet.
+    NotStored,
     /// The rule does not speak of the trigger, or is gone.
     NotMatched,
     /// No object is to be changed.
@@ -69,25 +69,24 @@ pub(super) enum Next {
 /// Returns the wait before the first attempt.
 pub(super) fn first(source: TriggerSource) -> Duration {
     match source {
-        TriggerSource::Creation | TriggerSource::Request => STORED_AFTER,
+        TriggerSource::Request => STORED_AFTER,
         TriggerSource::Existing => Duration::ZERO,
     }
 }
 
 /// Returns the step after so many attempts.
-pub(super) fn next(attempts: u32, source: TriggerSource, came: AttemptOutcome) -> Next {
+pub(super) fn next(attempts: u32, came: AttemptOutcome) -> Next {
     let later = PAUSE * 2_u32.pow(attempts.saturating_sub(1).min(8));
     let again = |pause, reason| match attempts < ATTEMPTS_MAX {
         true => Next::Again(pause),
         false => Next::Failed(reason),
     };
     match came {
-        AttemptOutcome::Unchanged if source == TriggerSource::Creation && attempts < LOOKS_MAX => {
-            Next::Again(later)
-        }
-        AttemptOutcome::NotMatched | AttemptOutcome::Unchanged | AttemptOutcome::Written => {
-            Next::Done
-        }
+        AttemptOutcome::NotStored if attempts < LOOKS_MAX => Next::Again(later / 2),
+        AttemptOutcome::NotStored
+        | AttemptOutcome::NotMatched
+        | AttemptOutcome::Unchanged
+        | AttemptOutcome::Written => Next::Done,
         AttemptOutcome::Conflict => {
             let reason = "an object is changed by somebody else all the time".to_owned();
             again(PAUSE_OF_CONFLICT * attempts, reason)
@@ -107,6 +106,18 @@ impl AttemptOutcome {
         match error {
             RuleError::Fact { source, .. } if !is_final(source) => Self::Unavailable(told),
             _ => Self::Failed(told),
+        }
+    }
+
+    /// The outcome of a look-up of the trigger that failed.
+    pub(super) fn of_look_up(error: &FactError) -> Self {
+        let told = format!(
+            "{} the object that triggers the rule cannot be looked up: {error}. The watcher needs the right to `get` it",
+            error.code()
+        );
+        match is_final(error) {
+            true => Self::Failed(told),
+            false => Self::Unavailable(told),
         }
     }
 
@@ -147,89 +158,23 @@ mod tests {
         let ms = Duration::from_millis;
         let why = || "why".to_owned();
         let again = |pause| Next::Again(ms(pause));
-        for (attempts, source, came, expected) in [
-            (
-                1,
-                TriggerSource::Request,
-                AttemptOutcome::NotMatched,
-                Next::Done,
-            ),
-            (
-                1,
-                TriggerSource::Request,
-                AttemptOutcome::Unchanged,
-                Next::Done,
-            ),
-            (
-                1,
-                TriggerSource::Request,
-                AttemptOutcome::Written,
-                Next::Done,
-            ),
-            (
-                1,
-                TriggerSource::Creation,
-                AttemptOutcome::Written,
-                Next::Done,
-            ),
-            (
-                1,
-                TriggerSource::Creation,
-                AttemptOutcome::NotMatched,
-                Next::Done,
-            ),
-            (
-                1,
-                TriggerSource::Creation,
-                AttemptOutcome::Unchanged,
-                again(1_000),
-            ),
-            (
-                2,
-                TriggerSource::Creation,
-                AttemptOutcome::Unchanged,
-                again(2_000),
-            ),
-            (
-                3,
-                TriggerSource::Creation,
-                AttemptOutcome::Unchanged,
-                Next::Done,
-            ),
-            (
-                1,
-                TriggerSource::Existing,
-                AttemptOutcome::Conflict,
-                again(100),
-            ),
-            (
-                5,
-                TriggerSource::Request,
-                AttemptOutcome::Unavailable(why()),
-                again(16_000),
-            ),
-            (
-                6,
-                TriggerSource::Request,
-                AttemptOutcome::Unavailable(why()),
-                Next::Failed(why()),
-            ),
-            (
-                1,
-                TriggerSource::Request,
-                AttemptOutcome::Failed(why()),
-                Next::Failed(why()),
-            ),
+        for (attempts, came, expected) in [
+            (1, AttemptOutcome::NotMatched, Next::Done),
+            (1, AttemptOutcome::Unchanged, Next::Done),
+            (1, AttemptOutcome::Written, Next::Done),
+            (1, AttemptOutcome::NotStored, again(500)),
+            (3, AttemptOutcome::NotStored, again(2_000)),
+            (4, AttemptOutcome::NotStored, Next::Done),
+            (1, AttemptOutcome::Conflict, again(100)),
+            (5, AttemptOutcome::Unavailable(why()), again(16_000)),
+            (6, AttemptOutcome::Unavailable(why()), Next::Failed(why())),
+            (1, AttemptOutcome::Failed(why()), Next::Failed(why())),
         ] {
-            let what = format!("{attempts} {source:?} {came:?}");
-            assert_eq!(next(attempts, source, came), expected, "{what}");
+            let what = format!("{attempts} {came:?}");
+            assert_eq!(next(attempts, came), expected, "{what}");
         }
         assert!(matches!(
-            next(
-                ATTEMPTS_MAX,
-                TriggerSource::Request,
-                AttemptOutcome::Conflict
-            ),
+            next(ATTEMPTS_MAX, AttemptOutcome::Conflict),
             Next::Failed(_)
         ));
     }

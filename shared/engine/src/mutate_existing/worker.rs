@@ -1,18 +1,19 @@
 //! One rule on objects that exist, and what triggers it, from the first attempt to the last.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
-use anteroom_policy::{AdmissionRequest, ChangedObject, RuleError, RuleOutcome};
+use anteroom_policy::{AdmissionRequest, ChangedObject, Operation, RuleError, RuleOutcome};
 use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use futures::{StreamExt as _, stream};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
     TIMEOUT, Triggered,
-    attempt::{AttemptOutcome, Next, TriggerSource, first, next},
+    attempt::{AttemptOutcome, LOOKS_MAX, Next, TriggerSource, first, next},
     change::{Change, says_still},
     forbidden::{ForbiddenTargets, TargetNamespace},
+    trigger::{self, Effect},
     written::{self, WrittenBefore},
 };
 use crate::{
@@ -26,6 +27,9 @@ const WRITES_MAX: usize = 4;
 /// The longest time for one write: nobody says that a watcher has died which was asked.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// The longest time for looking up a trigger.
+const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Parts at once, of all attempts: each holds the objects of one read.
 const PARTS_MAX: usize = 2;
 
@@ -37,16 +41,24 @@ pub struct Worker {
     violations: Violations,
     recorder: SharedRecorder,
     turns: Semaphore,
+    trusts_reviews: bool,
 }
 
 impl Worker {
-    /// A worker that tells of failures by `violations`.
-    pub fn new(engine: Engine, violations: Violations, recorder: SharedRecorder) -> Self {
+    /// A worker that tells of failures by `violations`. `trusts_reviews`: reviews come from the API server for certain, so
+    /// what may not be looked up is believed.
+    pub fn new(
+        engine: Engine,
+        violations: Violations,
+        recorder: SharedRecorder,
+        trusts_reviews: bool,
+    ) -> Self {
         Self {
             engine,
             violations,
             recorder,
             turns: Semaphore::new(PARTS_MAX),
+            trusts_reviews,
         }
     }
 
@@ -64,10 +76,23 @@ impl Worker {
     ) -> bool {
         tokio::time::sleep(first(source)).await;
         let (mut attempts, mut earlier) = (0, WrittenBefore::default());
+        let mut stored = (source == TriggerSource::Existing).then_some(Cow::Borrowed(request));
         loop {
             attempts += 1;
-            let came = self.attempt(rule, request, source, &mut earlier).await;
+            let looked_up = match stored.take() {
+                Some(stored) => Ok(stored),
+                None => self.look_up(rule, request, attempts).await,
+            };
+            let came = match looked_up {
+                Ok(request) => {
+                    let came = self.attempt(rule, &request, source, &mut earlier).await;
+                    stored = Some(request);
+                    came
+                }
+                Err(came) => came,
+            };
             self.recorder.mutate_existing(match &came {
+                AttemptOutcome::NotStored => "not-stored",
                 AttemptOutcome::NotMatched => "not-matched",
                 AttemptOutcome::Unchanged => "unchanged",
                 AttemptOutcome::Written => "written",
@@ -75,13 +100,69 @@ impl Worker {
                 AttemptOutcome::Unavailable(_) => "unavailable",
                 AttemptOutcome::Failed(_) => "failed",
             });
-            match next(attempts, source, came) {
+            match next(attempts, came) {
                 Next::Done => return true,
                 Next::Again(pause) => tokio::time::sleep(pause).await,
                 Next::Failed(reason) => {
                     self.failed(rule, request, &reason);
                     return false;
                 }
+            }
+        }
+    }
+
+    /// Returns the request as it took effect.
+    async fn look_up<'r>(
+        &self,
+        rule: &RuleName,
+        request: &'r AdmissionRequest,
+        attempts: u32,
+    ) -> Result<Cow<'r, AdmissionRequest>, AttemptOutcome> {
+        let deadline = Instant::now() + LOOK_UP_TIMEOUT;
+        let found = trigger::look_up(self.engine.facts(), &rule.reader, request, deadline);
+        match found.await.map(|stored| trigger::effect(request, stored)) {
+            Ok(Effect::Stored(request)) => Ok(Cow::Owned(*request)),
+            // It changed nothing, as it seems by now.
+            Ok(Effect::Unchanged(request)) if attempts >= LOOKS_MAX => Ok(Cow::Owned(*request)),
+            Ok(Effect::Unchanged(_) | Effect::NotStored) => Err(AttemptOutcome::NotStored),
+            Err(error) => match AttemptOutcome::of_look_up(&error) {
+                AttemptOutcome::Failed(_) if self.trusts_reviews => Ok(Cow::Borrowed(request)),
+                came => Err(came),
+            },
+        }
+    }
+
+    /// Reads what a request deletes, before it is answered: afterwards nobody knows what it was. Rules of which that
+    /// cannot be read do not run.
+    pub(super) async fn witness(&self, triggered: &mut Triggered, deadline: Instant) {
+        if self.trusts_reviews || triggered.request.operation() != Operation::Delete {
+            return;
+        }
+        let mut failed = None;
+        for (rule, _) in &triggered.rules {
+            let request = &triggered.request;
+            let read = trigger::look_up(self.engine.facts(), &rule.reader, request, deadline);
+            match read.await.map(|stored| trigger::deletion(request, stored)) {
+                Ok(Some(request)) => {
+                    triggered.request = request;
+                    return;
+                }
+                Ok(None) => {
+                    self.recorder.mutate_existing("not-stored");
+                    triggered.rules.clear();
+                    return;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            let reason = format!(
+                "{} the object could not be read before it was deleted: {error}",
+                error.code()
+            );
+            for (rule, _) in std::mem::take(&mut triggered.rules) {
+                self.recorder.mutate_existing("failed");
+                self.failed(&rule, &triggered.request, &reason);
             }
         }
     }
@@ -229,7 +310,7 @@ fn worse(one: AttemptOutcome, other: AttemptOutcome) -> AttemptOutcome {
         AttemptOutcome::Conflict => 3,
         AttemptOutcome::Failed(_) => 2,
         AttemptOutcome::Written => 1,
-        AttemptOutcome::Unchanged | AttemptOutcome::NotMatched => 0,
+        AttemptOutcome::NotStored | AttemptOutcome::Unchanged | AttemptOutcome::NotMatched => 0,
     };
     match rank(&one) >= rank(&other) {
         true => one,

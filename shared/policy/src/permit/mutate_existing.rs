@@ -183,23 +183,34 @@ fn is_trigger(
     existing: &MutateExisting,
     objects: &ExistingObjects,
 ) -> Result<(), String> {
-    if !existing.on_policy_update {
-        return Err("what exists is no trigger of the rule".to_owned());
-    }
     let ExistingObjects {
         group,
         version,
         kind,
+        name,
         ..
     } = objects;
-    let mut filters = rule.matches.included().iter();
-    let is_named = filters.any(|filter| {
-        let mut kinds = filter.kinds.iter();
-        kinds.any(|pattern| pattern.covers(group, version, kind, ""))
-    });
+    // One is looked up after a request about it, to see what became of that.
+    if name.is_empty() && !existing.on_policy_update {
+        return Err("what exists is no trigger of the rule".to_owned());
+    }
+    check_asked_trigger(objects)?;
+    let is_named = rule
+        .kinds()
+        .any(|pattern| pattern.covers_any_subresource(group, version, kind));
     match is_named {
         true => Ok(()),
         false => Err(format!("the rule does not match {kind}")),
+    }
+}
+
+/// Checks that a trigger is asked for by one name, or that all are.
+fn check_asked_trigger(objects: &ExistingObjects) -> Result<(), String> {
+    let is_plain = |text: &str| !text.contains(['/', '%', '*', '?']) && !matches!(text, "." | "..");
+    let texts = [("name", &objects.name), ("namespace", &objects.namespace)];
+    match texts.into_iter().find(|(_, text)| !is_plain(text)) {
+        Some((field, text)) => Err(format!("its {field} `{text}` is no name")),
+        None => Ok(()),
     }
 }
 
@@ -272,7 +283,11 @@ mod tests {
             (asked(Some(0), "Node", "shop", "web-*-x"), false),
             (asked(Some(1), "Pod", "shop", "web-*-x"), false),
             (asked(None, "ConfigMap", "", ""), true),
+            (asked(None, "ConfigMap", "shop", "c"), true),
+            (asked(None, "ConfigMap", "shop", "c*"), false),
+            (asked(None, "ConfigMap", "shop/../x", "c"), false),
             (asked(None, "Pod", "", ""), false),
+            (asked(None, "Pod", "shop", "x"), false),
         ] {
             let found = policy.permits_reading("r", &objects);
             assert_eq!(found.is_ok(), permitted, "{objects}: {found:?}");
@@ -300,6 +315,20 @@ mod tests {
                 .permits_writing("r", 1, &object("shop", "web-1-x"))
                 .is_err()
         );
+    }
+
+    #[test]
+    fn a_rule_reads_its_trigger_by_name_alone_unless_it_runs_on_policy_update() {
+        let target = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "shop"});
+        let mut policy = policy("ClusterPolicy", &target);
+        for rule in &mut policy.rules {
+            if let crate::ir::rule::Work::MutateExisting(existing) = &mut rule.work {
+                existing.on_policy_update = false;
+            }
+        }
+        let reads = |name| policy.permits_reading("r", &asked(None, "ConfigMap", "shop", name));
+        assert_eq!(reads("c"), Ok(()));
+        assert!(reads("").is_err());
     }
 
     #[test]

@@ -68,6 +68,12 @@ pub(crate) fn names_roles(rule: &Rule) -> bool {
     ROLES.iter().any(|role| fields.contains_key(role[0]))
 }
 
+/// The parts that say which object is stored, and in which state.
+const STORED_BY: [&[&str]; 2] = [
+    &[OBJECT, "metadata", "uid"],
+    &[OBJECT, "metadata", "resourceVersion"],
+];
+
 /// The parts of a request that are read. A value that is not an object is one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestParts(Tree);
@@ -126,6 +132,10 @@ impl RequestParts {
             let mut filters = rule.matches.filters();
             if rule.names_roles || filters.any(|filter| !filter.users.is_empty()) {
                 USERS.iter().for_each(|path| parts.add(path));
+            }
+            if rule.changes_existing() {
+                // The request is looked up in the cluster by these.
+                STORED_BY.iter().for_each(|path| parts.add(path));
             }
             if rule.has_pattern() {
                 // What a pattern says of the object may be about any part of it.

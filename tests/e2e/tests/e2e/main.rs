@@ -5,6 +5,7 @@
 //! many run at once as `World` and `Simulated` let in. One alone: `cargo xtask test -p anteroom-e2e -- NAME`.
 
 mod attacks;
+mod callers;
 mod calls;
 mod chaos;
 mod conditions;

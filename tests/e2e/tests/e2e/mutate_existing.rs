@@ -3,10 +3,14 @@
 
 use anteroom_e2e::{
     check::condition,
-    manifests, wait,
+    manifests,
+    system::target,
+    wait,
     world::{NAMESPACE, World},
 };
+use anteroom_load::Client;
 use anyhow::{Context, ensure};
+use bytes::Bytes;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -111,5 +115,59 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     ensure!(again == version, "{version} became {again}");
 
     lead(world, "goodbye", "follows-a").await?;
-    lead(world, "goodbye", "follows-b").await
+    lead(world, "goodbye", "follows-b").await?;
+    made_up_reviews_change_nothing(world).await
+}
+
+/// Somebody who has found out the webhook's path tells it of updates that there were not.
+async fn made_up_reviews_change_nothing(world: &World) -> anyhow::Result<()> {
+    let stored = world
+        .api(&config_map("leader", "leads", &json!({})))
+        .get("leader")
+        .await?;
+    let (_, version) = said(world, "follows-a").await?;
+    let mut target = target(&world.client).await?;
+    // Every policy is asked there.
+    let (token, _) = target.path.split_once("/validate").context("no path")?;
+    target.path = format!("{token}/validate?timeout=10s");
+    let mut client = Client::new(target)?;
+    let mut forged = config_map("leader", "leads", &json!({ "says": "forged" }));
+    forged["metadata"]["uid"] = json!(stored.metadata.uid);
+    let mut never_made = config_map("leader-2", "leads", &json!({ "says": "forged" }));
+    never_made["metadata"]["uid"] = "7c1b6c3e-0000-0000-0000-000000000000".into();
+    for object in [forged, never_made] {
+        let answer = client.post(update(&object)).await?;
+        let answer: Value = serde_json::from_slice(&answer)?;
+        ensure!(answer["response"]["allowed"] == true, "{answer}");
+    }
+    let metric = "anteroom_webhook_mutate_existing_total";
+    wait::until("both to be looked up", async || {
+        let webhook = &world.system.webhook;
+        let unchanged = webhook.metric(metric, &["unchanged"]).await?;
+        let not_stored = webhook.metric(metric, &["not-stored"]).await?;
+        ensure!(
+            unchanged >= 1.0 && not_stored >= 4.0,
+            "{unchanged}, {not_stored}"
+        );
+        anyhow::Ok(())
+    })
+    .await?;
+    let (said, again) = said(world, "follows-a").await?;
+    ensure!(said == "goodbye to follows-a" && again == version, "{said}");
+    Ok(())
+}
+
+/// The review of an update of this ConfigMap.
+fn update(object: &Value) -> Bytes {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "00000000-forged",
+            "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "resource": { "group": "", "version": "v1", "resource": "configmaps" },
+            "name": object["metadata"]["name"], "namespace": NAMESPACE, "operation": "UPDATE",
+            "userInfo": { "username": "alice" }, "object": object, "oldObject": object,
+        },
+    });
+    Bytes::from(review.to_string())
 }

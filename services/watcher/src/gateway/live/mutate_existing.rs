@@ -4,6 +4,7 @@
 //! |---|---|
 //! | one object, by namespace and name | GET; which labels it has to have is seen here |
 //! | others | a part of a LIST, what the names leave out taken out of it |
+//! | a Secret that triggers a rule | GET of its metadata alone |
 //! | a write | GET, to see what it changes, and PUT with the `resourceVersion` that the change rests on |
 //! | whether there may be writes | SelfSubjectAccessReview |
 //!
@@ -24,7 +25,7 @@ use anteroom_policy::{FIELD_MANAGER, Policy};
 use anteroom_wire::live::LiveRequest;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -35,7 +36,7 @@ use crate::{
         calls::CallTarget,
         rights::{self, Need},
     },
-    source::apiserver::ApiServer,
+    source::apiserver::{ApiServer, Fault},
 };
 
 /// The largest object that is written.
@@ -49,6 +50,18 @@ const WRITES_MAX: usize = 8;
 
 /// The longest time for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What an object is, without its content.
+const METADATA_ALONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// The fields of metadata that say which object it is, in which state.
+const IDENTITY: [&str; 5] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "deletionTimestamp",
+];
 
 /// The limits of writes.
 pub(super) struct Writes {
@@ -168,7 +181,10 @@ impl Reader {
         }
         let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
         self.permitted_soon(&request.policy, check).await?;
-        let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
+        let kind = self.served_kind(&objects.group, &objects.version, &objects.kind)?;
+        if is_secrets(&kind) {
+            return self.secret_trigger(&kind, objects, deadline).await;
+        }
         if let Some(path) = paths::of_one(&kind, objects) {
             match self.fetched(path, deadline).await {
                 Ok(object) if is_asked(objects, &object) => {
@@ -187,6 +203,35 @@ impl Reader {
             }
         }
         self.part(&kind, objects, deadline).await
+    }
+
+    /// Looks up a Secret that triggers a rule: which one it is, and nothing of its content.
+    async fn secret_trigger(
+        &self,
+        kind: &KindRecord,
+        objects: &ExistingObjects,
+        deadline: Instant,
+    ) -> Result<Value, FactError> {
+        let path = match objects.target {
+            None => paths::of_one(kind, objects),
+            Some(_) => None,
+        };
+        let path = path.ok_or_else(no_secrets)?;
+        let _place = self.scan_place(deadline).await?;
+        let read = self.api().get_as(&path, METADATA_ALONE, WRITE_BYTES_MAX);
+        let until = deadline.min(Instant::now() + WRITE_TIMEOUT);
+        let read = match tokio::time::timeout_at(until.into(), read).await {
+            Ok(read) => read,
+            Err(_) => return Err(failed("the API server did not answer")),
+        };
+        match read {
+            Ok(found) => identity_of_secret(&found),
+            Err(Fault::Refused { code: 404, .. }) => Ok(json!({"items": []})),
+            Err(fault) => Err(FactError::LiveReadFailed {
+                code: fault.code().parse().unwrap_or(0),
+                message: fault.to_string(),
+            }),
+        }
     }
 
     async fn fetched(&self, path: String, deadline: Instant) -> Result<Arc<Value>, FactError> {
@@ -249,16 +294,39 @@ impl Reader {
 
     /// A kind that the API server serves, other than Secrets.
     fn kind(&self, group: &str, version: &str, kind: &str) -> Result<KindRecord, FactError> {
-        let record = self.policies().kind(group, version, kind).ok_or_else(|| {
+        let record = self.served_kind(group, version, kind)?;
+        match is_secrets(&record) {
+            true => Err(no_secrets()),
+            false => Ok(record),
+        }
+    }
+
+    fn served_kind(&self, group: &str, version: &str, kind: &str) -> Result<KindRecord, FactError> {
+        self.policies().kind(group, version, kind).ok_or_else(|| {
             failed(format!(
                 "the API server serves no kind `{kind}` of `{group}` in version `{version}`"
             ))
-        })?;
-        match (&*record.gvr.group, &*record.gvr.resource) {
-            ("", "secrets") => Err(failed("Secrets that exist are not changed")),
-            _ => Ok(record),
-        }
+        })
     }
+}
+
+/// Returns a Secret without its content, as a part of a list. Annotations may hold a copy of the content.
+fn identity_of_secret(found: &[u8]) -> Result<Value, FactError> {
+    let found: Value = serde_json::from_slice(found).map_err(|error| failed(error.to_string()))?;
+    let known = IDENTITY.into_iter().filter_map(|field| {
+        let value = found["metadata"].get(field)?;
+        Some((field.to_owned(), value.clone()))
+    });
+    let metadata: Map<String, Value> = known.collect();
+    Ok(json!({"items": [{"apiVersion": "v1", "kind": "Secret", "metadata": metadata}]}))
+}
+
+fn is_secrets(kind: &KindRecord) -> bool {
+    (&*kind.gvr.group, &*kind.gvr.resource) == ("", "secrets")
+}
+
+fn no_secrets() -> FactError {
+    failed("Secrets that exist are not changed")
 }
 
 impl Policies {

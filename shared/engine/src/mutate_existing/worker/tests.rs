@@ -72,6 +72,20 @@ impl World {
         catalogs: watch::Receiver<Option<Arc<Catalog>>>,
         say: impl Fn(LiveCall) -> Said + Send + Sync + 'static,
     ) -> Self {
+        let is_look_up = |call: &LiveCall| matches!(call, LiveCall::Existing { objects } if objects.target.is_none());
+        let say = move |call| match is_look_up(&call) {
+            true => Some((0, Ok(json!({"items": [trigger("2")]})))),
+            false => say(call),
+        };
+        Self::with_look_ups(catalogs, false, say).await
+    }
+
+    /// `say` is asked for the trigger too.
+    async fn with_look_ups(
+        catalogs: watch::Receiver<Option<Arc<Catalog>>>,
+        trusts_reviews: bool,
+        say: impl Fn(LiveCall) -> Said + Send + Sync + 'static,
+    ) -> Self {
         let bus = LocalBus::new();
         let reader: Arc<dyn Bus> = Arc::new(bus.join());
         let recorder: SharedRecorder = Arc::new(NoRecorder);
@@ -115,22 +129,176 @@ impl World {
             }
         });
         Self {
-            worker: Worker::new(engine, violations, recorder),
+            worker: Worker::new(engine, violations, recorder, trusts_reviews),
             _watcher: AbortOnDropHandle::new(watcher),
         }
     }
 
     /// Takes the rule through a trigger to its end.
     async fn work(&self) -> bool {
-        let request = AdmissionRequest::new(json!({
-            "operation": "UPDATE", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
-            "object": {"metadata": {"name": "c", "namespace": "shop"}},
-        }));
-        let rule = RuleName::new(ObjectKey::new("", "p"), "r");
-        let request = request.unwrap();
+        let request = request("UPDATE", &trigger("1"), &trigger("1"));
         self.worker
-            .work(&rule, &request, TriggerSource::Request)
+            .work(&rule(), &request, TriggerSource::Request)
             .await
+    }
+}
+
+fn rule() -> RuleName {
+    RuleName::new(ObjectKey::new("", "p"), "r")
+}
+
+/// The ConfigMap that triggers the rule.
+fn trigger(version: &str) -> Value {
+    json!({"metadata": {"name": "c", "namespace": "shop", "uid": "u", "resourceVersion": version}})
+}
+
+fn request(operation: &str, object: &Value, old: &Value) -> AdmissionRequest {
+    let request = json!({
+        "operation": operation, "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "namespace": "shop", "name": "c", "object": object, "oldObject": old,
+    });
+    AdmissionRequest::new(request).unwrap()
+}
+
+/// A catalog whose rule writes the trigger's `data.a` to a Pod.
+fn copying() -> watch::Receiver<Option<Arc<Catalog>>> {
+    let value = "{{ request.object.data.a || request.oldObject.data.a }}";
+    watch::channel(Some(catalog(value, &[pods("shop")]))).1
+}
+
+fn with_data(version: &str, a: &str) -> Value {
+    let mut object = trigger(version);
+    object["data"] = json!({"a": a});
+    object
+}
+
+/// A watcher that finds `looks` of the trigger, one after the other, the last one from then on; and what is written.
+fn watcher(
+    looks: Vec<Result<Value, FactError>>,
+) -> (Arc<Mutex<Vec<Value>>>, impl Fn(LiveCall) -> Said) {
+    let (written, at) = (Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));
+    let told = Arc::clone(&written);
+    let say = move |call| {
+        let said = match call {
+            LiveCall::Existing { objects } if objects.target.is_none() => {
+                let look = at.fetch_add(1, Ordering::SeqCst).min(looks.len() - 1);
+                looks[look].clone()
+            }
+            LiveCall::Existing { .. } => Ok(json!({"items": [pod("shop")]})),
+            LiveCall::Write { object, .. } => {
+                told.lock().push(object["spec"]["a"].clone());
+                Ok(Value::Null)
+            }
+            other => panic!("{other:?}"),
+        };
+        Some((0, said))
+    };
+    (written, say)
+}
+
+fn found(object: &Value) -> Result<Value, FactError> {
+    Ok(json!({ "items": [object] }))
+}
+
+fn not_found() -> Result<Value, FactError> {
+    Ok(json!({ "items": [] }))
+}
+
+/// Whoever makes a review up, or whose request another webhook refuses, changes nothing.
+#[tokio::test(start_paused = true)]
+async fn what_a_review_says_counts_only_as_it_is_stored() {
+    let (create, update, delete) = (
+        request("CREATE", &with_data("", "said"), &Value::Null),
+        request("UPDATE", &with_data("1", "said"), &with_data("1", "old")),
+        request("DELETE", &Value::Null, &with_data("1", "old")),
+    );
+    for (request, looks, expected) in [
+        (&create, vec![found(&with_data("1", "real"))], vec!["real"]),
+        (
+            &create,
+            vec![not_found(), not_found(), found(&with_data("1", "real"))],
+            vec!["real"],
+        ),
+        (&create, vec![not_found()], vec![]),
+        (
+            &update,
+            vec![
+                found(&with_data("1", "old")),
+                found(&with_data("2", "real")),
+            ],
+            vec!["real"],
+        ),
+        // Another webhook refused it, or it changed nothing.
+        (&update, vec![found(&with_data("1", "old"))], vec!["old"]),
+        (&update, vec![not_found()], vec![]),
+        (&delete, vec![not_found()], vec!["old"]),
+        (&delete, vec![found(&with_data("1", "old"))], vec![]),
+    ] {
+        let of = format!("{} {looks:?}", request.operation().as_str());
+        let (written, say) = watcher(looks);
+        let world = World::with_look_ups(copying(), false, say).await;
+        let begun = Instant::now();
+        let source = TriggerSource::Request;
+        assert!(world.worker.work(&rule(), request, source).await, "{of}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{of}");
+        assert_eq!(*written.lock(), expected, "{of}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_that_may_not_be_read_is_believed_of_the_api_server_alone() {
+    let refused = || {
+        Err(FactError::LiveReadFailed {
+            code: 403,
+            message: "no".into(),
+        })
+    };
+    let create = request("CREATE", &with_data("", "said"), &Value::Null);
+    for (trusts_reviews, expected) in [(false, vec![]), (true, vec!["said"])] {
+        let (written, say) = watcher(vec![refused()]);
+        let world = World::with_look_ups(copying(), trusts_reviews, say).await;
+        let is_well = world
+            .worker
+            .work(&rule(), &create, TriggerSource::Request)
+            .await;
+        assert_eq!(
+            (is_well, written.lock().clone()),
+            (
+                trusts_reviews,
+                expected.into_iter().map(Value::from).collect()
+            )
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_of_what_was_there_before_it_was_answered() {
+    let delete = request("DELETE", &Value::Null, &with_data("1", "said"));
+    for (look, expected) in [
+        (found(&with_data("1", "real")), Some("real")),
+        (not_found(), None),
+        (Err(FactError::NoWatcher), None),
+    ] {
+        let of = format!("{look:?}");
+        let (_, say) = watcher(vec![look]);
+        let world = World::with_look_ups(copying(), false, say).await;
+        let mut triggered = Triggered {
+            request: delete.clone(),
+            rules: vec![(Arc::new(rule()), false)],
+            by_manager: false,
+        };
+        world
+            .worker
+            .witness(&mut triggered, Instant::now() + TIMEOUT)
+            .await;
+        assert_eq!(triggered.rules.is_empty(), expected.is_none(), "{of}");
+        if let Some(expected) = expected {
+            assert_eq!(
+                triggered.request.matched_object()["data"]["a"],
+                expected,
+                "{of}"
+            );
+        }
     }
 }
 

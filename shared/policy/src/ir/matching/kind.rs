@@ -73,10 +73,15 @@ impl KindPattern {
         // What is said of Pods themselves is said of their ephemeral containers too.
         let of_pod = self.subresource.is_empty()
             && (group, version, kind, subresource) == ("", "v1", "Pod", "ephemeralcontainers");
+        self.covers_any_subresource(group, version, kind)
+            && (wildcard::matches(&self.subresource, subresource) || of_pod)
+    }
+
+    /// Returns whether it matches a kind, or a subresource that carries objects of that kind.
+    pub(crate) fn covers_any_subresource(&self, group: &str, version: &str, kind: &str) -> bool {
         wildcard::matches(&self.group, group)
             && wildcard::matches(&self.version, version)
             && wildcard::matches(&self.kind, kind)
-            && (wildcard::matches(&self.subresource, subresource) || of_pod)
     }
 
     pub(super) fn matches(&self, request: &AdmissionRequest) -> bool {

@@ -190,6 +190,44 @@ async fn existing_targets_are_read_page_by_page() {
     }
 }
 
+/// A trigger is looked up by its name. Of a Secret it is said which one it is, whatever the annotations hold.
+#[tokio::test]
+async fn a_secret_that_triggers_a_rule_is_looked_up_without_its_content() {
+    let metadata = json!({"name": "token", "namespace": "shop", "uid": "u", "resourceVersion": "7",
+        "annotations": {"last": "hunter2"}, "labels": {"l": "hunter2"}});
+    let secret = metadata.clone();
+    let answer = move |method: &str, uri: &str, _: bool| match (method, uri) {
+        ("GET", "/api/v1/namespaces/shop/secrets/token") => (
+            200,
+            json!({"kind": "PartialObjectMetadata", "metadata": secret}),
+        ),
+        ("GET", "/api/v1/namespaces/shop/secrets/gone") => (404, json!({"message": "not found"})),
+        (method, uri) => panic!("{method} {uri}"),
+    };
+    let mut rig = rig_of(LiveArgs::default(), answer).await;
+    let manifest = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"},
+        "spec": {"rules": [{
+            "name": "r", "match": {"any": [{"resources": {"kinds": ["Secret"]}}]},
+            "mutate": {
+                "targets": [{"apiVersion": "v1", "kind": "Pod", "namespace": "shop"}],
+                "patchStrategicMerge": {"spec": {"a": "b"}},
+            },
+        }]},
+    });
+    rig.writer.put(&system::policies(), "", "p", manifest).await;
+    let look_up = async |name| {
+        let mut objects = objects("Secret", name);
+        objects.target = None;
+        asked(&rig, LiveCall::Existing { objects }).await
+    };
+    let found = result(look_up("token").await);
+    assert_eq!(found["items"][0]["metadata"]["uid"], "u");
+    assert!(!found.to_string().contains("hunter2"), "{found}");
+    assert_eq!(result(look_up("gone").await), json!({"items": []}));
+    assert!(look_up("").await.is_err(), "not all of them");
+}
+
 /// The API server forgets the state of a list after some minutes: it goes on in the one that is now.
 #[tokio::test]
 async fn a_list_that_has_become_too_old_goes_on_where_the_api_server_says() {
