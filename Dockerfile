@@ -26,7 +26,8 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
         target/release/anteroom-reporter \
         target/release/anteroom-watcher \
         target/release/anteroom-webhook \
-        /out/
+        /out/ \
+    && for login in server system watcher replica webhook reporter; do mkdir -p /keys/$login; done
 
 FROM build AS build-simapi
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
@@ -42,5 +43,7 @@ CMD ["/usr/local/bin/anteroom-simapi"]
 # glibc, libgcc and the system's certificates; no shell, no package manager; user 65532.
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /out/ /usr/local/bin/
+# Where docker-compose.yml mounts volumes for keys: a new volume takes over whose folder it is.
+COPY --from=build --chown=65532:65532 /keys/ /keys/
 USER 65532:65532
 CMD ["/usr/local/bin/anteroom", "--help"]

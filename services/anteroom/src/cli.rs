@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
-    explain, jp, offline,
+    explain, jp, keys, offline,
     output::{finish, print, quiet},
     query, serve,
 };
@@ -51,6 +51,8 @@ enum Command {
     Query(Box<query::QueryArgs>),
     /// Work with the query language offline.
     Jp(jp::JpArgs),
+    /// Make the keys that the parts of an installation know each other by.
+    Keys(keys::KeysArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  source <(anteroom completion bash)")]
     Completion {
@@ -88,6 +90,7 @@ pub fn run() -> ExitCode {
             Err(error) => finish(Err(error)),
         },
         Command::Jp(args) => finish(jp::run(args)),
+        Command::Keys(args) => finish(keys::run(args)),
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "anteroom", &mut script);

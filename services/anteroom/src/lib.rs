@@ -8,12 +8,14 @@
 //! | `apply` | what policies say of resources, offline |
 //! | `query` | asks the replicas of a running system |
 //! | `jp` | the query language, offline |
+//! | `keys` | makes what NATS and the services know each other by |
 //! | `completion` | shell completions |
 
 mod cli;
 mod explain;
 mod input;
 mod jp;
+mod keys;
 mod offline;
 pub mod output;
 mod parameter;

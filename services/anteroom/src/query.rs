@@ -30,7 +30,7 @@ const ENTRIES_BY_NAME: &str = "items[?name==$name]";
     anteroom query ingresses -p host=example.com 'items[?spec.rules[?host==$host]].metadata.name'\n  \
     anteroom query --kind global teams.names\n  \
     anteroom query --view anteroom:entries 'items[].name'\n  \
-    ANTEROOM_NATS_PASSWORD=... anteroom query --nats-user webhook ingresses 'length(items)'\n\n\
+    anteroom query --nats-nkey-file seed --nats-ca-file ca.crt ingresses 'length(items)'\n\n\
     Exit codes: 0 a result was printed, 1 there is none (the error and its code are on standard error), 2 wrong usage.")]
 pub(crate) struct QueryArgs {
     /// The name of an entry, or ENTRY.PROJECTION; with --view, the name of a view.

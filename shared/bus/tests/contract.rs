@@ -8,6 +8,9 @@
 
 #[path = "contract/calls.rs"]
 mod calls;
+#[cfg(feature = "testing")]
+#[path = "contract/deployed.rs"]
+mod deployed;
 #[path = "contract/faults.rs"]
 mod faults;
 #[path = "contract/follow.rs"]

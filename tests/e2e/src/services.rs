@@ -70,6 +70,15 @@ impl Recipe {
         self
     }
 
+    /// Sets environment variables.
+    #[must_use]
+    pub fn envs<N: AsRef<str>>(self, env: impl IntoIterator<Item = (N, String)>) -> Self {
+        let env = env.into_iter();
+        env.fold(self, |recipe, (name, value)| {
+            recipe.env(name.as_ref(), value)
+        })
+    }
+
     /// Starts it, without waiting for anything.
     pub fn start(&self) -> anyhow::Result<Running> {
         let mut command = Command::new(workspace_binary(self.binary)?);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     folder::Folder,
     manifests,
-    nats::{Nats, password},
+    nats::Nats,
     services::{Recipe, Running},
     system::SystemPlan,
     turn::{self, Turn},
@@ -63,12 +63,8 @@ impl Simulated {
         let kubeconfig = path.join("simulated.kubeconfig");
         fs::write(&kubeconfig, sim.kubeconfig_yaml())?;
         let recipe = |name: &str, binary, user: &str| -> anyhow::Result<Recipe> {
-            let recipe = Recipe::new(name, binary, path)?
-                .arg("--nats-url", nats.url())
-                .arg("--nats-user", user)
-                .env("ANTEROOM_NATS_PASSWORD", password(user));
-            let env = plan.env.iter();
-            Ok(env.fold(recipe, |recipe, (name, value)| recipe.env(name, value)))
+            let recipe = Recipe::new(name, binary, path)?.envs(nats.logins().env(user));
+            Ok(recipe.envs(plan.env.clone()))
         };
         let with = |recipe: Recipe, args: &[(&'static str, String)]| {
             let args = args.iter();

@@ -15,7 +15,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    nats::password,
+    nats::NatsLogins,
     process::free_address,
     services::{Recipe, Running},
     wait,
@@ -96,24 +96,18 @@ impl System {
     /// Starts all of them; nothing is waited for. Logs go to `folder`.
     pub fn start(
         folder: &Path,
-        nats_url: &str,
+        nats: &NatsLogins,
         watcher_kubeconfig: &Path,
         webhook_kubeconfig: &Path,
     ) -> anyhow::Result<Self> {
         let plan = SystemPlan::default();
-        Self::start_as(
-            &plan,
-            folder,
-            nats_url,
-            watcher_kubeconfig,
-            webhook_kubeconfig,
-        )
+        Self::start_as(&plan, folder, nats, watcher_kubeconfig, webhook_kubeconfig)
     }
 
     /// Starts a system as [`System::start`] does, with these environment variables in every process.
     pub fn start_with(
         folder: &Path,
-        nats_url: &str,
+        nats: &NatsLogins,
         watcher_kubeconfig: &Path,
         webhook_kubeconfig: &Path,
         env: &[(&str, &str)],
@@ -123,32 +117,20 @@ impl System {
             env: env.iter().map(owned).collect(),
             ..SystemPlan::default()
         };
-        Self::start_as(
-            &plan,
-            folder,
-            nats_url,
-            watcher_kubeconfig,
-            webhook_kubeconfig,
-        )
+        Self::start_as(&plan, folder, nats, watcher_kubeconfig, webhook_kubeconfig)
     }
 
     /// Starts a system as [`System::start`] does, with the plan's services and flags.
     pub fn start_as(
         plan: &SystemPlan,
         folder: &Path,
-        nats_url: &str,
+        nats: &NatsLogins,
         watcher_kubeconfig: &Path,
         webhook_kubeconfig: &Path,
     ) -> anyhow::Result<Self> {
         let recipe = |name: &str, binary, user: &str| -> anyhow::Result<Recipe> {
-            let recipe = Recipe::new(name, binary, folder)?
-                .arg("--nats-url", nats_url)
-                .arg("--nats-user", user)
-                .env("ANTEROOM_NATS_PASSWORD", password(user));
-            Ok(plan
-                .env
-                .iter()
-                .fold(recipe, |recipe, (name, value)| recipe.env(name, value)))
+            let recipe = Recipe::new(name, binary, folder)?.envs(nats.env(user));
+            Ok(recipe.envs(plan.env.clone()))
         };
         let watcher = |index: usize| -> anyhow::Result<_> {
             let name = match index {

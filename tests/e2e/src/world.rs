@@ -102,7 +102,7 @@ impl World {
         let system = System::start_as(
             &plan,
             path,
-            &nats.url(),
+            &nats.logins(),
             &cluster.kubeconfig_file_by(Identity::Watcher, way)?,
             &cluster.kubeconfig_file(Identity::Webhook)?,
         )?;

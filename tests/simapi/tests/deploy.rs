@@ -338,8 +338,14 @@ fn rights_are_the_least() {
     }
 }
 
+/// Returns how nats.conf begins what a login may do.
+fn known_as(user: &str) -> String {
+    format!("nkey: $NATS_NKEY_{},", user.to_uppercase())
+}
+
+/// Each service logs in with a key of its own, which is mounted nowhere else, over TLS.
 #[test]
-fn every_service_logs_in_as_a_user_that_nats_knows() {
+fn every_service_has_a_login_of_its_own() {
     let conf = fs::read_to_string(root().join("deploy/nats/nats.conf")).unwrap();
     let compose = yaml("docker-compose.yml");
     let manifests = manifests();
@@ -347,26 +353,47 @@ fn every_service_logs_in_as_a_user_that_nats_knows() {
         ("anteroom-watcher", "watcher", "watcher"),
         ("anteroom-cache-replica", "replica-1", "replica"),
         ("anteroom-webhook", "webhook", "webhook"),
+        ("anteroom-reporter", "reporter", "reporter"),
     ] {
-        let workload = of_kind(&manifests, &WORKLOADS)
-            .find(|of| name(of) == workload)
-            .unwrap();
-        let env: BTreeMap<&str, &Value> = list(workload, "/spec/template/spec/containers/0/env")
-            .map(|variable| (text(variable, "/name"), variable))
+        assert!(conf.contains(&known_as(user)), "{user}");
+        let secret = format!("anteroom-nats-{user}");
+        for other in of_kind(&manifests, &WORKLOADS) {
+            let pod = &other["spec"]["template"]["spec"];
+            let mut volumes = list(pod, "/volumes");
+            let volume = volumes.find(|volume| of_volume(volume, &secret).is_some());
+            assert_eq!(
+                volume.is_some(),
+                name(other) == workload,
+                "{} {secret}",
+                name(other)
+            );
+            let Some(volume) = volume else { continue };
+            let mount = list(pod, "/containers/0/volumeMounts")
+                .find(|mount| mount["name"] == volume["name"])
+                .unwrap();
+            let folder = text(mount, "/mountPath");
+            let variables = list(pod, "/containers/0/env");
+            let env: BTreeMap<&str, &str> = variables
+                .map(|variable| (text(variable, "/name"), text(variable, "/value")))
+                .collect();
+            assert_eq!(env["ANTEROOM_NATS_TLS"], "true");
+            assert_eq!(env["ANTEROOM_NATS_NKEY_FILE"], format!("{folder}/seed"));
+            assert_eq!(env["ANTEROOM_NATS_CA_FILE"], format!("{folder}/ca.crt"));
+        }
+        let composed = &compose["services"][composed];
+        let mounts: Vec<_> = list(composed, "/volumes")
+            .filter_map(Value::as_str)
             .collect();
-        assert_eq!(env["ANTEROOM_NATS_USER"]["value"], user);
-        let key = text(env["ANTEROOM_NATS_PASSWORD"], "/valueFrom/secretKeyRef/key");
-        assert_eq!(key, user);
-        let variable = format!("NATS_PASSWORD_{}", user.to_uppercase());
-        assert!(
-            conf.contains(&format!("user: {user}, password: ${variable}")),
-            "{user}"
-        );
-        let composed = &compose["services"][composed]["environment"];
-        assert_eq!(composed["ANTEROOM_NATS_USER"], user);
-        let known = &compose["services"]["nats"]["environment"][&variable];
-        assert_eq!(composed["ANTEROOM_NATS_PASSWORD"], *known);
+        let keys: Vec<_> = mounts
+            .iter()
+            .filter(|mount| mount.starts_with("keys-"))
+            .collect();
+        assert_eq!(keys, [&format!("keys-{user}:/etc/anteroom/nats:ro")]);
+        let env = &composed["environment"];
+        assert_eq!(env["ANTEROOM_NATS_TLS"], "true");
+        assert_eq!(env["ANTEROOM_NATS_NKEY_FILE"], "/etc/anteroom/nats/seed");
     }
+    assert!(!conf.contains("password"), "nobody logs in otherwise");
 }
 
 /// Returns how a volume has the Secret: as all of it, or among others.
@@ -460,7 +487,7 @@ fn limits_leave_room_and_watchers_share_the_work() {
 fn permissions_on_nats_fit_each_other() {
     let conf = fs::read_to_string(root().join("deploy/nats/nats.conf")).unwrap();
     let of = |user: &str, what: &str| -> String {
-        let (_, user) = conf.split_once(&format!("user: {user},")).unwrap();
+        let (_, user) = conf.split_once(&known_as(user)).unwrap();
         let (_, allowed) = user.split_once(&format!("{what}: {{ allow: [")).unwrap();
         allowed.split(']').next().unwrap().to_owned()
     };

@@ -13,6 +13,7 @@ use async_nats::jetstream::{self, stream};
 
 use crate::{
     calls::{answer, at, call, heard, replica_heard, webhook_heard},
+    deployed::deployed,
     harness::{Harness, until},
     server::{CLUSTER, Nats},
     support::{Reader, Writer, control, delete, put, put_of, view, within},
@@ -345,34 +346,11 @@ async fn a_full_log_refuses_and_forgets_nothing() {
     writer.append(vec![put_of("c", "last", 1, 500_000)]).await;
 }
 
-/// A server with the accounts of `deploy/nats/nats.conf`.
-pub(crate) async fn deployed() -> NatsServer {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/nats.conf");
-    let deployed = std::fs::read_to_string(path).unwrap();
-    let (_, accounts) = deployed.split_once("\naccounts ").unwrap();
-    let accounts = accounts.replace("$NATS_PASSWORD_", "password-");
-    NatsServer::start_with(&format!("accounts {accounts}"))
-        .await
-        .unwrap()
-}
-
-fn login(server: &NatsServer, user: &str, service: &str) -> NatsConfig {
-    NatsConfig {
-        credentials: Credentials::Password {
-            user: user.into(),
-            password: format!("password-{}", user.to_uppercase()),
-        },
-        inbox_prefix: format!("_INBOX_{service}"),
-        log_bytes_max: 64 * 1024 * 1024,
-        ..NatsConfig::new([server.url()], "default")
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_permissions_that_are_deployed_suffice() {
     let server = deployed().await;
     let connect = async |user: &str, service: &str| {
-        let bus = NatsBus::connect(login(&server, user, service)).await;
+        let bus = NatsBus::connect(server.login(user, service)).await;
         let bus: Arc<dyn Bus> = Arc::new(bus.unwrap());
         until(&*bus, Connection::Up).await;
         bus
@@ -441,7 +419,7 @@ async fn the_permissions_that_are_deployed_suffice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_makes_the_bus_unavailable() {
     let server = deployed().await;
-    let mut config = login(&server, "webhook", "webhook");
+    let mut config = server.login("webhook", "webhook");
     config.credentials = Credentials::Password {
         user: "webhook".into(),
         password: "wrong".into(),

@@ -3,11 +3,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anteroom_bus::testing::NatsServer;
 use async_nats::{Client, ConnectOptions, Event};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::nats::deployed;
+use crate::deployed::{Deployed, deployed};
 
 /// A timeout for what the server says at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -160,20 +159,16 @@ struct Login {
 }
 
 impl Login {
-    async fn of(server: &NatsServer, user: &str) -> Self {
+    async fn of(deployed: &Deployed, user: &str) -> Self {
         let (told, refusals) = mpsc::unbounded_channel();
-        let options = ConnectOptions::with_user_and_password(
-            user.to_owned(),
-            format!("password-{}", user.to_uppercase()),
-        );
-        let options = options.event_callback(move |event| {
+        let options = deployed.options(user).event_callback(move |event| {
             if let Event::ServerError(error) = event {
                 let _ = told.send(error.to_string());
             }
             std::future::ready(())
         });
         Self {
-            client: options.connect(server.url()).await.unwrap(),
+            client: options.connect(deployed.server.url()).await.unwrap(),
             refusals,
         }
     }
@@ -196,9 +191,9 @@ impl Login {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_login_may_do_its_own_work_and_nothing_else() {
-    let server = deployed().await;
+    let deployed = deployed().await;
     for login in &LOGINS {
-        let mut connection = Login::of(&server, login.user).await;
+        let mut connection = Login::of(&deployed, login.user).await;
         let may_publish: BTreeSet<&str> = login
             .publish
             .iter()
@@ -231,5 +226,37 @@ async fn each_login_may_do_its_own_work_and_nothing_else() {
             assert_ne!(is_refused, may, "{who} {subject} {queue}: {refused:?}");
             drop(subscription);
         }
+    }
+}
+
+/// Whoever has no key, another one, or trusts another authority gets no connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_known_key_logs_in_and_only_to_a_trusted_server() {
+    let (deployed, other) = (deployed().await, deployed().await);
+    let connects = async |options: ConnectOptions| {
+        let connecting = timeout(PATIENCE, options.connect(deployed.server.url()));
+        connecting.await.unwrap().is_ok()
+    };
+    let seed = |of: &Deployed| of.keys.logins[0].seed.clone();
+    for (what, options, expected) in [
+        ("its own", deployed.options("watcher"), true),
+        ("no key", deployed.trusting(ConnectOptions::new()), false),
+        (
+            "an unknown key",
+            deployed.trusting(ConnectOptions::with_nkey(seed(&other))),
+            false,
+        ),
+        (
+            "another authority",
+            other.trusting(ConnectOptions::with_nkey(seed(&deployed))),
+            false,
+        ),
+        (
+            "no authority",
+            ConnectOptions::with_nkey(seed(&deployed)),
+            false,
+        ),
+    ] {
+        assert_eq!(connects(options).await, expected, "{what}");
     }
 }

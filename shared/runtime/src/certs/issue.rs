@@ -68,9 +68,18 @@ impl std::fmt::Debug for Authority {
 impl Authority {
     /// A new one, valid for [`AUTHORITY_VALIDITY`]. `name` is read by people.
     pub fn new(name: &str, now: Timestamp) -> Result<Self, CertError> {
+        Self::valid_for(name, AUTHORITY_VALIDITY, now)
+    }
+
+    /// A new one, valid for so long. `name` is read by people.
+    pub fn valid_for(
+        name: &str,
+        validity: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Self, CertError> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
-        set_validity(&mut params, now - SKEW, now + AUTHORITY_VALIDITY);
+        set_validity(&mut params, now - SKEW, now + validity);
         params.distinguished_name.push(DnType::CommonName, name);
         // It signs serving certificates, never another authority.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -117,11 +126,22 @@ impl Authority {
     /// A serving certificate for `names` (DNS names and IP addresses), valid for
     /// [`SERVING_VALIDITY`] and never longer than the authority.
     pub fn issue(&self, names: &[String], now: Timestamp) -> Result<Pem, CertError> {
+        self.issue_for(names, SERVING_VALIDITY, now)
+    }
+
+    /// A serving certificate as from [`Authority::issue`], valid for so long and never longer than the authority. Servers
+    /// of one cluster present it to each other too.
+    pub fn issue_for(
+        &self,
+        names: &[String],
+        validity: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Pem, CertError> {
         let issuer =
             Issuer::from_ca_cert_pem(&self.certificate_pem, KeyPair::from_pem(&self.key_pem)?)?;
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names)?;
-        let not_after = (now + SERVING_VALIDITY).min(self.not_after()?);
+        let not_after = (now + validity).min(self.not_after()?);
         set_validity(&mut params, now - SKEW, not_after);
         params.distinguished_name = rcgen::DistinguishedName::new();
         if let Some(name) = names.first() {
@@ -131,7 +151,10 @@ impl Authority {
         }
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
         Ok(Pem {
             chain: params.signed_by(&key, &issuer)?.pem(),
             key: key.serialize_pem(),

@@ -21,7 +21,7 @@ const FORBIDDEN: [Access; 27] = [
     ("get", "", "secrets", "default", "token"),
     ("list", "", "secrets", "", ""),
     ("watch", "", "secrets", "anteroom", ""),
-    ("get", "", "secrets", "anteroom", "anteroom-nats"),
+    ("get", "", "secrets", "anteroom", "anteroom-nats-server"),
     ("get", "", "secrets", "anteroom", "anteroom-seal-keys"),
     ("get", "", "secrets", "anteroom", "anteroom-asker-keys"),
     ("delete", "", "secrets", "anteroom", "anteroom-webhook-tls"),

@@ -9,7 +9,6 @@ use anteroom_e2e::{
     check::{
         ENTRY, POLICY, SERVICES_ENTRY, entry_is_ready, is_denied, replicas_equal_the_api_server,
     },
-    nats::password,
     process::workspace_binary,
     services::Running,
     system::target,
@@ -235,8 +234,7 @@ async fn one_watch_for_two_entries_on_one_source(world: &World) -> anyhow::Resul
 async fn asked_by_hand(world: &World, expression: &str) -> anyhow::Result<String> {
     let output = tokio::process::Command::new(workspace_binary("anteroom")?)
         .args(["query", "ingresses", expression])
-        .args(["--nats-url", &world.nats.url(), "--nats-user", "webhook"])
-        .env("ANTEROOM_NATS_PASSWORD", password("webhook"))
+        .envs(world.nats.logins().env("webhook"))
         .output()
         .await?;
     let (printed, errors) = (

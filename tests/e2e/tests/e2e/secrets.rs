@@ -14,7 +14,6 @@ use anteroom_e2e::{
     check::condition,
     guard::{Asker, guard},
     manifests,
-    nats::password,
     process::workspace_binary,
     system::SystemPlan,
     wait,
@@ -189,8 +188,7 @@ async fn a_login_reads_none(world: &World, keys: &KeysFile) -> anyhow::Result<()
         let mut command = Command::new(workspace_binary("anteroom")?);
         command
             .args(["query", "tokens", "items[].data.token"])
-            .args(["--nats-url", &world.nats.url(), "--nats-user", login])
-            .env("ANTEROOM_NATS_PASSWORD", password(login));
+            .envs(world.nats.logins().env(login));
         if let Some(keys) = keys {
             command.arg("--asker-keys-file").arg(&keys.path);
         }

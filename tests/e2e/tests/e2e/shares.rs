@@ -4,7 +4,6 @@
 use anteroom_e2e::{
     check::condition,
     guard::{Asker, guard},
-    nats::password,
     services::Recipe,
     system::SystemPlan,
     wait,
@@ -151,9 +150,7 @@ async fn nobody_for_a_view(world: &mut World) -> anyhow::Result<()> {
         "anteroom-cache-replica",
         world.folder.path(),
     )?
-    .arg("--nats-url", world.nats.url())
-    .arg("--nats-user", "replica")
-    .env("ANTEROOM_NATS_PASSWORD", password("replica"))
+    .envs(world.nats.logins().env("replica"))
     .arg("--replica-id", "replica-views")
     .arg("--views", "services,namespaces");
     world.system.replicas[0] = Some(replica.start()?);

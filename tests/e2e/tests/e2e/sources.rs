@@ -10,7 +10,6 @@ use anteroom_e2e::{
     check::{ENTRY, condition, entry_is_ready, is_admitted, is_refused},
     guard::{guard, guarded},
     manifests,
-    nats::password,
     process::workspace_binary,
     system::SystemPlan,
     wait,
@@ -135,8 +134,7 @@ async fn global_entries(world: &World) -> anyhow::Result<()> {
 async fn asked_by_hand(world: &World, entry: &str, expression: &str) -> anyhow::Result<Value> {
     let output = tokio::process::Command::new(workspace_binary("anteroom")?)
         .args(["query", "--kind", "global", entry, expression])
-        .args(["--nats-url", &world.nats.url(), "--nats-user", "webhook"])
-        .env("ANTEROOM_NATS_PASSWORD", password("webhook"))
+        .envs(world.nats.logins().env("webhook"))
         .output()
         .await?;
     let errors = String::from_utf8_lossy(&output.stderr);

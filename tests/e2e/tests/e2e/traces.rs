@@ -37,8 +37,13 @@ async fn decisions_and_changes_are_one_trace_each_across_processes() -> anyhow::
         ("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint()),
         ("OTEL_BSP_SCHEDULE_DELAY", "100"),
     ];
-    let mut system =
-        System::start_with(folder.path(), &nats.url(), &kubeconfig, &kubeconfig, &env)?;
+    let mut system = System::start_with(
+        folder.path(),
+        &nats.logins(),
+        &kubeconfig,
+        &kubeconfig,
+        &env,
+    )?;
     for text in [ENTRY, POLICY] {
         manifests::apply(&client, &serde_saphyr::from_str(text)?).await?;
     }

@@ -57,7 +57,7 @@ impl Ground {
         manifests::apply_crds(&client).await?;
         manifests::apply_namespace(&client, SYSTEM_NAMESPACE).await?;
         fill(&sim, &layout)?;
-        let nats = Nats::start(folder.path()).await?;
+        let nats = Nats::start_unencrypted(folder.path()).await?;
         let mut system = start_system(logs, &nats, &sim, folder.path(), settings)?;
         for text in layout.manifests {
             for manifest in manifests::parse(text)? {
@@ -124,5 +124,5 @@ fn start_system(
         replicas: settings.replicas,
         ..SystemPlan::default()
     };
-    System::start_as(&plan, logs, &nats.url(), &kubeconfig, &kubeconfig)
+    System::start_as(&plan, logs, &nats.logins(), &kubeconfig, &kubeconfig)
 }

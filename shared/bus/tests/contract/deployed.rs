@@ -1,0 +1,73 @@
+//! A real server with the TLS and the accounts that are deployed.
+
+use anteroom_bus::{
+    nats::{Credentials, NatsConfig, Tls},
+    testing::NatsServer,
+};
+use anteroom_keys::{AUTHORITY, NatsKeys, SEED, files, names_in_cluster};
+use async_nats::ConnectOptions;
+use jiff::{SignedDuration, Timestamp};
+
+/// A server with the TLS and the accounts of `deploy/nats/nats.conf`, and what its clients log in with.
+pub(crate) struct Deployed {
+    pub(crate) server: NatsServer,
+    pub(crate) keys: NatsKeys,
+    folder: tempfile::TempDir,
+}
+
+pub(crate) async fn deployed() -> Deployed {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/nats.conf");
+    let deployed = std::fs::read_to_string(path).unwrap();
+    let day = SignedDuration::from_hours(24);
+    let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, Timestamp::now()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    files::write(&keys, folder.path()).unwrap();
+    let server = folder.path().join(files::SERVER);
+    let of = |block: &str, end: &str| {
+        let (_, rest) = deployed.split_once(&format!("\n{block} {{")).unwrap();
+        let (inner, _) = rest.split_once(end).unwrap_or((rest, ""));
+        format!("{block} {{{inner}{end}\n")
+    };
+    let config = format!(
+        "{}{}{}",
+        keys.public_keys(),
+        of("tls", "\n}"),
+        of("accounts", "\nsystem_account: SYS"),
+    );
+    let config = config.replace("/etc/nats-keys", &server.display().to_string());
+    Deployed {
+        server: NatsServer::start_with(&config).await.unwrap(),
+        keys,
+        folder,
+    }
+}
+
+impl Deployed {
+    /// The configuration of a client of this login, for a service with this inbox.
+    pub(crate) fn login(&self, user: &str, service: &str) -> NatsConfig {
+        let own = self.folder.path().join(user);
+        NatsConfig {
+            credentials: Credentials::NkeySeed(own.join(SEED)),
+            tls: Tls {
+                required: true,
+                ca: Some(own.join(AUTHORITY)),
+                identity: None,
+            },
+            inbox_prefix: format!("_INBOX_{service}"),
+            log_bytes_max: 64 * 1024 * 1024,
+            ..NatsConfig::new([self.server.url()], "default")
+        }
+    }
+
+    /// The options of a plain client of this login.
+    pub(crate) fn options(&self, user: &str) -> ConnectOptions {
+        let login = self.keys.logins.iter().find(|login| login.name == user);
+        self.trusting(ConnectOptions::with_nkey(login.unwrap().seed.clone()))
+    }
+
+    /// The same options for a client that trusts this server.
+    pub(crate) fn trusting(&self, options: ConnectOptions) -> ConnectOptions {
+        let authority = self.folder.path().join("watcher").join(AUTHORITY);
+        options.require_tls(true).add_root_certificates(authority)
+    }
+}

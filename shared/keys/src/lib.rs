@@ -1,0 +1,165 @@
+//! The keys and certificates of an installation, and the files that they are handed on in.
+//!
+//! NATS gets a certificate, signed by an authority whose key is thrown away at once, and each service an NKey: an Ed25519
+//! key whose public half stands in the server's configuration. The server never holds what a service logs in with.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod files;
+
+use anteroom_runtime::certs::{CertError, Pem, issue::Authority};
+use jiff::{SignedDuration, Timestamp};
+use nkeys::KeyPair;
+use thiserror::Error;
+
+/// The logins of `deploy/nats/nats.conf`.
+pub const LOGINS: [&str; 5] = ["watcher", "replica", "webhook", "reporter", "system"];
+
+/// The file with the public keys of all logins, which `nats.conf` includes.
+pub const PUBLIC_KEYS: &str = "keys.conf";
+
+/// The files of the server's certificate and key, and of the authority's certificate.
+pub const SERVER_CHAIN: &str = "tls.crt";
+/// See [`SERVER_CHAIN`].
+pub const SERVER_KEY: &str = "tls.key";
+/// See [`SERVER_CHAIN`].
+pub const AUTHORITY: &str = "ca.crt";
+
+/// The file of a login's secret key.
+pub const SEED: &str = "seed";
+
+/// An error of keys.
+#[derive(Debug, Error)]
+pub enum KeysError {
+    /// A certificate cannot be made.
+    #[error(transparent)]
+    Certificate(#[from] CertError),
+    /// An NKey cannot be made.
+    #[error("an NKey cannot be made: {0}")]
+    NKey(#[from] nkeys::error::Error),
+    /// A file cannot be written.
+    #[error("{path} cannot be written")]
+    Write {
+        /// The file's path.
+        path: String,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}
+
+/// What NATS and its clients know each other by.
+#[derive(Clone, Debug)]
+pub struct NatsKeys {
+    /// The authority's certificate, in PEM.
+    pub authority_pem: String,
+    /// The server's certificate and key.
+    pub server: Pem,
+    /// One for each of [`LOGINS`].
+    pub logins: Vec<Login>,
+}
+
+/// The NKey of a login.
+#[derive(Clone)]
+pub struct Login {
+    /// The login's name.
+    pub name: &'static str,
+    /// The public key, as in `UABC…`.
+    pub public: String,
+    /// The secret key, as in `SUABC…`.
+    pub seed: String,
+}
+
+/// The seed stays out of logs.
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login")
+            .field("name", &self.name)
+            .field("public", &self.public)
+            .finish_non_exhaustive()
+    }
+}
+
+impl NatsKeys {
+    /// Makes all of them anew. The server is reached by `names` (DNS names and IP addresses), and its certificate is valid
+    /// for so long.
+    ///
+    /// # Errors
+    /// [`KeysError::Certificate`] for a name that is none, or a time that is too long; [`KeysError::NKey`].
+    pub fn new(
+        names: &[String],
+        validity: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Self, KeysError> {
+        let authority = Authority::valid_for("anteroom-nats", validity, now)?;
+        let logins = LOGINS.map(Login::new).into_iter();
+        Ok(Self {
+            server: authority.issue_for(names, validity, now)?,
+            authority_pem: authority.certificate_pem,
+            logins: logins.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns the text of [`PUBLIC_KEYS`].
+    pub fn public_keys(&self) -> String {
+        let line = |login: &Login| {
+            let name = login.name.to_uppercase();
+            format!("NATS_NKEY_{name}: {}\n", login.public)
+        };
+        self.logins.iter().map(line).collect()
+    }
+}
+
+impl Login {
+    fn new(name: &'static str) -> Result<Self, nkeys::error::Error> {
+        let pair = KeyPair::new_user();
+        Ok(Self {
+            name,
+            public: pair.public_key(),
+            seed: pair.seed()?,
+        })
+    }
+}
+
+/// Returns the names that NATS has in a namespace of a cluster, and on this machine.
+pub fn names_in_cluster(namespace: &str) -> Vec<String> {
+    let services = ["nats", "nats-headless", "*.nats-headless"].into_iter();
+    let in_cluster = services.flat_map(|service| {
+        [
+            service.to_owned(),
+            format!("{service}.{namespace}"),
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}.svc.cluster.local"),
+        ]
+    });
+    in_cluster
+        .chain(["localhost", "127.0.0.1", "::1"].map(str::to_owned))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_are_made_and_no_seed_is_shown() {
+        let now = Timestamp::now();
+        let validity = SignedDuration::from_hours(24 * 365);
+        let keys = NatsKeys::new(&names_in_cluster("anteroom"), validity, now).unwrap();
+        assert_eq!(keys.public_keys().lines().count(), LOGINS.len());
+        for login in &keys.logins {
+            assert!(login.public.starts_with('U') && login.seed.starts_with("SU"));
+            assert!(!format!("{keys:?}").contains(&login.seed), "{}", login.name);
+            assert!(!keys.public_keys().contains(&login.seed), "{}", login.name);
+        }
+        let seeds: std::collections::BTreeSet<_> =
+            keys.logins.iter().map(|login| &login.seed).collect();
+        assert_eq!(seeds.len(), LOGINS.len());
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_refused() {
+        let names = ["näts".to_owned()];
+        let made = NatsKeys::new(&names, SignedDuration::from_hours(24), Timestamp::now());
+        assert!(matches!(made, Err(KeysError::Certificate(_))));
+    }
+}
