@@ -430,7 +430,7 @@ impl MirroredView {
 
     /// Returns true if readers that name no age are refused.
     fn is_over_age(&self, now: Moment) -> bool {
-        self.silent_ms(now).is_some() || self.age_ms(now) > self.age_max_ms()
+        self.age_ms(now) > self.age_max_ms()
     }
 
     /// Returns true if [`MirroredView::age`] would change its state.
@@ -447,8 +447,8 @@ impl MirroredView {
         self.view.aged(self.is_over_age(now));
     }
 
-    /// The view as a reader may see it now. `age_max_ms` is what the reader accepts; `None`: what
-    /// this mirror does, and only while the writer is heard.
+    /// The view as a reader may see it now. `age_max_ms` is what the reader accepts; `None`: what this mirror does. Who
+    /// has died matters to nobody as long as the news is young enough.
     pub(crate) fn read(
         &self,
         now: Moment,
@@ -466,15 +466,6 @@ impl MirroredView {
                 state: "a record of the log could not be read, so it waits until its digest agrees with \
                         the watcher's"
                     .to_owned(),
-            });
-        }
-        // A reader that names an age is served whoever is silent.
-        if age_max_ms.is_none() && silent_ms.is_some() {
-            return Err(FactError::Stale {
-                view: self.view.id().to_string(),
-                age_ms,
-                age_max_ms: self.age_max_ms(),
-                silent_ms,
             });
         }
         let read = snapshot.read();

@@ -79,7 +79,7 @@ async fn an_endpoint_is_subscribed_only_while_its_view_is_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_writer_makes_it_leave_and_a_beat_come_back() {
+async fn old_news_makes_it_leave_and_a_beat_come_back() {
     let harness = Harness::with_ingresses(3, args()).await;
     harness.until_unserved().await;
     assert!(!harness.service.readiness.report().ready);

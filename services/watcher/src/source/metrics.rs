@@ -103,6 +103,11 @@ impl WatchMetrics {
         self.all.errors.get_or_create(&labels).inc();
     }
 
+    /// Returns the number of open watches, of all views.
+    pub(crate) fn open_count(&self) -> usize {
+        usize::try_from(self.all.watches.get()).unwrap_or(0)
+    }
+
     /// Counts a watch as open until the returned guard is dropped.
     pub(crate) fn open(&self) -> OpenWatch {
         self.all.watches.inc();

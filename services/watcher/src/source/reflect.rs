@@ -17,6 +17,7 @@ mod parse;
 mod paths;
 mod sinks;
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
@@ -51,6 +52,9 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 /// a fault.
 const STALE_AFTER_MIN: Duration = Duration::from_secs(20);
 
+/// The time between two watches that are opened anew, where there are many.
+const OPENED_EVERY: Duration = Duration::from_millis(200);
+
 const JSON: &str = "application/json";
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -73,9 +77,8 @@ pub(crate) struct Target {
 pub(crate) struct Control {
     /// Changes when the collection has to be listed again, although nothing failed.
     pub relist: watch::Receiver<u64>,
-    /// The longest silence of the source. A quiet watch is opened anew after 0.4 to 0.5 of it, which makes the API
-    /// server send a bookmark, or a list is asked for. The part is drawn anew each time, so that watches that
-    /// began together do not end together. A watch that does not end in time is taken for dead.
+    /// The longest silence of the source. A quiet watch is opened anew long before that (see [`lives`]), which makes the
+    /// API server send a bookmark, or a list is asked for. A watch that does not end in time is taken for dead.
     pub stale_after: Duration,
 }
 
@@ -273,6 +276,16 @@ struct Ahead {
     page: AbortOnDropHandle<Result<Page, Fault>>,
 }
 
+/// Returns the shortest and the longest time for which a quiet watch stays open. The news of a view is as old as its watch
+/// at most, and what is left of `stale_after` then is what an outage may last without a refusal. So few watches are opened
+/// anew after a tenth of it, and many so that five are opened in a second, but after 0.4 of it at the latest. The time is
+/// drawn anew each time, so that watches that began together do not end together.
+fn lives(stale_after: Duration, watches: usize) -> Range<Duration> {
+    let paced = OPENED_EVERY * u32::try_from(watches).unwrap_or(u32::MAX);
+    let least = paced.clamp(stale_after.mul_f64(0.1), stale_after.mul_f64(0.4));
+    least..least.mul_f64(1.25)
+}
+
 impl<S: Sink> Reflector<S> {
     /// Watches that were opened again and again have said nothing: only a list is news then.
     fn is_quiet(&self) -> bool {
@@ -359,8 +372,8 @@ impl<S: Sink> Reflector<S> {
 
     async fn watch(&mut self, from: &ResourceVersion) {
         let stale_after = self.control.stale_after;
-        let seconds = rand::random_range(stale_after.mul_f64(0.4)..stale_after.mul_f64(0.5));
-        let seconds = seconds.as_secs();
+        let lives = lives(stale_after, self.metrics.open_count());
+        let seconds = rand::random_range(lives).as_secs();
         let path = paths::watch(&self.target.collection, from, seconds);
         let accept = if self.target.metadata_only {
             METADATA
