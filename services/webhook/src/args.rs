@@ -112,6 +112,16 @@ pub struct Args {
     )]
     pub query_hedge_ms: u64,
 
+    /// Seconds for which requests wait for facts that nobody answers for, from the begin of an outage on, and within their
+    /// own deadline. After that they fail at once, until somebody answers.
+    #[arg(
+        long,
+        env = "ANTEROOM_OUTAGE_PATIENCE_SECONDS",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(0..=30)
+    )]
+    pub outage_patience_seconds: u64,
+
     /// The ratio of API calls answered from a view that the webhook also reads live, in the
     /// background, to compare: 0 (none) to 1 (all). It counts and logs differences.
     #[arg(

@@ -9,14 +9,15 @@
 //! | what may be kept and is not declared: it is read live meanwhile | no |
 //! | a call that declares to be kept, where the watcher keeps none | no |
 //!
-//! A missing part does not always make the webhook unready, since that takes it away from every other
-//! policy too:
+//! A missing part makes the webhook unready at its start alone, until everything was there once, and for a minute at most:
 //!
 //! | missing | then the webhook |
 //! |---|---|
-//! | at the start, before everything was there once | is not ready |
-//! | a view that was answered for since it is needed | is not ready any more: readiness is lost |
-//! | what is needed since then (by a policy or an entry that came or changed), and was never there yet | stays ready: the readiness report mentions it, and a rule that needs it gets the error of its state |
+//! | at the start | is not ready |
+//! | a minute after the start, or later on | stays ready: the readiness report mentions it, and a rule that needs it waits, and gets the error of its state |
+//!
+//! A webhook that is not ready decides nothing, and most policies need none of what is missing. Whoever has lost NATS alone
+//! leaves by another check ([`left_behind`](crate::registration::left_behind)).
 //!
 //! Heartbeats of replicas say what they hold.
 
@@ -45,6 +46,9 @@ const NAMED_MAX: usize = 8;
 /// Without a beat for this long, a replica is no longer counted on.
 const SILENCE_MAX: Duration = Duration::from_millis(REPLICA_SILENCE_MAX_MS);
 
+/// Time after the start in which missing things hold readiness back: one that never comes must not stop a rollout.
+const HELD_MAX: Duration = Duration::from_secs(60);
+
 /// Interval between checks for silent replicas.
 const TICK: Duration = Duration::from_millis(REPLICA_BEAT_INTERVAL_MS);
 
@@ -62,7 +66,7 @@ pub(crate) async fn keep(
     let mut replicas = Replicas::default();
     let mut beats: Option<Beats<ReplicaBeat>> = None;
     let mut needs = Needs::default();
-    let mut standing = Standing::default();
+    let mut standing = Standing::new(Instant::now());
     let mut known = false;
     loop {
         if beats.is_none() {
@@ -77,7 +81,7 @@ pub(crate) async fn keep(
         let now = Instant::now();
         replicas.forget_silent(now);
         if known {
-            let Look { holds, waits } = standing.look(&needs, &replicas);
+            let Look { holds, waits } = standing.look(now, &needs, &replicas);
             match (holds.is_empty(), waits.is_empty()) {
                 (false, _) => check.not_ready(told(&holds)),
                 (true, false) => check.ready_but(told(&waits)),
@@ -121,12 +125,11 @@ fn told(missing: &[String]) -> String {
     text
 }
 
-/// The needs that were met at least once since they are needed.
-#[derive(Debug, Default)]
+/// Whether everything was there once.
+#[derive(Debug)]
 struct Standing {
-    /// Everything was there at once.
     begun: bool,
-    answered: BTreeSet<ViewId>,
+    until: Instant,
 }
 
 /// The missing things, as text for people.
@@ -139,29 +142,31 @@ struct Look {
 }
 
 impl Standing {
-    /// Looks at what is missing now.
-    fn look(&mut self, needs: &Needs, replicas: &Replicas) -> Look {
-        self.answered.retain(|view| needs.views.contains_key(view));
-        let mut look = Look::default();
-        let registered = needs.unregistered.iter().cloned();
-        let unregistered = match self.begun {
-            false => &mut look.holds,
-            true => &mut look.waits,
-        };
-        unregistered.extend(registered);
-        for (view, by) in &needs.views {
-            let Some(state) = replicas.lacks(view) else {
-                self.answered.insert(view.clone());
-                continue;
-            };
-            let text = format!("{by}: {state}");
-            match self.begun && !self.answered.contains(view) {
-                true => look.waits.push(text),
-                false => look.holds.push(text),
-            }
+    fn new(now: Instant) -> Self {
+        Self {
+            begun: false,
+            until: now + HELD_MAX,
         }
-        self.begun |= look.holds.is_empty();
-        look
+    }
+
+    /// Looks at what is missing now.
+    fn look(&mut self, now: Instant, needs: &Needs, replicas: &Replicas) -> Look {
+        let lacking = needs.views.iter().filter_map(|(view, by)| {
+            let state = replicas.lacks(view)?;
+            Some(format!("{by}: {state}"))
+        });
+        let missing: Vec<_> = needs.unregistered.iter().cloned().chain(lacking).collect();
+        self.begun |= missing.is_empty() || now >= self.until;
+        match self.begun {
+            true => Look {
+                holds: Vec::new(),
+                waits: missing,
+            },
+            false => Look {
+                holds: missing,
+                waits: Vec::new(),
+            },
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 mod configuration;
 mod keep;
 mod known;
+pub(crate) mod left_behind;
 mod path_tokens;
 pub(crate) mod proof;
 mod step;

@@ -26,7 +26,7 @@ use crate::{
     exempt::Exempt,
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
-    registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration},
+    registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration, left_behind},
     server, tls,
 };
 
@@ -116,6 +116,14 @@ impl<'a> Parts<'a> {
         trust: &Trust,
     ) -> Vec<watch::Receiver<Called>> {
         let registration = Registration::new(self.args);
+        if let Some(client) = &kube {
+            let readiness = &self.service.readiness;
+            let check = readiness.check("left behind", "the bus");
+            let configuration = (client.clone(), self.args.webhook_configuration.clone());
+            let (bus, stop) = (self.bus(), self.shutdown());
+            let keep = left_behind::keep(configuration, bus, catalogs.clone(), check, stop);
+            self.tasks.spawn("left behind", keep);
+        }
         let keep = |(client, phase): (Client, Phase)| {
             let (called_in, called) = watch::channel(Called::default());
             let what = match phase {
@@ -167,6 +175,7 @@ impl<'a> Parts<'a> {
         let (recorder, ratio) = (self.recorder(), self.args.audit_cached_calls);
         let asked = (self.bus(), self.args.asker_keys.clone());
         let facts = BusFacts::new(asked, Arc::clone(&recorder), hedge, ratio);
+        let facts = facts.with_patience(Duration::from_secs(self.args.outage_patience_seconds));
         let exempt = Exempt::new(self.args);
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, telling) =

@@ -9,7 +9,8 @@
 //! - `source`: the seam: a place that facts come from.
 //! - `bus`: facts of a cluster. `pending` has those on their way.
 //! - `route` decides which backends have a fact; `confined` what a namespaced policy may read.
-//! - `views` asks replicas: `attempts` hedges, `floors` keeps decisions from going back in time.
+//! - `views` asks replicas: `attempts` hedges, `outages` waits for who is away, `floors` keeps decisions from going back in
+//!   time.
 //! - `live` asks a watcher; `seal` opens what either says of Secrets. `message`: what travels.
 //! - `audit` compares some answers of views with what is read live.
 
@@ -22,6 +23,7 @@ mod floors;
 mod live;
 mod message;
 mod origin;
+mod outages;
 mod pending;
 mod route;
 mod seal;

@@ -47,7 +47,8 @@ fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
 
 /// The missing things that hold back a webhook which has just started.
 fn missing(needs: &Needs, replicas: &Replicas) -> Vec<String> {
-    Standing::default().look(needs, replicas).holds
+    let now = Instant::now();
+    Standing::new(now).look(now, needs, replicas).holds
 }
 
 fn reference(inline: bool) -> Reference {
@@ -133,10 +134,9 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     assert_eq!(waits(&unregistered, &[]), text);
 }
 
-/// At the start all of it; then a policy that comes takes the webhook from nobody, and what was
-/// there once may be lost.
+/// At the start all of it, for a minute; later on nothing takes the webhook from the policies that need nothing of it.
 #[test]
-fn a_policy_that_comes_after_the_start_takes_no_readiness_away() {
+fn what_is_missing_takes_readiness_away_at_the_start_alone() {
     let catalog = catalog();
     let old = Need::Entry(EntryKind::Cached, "a".into());
     let new = Need::Entry(EntryKind::Global, "g".into());
@@ -148,54 +148,55 @@ fn a_policy_that_comes_after_the_start_takes_no_readiness_away() {
     let unregistered = needs(&catalog, &[old, declared("new")]);
     let (a, g): (&[_], &[_]) = (&[("va", "synced")], &[("vg", "synced")]);
     let (both, neither): (&[_], &[_]) = (&[("va", "synced"), ("vg", "synced")], &[]);
-    // Of each look: what is needed, what is there, how much holds back, how much is told beside.
-    type Looks<'a> = &'a [(&'a Needs, &'a [(&'a str, &'a str)], usize, usize)];
-    let stories: [(&str, Looks<'_>); 6] = [
+    // Of each look: after how many seconds, what is needed, what is there, how much holds back, how much is told beside.
+    type Looks<'a> = &'a [(u64, &'a Needs, &'a [(&'a str, &'a str)], usize, usize)];
+    let stories: [(&str, Looks<'_>); 5] = [
         (
             "the start",
-            &[(&two, neither, 2, 0), (&two, a, 1, 0), (&two, both, 0, 0)],
+            &[
+                (0, &two, neither, 2, 0),
+                (0, &two, a, 1, 0),
+                (0, &two, both, 0, 0),
+            ],
         ),
         (
             "it may be lost before the start is over",
-            &[(&two, a, 1, 0), (&two, g, 1, 0)],
+            &[(0, &two, a, 1, 0), (1, &two, g, 1, 0)],
         ),
         (
-            "a policy that comes",
+            "what never comes",
             &[
-                (&one, a, 0, 0),
-                (&two, a, 0, 1),
-                (&two, both, 0, 0),
-                (&two, a, 1, 0),
+                (59, &two, a, 1, 0),
+                (60, &two, a, 0, 1),
+                (61, &two, neither, 0, 2),
             ],
         ),
         (
-            "one is lost while another comes",
+            "later on",
             &[
-                (&one, a, 0, 0),
-                (&two, neither, 1, 1),
-                (&two, g, 1, 0),
-                (&two, both, 0, 0),
+                (0, &one, a, 0, 0),
+                (1, &two, a, 0, 1),
+                (2, &two, both, 0, 0),
+                (3, &two, neither, 0, 2),
             ],
-        ),
-        (
-            "what comes again is new",
-            &[(&two, both, 0, 0), (&one, both, 0, 0), (&two, a, 0, 1)],
         ),
         (
             "nothing at the start",
             &[
-                (&none, neither, 0, 0),
-                (&one, neither, 0, 1),
-                (&unregistered, a, 0, 1),
+                (0, &none, neither, 0, 0),
+                (1, &one, neither, 0, 1),
+                (2, &unregistered, a, 0, 1),
             ],
         ),
     ];
+    let begun = Instant::now();
     for (story, looks) in stories {
-        let mut standing = Standing::default();
-        for (at, (needs, views, holds, waits)) in looks.iter().enumerate() {
+        let mut standing = Standing::new(begun);
+        for (at, (seconds, needs, views, holds, waits)) in looks.iter().enumerate() {
             let mut replicas = Replicas::default();
             replicas.heard(Instant::now(), beat("r1", views));
-            let look = standing.look(needs, &replicas);
+            let now = begun + Duration::from_secs(*seconds);
+            let look = standing.look(now, needs, &replicas);
             let found = (look.holds.len(), look.waits.len());
             assert_eq!(found, (*holds, *waits), "{story}, look {at}: {look:?}");
         }
@@ -248,9 +249,9 @@ fn a_long_list_of_missing_views_is_summed_up() {
     assert_eq!(told(&missing[..2]), "0; 1");
 }
 
-/// Readiness is gained with the last view, and lost with it.
+/// Readiness is gained with the last view, and kept; what is missing is told.
 #[tokio::test(start_paused = true)]
-async fn readiness_is_gained_and_lost() {
+async fn readiness_is_gained_and_kept() {
     let bus = Arc::new(LocalBus::new());
     let service = Service::new("webhook");
     let (catalogs_in, catalogs) = watch::channel(None);
@@ -280,15 +281,6 @@ async fn readiness_is_gained_and_lost() {
     let synced = beat("r1", &[("va", "synced")]);
     bus.send_replica_beat(&synced).await.unwrap();
     becomes(None).await;
-    bus.send_replica_beat(&beat("r1", &[("va", "stale")]))
-        .await
-        .unwrap();
-    becomes(Some(
-        "view va of CachedContextEntry `a` for policy p: stale in r1",
-    ))
-    .await;
-    bus.send_replica_beat(&synced).await.unwrap();
-    becomes(None).await;
     // One more policy is told beside, until its view is there.
     let second = ("q", testing::reading_entry("b"));
     catalogs_in.send_replace(Some(Arc::new(set(vec![first, second]))));
@@ -305,13 +297,13 @@ async fn readiness_is_gained_and_lost() {
     .await;
     let synced = beat("r1", &[("va", "synced"), ("vb", "synced")]);
     bus.send_replica_beat(&synced).await.unwrap();
-    becomes(None).await;
     // Then it is silent.
-    becomes(Some(
-        "view va of CachedContextEntry `a` for policy p: no replica is heard; \
-         view vb of CachedContextEntry `b` for policy q: no replica is heard",
-    ))
-    .await;
+    let silence = "view va of CachedContextEntry `a` for policy p: no replica is heard; \
+                   view vb of CachedContextEntry `b` for policy q: no replica is heard";
+    while service.readiness.report().checks[0].note.as_deref() != Some(silence) {
+        assert_eq!(waits_for(), None);
+        tokio::time::sleep(PACE).await;
+    }
     service.shutdown.trigger("the test is over");
     task.await.unwrap().unwrap();
 }

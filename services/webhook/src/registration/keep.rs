@@ -71,6 +71,8 @@ pub(crate) struct Keeper {
 /// The configuration that is wanted, and of what it was made.
 struct Wanted {
     catalog: Arc<Catalog>,
+    /// Where its policies were first read.
+    policies_at: LogPosition,
     trust: Arc<str>,
     configuration: Arc<Configuration>,
 }
@@ -80,6 +82,8 @@ struct Written {
     configuration: Arc<Configuration>,
     /// The newest position whose configuration it is.
     position: LogPosition,
+    /// As in [`Wanted`], when it was written.
+    policies_at: LogPosition,
     /// The object's resource version: another one, and somebody else wrote it.
     version: Option<String>,
     stands: step::Written,
@@ -133,6 +137,12 @@ impl Keeper {
             let is_reached_alike = before.trust == trust && before.configuration.prefix == prefix;
             is_reached_alike && speak_alike(&before.catalog, &catalog)
         };
+        let policies_at = match &before {
+            Some(before) if Arc::ptr_eq(&before.catalog.policies, &catalog.policies) => {
+                before.policies_at.clone()
+            }
+            _ => catalog.position.clone(),
+        };
         match before {
             Some(before) if is_same(&before) => Wanted { catalog, ..before },
             _ => {
@@ -146,6 +156,7 @@ impl Keeper {
                 Wanted {
                     configuration: Arc::new(configuration),
                     catalog,
+                    policies_at,
                     trust,
                 }
             }
@@ -156,6 +167,7 @@ impl Keeper {
     async fn step(&self, wanted: &Wanted, state: &mut State) -> Instant {
         if let Some(written) = &mut state.written {
             written.stands.wanted = written.configuration == wanted.configuration;
+            written.stands.marked = written.policies_at == wanted.policies_at;
             if written.stands.wanted {
                 written.position = wanted.catalog.position.clone();
             }
@@ -173,7 +185,8 @@ impl Keeper {
 
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
         let position = &wanted.catalog.position;
-        let acknowledged = write(&self.client, &wanted.configuration, position).await;
+        let (configuration, policies_at) = (&wanted.configuration, &wanted.policies_at);
+        let acknowledged = write(&self.client, configuration, position, policies_at).await;
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {
@@ -192,6 +205,7 @@ impl Keeper {
                 state.written = Some(Written {
                     configuration: Arc::clone(&wanted.configuration),
                     position: wanted.catalog.position.clone(),
+                    policies_at: wanted.policies_at.clone(),
                     version,
                     stands: step::Written {
                         wanted: true,
@@ -199,6 +213,7 @@ impl Keeper {
                         checked: now,
                         proven: before.as_ref().is_some_and(|before| before.stands.proven),
                         unknowable: before.is_some_and(|before| before.stands.unknowable),
+                        marked: true,
                     },
                 });
                 self.tell(state);

@@ -7,6 +7,7 @@
 //! | another than is wanted | does not go by it yet | prove that one first |
 //! | what is wanted | does not go by it yet | prove |
 //! | what is wanted | goes by it | rest |
+//! | what is wanted, of earlier policies | `MARK_AFTER` has passed | write: webhooks without NATS look there whether they are left behind |
 //! | any of ours | `RECHECK` has passed since it was written | write again: somebody may have changed it |
 //!
 //! A configuration is proven before the next one is written, so that the proof of the next can not be
@@ -19,6 +20,9 @@ use tokio::time::Instant;
 /// Interval at which the object is written although nothing has changed here: somebody may have changed it
 /// there. Writing what is there already changes nothing.
 pub(super) const RECHECK: Duration = Duration::from_secs(30);
+
+/// Time after which the object names the log position of policies that did not change the rest of it.
+pub(super) const MARK_AFTER: Duration = Duration::from_secs(5);
 
 /// Time for which a newer configuration waits for the proof of the one before: a hundred times what a proof
 /// takes.
@@ -41,6 +45,8 @@ pub(super) struct Written {
     pub(super) proven: bool,
     /// The API server does not let us ask whether it does.
     pub(super) unknowable: bool,
+    /// It names the position of the last change of policies, or a later one.
+    pub(super) marked: bool,
 }
 
 /// The next thing to do.
@@ -61,8 +67,11 @@ pub(super) fn step(written: Option<Written>, now: Instant) -> Step {
     if now >= recheck {
         return Step::Write;
     }
+    let mark = written.checked + MARK_AFTER;
     match (written.wanted, written.proven) {
-        (true, true) => Step::Rest(recheck),
+        (true, true) if written.marked => Step::Rest(recheck),
+        (true, true) if now < mark => Step::Rest(mark),
+        (true, true) => Step::Write,
         (false, true) => Step::Write,
         (false, false) if now >= written.at + PROOF_PATIENCE => Step::Write,
         (_, false) if written.unknowable => match written.at + MARGIN {
@@ -87,6 +96,11 @@ mod tests {
             checked: at,
             proven,
             unknowable: false,
+            marked: true,
+        };
+        let unmarked = Written {
+            marked: false,
+            ..after(true, true)
         };
         let unknowable = Written {
             unknowable: true,
@@ -103,6 +117,8 @@ mod tests {
             (Some(after(true, false)), 30_000, Step::Write),
             (Some(after(true, true)), 5, Step::Rest(ms(30_000))),
             (Some(after(true, true)), 30_000, Step::Write),
+            (Some(unmarked), 5, Step::Rest(ms(5_000))),
+            (Some(unmarked), 5_000, Step::Write),
             (Some(checked), 30_000, Step::Rest(ms(60_000))),
             (Some(after(false, true)), 5, Step::Write),
             (Some(after(false, false)), 1_999, Step::Prove),

@@ -48,17 +48,20 @@ enum Verdict {
     Write,
 }
 
-/// Writes it, if it does not say that already, and returns the resource version that it has then.
+/// Writes it, if it does not say that already, and returns the resource version that it has then. `policies_at` is where
+/// the policies last changed: the object is to name that position, or a later one.
 pub(super) async fn write(
     client: &Client,
     wanted: &Configuration,
     position: &LogPosition,
+    policies_at: &LogPosition,
 ) -> Result<Option<String>, Unwritten> {
     let resource = configuration::resource(wanted.phase);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let (name, mut next) = (&*wanted.name, wanted.object());
     let there = within(wanted, api.get_opt(name)).await?;
-    match there.as_ref().map(|there| judge(there, &next, position)) {
+    let verdict = |there| judge(there, &next, position, policies_at);
+    match there.as_ref().map(verdict) {
         Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
         Some(Verdict::Newer) => Err(Unwritten::Outrun),
         Some(Verdict::Write) | None => {
@@ -91,24 +94,43 @@ async fn within<T>(
     }
 }
 
-fn judge(there: &DynamicObject, wanted: &DynamicObject, position: &LogPosition) -> Verdict {
+/// Returns the log position that an object was made by.
+pub(super) fn made_by(there: &DynamicObject) -> Option<LogPosition> {
+    there
+        .annotations()
+        .get(POSITION)
+        .and_then(|text| read(text))
+}
+
+/// Returns true if `one` is a later position of the same log.
+pub(super) fn is_later(one: &LogPosition, than: &LogPosition) -> bool {
+    one.incarnation == than.incarnation && one.revision > than.revision
+}
+
+fn judge(
+    there: &DynamicObject,
+    wanted: &DynamicObject,
+    position: &LogPosition,
+    policies_at: &LogPosition,
+) -> Verdict {
     let (theirs, ours) = (webhooks(there), webhooks(wanted));
     let same = theirs.len() == ours.len()
         && ours
             .iter()
             .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours)))
         && has_labels(there, wanted);
-    if same {
-        return Verdict::Same;
-    }
-    let made_by = there.annotations().get(POSITION);
-    let made_by = made_by.and_then(|text| read(text));
-    let newer = made_by.is_some_and(|made_by| {
-        made_by.incarnation == position.incarnation && made_by.revision > position.revision
+    let made_by = made_by(there);
+    let is_newer = made_by
+        .as_ref()
+        .is_some_and(|made_by| is_later(made_by, position));
+    let is_marked = made_by.is_some_and(|made_by| {
+        made_by.incarnation == policies_at.incarnation && !is_later(policies_at, &made_by)
     });
-    match newer {
-        true => Verdict::Newer,
-        false => Verdict::Write,
+    match (same, is_newer) {
+        (true, true) => Verdict::Same,
+        (true, false) if is_marked => Verdict::Same,
+        (false, true) => Verdict::Newer,
+        (_, false) => Verdict::Write,
     }
 }
 
@@ -187,7 +209,7 @@ mod tests {
         configuration.object()
     }
 
-    fn made_by(mut configuration: DynamicObject, position: &LogPosition) -> DynamicObject {
+    fn marked(mut configuration: DynamicObject, position: &LogPosition) -> DynamicObject {
         let annotations = BTreeMap::from([(POSITION.to_owned(), text(position))]);
         configuration.metadata.annotations = Some(annotations);
         configuration
@@ -202,23 +224,38 @@ mod tests {
         labels.insert("a".to_owned(), "b".to_owned());
         let other = || of(&["pods", "services"]);
         for (there, wanted, expected) in [
-            (wanted.clone(), &wanted, Verdict::Same),
+            // It says nothing of when, or of earlier policies.
+            (wanted.clone(), &wanted, Verdict::Write),
             (
-                made_by(wanted.clone(), &at("a/b", 9)),
+                marked(wanted.clone(), &at("a/b", 2)),
+                &wanted,
+                Verdict::Write,
+            ),
+            (
+                marked(wanted.clone(), &at("a/b", 3)),
+                &wanted,
+                Verdict::Same,
+            ),
+            (
+                marked(wanted.clone(), &at("a/b", 9)),
                 &wanted,
                 Verdict::Same,
             ),
             (other(), &wanted, Verdict::Write),
-            (made_by(other(), &at("a/b", 4)), &wanted, Verdict::Write),
-            (made_by(other(), &at("a/b", 5)), &wanted, Verdict::Write),
-            (made_by(other(), &at("a/b", 6)), &wanted, Verdict::Newer),
+            (marked(other(), &at("a/b", 4)), &wanted, Verdict::Write),
+            (marked(other(), &at("a/b", 5)), &wanted, Verdict::Write),
+            (marked(other(), &at("a/b", 6)), &wanted, Verdict::Newer),
             // A position of another log says nothing.
-            (made_by(other(), &at("z", 6)), &wanted, Verdict::Write),
+            (marked(other(), &at("z", 6)), &wanted, Verdict::Write),
             (of(&["services"]), &wanted, Verdict::Write),
             (of(&[]), &wanted, Verdict::Write),
             (wanted.clone(), &labelled, Verdict::Write),
         ] {
-            assert_eq!(judge(&there, wanted, &here), expected, "{there:?}");
+            assert_eq!(
+                judge(&there, wanted, &here, &at("a/b", 3)),
+                expected,
+                "{there:?}"
+            );
         }
         assert_eq!(read(&text(&here)), Some(here));
         assert_eq!(read("somebody's"), None);
@@ -231,8 +268,10 @@ mod tests {
             webhook["matchPolicy"] = "Equivalent".into();
             webhook["objectSelector"] = json!({});
         }
-        assert_eq!(judge(&there, &wanted, &at("a", 1)), Verdict::Same);
+        let here = at("a", 1);
+        let mut there = marked(there, &here);
+        assert_eq!(judge(&there, &wanted, &here, &here), Verdict::Same);
         there.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
-        assert_eq!(judge(&there, &wanted, &at("a", 1)), Verdict::Write);
+        assert_eq!(judge(&there, &wanted, &here, &here), Verdict::Write);
     }
 }

@@ -153,8 +153,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// Commands that wait for the connection's task; senders wait at the limit.
 const COMMANDS_MAX: usize = 2048;
 
-/// The longest pause between two attempts to connect.
-const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts to connect in the first half minute: requests wait for that long.
+const RECONNECT_DELAY_MAX: Duration = Duration::from_millis(250);
+
+/// The longest pause after that.
+const RECONNECT_DELAY_LATER_MAX: Duration = Duration::from_secs(2);
+
+/// Attempts of the first half minute.
+const RECONNECTS_SOON: usize = 150;
 
 impl NatsConfig {
     pub(super) fn addresses(&self) -> Result<Vec<ServerAddr>, NatsConfigError> {
@@ -246,7 +252,11 @@ async fn read(what: &'static str, path: &PathBuf) -> Result<String, NatsConfigEr
 /// first attempt after a loss is nearly immediate: most losses are restarts.
 fn reconnect_delay(attempts: usize) -> Duration {
     let steps = u32::try_from(attempts).unwrap_or(u32::MAX).clamp(1, 16) - 1;
-    let delay = Duration::from_millis(20 << steps).min(RECONNECT_DELAY_MAX);
+    let delay_max = match attempts <= RECONNECTS_SOON {
+        true => RECONNECT_DELAY_MAX,
+        false => RECONNECT_DELAY_LATER_MAX,
+    };
+    let delay = Duration::from_millis(20 << steps).min(delay_max);
     delay.mul_f64(rand::rng().random_range(0.5..=1.0))
 }
 
@@ -285,9 +295,14 @@ mod tests {
     fn reconnect_delays_grow_and_are_bounded() {
         assert!(reconnect_delay(0) <= Duration::from_millis(20));
         assert!(reconnect_delay(1) <= Duration::from_millis(20));
-        for attempts in [12, 1000, usize::MAX] {
+        for (attempts, most) in [
+            (12, RECONNECT_DELAY_MAX),
+            (RECONNECTS_SOON, RECONNECT_DELAY_MAX),
+            (1000, RECONNECT_DELAY_LATER_MAX),
+            (usize::MAX, RECONNECT_DELAY_LATER_MAX),
+        ] {
             let delay = reconnect_delay(attempts);
-            assert!(delay <= RECONNECT_DELAY_MAX && delay >= RECONNECT_DELAY_MAX / 2);
+            assert!(delay <= most && delay >= most / 2, "{attempts}");
         }
     }
 }

@@ -10,8 +10,18 @@ use std::{
 use anteroom_model::FactError;
 use tokio::time::{Instant, sleep_until};
 
-/// Attempts at one query. A replica that hangs costs one hedge; two that hang cost two.
+/// Attempts at one query that are soon begun. A replica that hangs costs one hedge; two that hang cost two.
 const ATTEMPTS_MAX: usize = 3;
+
+/// The shortest time between two attempts after those: whoever was asked may have died meanwhile.
+const LATER: Duration = Duration::from_secs(2);
+
+/// The first pause after nobody could be asked, while who was asked before may still answer. Each is twice as long, up to
+/// [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// The meaning of an attempt's error for the others.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,8 +45,8 @@ fn meaning(error: &FactError) -> Meaning {
 }
 
 /// Begins an attempt, and another one after `hedge` without an answer (then after twice as long), or
-/// at once where another replica may know better. `given_ms` is what the deadline leaves, for the
-/// error.
+/// at once where another replica may know better. Where nobody can be asked now, and somebody was asked before, both are
+/// waited for: the answer, and somebody to ask. `given_ms` is what the deadline leaves, for the error.
 pub(super) async fn race<T, F>(
     hedge: Duration,
     deadline: Instant,
@@ -46,13 +56,11 @@ pub(super) async fn race<T, F>(
 where
     F: Future<Output = Result<T, FactError>>,
 {
-    let mut wait = hedge;
-    let mut hedge_at = Instant::now() + wait;
-    let mut begun = 1;
+    let mut pace = Pace::new(hedge);
     let first = pin!(attempt());
     let mut running = Running::new(first);
     // One timer for both, since each costs something even where it never fires.
-    let mut clock = pin!(sleep_until(hedge_at.min(deadline)));
+    let mut clock = pin!(sleep_until(pace.next_at.min(deadline)));
     loop {
         let error = tokio::select! {
             biased;
@@ -64,25 +72,61 @@ where
                 if Instant::now() >= deadline {
                     return Err(FactError::DeadlineExceeded { deadline_ms: given_ms });
                 }
-                if begun < ATTEMPTS_MAX {
-                    begun += 1;
-                    wait *= 2;
-                    hedge_at = Instant::now() + wait;
-                    running.push(attempt());
-                }
-                let next = if begun < ATTEMPTS_MAX { hedge_at.min(deadline) } else { deadline };
-                clock.as_mut().reset(next);
+                pace.begin();
+                running.push(attempt());
+                clock.as_mut().reset(pace.next_at.min(deadline));
                 continue;
             }
         };
         match meaning(&error) {
-            Meaning::AskAnother if begun < ATTEMPTS_MAX => {
-                begun += 1;
+            Meaning::AskAnother if pace.begun < ATTEMPTS_MAX => {
+                pace.begun += 1;
                 running.push(attempt());
             }
-            Meaning::AskAnother | Meaning::NobodyElse if !running.is_empty() => {}
+            Meaning::NobodyElse if !running.is_empty() => {
+                pace.retry();
+                clock.as_mut().reset(pace.next_at.min(deadline));
+            }
+            Meaning::AskAnother if !running.is_empty() => {}
             _ => return Err(error),
         }
+    }
+}
+
+/// When the next attempt begins.
+struct Pace {
+    /// Attempts that somebody has received.
+    begun: usize,
+    wait: Duration,
+    pause: Duration,
+    next_at: Instant,
+}
+
+impl Pace {
+    fn new(hedge: Duration) -> Self {
+        Self {
+            begun: 1,
+            wait: hedge,
+            pause: PAUSE_MIN,
+            next_at: Instant::now() + hedge,
+        }
+    }
+
+    /// One more has begun, since none was answered for so long.
+    fn begin(&mut self) {
+        self.begun += 1;
+        self.wait *= 2;
+        if self.begun >= ATTEMPTS_MAX {
+            self.wait = self.wait.max(LATER);
+        }
+        self.next_at = Instant::now() + self.wait;
+    }
+
+    /// The last one has reached nobody.
+    fn retry(&mut self) {
+        self.begun = self.begun.saturating_sub(1);
+        self.next_at = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -185,6 +229,7 @@ mod tests {
                 3,
             ),
         ];
+
         for (script, result, took_ms, begun) in cases {
             assert_eq!(
                 run(1000, script).await,
@@ -193,8 +238,21 @@ mod tests {
             );
         }
         // Who was asked before may still answer when nobody else can be asked.
-        let script = [(200, Ok(1)), (5, Err(nobody))];
+        let script = [
+            (200, Ok(1)),
+            (5, Err(nobody.clone())),
+            (5, Err(nobody.clone())),
+            (5, Err(nobody.clone())),
+        ];
         assert_eq!(run(1000, &script).await.0, Ok(1));
+        // It has died, and another one comes: 20, 40, 80 ms after nobody was there.
+        let gone = || (0, Err(nobody.clone()));
+        let script = [(99_999, Ok(1)), gone(), gone(), gone(), (5, Ok(2))];
+        assert_eq!(run(9000, &script).await, (Ok(2), 100 + 20 + 40 + 80 + 5, 5));
+        // All three that are asked die, and one more is asked later.
+        let dead = || (99_999, Ok(0));
+        let script = [dead(), dead(), dead(), (5, Ok(4))];
+        assert_eq!(run(9000, &script).await, (Ok(4), 300 + 2000 + 5, 4));
         // All attempts end in errors: the last one is the answer.
         let script = [
             (5, Err(busy.clone())),

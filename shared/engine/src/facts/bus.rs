@@ -51,6 +51,16 @@ impl BusFacts {
         }
     }
 
+    /// Waits for so long for whoever nobody answers for, from the begin of an outage on; by default 10 seconds.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self {
+            views: self.views.with_patience(patience),
+            live: self.live.with_patience(patience),
+            ..self
+        }
+    }
+
     /// Returns the same for scans, whose live reads leave room for others.
     pub fn for_scans(self) -> Self {
         Self {

@@ -15,6 +15,7 @@ use super::{
     decode::Decoder,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
+    outages::{Outages, PATIENCE_DEFAULT},
     route::LiveRead,
     seal::Question,
 };
@@ -30,6 +31,8 @@ pub(super) struct Live {
     of_scans: bool,
     asker_keys: Keys,
     decoder: Decoder,
+    /// Of all watchers.
+    outages: Outages<()>,
 }
 
 impl Live {
@@ -46,12 +49,19 @@ impl Live {
             of_scans: false,
             asker_keys,
             decoder: Decoder::default(),
+            outages: Outages::new(PATIENCE_DEFAULT),
         }
     }
 
     /// For scans: what it reads leaves room for others.
     pub(super) fn for_scans(mut self) -> Self {
         self.of_scans = true;
+        self
+    }
+
+    /// Waits for a watcher for so long, from the begin of an outage on.
+    pub(super) fn with_patience(mut self, patience: Duration) -> Self {
+        self.outages = Outages::new(patience);
         self
     }
 
@@ -83,7 +93,7 @@ impl Live {
         let changes_nothing = changes_nothing(&live.call);
         let question = self.question(reader, variable, live)?;
         let read = self
-            .attempt((&to, &question), changes_nothing, deadline)
+            .patiently((&to, &question), changes_nothing, deadline)
             .instrument(span.clone())
             .await;
         match &read {
@@ -130,6 +140,34 @@ impl Live {
         match !is_open && self.asker_keys.are_there() {
             true => Question::sealed(&self.asker_keys, AskedOf::Live, &body),
             false => Ok(Question::open(body)),
+        }
+    }
+
+    /// Asks again while there is nobody to ask. What may have arrived and changes something is asked once.
+    async fn patiently(
+        &self,
+        (to, question): (&Address, &Question),
+        changes_nothing: bool,
+        deadline: Instant,
+    ) -> Result<LiveReply, FactError> {
+        loop {
+            if let Some(error) = self.outages.refusal(&()) {
+                return Err(error);
+            }
+            let asked = self.attempt((to, question), changes_nothing, deadline);
+            let error = match asked.await {
+                Err(error @ FactError::NoWatcher) => error,
+                Err(error @ FactError::BusUnavailable { .. }) if changes_nothing => error,
+                asked => {
+                    if !matches!(asked, Err(FactError::BusUnavailable { .. })) {
+                        self.outages.answered(&());
+                    }
+                    return asked;
+                }
+            };
+            if !self.outages.wait(&(), &error, deadline).await {
+                return Err(error);
+            }
         }
     }
 

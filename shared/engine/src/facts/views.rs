@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, RequestError};
-use anteroom_model::{FactError, Incarnation, Revision, ViewId, limits::REFERENCE_WAIT_MAX_MS};
+use anteroom_model::{FactError, Incarnation, Revision, ViewId};
 use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::query::{Query, QueryReply, QueryRequest, decode_outcome, encode_request};
 use bytes::Bytes;
@@ -19,21 +19,12 @@ use super::{
     floors::Floors,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
+    outages::{Outages, PATIENCE_DEFAULT},
     pending::PendingFact,
     route::ViewRead,
     seal,
 };
 use crate::recorder::SharedRecorder;
-
-/// The longest wait for a view that is on its way: being asked brings an evicted one back.
-const WAIT_MAX: Duration = Duration::from_millis(REFERENCE_WAIT_MAX_MS);
-
-/// The first pause before it is asked again; each is twice as long as the one before, up to
-/// [`PAUSE_MAX`].
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Asks replicas. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,6 +35,8 @@ pub(super) struct Views {
     hedge: Duration,
     asker_keys: Keys,
     floors: Arc<Floors>,
+    /// Of views that nobody serves.
+    outages: Outages<ViewId>,
 }
 
 /// A request to one view.
@@ -95,14 +88,6 @@ pub(super) struct Answer {
 /// A reply, and whether it is last-good data.
 type Replied = (QueryReply, bool);
 
-/// The reason why there is no reply.
-enum NoReply {
-    /// Said by a replica that serves the view, or by nobody.
-    Final(FactError),
-    /// Said by a replica that does not serve the view.
-    Fallback(FactError),
-}
-
 impl Views {
     pub(super) fn new(
         bus: Arc<dyn Bus>,
@@ -116,6 +101,7 @@ impl Views {
             hedge,
             asker_keys,
             floors: Arc::default(),
+            outages: Outages::new(PATIENCE_DEFAULT),
         }
     }
 
@@ -125,7 +111,13 @@ impl Views {
         let _ = self.floors.raise_to(view, incarnation, revision);
     }
 
-    /// Asks one view. Where it is on its way, and `waits`, it is asked again for a while.
+    /// Waits for a view that nobody serves for so long, from the begin of its outage on.
+    pub(super) fn with_patience(mut self, patience: Duration) -> Self {
+        self.outages = Outages::new(patience);
+        self
+    }
+
+    /// Asks one view. Where it may be served soon, and `waits`, it is asked again.
     pub(super) async fn ask(
         &self,
         question: &Question,
@@ -147,13 +139,9 @@ impl Views {
             error = Empty,
         );
         let begun = Instant::now();
-        let wait_until = match waits {
-            true => deadline.min(begun + WAIT_MAX),
-            false => begun,
-        };
         let sealed = self.sealed(question)?;
         let outcome = self
-            .patiently(question, &sealed, deadline, wait_until)
+            .patiently(question, &sealed, deadline, waits)
             .instrument(span.clone())
             .await
             .and_then(|replied| checked(question, replied));
@@ -174,20 +162,27 @@ impl Views {
         question: &Question,
         sealed: &seal::Question,
         deadline: Instant,
-        wait_until: Instant,
+        waits: bool,
     ) -> Result<Replied, FactError> {
-        let mut pause = PAUSE_MIN;
+        let view = &question.view;
         loop {
-            let error = match self.once(question, sealed, deadline).await {
-                Ok(replied) => return Ok(replied),
-                Err(NoReply::Final(error)) => return Err(error),
-                Err(NoReply::Fallback(error)) => error,
-            };
-            if !comes_back(&error) || Instant::now() + pause >= wait_until {
+            if let Some(error) = self.outages.refusal(view) {
                 return Err(error);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            let error = match self.once(question, sealed, deadline).await {
+                Ok(replied) => {
+                    self.outages.answered(view);
+                    return Ok(replied);
+                }
+                Err(error) => error,
+            };
+            if !comes_back(&error) {
+                self.outages.answered(view);
+                return Err(error);
+            }
+            if !waits || !self.outages.wait(view, &error, deadline).await {
+                return Err(error);
+            }
         }
     }
 
@@ -197,19 +192,17 @@ impl Views {
         question: &Question,
         sealed: &seal::Question,
         deadline: Instant,
-    ) -> Result<Replied, NoReply> {
+    ) -> Result<Replied, FactError> {
         let view = &question.view;
         let at = Address::View(view.clone());
         match self.attempt(&at, view, sealed, deadline).await {
             Ok(reply) => return Ok((reply, false)),
             Err(FactError::NoReplica { .. }) => {}
-            Err(error) => return Err(NoReply::Final(error)),
+            Err(error) => return Err(error),
         }
         let at = Address::Fallback(view.clone());
-        match self.attempt(&at, view, sealed, deadline).await {
-            Ok(reply) => Ok((reply, true)),
-            Err(error) => Err(NoReply::Fallback(error)),
-        }
+        let reply = self.attempt(&at, view, sealed, deadline).await?;
+        Ok((reply, true))
     }
 
     /// The question as it travels: sealed, where it is about Secrets.
@@ -293,11 +286,14 @@ fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> 
     Ok(replied)
 }
 
-/// Returns whether a replica with this error may serve the view in a moment.
+/// Returns whether somebody may serve the view in a moment.
 fn comes_back(error: &FactError) -> bool {
     matches!(
         error,
-        FactError::NotSynced { .. } | FactError::Evicted { .. }
+        FactError::NoReplica { .. }
+            | FactError::BusUnavailable { .. }
+            | FactError::NotSynced { .. }
+            | FactError::Evicted { .. }
     )
 }
 

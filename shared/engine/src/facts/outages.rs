@@ -1,0 +1,325 @@
+//! Who is not answered for at the moment, and since when.
+//!
+//! A young outage is waited out within the request's own deadline: a replica that starts again is soon back. An old one fails
+//! at once, or every request would hang until its deadline and hold its place for so long. One request at a time looks
+//! whether it is over; the others wait to be told.
+//!
+//! | nobody has answered | a request |
+//! |---|---|
+//! | for less than the patience | asks again, until the patience or its deadline is over |
+//! | for longer | fails with the last error; one in [`PROBE_INTERVAL`] asks once |
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anteroom_model::FactError;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout_at},
+};
+
+/// The time for which an outage is waited out, if nobody says another one.
+pub(super) const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The first pause before somebody looks again; each is twice as long, up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// The time between two requests that look whether an old outage is over.
+const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The time after which one that waits takes over from whoever was to look, and may be gone.
+const TAKEN_OVER_AFTER: Duration = Duration::from_millis(500);
+
+/// The time within which those that waited ask again, so that they do not all do so at once.
+const SPREAD: Duration = Duration::from_millis(50);
+
+/// Outages that are known at once. What fails beyond that is not waited for.
+const OUTAGES_MAX: usize = 4_096;
+
+/// The outages of everything that is asked by a key. Cheap to clone; all clones are one.
+#[derive(Debug)]
+pub(super) struct Outages<K>(Arc<Shared<K>>);
+
+#[derive(Debug)]
+struct Shared<K> {
+    patience: Duration,
+    /// Their number, so that nothing is looked up while there are none.
+    count: AtomicUsize,
+    outages: Mutex<HashMap<K, Outage>>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// When a request last failed.
+    last: Instant,
+    error: FactError,
+    pause: Duration,
+    /// Somebody is to look again.
+    is_watched: bool,
+    probe_at: Instant,
+    over: Arc<Notify>,
+}
+
+impl<K> Clone for Outages<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// Whose turn it is to look whether an outage is over.
+enum Turn<'a, K: Clone + Eq + Hash> {
+    /// This one's, after a pause.
+    Look {
+        pause: Duration,
+        _watching: Watching<'a, K>,
+    },
+    /// Another one's, who tells.
+    Wait(Arc<Notify>),
+    /// It is over.
+    Over,
+}
+
+/// The one who looks again. Dropped, somebody else may.
+struct Watching<'a, K: Clone + Eq + Hash> {
+    outages: &'a Outages<K>,
+    key: &'a K,
+}
+
+impl<K: Clone + Eq + Hash> Drop for Watching<'_, K> {
+    fn drop(&mut self) {
+        if let Some(outage) = self.outages.0.outages.lock().get_mut(self.key) {
+            outage.is_watched = false;
+        }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Outages<K> {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self(Arc::new(Shared {
+            patience,
+            count: AtomicUsize::new(0),
+            outages: Mutex::default(),
+        }))
+    }
+
+    /// Returns the error of an old outage, unless it is this request's turn to look whether it is over.
+    pub(super) fn refusal(&self, key: &K) -> Option<FactError> {
+        if self.0.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let now = Instant::now();
+        let mut outages = self.0.outages.lock();
+        let outage = outages.get_mut(key)?;
+        if now < outage.since + self.0.patience || outage.is_forgotten(now, self.0.patience) {
+            return None;
+        }
+        if now >= outage.probe_at {
+            outage.probe_at = now + PROBE_INTERVAL;
+            return None;
+        }
+        Some(outage.error.clone())
+    }
+
+    /// Somebody has answered.
+    pub(super) fn answered(&self, key: &K) {
+        if self.0.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut outages = self.0.outages.lock();
+        if let Some(outage) = outages.remove(key) {
+            self.0.count.store(outages.len(), Ordering::Relaxed);
+            outage.over.notify_waiters();
+        }
+    }
+
+    /// Waits until it may be worth asking again. False: it is not within the patience and the deadline.
+    pub(super) async fn wait(&self, key: &K, error: &FactError, deadline: Instant) -> bool {
+        let Some(until) = self.failed(key, error, deadline) else {
+            return false;
+        };
+        loop {
+            let over = match self.turn(key) {
+                Turn::Look { pause, .. } if Instant::now() + pause >= until => return false,
+                Turn::Look { pause, _watching } => {
+                    sleep(pause).await;
+                    return true;
+                }
+                Turn::Wait(over) => over,
+                Turn::Over => return Instant::now() < until,
+            };
+            let told = timeout_at(
+                until.min(Instant::now() + TAKEN_OVER_AFTER),
+                over.notified(),
+            );
+            if told.await.is_ok() {
+                sleep(SPREAD.mul_f64(rand::random())).await;
+                return Instant::now() < until;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+    }
+
+    /// Takes in a failure. Returns until when to wait at most; `None`: the outage is old.
+    fn failed(&self, key: &K, error: &FactError, deadline: Instant) -> Option<Instant> {
+        let (now, patience) = (Instant::now(), self.0.patience);
+        let mut outages = self.0.outages.lock();
+        if outages.len() >= OUTAGES_MAX && !outages.contains_key(key) {
+            outages.retain(|_, outage| !outage.is_forgotten(now, patience));
+            if outages.len() >= OUTAGES_MAX {
+                return None;
+            }
+        }
+        let outage = outages
+            .entry(key.clone())
+            .or_insert_with(|| Outage::new(now, error));
+        if outage.is_forgotten(now, patience) {
+            *outage = Outage::new(now, error);
+        }
+        outage.last = now;
+        outage.error = error.clone();
+        let until = deadline.min(outage.since + patience);
+        self.0.count.store(outages.len(), Ordering::Relaxed);
+        (now < until).then_some(until)
+    }
+
+    fn turn<'a>(&'a self, key: &'a K) -> Turn<'a, K> {
+        let mut outages = self.0.outages.lock();
+        let Some(outage) = outages.get_mut(key) else {
+            return Turn::Over;
+        };
+        if std::mem::replace(&mut outage.is_watched, true) {
+            return Turn::Wait(Arc::clone(&outage.over));
+        }
+        let pause = outage.pause;
+        outage.pause = (pause * 2).min(PAUSE_MAX);
+        Turn::Look {
+            pause,
+            _watching: Watching { outages: self, key },
+        }
+    }
+}
+
+impl Outage {
+    fn new(now: Instant, error: &FactError) -> Self {
+        Self {
+            since: now,
+            last: now,
+            error: error.clone(),
+            pause: PAUSE_MIN,
+            is_watched: false,
+            probe_at: now,
+            over: Arc::default(),
+        }
+    }
+
+    /// Nobody has asked for so long that it says nothing about now.
+    fn is_forgotten(&self, now: Instant, patience: Duration) -> bool {
+        now >= self.last + patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error() -> FactError {
+        FactError::NoReplica { view: "v".into() }
+    }
+
+    /// Asks until it is answered, as a request does. Nobody answers before `back`.
+    async fn ask(outages: &Outages<u8>, back: Instant, deadline: Instant) -> (bool, usize) {
+        let mut asked = 0;
+        loop {
+            if outages.refusal(&1).is_some() {
+                return (false, asked);
+            }
+            asked += 1;
+            if Instant::now() >= back {
+                outages.answered(&1);
+                return (true, asked);
+            }
+            if !outages.wait(&1, &error(), deadline).await {
+                return (false, asked);
+            }
+        }
+    }
+
+    fn after(seconds: u64) -> Instant {
+        Instant::now() + Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_young_outage_is_waited_out_by_all_and_looked_at_by_one() {
+        const REQUESTS: usize = 100;
+        let outages = Outages::new(PATIENCE_DEFAULT);
+        let (begun, back, deadline) = (Instant::now(), after(3), after(9));
+        let asking = (0..REQUESTS).map(|_| ask(&outages, back, deadline));
+        let answered = futures::future::join_all(asking).await;
+        assert!(answered.iter().all(|(is_answered, _)| *is_answered));
+        assert!(begun.elapsed() < Duration::from_secs(4));
+        let asked: usize = answered.iter().map(|(_, asked)| asked).sum();
+        // Each at first and at the end, and few between.
+        assert!(asked < REQUESTS * 2 + 50, "{asked}");
+        assert_eq!(outages.0.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_ends_the_wait_before_the_patience_does() {
+        let outages = Outages::new(PATIENCE_DEFAULT);
+        let begun = Instant::now();
+        assert!(!ask(&outages, after(60), after(2)).await.0);
+        assert!(begun.elapsed() <= Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_outage_fails_at_once_and_its_end_is_seen_soon() {
+        let outages = Outages::new(PATIENCE_DEFAULT);
+        let back = after(20);
+        assert!(!ask(&outages, back, after(15)).await.0);
+        let mut refused = 0;
+        while Instant::now() < back {
+            let begun = Instant::now();
+            assert!(!ask(&outages, back, after(10)).await.0);
+            assert!(begun.elapsed() < Duration::from_millis(50), "it hangs");
+            refused += 1;
+            sleep(Duration::from_millis(100)).await;
+        }
+        assert!(refused > 50);
+        sleep(PROBE_INTERVAL).await;
+        assert!(ask(&outages, back, after(10)).await.0);
+        assert_eq!(outages.refusal(&1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_that_nobody_has_seen_for_long_is_a_new_one() {
+        let outages = Outages::new(PATIENCE_DEFAULT);
+        assert!(!ask(&outages, after(600), after(15)).await.0);
+        sleep(PATIENCE_DEFAULT).await;
+        let back = after(1);
+        assert!(ask(&outages, back, after(10)).await.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_key_has_an_outage_of_its_own() {
+        let outages = Outages::new(PATIENCE_DEFAULT);
+        assert!(!ask(&outages, after(600), after(15)).await.0);
+        sleep(Duration::from_secs(1)).await;
+        assert!(outages.refusal(&1).is_none(), "its turn to look");
+        assert!(outages.refusal(&1).is_some());
+        assert!(outages.refusal(&2).is_none());
+    }
+}
