@@ -168,7 +168,7 @@ pub enum FactError {
         /// The state that it is in, for people.
         state: String,
     },
-    /// The data is too old, or its watcher is silent.
+    /// The data is older than the reader accepts.
     #[error("view `{view}` is stale: {}", stale(*.age_ms, *.age_max_ms, *.silent_ms))]
     Stale {
         /// The view asked.

@@ -15,8 +15,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(failed()),
         1 => Just(ViewState::Dropped),
     ];
+    // Of these none is a stub.
+    let body = prop::collection::vec(0_u8..0xC1, 0..3);
     let step = prop_oneof![
-        12 => (any::<u8>(), prop::collection::vec(any::<u8>(), 0..3))
+        12 => (any::<u8>(), body)
             .prop_map(|(n, body)| Step::Put(n, body)),
         5 => any::<u8>().prop_map(Step::Delete),
         8 => state.prop_map(Step::Say),

@@ -18,6 +18,7 @@ mod least_rights;
 mod memory;
 mod mutate_existing;
 mod mutated;
+mod outages;
 mod own_rights;
 mod policies;
 mod pressure;

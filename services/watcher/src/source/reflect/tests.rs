@@ -286,3 +286,19 @@ async fn a_page_is_made_while_the_one_before_it_is_handed_on() {
     // Each page once.
     assert_eq!(*pages_asked.borrow(), 3);
 }
+
+#[test]
+fn few_quiet_watches_are_opened_anew_soon_and_many_within_a_pace() {
+    let minute = Duration::from_secs(60);
+    for (watches, least) in [
+        (0, 6.0),
+        (30, 6.0),
+        (100, 20.0),
+        (120, 24.0),
+        (100_000, 24.0),
+    ] {
+        let lives = lives(minute, watches);
+        let (least, most) = (Duration::from_secs_f64(least), least * 1.25);
+        assert_eq!(lives, least..Duration::from_secs_f64(most), "{watches}");
+    }
+}

@@ -1,0 +1,221 @@
+//! What an outage of one part costs decisions: nothing, as long as it is young and facts are young enough.
+//!
+//! Reviews are posted all the time, four at once, half of them of hosts that are taken. `ANTEROOM_WATCHER_AWAY_SECONDS` makes
+//! the watcher's absence longer.
+
+#![allow(clippy::print_stdout, reason = "figures are for people")]
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anteroom_e2e::{
+    check::{ENTRY, POLICY, entry_is_ready, is_denied},
+    services::Recipe,
+    system::target,
+    wait::{self, setting},
+    world::{World, host, ingress},
+};
+use anteroom_load::{Client, Live, Plan, Stop, Target, review};
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+const INGRESSES: usize = 1_000;
+
+/// Reviews in flight.
+const CONCURRENCY: usize = 4;
+
+/// Decisions that end a part of the story: everything is well.
+const CALM: u64 = 300;
+
+/// The absence of NATS in the last part: longer than requests wait for it.
+const NATS_AWAY: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_young_outage_costs_no_decision() -> anyhow::Result<()> {
+    let mut world = World::start().await?;
+    let outcome = Box::pin(story(&mut world)).await;
+    outcome.with_context(|| {
+        world.folder.disable_cleanup(true);
+        format!("the logs are kept in {}", world.folder.path().display())
+    })
+}
+
+async fn story(world: &mut World) -> anyhow::Result<()> {
+    world.fill(0, INGRESSES).await?;
+    for manifest in [ENTRY, POLICY] {
+        world.create(&serde_saphyr::from_str(manifest)?).await?;
+    }
+    world.create(&without_facts()).await?;
+    world.system.ready().await?;
+    entry_is_ready(world, "ingresses", INGRESSES).await?;
+    is_denied(world, &host(7)).await?;
+    let target = target(&world.client).await?;
+
+    let load = Load::begin(world, &target);
+    both_replicas(world, &load).await?;
+    load.end("both replicas away for 2 s").await?;
+    let load = Load::begin(world, &target);
+    nats_server(world, &load).await?;
+    load.end("nats-server away for 3 s").await?;
+    let load = Load::begin(world, &target);
+    only_watcher(world, &load).await?;
+    load.end("the only watcher away").await?;
+    nats_for_long(world, &target).await
+}
+
+/// A policy that reads no fact.
+fn without_facts() -> Value {
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
+        "metadata": { "name": "no-facts" },
+        "spec": { "rules": [{
+            "name": "no-facts",
+            "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+            "validate": { "failureAction": "Enforce", "message": "not this one",
+                "pattern": { "metadata": { "name": "!forbidden" } } },
+        }] },
+    })
+}
+
+/// Reviews that are posted until it ends.
+struct Load {
+    live: Arc<Live>,
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<anyhow::Result<anteroom_load::Report>>,
+}
+
+impl Load {
+    fn begin(world: &World, target: &Target) -> Self {
+        let (live, stop) = (Arc::new(Live::default()), CancellationToken::new());
+        let plan = Plan {
+            concurrency: CONCURRENCY,
+            duplicate_share: 0.5,
+            stop: Stop::Cancelled(stop.clone()),
+        };
+        let load = anteroom_load::run(target.clone(), plan, world.oracle.clone(), live.clone());
+        Self {
+            live,
+            stop,
+            task: tokio::spawn(load),
+        }
+    }
+
+    fn decisions(&self) -> u64 {
+        self.live.report().decisions
+    }
+
+    /// Waits for so many decisions from now on, and returns how long that took.
+    async fn decides(&self, count: u64) -> anyhow::Result<Duration> {
+        let (begun, before) = (Instant::now(), self.decisions());
+        wait::until("decisions", async || {
+            let made = self.decisions() - before;
+            ensure!(made >= count, "{made} so far: {:?}", self.live.report());
+            anyhow::Ok(())
+        })
+        .await?;
+        Ok(begun.elapsed())
+    }
+
+    async fn end(self, what: &str) -> anyhow::Result<()> {
+        self.decides(CALM).await?;
+        self.stop.cancel();
+        let report = self.task.await??;
+        println!(
+            "{what}: {} decisions, {} failed, the slowest took {:.0} ms",
+            report.decisions, report.errors, report.max_ms
+        );
+        ensure!(
+            report.wrong == 0 && report.errors == 0,
+            "{what}: {report:#?}"
+        );
+        Ok(())
+    }
+}
+
+async fn both_replicas(world: &mut World, load: &Load) -> anyhow::Result<()> {
+    load.decides(CALM).await?;
+    let mut recipes: Vec<Recipe> = Vec::new();
+    for slot in &mut world.system.replicas {
+        let running = slot.take().context("it runs")?;
+        recipes.push(running.recipe().clone());
+        running.process.kill()?;
+    }
+    sleep(Duration::from_secs(2)).await;
+    for (slot, recipe) in world.system.replicas.iter_mut().zip(recipes) {
+        *slot = Some(recipe.start()?);
+    }
+    let begun = Instant::now();
+    load.decides(1).await?;
+    let first = begun.elapsed();
+    for running in world.system.replicas.iter_mut().flatten() {
+        running.ready().await?;
+    }
+    println!(
+        "replicas: the first decision {} ms after their start, both ready after {} ms",
+        first.as_millis(),
+        begun.elapsed().as_millis()
+    );
+    Ok(())
+}
+
+async fn nats_server(world: &mut World, load: &Load) -> anyhow::Result<()> {
+    load.decides(CALM).await?;
+    world.nats.kill()?;
+    sleep(Duration::from_secs(3)).await;
+    world.nats.start_again().await?;
+    let took = load.decides(1).await?;
+    println!(
+        "NATS: the first decision {} ms after it was back",
+        took.as_millis()
+    );
+    world.system.ready().await
+}
+
+async fn only_watcher(world: &mut World, load: &Load) -> anyhow::Result<()> {
+    let away = Duration::from_secs(setting("ANTEROOM_WATCHER_AWAY_SECONDS", 8)?);
+    load.decides(CALM).await?;
+    let running = world.system.watcher.take().context("it runs")?;
+    let recipe = running.recipe().clone();
+    running.process.kill()?;
+    sleep(away).await;
+    world.system.watcher = Some(recipe.start()?);
+    world.system.ready().await
+}
+
+/// Policies that need no facts go on deciding, and others fail fast once the outage is old.
+async fn nats_for_long(world: &mut World, target: &Target) -> anyhow::Result<()> {
+    world.nats.kill()?;
+    let begun = Instant::now();
+    let (mut plain, mut waited, mut fast) = (0, 0, 0);
+    let mut client = Client::new(target.clone())?;
+    while begun.elapsed() < NATS_AWAY {
+        world.system.webhook.get("/readyz").await?;
+        let forbidden = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "namespace": "default", "name": "forbidden" } });
+        let refused = world.create(&forbidden).await.err().context("admitted")?;
+        ensure!(refused.to_string().contains("not this one"), "{refused}");
+        plain += 1;
+        let asked = Instant::now();
+        let body = review("00000000-facts", &ingress(INGRESSES + 1, &host(7)));
+        let answer: Value = serde_json::from_slice(&client.post(body).await?)?;
+        let message = answer["response"]["status"]["message"].as_str();
+        ensure!(message.is_some_and(|said| said.contains("AR6")), "{answer}");
+        match asked.elapsed() < Duration::from_secs(1) {
+            true => fast += 1,
+            false => waited += 1,
+        }
+    }
+    println!(
+        "NATS away for long: {plain} decisions without facts; with facts {waited} waited, {fast} failed at once"
+    );
+    ensure!(
+        waited >= 1 && fast > waited,
+        "{waited} waited, {fast} failed at once"
+    );
+    world.nats.start_again().await?;
+    is_denied(world, &host(7)).await
+}
