@@ -1,21 +1,28 @@
-//! Limits of live reads. Scans have limits of their own, so they take nothing from admission.
+//! Limits of live reads. Scans have limits of their own, so they take nothing from admission. The policies of one namespace
+//! have a part together, so that they leave the rest to others.
 
-use std::time::Instant;
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use anteroom_model::FactError;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::{LiveArgs, bucket::Bucket};
 
 /// Scans have this part of what admission has, beside it; one at least.
 const SCANS_PART: u32 = 4;
 
+/// The policies of one namespace have this part of what admission has; one at least.
+const NAMESPACE_PART: u32 = 4;
+
+/// Namespaces that are counted at once. At the limit, those that read nothing are forgotten.
+const NAMESPACES_MAX: usize = 1_024;
+
 /// The limits of live reads for one kind of readers.
 #[derive(Debug)]
 pub(super) struct Limits {
     bucket: Mutex<Bucket>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
     per_second: u32,
     at_once: u32,
 }
@@ -38,7 +45,7 @@ impl Limits {
     fn new(per_second: u32, at_once: u32) -> Self {
         Self {
             bucket: Mutex::new(Bucket::new(per_second, Instant::now())),
-            places: Semaphore::new(at_once as usize),
+            places: Arc::new(Semaphore::new(at_once as usize)),
             per_second,
             at_once,
         }
@@ -75,6 +82,67 @@ impl Limits {
     }
 }
 
+/// The shares of namespaces in the live reads of admission.
+#[derive(Debug)]
+pub(super) struct Shares {
+    per_second: u32,
+    at_once: u32,
+    namespaces: Mutex<HashMap<String, Arc<Limits>>>,
+}
+
+impl Shares {
+    pub(super) fn new(args: &LiveArgs) -> Self {
+        let part = |whole: u32| (whole / NAMESPACE_PART).max(1);
+        Self {
+            per_second: part(args.live_reads_per_second),
+            at_once: part(args.live_read_concurrency),
+            namespaces: Mutex::default(),
+        }
+    }
+
+    /// Waits until a policy of this namespace may begin one more read, and returns its place, until it is dropped.
+    ///
+    /// # Errors
+    /// [`FactError::LiveReadBusy`] where that is after `deadline`.
+    pub(super) async fn admit(
+        &self,
+        namespace: &str,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, FactError> {
+        let limits = self.of(namespace);
+        let of_namespace = |error| match error {
+            FactError::LiveReadBusy { message } => busy(&format!(
+                "{message} for policies of namespace `{namespace}`"
+            )),
+            error => error,
+        };
+        limits.turn(deadline).await.map_err(of_namespace)?;
+        let most = deadline.saturating_duration_since(Instant::now());
+        let place = Arc::clone(&limits.places).acquire_owned();
+        match tokio::time::timeout(most, place).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(of_namespace(busy(&format!(
+                "{} live reads are under way",
+                self.at_once
+            )))),
+        }
+    }
+
+    fn of(&self, namespace: &str) -> Arc<Limits> {
+        let mut namespaces = self.namespaces.lock();
+        if let Some(limits) = namespaces.get(namespace) {
+            return Arc::clone(limits);
+        }
+        if namespaces.len() >= NAMESPACES_MAX {
+            let all = self.at_once as usize;
+            namespaces.retain(|_, limits| limits.places.available_permits() < all);
+        }
+        let limits = Arc::new(Limits::new(self.per_second, self.at_once));
+        namespaces.insert(namespace.to_owned(), Arc::clone(&limits));
+        limits
+    }
+}
+
 fn busy(message: &str) -> FactError {
     FactError::LiveReadBusy {
         message: message.to_owned(),
@@ -99,6 +167,36 @@ mod tests {
             assert_eq!((scans.per_second, scans.at_once), (part, part), "{whole}");
             assert_eq!(Limits::of_admission(&args).at_once, whole);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_has_a_part_and_leaves_the_rest_to_others() {
+        let shares = Shares::new(&LiveArgs {
+            live_reads_per_second: 100,
+            live_read_concurrency: 8,
+            ..LiveArgs::default()
+        });
+        let soon = || Instant::now() + Duration::from_millis(5);
+        let held = [
+            shares.admit("a", soon()).await.unwrap(),
+            shares.admit("a", soon()).await.unwrap(),
+        ];
+        let full = shares.admit("a", soon()).await.map(drop).unwrap_err();
+        assert!(full.to_string().contains("of namespace `a`"), "{full}");
+        shares.admit("b", soon()).await.map(drop).unwrap();
+        drop(held);
+        shares.admit("a", soon()).await.map(drop).unwrap();
+        // A quarter of the rate, and as many at once.
+        let mut begun = 4;
+        while shares.admit("a", Instant::now()).await.is_ok() {
+            begun += 1;
+        }
+        assert!((24..=26).contains(&begun), "{begun}");
+        for namespace in 0..NAMESPACES_MAX * 2 {
+            let name = namespace.to_string();
+            shares.admit(&name, soon()).await.map(drop).unwrap();
+        }
+        assert!(shares.namespaces.lock().len() <= NAMESPACES_MAX);
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ use super::{
     evaluate::evaluate,
     failed,
     flights::Flights,
-    limits::Limits,
+    limits::{Limits, Shares},
     mutate_existing::Writes,
     policies::Policies,
 };
@@ -69,6 +69,7 @@ pub(super) struct Reader {
     policies: Policies,
     admission: Limits,
     scans: Limits,
+    shares: Shares,
     flights: Flights<(bool, String), Brought>,
     images: Images,
     writes: Writes,
@@ -81,6 +82,7 @@ impl Reader {
             policies: Policies::new(mirror),
             admission: Limits::of_admission(args),
             scans: Limits::of_scans(args),
+            shares: Shares::new(args),
             flights: Flights::default(),
             images: args.registries.images(),
             writes: Writes::new(),
@@ -190,6 +192,10 @@ impl Reader {
         deadline: Instant,
     ) -> LiveOutcome {
         let begun = Instant::now();
+        let _share = match &*request.policy.namespace {
+            "" => None,
+            namespace => Some(self.shares.admit(namespace, deadline).await?),
+        };
         let answer = match &request.call {
             LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
             LiveCall::Write { target, object } => {
