@@ -72,6 +72,17 @@ struct Outage {
     over: Arc<Notify>,
 }
 
+/// Returns whether somebody has said this, rather than nobody anything.
+pub(super) fn is_answer(error: &FactError) -> bool {
+    !matches!(
+        error,
+        FactError::NoReplica { .. }
+            | FactError::NoWatcher
+            | FactError::BusUnavailable { .. }
+            | FactError::DeadlineExceeded { .. }
+    )
+}
+
 impl<K> Clone for Outages<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
@@ -177,7 +188,7 @@ impl<K: Clone + Eq + Hash> Outages<K> {
     fn failed(&self, key: &K, error: &FactError, deadline: Instant) -> Option<Instant> {
         let (now, patience) = (Instant::now(), self.0.patience);
         let mut outages = self.0.outages.lock();
-        if outages.len() >= OUTAGES_MAX && !outages.contains_key(key) {
+        if !outages.contains_key(key) {
             outages.retain(|_, outage| !outage.is_forgotten(now, patience));
             if outages.len() >= OUTAGES_MAX {
                 return None;

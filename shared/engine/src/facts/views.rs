@@ -19,7 +19,7 @@ use super::{
     floors::Floors,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
-    outages::{Outages, PATIENCE_DEFAULT},
+    outages::{Outages, PATIENCE_DEFAULT, is_answer},
     pending::PendingFact,
     route::ViewRead,
     seal,
@@ -177,7 +177,9 @@ impl Views {
                 Err(error) => error,
             };
             if !comes_back(&error) {
-                self.outages.answered(view);
+                if is_answer(&error) {
+                    self.outages.answered(view);
+                }
                 return Err(error);
             }
             if !waits || !self.outages.wait(view, &error, deadline).await {
