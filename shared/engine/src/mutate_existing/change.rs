@@ -1,7 +1,7 @@
 //! One attempt of a rule on existing objects: it goes on part by part, and leaves threads to those that admit.
 
 use anteroom_functions::meter;
-use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleReport};
+use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleOutcome, RuleReport};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Duration, Instant},
@@ -48,12 +48,8 @@ impl<'a, F: FactSource> Change<'a, F> {
         deadline: Instant,
         (turns, turn): (&'a Semaphore, SemaphorePermit<'a>),
     ) -> Option<Self> {
-        let entry = entry_of(catalog, name)?;
-        let policy = entry.outcome.as_ref().ok()?;
-        let mut named = policy.rules().iter().zip(&entry.names);
-        let (rule, name) =
-            named.find(|(rule, _)| rule.changes_existing() && rule.name() == name.rule())?;
-        let named = NamedRule { policy, rule, name };
+        let named = named_rule(catalog, name)?;
+        let name = named.name;
         let run = match is_admission {
             true => RuleRun::new(named, request, catalog),
             false => RuleRun::of_existing(named, request, catalog),
@@ -164,6 +160,33 @@ impl<'a, F: FactSource> Change<'a, F> {
         self.engine.recorder().rule(self.name, result, took);
         Some(report)
     }
+}
+
+/// Returns whether the rule does not speak of the request, or its preconditions exclude it, as far as that is known before
+/// anything is read.
+pub(super) fn is_ruled_out(catalog: &Catalog, name: &RuleName, request: &AdmissionRequest) -> bool {
+    let Some(named) = named_rule(catalog, name) else {
+        return true;
+    };
+    let mut run = RuleRun::new(named, request, catalog);
+    let (asked, _) = off_thread(|| meter::within(REVIEW_STEPS_MAX, || run.step(0)));
+    let report = run.report().filter(|_| asked.is_none());
+    report.is_some_and(|report| {
+        let outcome = &report.outcome;
+        matches!(
+            outcome,
+            RuleOutcome::NotMatched | RuleOutcome::Skipped { .. }
+        )
+    })
+}
+
+fn named_rule<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<NamedRule<'c>> {
+    let entry = entry_of(catalog, name)?;
+    let policy = entry.outcome.as_ref().ok()?;
+    let mut named = policy.rules().iter().zip(&entry.names);
+    let (rule, name) =
+        named.find(|(rule, _)| rule.changes_existing() && rule.name() == name.rule())?;
+    Some(NamedRule { policy, rule, name })
 }
 
 /// Returns whether the rule's policy says now what it said in `catalog`.

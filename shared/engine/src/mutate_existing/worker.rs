@@ -11,7 +11,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use super::{
     TIMEOUT, Triggered,
     attempt::{AttemptOutcome, LOOKS_MAX, Next, TriggerSource, first, next},
-    change::{Change, says_still},
+    change::{Change, is_ruled_out, says_still},
     forbidden::{ForbiddenTargets, TargetNamespace},
     trigger::{self, Effect},
     written::{self, WrittenBefore},
@@ -111,13 +111,18 @@ impl Worker {
         }
     }
 
-    /// Returns the request as it took effect.
+    /// Returns the request as it took effect. Nothing is looked up for a rule that does not speak of it.
     async fn look_up<'r>(
         &self,
         rule: &RuleName,
         request: &'r AdmissionRequest,
         attempts: u32,
     ) -> Result<Cow<'r, AdmissionRequest>, AttemptOutcome> {
+        if let Some(catalog) = self.engine.catalog()
+            && is_ruled_out(&catalog, rule, request)
+        {
+            return Err(AttemptOutcome::NotMatched);
+        }
         let deadline = Instant::now() + LOOK_UP_TIMEOUT;
         let found = trigger::look_up(self.engine.facts(), &rule.reader, request, deadline);
         match found.await.map(|stored| trigger::effect(request, stored)) {
@@ -137,6 +142,12 @@ impl Worker {
     pub(super) async fn witness(&self, triggered: &mut Triggered, deadline: Instant) {
         if self.trusts_reviews || triggered.request.operation() != Operation::Delete {
             return;
+        }
+        let (catalog, request) = (self.engine.catalog(), &triggered.request);
+        if let Some(catalog) = catalog {
+            triggered
+                .rules
+                .retain(|(rule, _)| !is_ruled_out(&catalog, rule, request));
         }
         let mut failed = None;
         for (rule, _) in &triggered.rules {

@@ -245,6 +245,43 @@ async fn what_a_review_says_counts_only_as_it_is_stored() {
     }
 }
 
+/// Each request of a kind meets all rules of a policy; most speak of other ones.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_looked_up_for_a_rule_that_does_not_speak_of_the_request() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    let say = move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Some((0, not_found()))
+    };
+    let world = World::with_look_ups(copying(), false, say).await;
+    for operation in ["CREATE", "DELETE"] {
+        let mut other = json!({
+            "operation": operation, "kind": {"group": "", "version": "v1", "kind": "Secret"},
+            "namespace": "shop", "name": "c", "object": trigger("1"), "oldObject": trigger("1"),
+        });
+        if operation == "DELETE" {
+            other["object"] = Value::Null;
+        }
+        let request = AdmissionRequest::new(other).unwrap();
+        assert!(
+            world
+                .worker
+                .work(&rule(), &request, TriggerSource::Request)
+                .await
+        );
+        let mut triggered = Triggered {
+            request,
+            rules: vec![(Arc::new(rule()), false)],
+            by_manager: false,
+        };
+        let until = Instant::now() + TIMEOUT;
+        world.worker.witness(&mut triggered, until).await;
+        assert_eq!(triggered.rules.is_empty(), operation == "DELETE");
+    }
+    assert_eq!(looks.load(Ordering::SeqCst), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_trigger_that_may_not_be_read_is_believed_of_the_api_server_alone() {
     let refused = || {
