@@ -52,6 +52,10 @@ const STALE_AFTER: Duration = Duration::from_secs(60);
 /// a fault.
 const STALE_AFTER_MIN: Duration = Duration::from_secs(20);
 
+/// The shortest life of a quiet watch. The API server sends a bookmark two seconds before its end, and what ends sooner
+/// than after five seconds is taken for a fault.
+const LIFE_MIN: Duration = Duration::from_secs(6);
+
 /// The time between two watches that are opened anew, where there are many.
 const OPENED_EVERY: Duration = Duration::from_millis(200);
 
@@ -282,7 +286,8 @@ struct Ahead {
 /// drawn anew each time, so that watches that began together do not end together.
 fn lives(stale_after: Duration, watches: usize) -> Range<Duration> {
     let paced = OPENED_EVERY * u32::try_from(watches).unwrap_or(u32::MAX);
-    let least = paced.clamp(stale_after.mul_f64(0.1), stale_after.mul_f64(0.4));
+    let least = LIFE_MIN.max(stale_after.mul_f64(0.1));
+    let least = paced.clamp(least, stale_after.mul_f64(0.4));
     least..least.mul_f64(1.25)
 }
 

@@ -298,7 +298,12 @@ fn few_quiet_watches_are_opened_anew_soon_and_many_within_a_pace() {
         (100_000, 24.0),
     ] {
         let lives = lives(minute, watches);
-        let (least, most) = (Duration::from_secs_f64(least), least * 1.25);
-        assert_eq!(lives, least..Duration::from_secs_f64(most), "{watches}");
+        let least = Duration::from_secs_f64(least);
+        let most = least.mul_f64(1.25);
+        assert_eq!(lives, least..most, "{watches}");
     }
+    let shortest = lives(STALE_AFTER_MIN, 0);
+    assert!(
+        shortest.start >= LIFE_MIN && shortest.end < STALE_AFTER_MIN / 2 + Duration::from_secs(1)
+    );
 }
