@@ -7,7 +7,7 @@
 mod demand;
 mod reply;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use anteroom_bus::Call;
 use anteroom_mirror::{ReadPosition, ViewHandle};
@@ -20,6 +20,7 @@ use anteroom_wire::{
 use bytes::Bytes;
 use futures::future::join_all;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::{
     Args,

@@ -25,17 +25,14 @@ mod running_watch;
 mod sink;
 mod types;
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_model::{
     DesiredView, GroupVersionResource, ObjectKey, ObjectReference, Source, SourceInfo, ViewId,
     ViewOptions,
 };
 use anteroom_seal::Keys;
+use tokio::time::Instant;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,

@@ -3,16 +3,13 @@
 mod coordinator;
 mod feeder;
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, BusError, LogSize};
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
 use anteroom_runtime::{Shutdown, supervise::Tasks};
 use anteroom_wire::beat::Beat;
+use tokio::time::Instant;
 use tokio::{sync::watch, time::interval};
 
 use crate::{
@@ -117,6 +114,8 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     );
     let snapshot = tokio::select! {
         snapshot = context.index.of(leadership.group) => snapshot,
+        // There may be none to read any more, and only whoever stands for election makes one.
+        () = log_remade(&**bus, leadership) => return Ok(Outcome::Over(End::LogRemade)),
         () = shutdown.triggered() => {
             leadership.release(&**bus).await;
             return Ok(Outcome::Shutdown);

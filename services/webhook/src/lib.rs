@@ -101,6 +101,21 @@ impl Webhook {
         })
     }
 
+    /// Begins without a listener and a certificate: requests come through [`Webhook::answer`], and nothing is
+    /// registered. Must be called within a tokio runtime.
+    pub fn in_process(args: &Args, bus: Arc<dyn Bus>, service: &Service) -> Self {
+        let parts = Parts::new(args, bus, service);
+        let catalogs = parts.policies();
+        parts.beats(args.listen_address, &catalogs, Vec::new());
+        let endpoint = parts.decisions(catalogs, false);
+        Self {
+            address: args.listen_address,
+            trust: watch::channel(None).1,
+            endpoint,
+            tasks: parts.tasks,
+        }
+    }
+
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address

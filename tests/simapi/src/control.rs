@@ -65,8 +65,11 @@ pub(crate) fn apply(app: &App, fault: Fault) -> Result<(), SimError> {
                 resource: resource.clone(),
             })?;
         }
-        Fault::Restore { resource_version } => {
-            let restored = app.store.restore(*resource_version);
+        Fault::Restore {
+            resource_version,
+            raised_by,
+        } => {
+            let restored = app.store.restore(*resource_version, *raised_by);
             restored.map_err(|error| SimError::OutOfReach {
                 version: *resource_version,
                 oldest: if let StoreError::Expired(oldest) = error {

@@ -134,6 +134,10 @@ pub enum Fault {
     Restore {
         /// The version that it goes back to.
         resource_version: u64,
+        /// The counter goes on so much higher, and older histories have expired: `etcdutl snapshot restore
+        /// --bump-revision … --mark-compacted`.
+        #[serde(default)]
+        raised_by: u64,
     },
     /// Ends everything that lasts.
     Clear {},

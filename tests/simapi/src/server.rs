@@ -56,11 +56,15 @@ impl App {
     }
 }
 
+/// The service below HTTP.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new().fallback(answer).with_state(app)
+}
+
 /// Serves until the app is stopped.
 pub(crate) async fn serve(app: Arc<App>, listener: TcpListener) {
     let stop = app.stop.clone();
-    let router = Router::new().fallback(answer).with_state(app);
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
+    let served = axum::serve(listener, router(app)).with_graceful_shutdown(stop.cancelled_owned());
     if let Err(error) = served.await {
         tracing::error!(%error, "the simulated API server ended");
     }

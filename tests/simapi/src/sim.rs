@@ -110,10 +110,34 @@ impl SimApi {
             app,
             address,
         };
-        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
-            sim.put(NAMESPACES, json!({"metadata": {"name": name}}))?;
-        }
+        sim.put_namespaces()?;
         Ok(sim)
+    }
+
+    /// Makes one that nobody can connect to: requests come through [`SimApi::service`].
+    ///
+    /// # Errors
+    /// None that can happen: it serves namespaces.
+    pub fn in_process(config: SimConfig) -> Result<Self, SimError> {
+        let sim = Self {
+            address: config.listen,
+            app: App::new(config),
+            serving: None,
+        };
+        sim.put_namespaces()?;
+        Ok(sim)
+    }
+
+    /// Answers requests as they would be over HTTP.
+    pub fn service(&self) -> axum::Router {
+        server::router(Arc::clone(&self.app))
+    }
+
+    fn put_namespaces(&self) -> Result<(), SimError> {
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            self.put(NAMESPACES, json!({"metadata": {"name": name}}))?;
+        }
+        Ok(())
     }
 
     /// Returns its URL: `http://127.0.0.1:PORT`.

@@ -283,7 +283,7 @@ impl Store {
 
     /// Puts everything back as it was at `version`, the counter included, as restoring a backup of
     /// etcd does.
-    pub(crate) fn restore(&self, version: u64) -> Result<(), StoreError> {
+    pub(crate) fn restore(&self, version: u64, raised_by: u64) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         if version > inner.version {
             return Err(StoreError::Future(inner.version));
@@ -303,8 +303,12 @@ impl Store {
             collection
                 .history
                 .retain(|change| change.version <= version);
+            if raised_by > 0 {
+                collection.history.clear();
+                collection.compacted = version + raised_by;
+            }
         }
-        inner.version = version;
+        inner.version = version + raised_by;
         Ok(())
     }
 }

@@ -330,6 +330,7 @@ async fn watches_are_cut_stalled_and_expired() {
     put("b");
     sim.fault(Fault::Restore {
         resource_version: kept,
+        raised_by: 0,
     })
     .unwrap();
     assert_eq!(sim.version(), kept);
@@ -337,7 +338,8 @@ async fn watches_are_cut_stalled_and_expired() {
     assert_eq!(names.items.len(), 1, "as it was");
     assert!(
         sim.fault(Fault::Restore {
-            resource_version: old
+            resource_version: old,
+            raised_by: 0
         })
         .is_err(),
         "out of reach"

@@ -5,10 +5,11 @@
 mod poller;
 mod schedule;
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc};
 
 use anteroom_model::{SourceInfo, ViewId};
 use anteroom_runtime::{Shutdown, supervise::Tasks};
+use tokio::time::Instant;
 use tokio::{sync::watch, task::AbortHandle};
 
 use crate::{

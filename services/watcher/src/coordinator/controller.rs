@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_bus::{Beats, Bus, Connection, Follower, Scope};
@@ -11,6 +11,7 @@ use anteroom_runtime::Check;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::{
     call_pollers::CallPollers,

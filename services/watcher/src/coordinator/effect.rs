@@ -2,11 +2,12 @@
 //!
 //! [`Controller`]: super::controller::Controller
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion, SourceInfo, ViewId};
 use bytes::Bytes;
 use serde::Serialize;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::status_writer::{DesiredStatus, StatusTarget};

@@ -6,13 +6,14 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{
     EntryKind, Failure, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId,
 };
 use anteroom_wire::webhook_beat::WebhookBeat;
+use tokio::time::Instant;
 
 use super::{
     conditions::{self, Ready},

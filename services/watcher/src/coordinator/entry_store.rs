@@ -1,8 +1,7 @@
 //! The entries that manifests declare: `CachedContextEntry` and `GlobalContextEntry`. Pure.
 
-use std::time::Instant;
-
 use anteroom_model::{EntryKind, Failure, ObjectKey};
+use tokio::time::Instant;
 
 use super::{
     manifest_list::{ManifestList, is_not_served},

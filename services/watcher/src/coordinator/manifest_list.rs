@@ -1,8 +1,7 @@
 //! The objects of one collection that the coordinator reads, and whether they are all known.
 
-use std::time::Instant;
-
 use anteroom_model::{Failure, ObjectKey};
+use tokio::time::Instant;
 
 use crate::generations::Generations;
 

@@ -1,11 +1,9 @@
 //! The policies of both kinds, and who reads which entry. Pure.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    time::Instant,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use anteroom_model::{Dependent, Failure, ObjectKey};
+use tokio::time::Instant;
 
 use super::{
     manifest_list::{ManifestList, is_not_served},

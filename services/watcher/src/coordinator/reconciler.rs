@@ -13,7 +13,7 @@ mod notes;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_bus::LogEvent;
@@ -23,6 +23,7 @@ use anteroom_model::{
 use anteroom_policy::WRITER;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::{
     effect::{Effect, Record, SystemView, Write},

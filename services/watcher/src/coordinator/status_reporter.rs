@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{EntryKind, FactError, Failure, ViewId};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     conditions::{self, Need, Ready},

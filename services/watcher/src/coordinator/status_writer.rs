@@ -8,7 +8,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     future::ready,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_runtime::{Metrics, backoff::Backoff};
@@ -26,6 +26,7 @@ use prometheus_client::{
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::{
     coordinator::{

@@ -1,8 +1,7 @@
 //! The system views in the log, which the coordinator writes itself.
 
-use std::time::Instant;
-
 use anteroom_model::{ObjectKey, ResourceVersion, Revision, Source, SourceInfo, system};
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::effect::{Record, SystemView, Write};

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_bus::LogEvent;
@@ -16,6 +16,7 @@ use anteroom_wire::{
     envelope::Record,
     replica_beat::{HeldViews, ReplicaBeat},
 };
+use tokio::time::Instant;
 
 use crate::{generations::Generations, log_writer::publish::ViewStats};
 

@@ -17,16 +17,14 @@
 //! all for long, no policy is enforced, and the condition says so. A webhook that was not heard for
 //! `WEBHOOK_SILENCE_MAX_MS` is not waited for.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::{
     Failure, Incarnation, Revision,
     limits::{WEBHOOK_BEAT_INTERVAL_MS, WEBHOOK_SILENCE_MAX_MS, WEBHOOKS_AWAY_MAX_MS},
 };
 use anteroom_wire::webhook_beat::WebhookBeat;
+use tokio::time::Instant;
 
 /// Without a beat for this long, a webhook is not waited for.
 const SILENCE_MAX: Duration = Duration::from_millis(WEBHOOK_SILENCE_MAX_MS);

@@ -7,10 +7,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion, ViewId};
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::{
@@ -104,7 +105,8 @@ impl Hub {
         let Some(watch) = self.watches.get_mut(scope) else {
             return;
         };
-        watch.begin(afresh);
+        let known_to = watch.newest.clone();
+        watch.begin(afresh, version);
         self.references.begin(scope, afresh);
         let mut restarted = afresh;
         for member in self.members.values_mut() {
@@ -131,12 +133,17 @@ impl Hub {
                 }
                 _ => false,
             };
+            let known_to = match progress {
+                Progress::Follows { .. } if !restarts => known_to.clone(),
+                _ => ResourceVersion::default(),
+            };
             if restarts {
                 member.restart(queue);
             }
             restarted |= restarts;
             let list = queue.begin_list(&mut member.lease, false);
-            member.watches.insert(scope.clone(), Progress::Lists(list));
+            let lists = Progress::Lists { list, known_to };
+            member.watches.insert(scope.clone(), lists);
         }
         if restarted {
             // The history of a type restarts for all of its watches, and their lists with it.
@@ -162,13 +169,34 @@ impl Hub {
             false => watch.newest.clone_from(&object.version),
         }
         let mut delivery = Delivery::put(object, span);
-        let mut targets = Vec::new();
+        let (mut targets, mut contradicted) = (Vec::new(), false);
         for view in self.index.of(&object.key) {
-            if let Some(member) = self.members.get_mut(view) {
-                targets.extend(member.take(watch, scope, &mut delivery, queue));
-            }
+            let Some(member) = self.members.get_mut(view) else {
+                continue;
+            };
+            contradicted |= span.is_none()
+                && member.is_contradicted(scope, &mut delivery, &watch.lists_at, queue);
+            targets.extend(member.take(watch, scope, &mut delivery, queue));
+        }
+        if contradicted {
+            self.restart(scope, queue);
+            targets.clear();
         }
         targets
+    }
+
+    /// The history of the source restarted: every view of it is read anew.
+    fn restart(&mut self, scope: &WatchScope, queue: &mut WriteQueue) {
+        tracing::warn!(
+            ?scope,
+            "the API server lists an object as it cannot be in the history that is known: it was restored from a \
+             backup; reads everything again"
+        );
+        self.references.restart();
+        let of_scope = |member: &&mut Member| member.watches.contains_key(scope);
+        let members = self.members.values_mut().filter(of_scope);
+        members.for_each(|member| member.restart(queue));
+        self.watches.values_mut().for_each(RunningWatch::ask);
     }
 
     pub(super) fn gone(
@@ -208,7 +236,7 @@ impl Hub {
             let Some(progress) = member.watches.get_mut(scope) else {
                 continue;
             };
-            if let Progress::Lists(list) = *progress {
+            if let Progress::Lists { list, .. } = *progress {
                 *progress = Progress::follows();
                 queue.sweep(&member.lease, list, &scope.namespace, version, now);
                 member.settle(version, &self.watches, queue);
@@ -271,7 +299,7 @@ impl Hub {
                 continue;
             };
             // A list that was read waits to be announced.
-            if !matches!(progress, Progress::Lists(_)) {
+            if !matches!(progress, Progress::Lists { .. }) {
                 *progress = Progress::waits();
             }
             // What only saves others is left for what they need themselves, and that decides.

@@ -137,7 +137,7 @@ impl Join {
         let member = hub.members.get_mut(&lease.view)?;
         let joins = match member.watches.get(&self.sink.scope)? {
             Progress::Joins { list: own, .. } => *own == list,
-            Progress::Waits { .. } | Progress::Lists(_) | Progress::Follows { .. } => false,
+            Progress::Waits { .. } | Progress::Lists { .. } | Progress::Follows { .. } => false,
         };
         (joins && member.lease.epoch == lease.epoch).then_some(member)
     }

@@ -4,10 +4,10 @@ use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
-    time::Instant,
 };
 
 use anteroom_model::{ObjectKey, ResourceVersion, RetainedFields};
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::{
@@ -50,8 +50,13 @@ pub(super) enum Progress {
         /// of the source restarted.
         asked_again: bool,
     },
-    /// It takes part in the list that runs, under this number of its own.
-    Lists(u32),
+    /// It takes part in the list that runs.
+    Lists {
+        /// The list's number in this view.
+        list: u32,
+        /// The version up to which everything was known before; empty: nothing was.
+        known_to: ResourceVersion,
+    },
     /// Its own objects are listed beside the watch, whose events are held back meanwhile.
     Joins { list: u32, held: Vec<Held> },
     /// It has a list, and takes the events. Those up to these versions, by namespace (empty: all), were
@@ -161,7 +166,7 @@ impl Member {
     ) -> Option<WriteTarget> {
         let takes = match self.watches.get_mut(scope)? {
             Progress::Waits { .. } => false,
-            Progress::Lists(_) => !delivery.is_event(),
+            Progress::Lists { .. } => !delivery.is_event(),
             Progress::Follows { after } => delivery.is_event() && !is_before(after, delivery),
             Progress::Joins { held, .. } if held.len() < HELD_MAX => {
                 held.push(delivery.held());
@@ -174,6 +179,22 @@ impl Member {
             }
         };
         takes.then(|| self.apply(delivery, queue))?
+    }
+
+    /// Returns whether a list of the watch, which shows the source at `listed_at`, brings an object as it cannot be in
+    /// the history that is known.
+    pub(super) fn is_contradicted(
+        &self,
+        scope: &WatchScope,
+        delivery: &mut Delivery<'_>,
+        listed_at: &ResourceVersion,
+        queue: &WriteQueue,
+    ) -> bool {
+        let Some(Progress::Lists { known_to, .. }) = self.watches.get(scope) else {
+            return false;
+        };
+        let object = (delivery.key, delivery.version);
+        self.selects(delivery) && queue.contradicts(&self.lease, object, known_to, listed_at)
     }
 
     fn apply(&self, delivery: &mut Delivery<'_>, queue: &mut WriteQueue) -> Option<WriteTarget> {

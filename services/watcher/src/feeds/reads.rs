@@ -1,6 +1,8 @@
 //! A pace for reads of single objects beside a watch, so that they stay few.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// In so long a time as many single objects are read as may be read at once.
 const READS_PERIOD: Duration = Duration::from_millis(50);

@@ -6,12 +6,13 @@
 use std::{
     cmp::Ordering,
     collections::{BTreeSet, HashMap, VecDeque},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion};
 use anteroom_wire::{WireError, referenced};
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::plan::WatchScope;
@@ -163,15 +164,22 @@ impl References {
         watched.map(|(object, _)| object.clone()).collect()
     }
 
+    /// The history of the source restarted: what is known of its objects counts for nothing.
+    pub(super) fn restart(&mut self) {
+        self.era += 1;
+        for reference in self.of.values_mut() {
+            reference.version = ResourceVersion::default();
+            reference.awaited = Awaited::default();
+        }
+    }
+
     /// A list of the watch begins. `afresh`: the source's history restarted, so that what other lists bring
     /// or do not bring says nothing.
     pub(super) fn begin(&mut self, scope: &WatchScope, afresh: bool) {
-        self.era += u64::from(afresh);
+        if afresh {
+            self.restart();
+        }
         for (object, reference) in &mut self.of {
-            if afresh {
-                reference.version = ResourceVersion::default();
-                reference.awaited = Awaited::default();
-            }
             if reference.is_brought_by(scope, object) {
                 reference.awaited.begin(scope);
             }

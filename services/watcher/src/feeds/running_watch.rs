@@ -1,8 +1,9 @@
 //! One watch that runs: its lists, and when it was last heard.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anteroom_model::ResourceVersion;
+use tokio::time::Instant;
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::reads::Reads;
@@ -23,6 +24,8 @@ pub(super) struct RunningWatch {
     again: bool,
     /// One was asked for that has not begun.
     relist_asked: bool,
+    /// The version of the source that the last list shows.
+    pub(super) lists_at: ResourceVersion,
     /// Begin, duration and objects of the last list.
     begun_at: Option<Instant>,
     pub(super) list_took: Duration,
@@ -44,6 +47,7 @@ impl RunningWatch {
             listing: false,
             again: false,
             relist_asked: false,
+            lists_at: ResourceVersion::default(),
             begun_at: None,
             list_took: Duration::ZERO,
             objects: 0,
@@ -87,8 +91,9 @@ impl RunningWatch {
         self.stop.abort();
     }
 
-    /// A list begins. `afresh`: the source's history restarted.
-    pub(super) fn begin(&mut self, afresh: bool) {
+    /// A list begins, which shows the source at `version`. `afresh`: the source's history restarted.
+    pub(super) fn begin(&mut self, afresh: bool, version: &ResourceVersion) {
+        self.lists_at.clone_from(version);
         if afresh {
             self.newest = ResourceVersion::default();
         }

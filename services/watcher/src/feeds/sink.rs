@@ -1,6 +1,6 @@
 //! The sink of one watch: each object is read once, whoever wants it.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion};
 use anteroom_seal::Keys;
@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::{hub::Hub, member::WriteTarget, plan::WatchScope, references::References};

@@ -8,11 +8,12 @@ use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, ViewId};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,

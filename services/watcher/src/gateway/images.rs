@@ -24,14 +24,12 @@ mod keyring;
 mod location;
 mod reader;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::ImageCredentials;
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::gateway::calls::{CallFault, HttpClients};

@@ -148,7 +148,7 @@ impl Campaign<'_> {
             moved.mark_unchanged();
             let later = self.members.word(self.group, term.saturating_add(1));
             // An earlier word is of a log that was made anew, or the lease would say so.
-            if let Some(word) = later.filter(|word| word.at >= begun) {
+            if let Some(word) = later.filter(|word| word.at > begun) {
                 self.term_seen = self.term_seen.max(word.term);
                 return false; // It was taken, or handed back: the lease says which.
             }

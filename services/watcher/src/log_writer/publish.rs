@@ -8,10 +8,7 @@ mod view_state;
 mod work;
 mod write_queue;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence};
 use anteroom_model::{Incarnation, Revision};
@@ -20,7 +17,7 @@ use anteroom_wire::envelope::{Envelope, TraceContext};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
-    time::Instant as Clock,
+    time::Instant,
 };
 
 use gather::Pace;
@@ -135,15 +132,15 @@ impl Publisher {
             metrics,
         };
         let mut pace = Pace::default();
-        let mut refresh_at = Clock::now() + REFRESH_INTERVAL;
+        let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
         loop {
             // Whether there is work or not: a group that is never quiet has readers too.
-            if Clock::now() >= refresh_at {
-                self.shared.queue.lock().refresh(Clock::now().into_std());
-                refresh_at = Clock::now() + REFRESH_INTERVAL;
+            if Instant::now() >= refresh_at {
+                self.shared.queue.lock().refresh(Instant::now());
+                refresh_at = Instant::now() + REFRESH_INTERVAL;
             }
             self.gather(&pace).await;
-            let now = Clock::now().into_std();
+            let now = Instant::now();
             let work = self.shared.queue.lock().next_work(now);
             let end = match work {
                 Some(Work::Append(batch)) => {
@@ -184,7 +181,7 @@ impl Publisher {
                 }
                 Appended::Full => {
                     self.look_at_room(writer.bus).await;
-                    let now = Clock::now().into_std();
+                    let now = Instant::now();
                     let refused = self.shared.queue.lock().refuse(batch, now);
                     batch = match refused {
                         Ok(rest) => rest,

@@ -18,11 +18,11 @@ mod paths;
 mod sinks;
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anteroom_model::{Collection, Failure, ObjectKey, ResourceVersion, limits::OBJECT_BYTES_MAX};
 use async_trait::async_trait;
-use tokio::{sync::watch, time::Instant as Clock};
+use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument as _, Span};
 
@@ -183,7 +183,7 @@ pub(crate) async fn run_with(
         metrics,
         machine,
         control,
-        heard_at: Clock::now(),
+        heard_at: Instant::now(),
         doubt: Doubt::default(),
         ahead: None,
     };
@@ -269,7 +269,7 @@ struct Reflector<S> {
     machine: Machine,
     control: Control,
     /// When the source last said what it holds, or changed.
-    heard_at: Clock,
+    heard_at: Instant,
     doubt: Doubt,
     ahead: Option<Ahead>,
 }
@@ -336,7 +336,7 @@ impl<S: Sink> Reflector<S> {
         }
         self.doubt.allowed();
         if complete && limit > 1 {
-            self.heard_at = Clock::now();
+            self.heard_at = Instant::now();
         }
     }
 
@@ -491,7 +491,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Only after what was heard was handed on: a view must not seem newer than it is.
     async fn heard(&mut self, version: Option<ResourceVersion>) {
-        self.heard_at = Clock::now();
+        self.heard_at = Instant::now();
         self.sink.note(Note::Heard { version }).await;
     }
 
@@ -519,7 +519,7 @@ impl<S: Sink> Reflector<S> {
     /// Takes in a refusal, which may be of an API server that has not read its rules yet.
     async fn doubted(&mut self, fault: Fault) -> Fault {
         let said = self.api.readiness().await;
-        let verdict = self.doubt.judge(said, Clock::now());
+        let verdict = self.doubt.judge(said, Instant::now());
         let fault = match verdict {
             Verdict::AskAgain => match self.ask_again().await {
                 Err(fault @ Fault::Refused { .. }) => fault,

@@ -387,6 +387,7 @@ async fn a_restored_source_is_written_anew() {
         .sim
         .fault(Fault::Restore {
             resource_version: backup,
+            raised_by: 0,
         })
         .unwrap();
     world.ingress_entry("hosts");

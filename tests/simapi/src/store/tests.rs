@@ -192,7 +192,7 @@ proptest! {
             prop_assert_eq!(listed.ok(), (age <= 20).then(|| expected.clone()));
         }
         let (version, expected) = &seen[seen.len().saturating_sub(1 + back.min(20))];
-        store.restore(*version).unwrap();
+        store.restore(*version, 0).unwrap();
         prop_assert_eq!(store.version(), *version);
         prop_assert_eq!(&names(&store, None).unwrap(), expected);
     }

@@ -1,12 +1,10 @@
 //! Makes one call at its intervals, and hands what it brings to the writer of the log.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{Failure, ObjectKey, ResourceVersion, Source};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
 use super::schedule::{Outcome, Report, Schedule};

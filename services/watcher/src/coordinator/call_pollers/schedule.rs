@@ -1,8 +1,9 @@
 //! When a call is made again, and which state its view has meanwhile. Pure.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anteroom_model::{Failure, limits::REPLICA_BEAT_INTERVAL_MS};
+use tokio::time::Instant;
 
 use crate::gateway::calls::{CALL_TIMEOUT, CallSpec, OnFailure};
 

@@ -1,6 +1,5 @@
-use std::time::Instant;
-
 use anteroom_model::{ErrorCode, ViewId};
+use tokio::time::Instant;
 
 use super::*;
 

@@ -1,8 +1,7 @@
 //! Manifests as the API server lists and watches them.
 
-use std::time::Instant;
-
 use anteroom_model::{Dependent, EntryKind, Failure, ObjectKey};
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::{FOLLOWING, HeldBack, Reconciler};

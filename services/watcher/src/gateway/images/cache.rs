@@ -1,11 +1,9 @@
 //! Images that were read, remembered for a while.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{Image, ImageRequest};
 

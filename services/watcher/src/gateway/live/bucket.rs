@@ -1,6 +1,8 @@
 //! A token bucket: it limits the reads that begin in a second. Pure.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// A bucket of tokens, full at first, that fills at a steady rate. What is taken before it is there
 /// is waited for, in the order in which it was taken.

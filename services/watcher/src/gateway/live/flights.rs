@@ -1,10 +1,11 @@
 //! Reads that are under way: equal ones are one.
 
-use std::{collections::HashMap, hash::Hash, sync::Arc, time::Instant};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
 use futures::{FutureExt as _, future::Shared};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 /// Reads that are under way, by the key that equal ones share.

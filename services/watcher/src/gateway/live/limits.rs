@@ -1,11 +1,12 @@
 //! Limits of live reads. Scans have limits of their own, so they take nothing from admission. The policies of one namespace
 //! have a part together, so that they leave the rest to others.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc};
 
 use anteroom_model::FactError;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use super::{LiveArgs, bucket::Bucket};
 

@@ -15,10 +15,7 @@ mod page;
 mod parts;
 mod paths;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ExistingObjects, FactError, KindRecord, LabelSelector, ObjectKey};
 use anteroom_policy::{FIELD_MANAGER, Policy};
@@ -27,6 +24,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::{
     allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::Reader,

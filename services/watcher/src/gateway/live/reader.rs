@@ -1,9 +1,6 @@
 //! Answers one live read: whether it may be made, whether there is room for it, what it brings.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
@@ -14,6 +11,7 @@ use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::SemaphorePermit;
+use tokio::time::Instant;
 
 use super::{
     LiveTools,

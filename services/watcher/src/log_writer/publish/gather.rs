@@ -49,12 +49,12 @@ mod tests {
 
     fn change(publisher: &Publisher, lease: &ViewLease, name: &str) {
         let (key, version) = (ObjectKey::new("n", name), ResourceVersion::new("1"));
-        let now = std::time::Instant::now();
+        let now = Instant::now();
         publisher.with(|queue| queue.put(lease, key, version, Bytes::new(), now, Span::none()));
     }
 
     fn written(publisher: &Publisher) -> usize {
-        match publisher.with(|queue| queue.next_work(std::time::Instant::now())) {
+        match publisher.with(|queue| queue.next_work(Instant::now())) {
             Some(Work::Append(batch)) => batch.records.len(),
             Some(Work::Purge(_)) | None => 0,
         }

@@ -1,9 +1,8 @@
 //! Changes on their way to the log.
 
-use std::time::Instant;
-
 use anteroom_model::{Delta, Op, ResourceVersion};
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::room;

@@ -54,7 +54,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
     let (publisher, lease) = opened();
     publisher.with(|queue| queue.listed(&lease, &version(1), Instant::now()));
     let metrics = BatchMetrics::default();
-    let begun = Clock::now();
+    let begun = Instant::now();
     let hears = async {
         let mut pace = tokio::time::interval(TICK);
         for at in 3.. {

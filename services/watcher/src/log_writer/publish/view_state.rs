@@ -14,7 +14,7 @@ mod writing;
 use std::{
     cmp::Ordering,
     collections::{HashMap, hash_map::Entry},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{
@@ -22,6 +22,7 @@ use anteroom_model::{
     ViewRecord, ViewState,
 };
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::Span;
 
 use aside::Aside;
@@ -213,6 +214,28 @@ impl ViewWriteState {
         let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
         let known = self.wanted.get(key);
         known.is_some_and(|of| self.is_current(of.list) && older(&of.version))
+    }
+
+    /// Returns whether a list at `listed_at` shows the object in a version that it cannot have there, if the source has
+    /// one history: an older one than was known before that, or another one than was known when everything up to
+    /// `known_to` was.
+    pub(super) fn contradicts(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        known_to: &ResourceVersion,
+        listed_at: &ResourceVersion,
+    ) -> bool {
+        let within =
+            |version: &ResourceVersion, end| version.compare(end).is_some_and(Ordering::is_le);
+        let known = self.wanted.get(key);
+        match known.filter(|known| self.is_current(known.list)) {
+            Some(known) if known.version == *version => false,
+            Some(known) if version.compare(&known.version) == Some(Ordering::Less) => {
+                within(&known.version, listed_at)
+            }
+            _ => within(version, known_to),
+        }
     }
 
     /// Returns whether what was heard at the time of this list still counts.

@@ -1,11 +1,10 @@
 //! Types that pass between the queue, those who hand changes in, and the writer.
 
-use std::time::Instant;
-
 use anteroom_model::{
     Epoch, Failure, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord, ViewState,
 };
 use anteroom_wire::envelope::Record;
+use tokio::time::Instant;
 use tracing::Span;
 
 /// The right to write a view in one epoch. A change under an earlier lease is dropped.

@@ -10,7 +10,7 @@ mod writing;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anteroom_model::{
@@ -23,6 +23,7 @@ use anteroom_wire::{
     unreadable,
 };
 use bytes::Bytes;
+use tokio::time::Instant;
 use tracing::Span;
 
 use super::{
@@ -191,6 +192,20 @@ impl WriteQueue {
     ) -> bool {
         self.view(lease)
             .is_some_and(|view| view.is_known(key, version))
+    }
+
+    /// Returns whether a list shows the object in a version that it cannot have there: see
+    /// [`ViewWriteState::contradicts`].
+    pub(crate) fn contradicts(
+        &self,
+        lease: &ViewLease,
+        (key, version): (&ObjectKey, &ResourceVersion),
+        known_to: &ResourceVersion,
+        listed_at: &ResourceVersion,
+    ) -> bool {
+        let view = self.views.get(&lease.view);
+        let view = view.filter(|view| view.lease == lease.epoch);
+        view.is_some_and(|view| view.contradicts(key, version, known_to, listed_at))
     }
 
     /// Takes the object in as it is now.

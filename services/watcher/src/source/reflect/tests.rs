@@ -164,7 +164,7 @@ async fn a_refusal_by_a_ready_api_server_is_believed_at_once() {
 /// Time is virtual, and stands still until nothing else can happen.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_went_silent_is_noticed_within_a_minute_and_opened_again() {
-    let begun = Clock::now();
+    let begun = Instant::now();
     let (mut notes, watches) = reflect("\n");
     let trouble = loop {
         match notes.recv().await.unwrap() {

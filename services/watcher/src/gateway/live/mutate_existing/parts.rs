@@ -3,11 +3,12 @@
 //! A part is `{items, continue, unread}`: `continue` says where the next one begins, empty at the end; `unread` are
 //! objects that are wanted and too large to be read, as `{namespace, name, message}`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anteroom_functions::wildcard;
 use anteroom_model::{ExistingObjects, FactError, KindRecord};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{super::reader::Reader, failed, page::Page, paths};
 

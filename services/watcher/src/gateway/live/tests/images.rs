@@ -37,7 +37,7 @@ async fn a_cached_image_is_answered_with_its_age() {
         ..get("p", "i", "")
     };
     let first = rig.ask(&request).await.unwrap();
-    let (served, read) = (endpoint.served(), std::time::Instant::now());
+    let (served, read) = (endpoint.served(), tokio::time::Instant::now());
     tokio::time::sleep(Duration::from_millis(20)).await;
     let least = u64::try_from(read.elapsed().as_millis()).unwrap();
     let again = rig.ask(&request).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_remembered_image_is_never_busy() {
         config_map: false,
         secret: false,
     };
-    let now = std::time::Instant::now;
+    let now = tokio::time::Instant::now;
     let read = reader.read(&of("one"), false, now() + PATIENCE).await;
     let Fetched { answer, .. } = read.unwrap();
     for _ in 0..3 {

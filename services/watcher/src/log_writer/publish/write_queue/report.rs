@@ -1,9 +1,8 @@
 //! Reports on the views: for heartbeats, statuses and metrics.
 
-use std::time::Instant;
-
 use anteroom_model::{ObjectKey, Revision};
 use anteroom_wire::beat::ViewBeat;
+use tokio::time::Instant;
 
 use super::{ViewLease, ViewStats, ViewWriteState, WriteQueue};
 

@@ -1,0 +1,183 @@
+//! The processes of a schedule: every one with ways of its own to the bus and to the API server.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_bus::local::{Faults, LocalBus, LocalOptions};
+use anteroom_runtime::Service;
+use anteroom_simapi::{SimApi, SimConfig};
+use anteroom_webhook::Webhook;
+use clap::Parser;
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{
+    plan::{Id, Kind, Sizes},
+    way::Way,
+};
+
+/// The resource of policies.
+pub(crate) const POLICIES: &str = "clusterpolicies.kyverno.io";
+
+/// The resource of entries.
+const ENTRIES: &str = "cachedcontextentries.kyverno.io";
+
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// The definitions of our own resources, as JSON. To make them takes longer than to start a service.
+pub(crate) fn definitions() -> anyhow::Result<Vec<Value>> {
+    let definitions = anteroom_watcher::crds().into_iter();
+    let definitions = definitions.map(serde_json::to_value);
+    Ok(definitions.collect::<Result<_, _>>()?)
+}
+
+/// A process.
+pub(crate) struct Process {
+    pub(crate) id: Id,
+    pub(crate) bus: Arc<LocalBus>,
+    /// Cuts its way to the API server.
+    pub(crate) way: Option<watch::Sender<bool>>,
+    pub(crate) webhook: Option<Arc<Webhook>>,
+    pub(crate) name: String,
+    service: Service,
+    running: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+/// All of them, with the bus and the API server.
+pub(crate) struct Cluster {
+    pub(crate) api: SimApi,
+    /// A client of the bus that nothing ever happens to.
+    pub(crate) bus: LocalBus,
+    pub(crate) processes: BTreeMap<Id, Process>,
+    /// Names that were given so far.
+    names: u32,
+}
+
+#[derive(Parser)]
+struct WebhookCommand {
+    #[command(flatten)]
+    webhook: anteroom_webhook::Args,
+}
+
+impl Cluster {
+    /// An API server with an entry, and a bus without a log. No process runs.
+    pub(crate) fn new(seed: u64, definitions: &[Value]) -> anyhow::Result<Self> {
+        let api = SimApi::in_process(SimConfig {
+            seed,
+            ..SimConfig::default()
+        })?;
+        api.put_all(DEFINITIONS, definitions.iter().cloned())?;
+        let resource = json!({"group": "networking.k8s.io", "kind": "ingresses"});
+        let entry = json!({"metadata": {"name": "ingresses"}, "spec": {"resource": resource}});
+        api.put(ENTRIES, entry)?;
+        let bus = LocalBus::with_options(LocalOptions {
+            seed,
+            ..LocalOptions::default()
+        });
+        Ok(Self {
+            api,
+            bus,
+            processes: BTreeMap::new(),
+            names: 0,
+        })
+    }
+
+    /// Starts as many processes as `sizes` says.
+    pub(crate) fn start_all(&mut self, sizes: Sizes) {
+        for (kind, number) in [
+            (Kind::Watcher, sizes.watchers),
+            (Kind::Replica, sizes.replicas),
+            (Kind::Webhook, sizes.webhooks),
+        ] {
+            (0..number).for_each(|number| self.start(Id(kind, number), None));
+        }
+    }
+
+    /// Starts a process, under this name or a new one.
+    pub(crate) fn start(&mut self, id: Id, name: Option<String>) {
+        let name = name.unwrap_or_else(|| {
+            self.names += 1;
+            format!("{:?}-{}", id.0, self.names).to_lowercase()
+        });
+        let bus = Arc::new(self.bus.join());
+        let mut process = Process {
+            id,
+            bus: Arc::clone(&bus),
+            way: None,
+            webhook: None,
+            name: name.clone(),
+            service: Service::new("simulated"),
+            running: None,
+        };
+        let service = process.service.clone();
+        match id.0 {
+            Kind::Watcher => {
+                let (way, switch) = Way::new(self.api.service());
+                process.way = Some(switch);
+                let args = anteroom_watcher::Args {
+                    holder: Some(name),
+                    ..anteroom_watcher::Args::default()
+                };
+                let run = anteroom_watcher::run(args, bus, way.client(), service);
+                process.running = Some(tokio::spawn(run));
+            }
+            Kind::Replica => {
+                let args = anteroom_cache_replica::Args {
+                    replica_id: Some(name),
+                    ..anteroom_cache_replica::Args::default()
+                };
+                let run = anteroom_cache_replica::run(args, bus, service);
+                process.running = Some(tokio::spawn(run));
+            }
+            Kind::Webhook => {
+                let given = WebhookCommand::parse_from(["webhook", "--webhook-id", &name]);
+                let webhook = Webhook::in_process(&given.webhook, bus, &service);
+                process.webhook = Some(Arc::new(webhook));
+            }
+        }
+        self.processes.insert(id, process);
+    }
+
+    /// The process dies: nothing that it does reaches anybody any more.
+    pub(crate) fn kill(&mut self, id: Id) -> Option<Process> {
+        let process = self.processes.remove(&id)?;
+        process.faults().cut();
+        if let Some(way) = &process.way {
+            way.send_replace(true);
+        }
+        process.service.shutdown.trigger("killed");
+        Some(process)
+    }
+
+    /// The process is asked to stop, and does so in its own time.
+    pub(crate) fn stop(&mut self, id: Id) -> Option<Process> {
+        let process = self.processes.remove(&id)?;
+        process.service.shutdown.trigger("stopped");
+        Some(process)
+    }
+
+    /// Returns the first process that has ended by itself, with its error.
+    pub(crate) fn ended(&self) -> Option<String> {
+        let ended = self.processes.values().find(|process| {
+            let running = process.running.as_ref();
+            running.is_some_and(JoinHandle::is_finished) || process.service.shutdown.is_triggered()
+        })?;
+        Some(format!("{} has ended by itself", ended.name))
+    }
+}
+
+impl Process {
+    /// Faults of its way to the bus.
+    pub(crate) fn faults(&self) -> Faults {
+        self.bus.faults()
+    }
+
+    /// Returns true if it is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.service.readiness.report().ready
+    }
+
+    /// What it waits for, if it is not ready.
+    pub(crate) fn waits_for(&self) -> String {
+        format!("{:?}", self.service.readiness.report())
+    }
+}

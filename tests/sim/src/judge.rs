@@ -1,0 +1,246 @@
+//! What is true of every answer, and what was seen so far.
+//!
+//! A decision on facts is right if it is right for one state that the API server had between the age that the answer
+//! tells and the moment at which it came. And no webhook goes back: of two answers one after the other, the later one
+//! is of the same state or a later one.
+
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher as _},
+    time::Duration,
+};
+
+use anteroom_load::Answer;
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// The rounding of ages to milliseconds, on the way of an answer.
+const AGE_SLACK: Duration = Duration::from_millis(5);
+
+/// The owner of each host that is owned: the hosts by the names of their Ingresses.
+pub(crate) type Owners = BTreeMap<String, String>;
+
+/// A review that was answered.
+pub(crate) struct Answered {
+    /// The webhook that answered.
+    pub(crate) webhook: String,
+    pub(crate) sent: Instant,
+    pub(crate) answer: Answer,
+    /// The record of the decision in the audit annotations.
+    pub(crate) record: Value,
+    /// The generation of the policy that had been told as ready when it was sent, if that counts for this webhook.
+    pub(crate) told: Option<u64>,
+}
+
+/// An answer, as later ones are compared with it.
+struct Seen {
+    webhook: String,
+    incarnation: String,
+    at: Instant,
+    revision: u64,
+    state: usize,
+}
+
+/// What has been seen.
+pub(crate) struct Judge {
+    begun: Instant,
+    prints: bool,
+    trace: DefaultHasher,
+    history: Vec<(Instant, Owners)>,
+    seen: Vec<Seen>,
+    /// When the policy was last deleted.
+    deleted: Option<Instant>,
+    /// What was wrong.
+    pub(crate) violations: Vec<String>,
+    pub(crate) decided: u32,
+    pub(crate) failed: u32,
+}
+
+impl Judge {
+    pub(crate) fn new(prints: bool) -> Self {
+        let begun = Instant::now();
+        Self {
+            begun,
+            prints,
+            trace: DefaultHasher::new(),
+            history: vec![(begun, Owners::new())],
+            seen: Vec::new(),
+            deleted: None,
+            violations: Vec::new(),
+            decided: 0,
+            failed: 0,
+        }
+    }
+
+    /// Takes an event into the trace.
+    #[allow(clippy::print_stdout, reason = "what it is for")]
+    pub(crate) fn note(&mut self, event: &str) {
+        let at = self.begun.elapsed();
+        (at, event).hash(&mut self.trace);
+        if self.prints {
+            println!("{:>9.3} {event}", at.as_secs_f64());
+        }
+    }
+
+    /// The hash of all events so far.
+    pub(crate) fn trace(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    /// Something is not as it must be.
+    pub(crate) fn violation(&mut self, what: &str) {
+        let at = self.begun.elapsed().as_secs_f64();
+        self.note(&format!("VIOLATION {what}"));
+        self.violations.push(format!("at {at:.3} s: {what}"));
+    }
+
+    /// The owners are these from now on.
+    pub(crate) fn owners(&mut self, owners: Owners) {
+        self.note(&format!("owners {owners:?}"));
+        self.history.push((Instant::now(), owners));
+    }
+
+    /// The policy is deleted.
+    pub(crate) fn policy_deleted(&mut self) {
+        self.note("the policy is deleted");
+        self.deleted = Some(Instant::now());
+    }
+
+    /// Whether the host is taken now.
+    pub(crate) fn is_taken(&self, host: &str) -> bool {
+        self.history
+            .last()
+            .is_some_and(|(_, owners)| owns(owners, host))
+    }
+
+    /// The owners now.
+    pub(crate) fn owners_now(&self) -> Owners {
+        self.history
+            .last()
+            .map(|(_, owners)| owners.clone())
+            .unwrap_or_default()
+    }
+
+    /// Judges an answer to a review of somebody else who wants `host`.
+    pub(crate) fn answered(&mut self, host: &str, of: &Answered) {
+        let rule = of.record["rules"].as_array().and_then(|rules| {
+            rules
+                .iter()
+                .find(|rule| rule["policy"] == crate::schedule::UNIQUE_HOST)
+        });
+        let allowed = match &of.answer {
+            Answer::Allowed => true,
+            Answer::Denied { message } => {
+                self.is_of_told(of, message);
+                false
+            }
+            Answer::Failed { message } => {
+                self.failed += 1;
+                self.note(&format!("{} failed: {message}", of.webhook));
+                return;
+            }
+        };
+        self.decided += 1;
+        let fact = rule
+            .map(|rule| rule["facts"][0].clone())
+            .unwrap_or_default();
+        self.note(&format!("{} {host} allowed={allowed} {fact}", of.webhook));
+        if rule.is_none() {
+            let was_deleted = self.deleted.is_some_and(|at| at >= of.sent);
+            if let (true, false, Some(generation)) = (allowed, was_deleted, of.told) {
+                self.violation(&format!(
+                    "{} allowed {host} without the policy, whose generation {generation} is told as ready",
+                    of.webhook
+                ));
+            }
+            return;
+        }
+        let (Some(revision), Some(age_ms)) = (fact["revision"].as_u64(), fact["ageMs"].as_u64())
+        else {
+            self.violation(&format!("a decision without its fact: {}", of.record));
+            return;
+        };
+        self.is_of_a_state(
+            host,
+            of,
+            !allowed,
+            (fact["incarnation"].to_string(), revision),
+            age_ms,
+        );
+    }
+
+    fn is_of_a_state(
+        &mut self,
+        host: &str,
+        of: &Answered,
+        is_taken: bool,
+        (incarnation, revision): (String, u64),
+        age_ms: u64,
+    ) {
+        let now = Instant::now();
+        let oldest = Duration::from_millis(age_ms) + AGE_SLACK;
+        let from = of.sent.checked_sub(oldest).unwrap_or(self.begun);
+        let before = self
+            .seen
+            .iter()
+            .filter(|seen| seen.webhook == of.webhook && seen.at < of.sent);
+        let same_log = before
+            .clone()
+            .filter(|seen| seen.incarnation == incarnation);
+        if let Some(later) = same_log.clone().find(|seen| seen.revision > revision) {
+            let text = format!(
+                "{} went back from revision {} to {revision} of {incarnation}",
+                of.webhook, later.revision
+            );
+            return self.violation(&text);
+        }
+        let floor = same_log.map(|seen| seen.state).max().unwrap_or_default();
+        let states = self.history.iter().enumerate();
+        let agrees = states.filter(|(at, (since, owners))| {
+            let until = self.history.get(at + 1).map_or(now, |(next, _)| *next);
+            *since <= now && until >= from && owns(owners, host) == is_taken
+        });
+        let agreeing: Vec<_> = agrees.map(|(at, _)| at).collect();
+        match agreeing.iter().find(|at| **at >= floor) {
+            Some(state) => {
+                self.seen.push(Seen {
+                    webhook: of.webhook.clone(),
+                    incarnation,
+                    at: now,
+                    revision,
+                    state: *state,
+                });
+            }
+            None if agreeing.is_empty() => self.violation(&format!(
+                "{} said that {host} is {}, which was not so within the {age_ms} ms that it told",
+                of.webhook,
+                if is_taken { "taken" } else { "free" }
+            )),
+            None => self.violation(&format!(
+                "{} said that {host} is {}, which was so only before what it had said already",
+                of.webhook,
+                if is_taken { "taken" } else { "free" }
+            )),
+        }
+    }
+
+    /// A denial is by the generation that was told, or a later one.
+    fn is_of_told(&mut self, of: &Answered, message: &str) {
+        let by = message.split("generation ").nth(1).and_then(|rest| {
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u64>().ok()
+        });
+        if let (Some(told), Some(by)) = (of.told, by)
+            && by < told
+        {
+            self.violation(&format!(
+                "{} denied by generation {by} although {told} was told as ready",
+                of.webhook
+            ));
+        }
+    }
+}
+
+fn owns(owners: &Owners, host: &str) -> bool {
+    owners.values().any(|owned| owned == host)
+}

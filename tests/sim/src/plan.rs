@@ -1,0 +1,251 @@
+//! What happens in a schedule, and when. It follows from the seed alone, so that a fault can be left out and the rest
+//! stays the same.
+
+use std::time::Duration;
+
+use anteroom_bus::local::Chances;
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+
+/// Names that Ingresses have.
+pub(crate) const NAMES: u8 = 6;
+
+/// Hosts that they own.
+pub(crate) const HOSTS: u8 = 5;
+
+/// The kind of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Watcher,
+    Replica,
+    Webhook,
+}
+
+/// A process, by its kind and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Id(pub(crate) Kind, pub(crate) u8);
+
+/// How many there are of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) watchers: u8,
+    pub(crate) replicas: u8,
+    pub(crate) webhooks: u8,
+}
+
+/// What users do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    /// An Ingress owns a host from now on.
+    Put { name: u8, host: u8 },
+    /// It is deleted.
+    Delete { name: u8 },
+    /// Somebody else asks for a host.
+    Ask { webhook: u8, host: u8 },
+    /// A review that needs no fact.
+    AskWithoutFacts { webhook: u8, bad: bool },
+    /// The policy changes: another generation.
+    ChangePolicy,
+    /// The policy is deleted.
+    DeletePolicy,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// The process's way to the bus is cut.
+    Cut(Id),
+    /// The bus is away for all.
+    BusAway,
+    /// The process dies, and comes back under the same name or another one.
+    Kill { id: Id, renamed: bool },
+    /// The process is asked to stop, and comes back.
+    Stop { id: Id, renamed: bool },
+    /// The log is deleted.
+    LogDeleted,
+    /// The log is deleted and made again in one moment.
+    LogRemade,
+    /// The log loses its last records.
+    Truncate { records: u64 },
+    /// Messages to the process are lost, which it notices.
+    Gap(Id),
+    /// The bus loses and delays messages.
+    Lossy,
+    /// The log has no room for more.
+    Full,
+    /// The watcher cannot reach the API server.
+    ApiCut(u8),
+    /// The API server answers every request with this status.
+    ApiFails { status: u16 },
+    /// The API server is slow.
+    ApiSlow { delay_ms: u64 },
+    /// Watches break off, or end.
+    CutWatches { clean: bool },
+    /// Watches stay open and silent.
+    StallWatches,
+    /// The API server forgets its history.
+    Compact,
+    /// The API server is restored from a backup of so many changes ago. Its versions go on from there or, as is advised,
+    /// far above.
+    Restore { back: u64, raised: bool },
+    /// The watchers may not read Ingresses.
+    Forbid,
+}
+
+/// A fault with its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimedFault {
+    pub(crate) at: Duration,
+    pub(crate) lasts: Duration,
+    pub(crate) fault: Fault,
+}
+
+/// A schedule.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) sizes: Sizes,
+    pub(crate) chances: Chances,
+    pub(crate) work: Vec<(Duration, Work)>,
+    pub(crate) faults: Vec<TimedFault>,
+    /// The time after which everything is mended.
+    pub(crate) length: Duration,
+}
+
+impl Plan {
+    /// The schedule of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let sizes = Sizes {
+            watchers: random.random_range(1..=2),
+            replicas: random.random_range(1..=2),
+            webhooks: random.random_range(1..=2),
+        };
+        let length = Duration::from_millis(random.random_range(5_000..30_000));
+        let work = work(&mut random, sizes, length);
+        let mut faults = faults(&mut random, sizes, length);
+        let chances = chances(&mut random);
+        if sizes.watchers > 1 {
+            // A watcher that takes over knows no version that only the one before has seen.
+            faults.retain(|timed| !matches!(timed.fault, Fault::Restore { raised: false, .. }));
+        }
+        Self {
+            sizes,
+            chances,
+            work,
+            faults,
+            length,
+        }
+    }
+
+    /// Returns true if this fault is part of it.
+    pub(crate) fn has(&self, is_it: impl Fn(&Fault) -> bool) -> bool {
+        self.faults.iter().any(|timed| is_it(&timed.fault))
+    }
+}
+
+fn chances(random: &mut StdRng) -> Chances {
+    Chances {
+        append_lost: random.random_range(0.0..0.2),
+        ack_lost: random.random_range(0.0..0.2),
+        call_lost: random.random_range(0.0..0.2),
+        reply_lost: random.random_range(0.0..0.2),
+        beat_lost: random.random_range(0.0..0.3),
+        delay_max: Duration::from_millis(random.random_range(0..100)),
+    }
+}
+
+fn work(random: &mut StdRng, sizes: Sizes, length: Duration) -> Vec<(Duration, Work)> {
+    let mut work = Vec::new();
+    let mut at = Duration::ZERO;
+    let changes_policies = random.random_bool(0.3);
+    while at < length {
+        at += Duration::from_millis(random.random_range(1..400));
+        let (name, host) = (random.random_range(0..NAMES), random.random_range(0..HOSTS));
+        let webhook = random.random_range(0..sizes.webhooks);
+        let next = match random.random_range(0..100) {
+            0..20 => Work::Put { name, host },
+            20..30 => Work::Delete { name },
+            30..90 => Work::Ask { webhook, host },
+            90..96 => Work::AskWithoutFacts {
+                webhook,
+                bad: random.random(),
+            },
+            96..99 if changes_policies => Work::ChangePolicy,
+            99 if changes_policies => Work::DeletePolicy,
+            _ => Work::Ask { webhook, host },
+        };
+        work.push((at, next));
+    }
+    work
+}
+
+fn faults(random: &mut StdRng, sizes: Sizes, length: Duration) -> Vec<TimedFault> {
+    // Few kinds in each schedule: many at once hide each other.
+    let kinds: Vec<u8> = (0..random.random_range(0..=4))
+        .map(|_| random.random_range(0..FAULTS))
+        .collect();
+    let count = if kinds.is_empty() {
+        0
+    } else {
+        random.random_range(1..=6)
+    };
+    let mut faults: Vec<_> = (0..count)
+        .map(|_| {
+            let kind = kinds.choose(random).copied().unwrap_or_default();
+            let short = random.random_bool(0.7);
+            let lasts = random.random_range(if short { 50..4_000 } else { 4_000..15_000 });
+            TimedFault {
+                at: length.mul_f64(random.random_range(0.0..0.95)),
+                lasts: Duration::from_millis(lasts),
+                fault: fault(random, kind, sizes),
+            }
+        })
+        .collect();
+    faults.sort_by_key(|timed| timed.at);
+    faults
+}
+
+/// The number of kinds that [`fault`] knows.
+const FAULTS: u8 = 18;
+
+fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
+    let all = [
+        (Kind::Watcher, sizes.watchers),
+        (Kind::Replica, sizes.replicas),
+        (Kind::Webhook, sizes.webhooks),
+    ];
+    let (of, number) = all[random.random_range(0..all.len())];
+    let id = Id(of, random.random_range(0..number));
+    let renamed = random.random();
+    let watcher = random.random_range(0..sizes.watchers);
+    match kind {
+        0 => Fault::Cut(id),
+        1 => Fault::BusAway,
+        2 => Fault::Kill { id, renamed },
+        3 => Fault::Stop { id, renamed },
+        4 => Fault::LogDeleted,
+        5 => Fault::LogRemade,
+        6 if false => Fault::Truncate {
+            records: random.random_range(1..30),
+        },
+        7 => Fault::Gap(id),
+        8 => Fault::Lossy,
+        9 => Fault::Full,
+        10 => Fault::ApiCut(watcher),
+        11 => Fault::ApiFails {
+            status: [401, 410, 429, 500, 503, 504][random.random_range(0..6)],
+        },
+        12 => Fault::ApiSlow {
+            delay_ms: random.random_range(10..3_000),
+        },
+        13 => Fault::CutWatches {
+            clean: random.random(),
+        },
+        14 => Fault::StallWatches,
+        15 => Fault::Compact,
+        16 => Fault::Restore {
+            back: random.random_range(8..20),
+            raised: random.random(),
+        },
+        _ => Fault::Forbid,
+    }
+}
