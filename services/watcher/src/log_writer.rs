@@ -21,6 +21,7 @@
 //! | `metrics` | batches, views written, groups led |
 
 pub(crate) mod desired_state;
+pub(crate) mod highest;
 pub(crate) mod index;
 pub(crate) mod lead;
 pub(crate) mod log_snapshot;

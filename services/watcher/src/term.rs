@@ -19,11 +19,12 @@ use crate::{
     gateway::calls::Caller,
     log_writer::{
         desired_state::DesiredStateReader,
+        highest::HighestPosition,
         index::Index,
         lead::Leadership,
         members::Members,
         metrics::LogMetrics,
-        publish::{self, End, Publisher, WriteQueue},
+        publish::{End, Publisher, WriteQueue},
     },
     metrics::WatcherMetrics,
     source::apiserver::ApiServer,
@@ -98,8 +99,8 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     publisher.with(|queue| queue.limit_messages(bus.message_bytes_max()));
     let size = *context.log_size.borrow();
     publisher.with(|queue| queue.set_room(size));
-    let incarnation = &leadership.incarnation;
-    let write = publisher.run(&**bus, leadership.fence, incarnation, &metrics.log.batches);
+    let highest = context.members.highest();
+    let write = publisher.run(&**bus, leadership, highest, &metrics.log.batches);
     tokio::pin!(write);
     let mut tasks = Tasks::of_part(shutdown.clone());
     // Readers learn at once that somebody leads; of views, once there are any.
@@ -115,7 +116,7 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     let snapshot = tokio::select! {
         snapshot = context.index.of(leadership.group) => snapshot,
         // There may be none to read any more, and only whoever stands for election makes one.
-        () = log_remade(&**bus, leadership) => return Ok(Outcome::Over(End::LogRemade)),
+        () = log_remade(&**bus, leadership, highest, &publisher) => return Ok(Outcome::Over(End::LogRemade)),
         () = shutdown.triggered() => {
             leadership.release(&**bus).await;
             return Ok(Outcome::Shutdown);
@@ -138,7 +139,7 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     }
     let outcome = tokio::select! {
         end = &mut write => Outcome::Over(end),
-        () = log_remade(&**bus, leadership) => Outcome::Over(End::LogRemade),
+        () = log_remade(&**bus, leadership, highest, &publisher) => Outcome::Over(End::LogRemade),
         () = context.members.superseded(leadership.group, leadership.term) => {
             Outcome::Over(End::Fenced)
         }
@@ -263,13 +264,24 @@ async fn keep_room(mut size: watch::Receiver<LogSize>, publisher: Publisher) {
     }
 }
 
-/// Returns when the log is another one, which a quiet writer would not notice.
-async fn log_remade(bus: &dyn Bus, leadership: &Leadership) {
+/// Returns when the log is another one, which a quiet writer would not notice. Where the log seems to end before a known
+/// position, a control record is written: its position tells whether the log was shortened.
+async fn log_remade(
+    bus: &dyn Bus,
+    leadership: &Leadership,
+    highest: &HighestPosition,
+    publisher: &Publisher,
+) {
     let mut interval = interval(LOG_CHECK_INTERVAL);
     loop {
         interval.tick().await;
-        if publish::log_was_remade(bus, &leadership.incarnation).await {
-            return;
+        match bus.head().await {
+            Ok(head) if head.incarnation != leadership.incarnation => return,
+            Ok(head) if head.last < highest.of(&head.incarnation) => {
+                publisher.with(WriteQueue::tell_again);
+            }
+            Err(BusError::NoLog) => return,
+            Ok(_) | Err(_) => {}
         }
     }
 }

@@ -75,6 +75,10 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// readers that it is dropped). Call it after the `Dropped` control record was appended.
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError>;
 
+    /// Empties the log and gives it another incarnation, if its incarnation is this one: it was found to have lost records
+    /// that it had acknowledged. Every lease is free then, and every reader begins again.
+    async fn remake_log(&self, incarnation: &Incarnation) -> Result<(), BusError>;
+
     /// Returns the log's content without bodies. A new writer compares the source with it.
     ///
     /// It is complete for the groups whose lease the caller took before. In a group that somebody

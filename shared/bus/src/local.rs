@@ -222,6 +222,13 @@ impl Bus for LocalBus {
         })
     }
 
+    async fn remake_log(&self, incarnation: &Incarnation) -> Result<(), BusError> {
+        self.link.require_up()?;
+        self.hub.remake_log(incarnation)?;
+        self.hub.notify();
+        Ok(())
+    }
+
     async fn index(&self) -> Result<LogIndex, BusError> {
         self.link.require_up()?;
         self.hub.with_log(|log| {

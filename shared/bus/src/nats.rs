@@ -364,6 +364,10 @@ impl Bus for NatsBus {
         self.shared.api.head().await
     }
 
+    async fn remake_log(&self, incarnation: &Incarnation) -> Result<(), BusError> {
+        stream::remake(&self.shared.api, incarnation).await
+    }
+
     async fn log_size(&self) -> Result<LogSize, BusError> {
         self.shared.api.size().await
     }

@@ -197,7 +197,11 @@ impl Machine {
         }
         self.reading = Reading::FromStart;
         for kept in self.views.values() {
-            kept.write().restart(incarnation, another_log);
+            let mut kept = kept.write();
+            kept.restart(incarnation, another_log);
+            if cause == RestartCause::Truncated {
+                kept.shortened();
+            }
         }
     }
 
@@ -260,7 +264,7 @@ impl Machine {
             }
             let content = next(&mut self.changes);
             changing(now, id, kept, effects, |kept| {
-                kept.caught_up(read, unreadable, content);
+                kept.caught_up(now, read, unreadable, content);
             });
         }
         for id in unknown {
@@ -277,7 +281,7 @@ impl Machine {
         // Else each change of an object would cost a look at every view.
         let ailing = match self.healthy {
             true => Vec::new(),
-            false => self.ailing(),
+            false => self.ailing(now),
         };
         let alone = self.rereads.is_first()
             && !ailing.is_empty()
@@ -285,7 +289,9 @@ impl Machine {
             && ailing.iter().all(|(_, feed)| *feed == RecordSource::Log)
             && self.unreadable.is_none();
         match self.rereads.due(now) {
-            Some(RereadCause::DigestMismatch | RereadCause::Undecodable) if alone => {
+            Some(
+                RereadCause::DigestMismatch | RereadCause::Undecodable | RereadCause::Shortened,
+            ) if alone => {
                 self.rereads.begun();
                 for (id, _) in ailing {
                     self.want_load(&id, effects);
@@ -297,7 +303,7 @@ impl Machine {
     }
 
     /// Views that miss something, or may.
-    fn ailing(&mut self) -> Vec<(ViewId, RecordSource)> {
+    fn ailing(&mut self, now: Moment) -> Vec<(ViewId, RecordSource)> {
         let mut ailing = Vec::new();
         if self.reading != Reading::Live {
             return ailing;
@@ -309,7 +315,10 @@ impl Machine {
                 continue;
             }
             if kept.is_lost() {
-                self.rereads.want(RereadCause::DigestMismatch);
+                self.rereads.want(match kept.is_ahead_of_log(now) {
+                    true => RereadCause::Shortened,
+                    false => RereadCause::DigestMismatch,
+                });
             } else if kept.is_unproven() {
                 self.rereads.want(RereadCause::Undecodable);
             } else {
@@ -351,7 +360,7 @@ fn changing(
     if kept.has_aged(now) {
         kept.age(now);
     }
-    if kept.is_lost() && !was_lost {
+    if kept.is_lost() && !was_lost && !kept.is_ahead_of_log(now) {
         effects.push(Effect::DigestMismatch(id.clone()));
     }
 }

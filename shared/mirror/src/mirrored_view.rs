@@ -47,6 +47,9 @@ pub(crate) struct MirroredView {
     claimed_at: Option<Revision>,
     /// The last position of this log at which the digests agreed.
     agreed_at: Revision,
+    /// The log has lost records that were read: of what it has left, the view takes over nothing that was said before
+    /// this term.
+    term_min: Option<u32>,
     proof: Proof,
     freshness: Freshness,
     /// The group of its writer, once the writer has said what the view is.
@@ -100,6 +103,7 @@ impl MirroredView {
             content: ContentStamp::default(),
             claimed_at: None,
             agreed_at: Revision(0),
+            term_min: None,
             proof: Proof::Complete(since),
             freshness: Freshness::default(),
             group: None,
@@ -134,9 +138,28 @@ impl MirroredView {
             self.incarnation = incarnation.clone();
             self.agreed_at = Revision(0);
             self.freshness.forget_positions();
+            self.term_min = None;
         }
         self.claimed_at = None;
         self.view.restart();
+    }
+
+    /// The log ends before what was read of it. Its last records are lost, and what it says of the view is an older state
+    /// than the one that is served. A writer that begins a term compares the log with the source.
+    pub(crate) fn shortened(&mut self) {
+        let served = self.view.served().record();
+        self.term_min = served.map(|record| record.epoch.term().saturating_add(1));
+    }
+
+    /// Returns true if the log has only an older state of the view than the one that is served, which is still young
+    /// enough.
+    pub(crate) fn is_ahead_of_log(&self, now: Moment) -> bool {
+        let record = self.view.followed().record();
+        let is_said_since = |term_min| record.is_some_and(|said| said.epoch.term() >= term_min);
+        let ahead = self
+            .term_min
+            .is_some_and(|term_min| !is_said_since(term_min));
+        ahead && !self.is_over_age(now)
     }
 
     /// The reader whose records it takes in.
@@ -275,6 +298,7 @@ impl MirroredView {
     /// which a record could not be read, whosever it was.
     pub(crate) fn caught_up(
         &mut self,
+        now: Moment,
         read: Revision,
         unreadable: Option<Revision>,
         content: ContentStamp,
@@ -282,6 +306,11 @@ impl MirroredView {
         if self.view.log() != Log::Reading {
             return;
         }
+        if self.is_ahead_of_log(now) {
+            self.view.broken();
+            return;
+        }
+        self.term_min = None;
         // Nothing is on its way any more, so a difference is a loss. What was gathered is thrown
         // away then, before it takes the place of what is served.
         let comparison = self.compare(Some(Revision(0)));

@@ -11,6 +11,8 @@ pub enum RereadCause {
     DigestMismatch,
     /// A record could not be read, and some view's digest does not agree since.
     Undecodable,
+    /// The log was shortened, and no writer has said since what a view is.
+    Shortened,
     /// Beats run ahead, and nothing is read.
     Lag,
     /// Beats speak of another log.
@@ -23,6 +25,7 @@ impl RereadCause {
         match self {
             Self::DigestMismatch => "digest_mismatch",
             Self::Undecodable => "undecodable",
+            Self::Shortened => "shortened",
             Self::Lag => "lag",
             Self::Incarnation => "incarnation",
         }

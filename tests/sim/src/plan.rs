@@ -224,7 +224,7 @@ fn fault(random: &mut StdRng, kind: u8, sizes: Sizes) -> Fault {
         3 => Fault::Stop { id, renamed },
         4 => Fault::LogDeleted,
         5 => Fault::LogRemade,
-        6 if false => Fault::Truncate {
+        6 => Fault::Truncate {
             records: random.random_range(1..30),
         },
         7 => Fault::Gap(id),

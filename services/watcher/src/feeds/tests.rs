@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::*;
-use crate::log_writer::metrics::BatchMetrics;
+use crate::log_writer::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};
 
 const CONFIGMAPS: &str = "configmaps";
 
@@ -68,10 +68,18 @@ impl World {
             served: watch::Sender::new(()),
             options,
         };
+        let leadership = Leadership {
+            group,
+            term: 1,
+            fence,
+            incarnation: head.incarnation,
+            holder: "w".into(),
+        };
+        let highest = HighestPosition::default();
         let (writer, to) = (publisher, Arc::clone(&bus));
         let write = tokio::spawn(async move {
             writer
-                .run(&*to, fence, &head.incarnation, &BatchMetrics::default())
+                .run(&*to, &leadership, &highest, &BatchMetrics::default())
                 .await;
         });
         let (orders, mut taken) = mpsc::unbounded_channel::<Order>();

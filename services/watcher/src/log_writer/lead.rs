@@ -124,6 +124,10 @@ impl Campaign<'_> {
         // An error says that the bus was closed, which the next call says better.
         let _ = connection.wait_for(|state| *state == Connection::Up).await;
         let head = self.bus.ensure_log().await?;
+        if self.members.highest().is_shortened(&head.incarnation) {
+            self.bus.remake_log(&head.incarnation).await?;
+            return Ok(None);
+        }
         let found = self.bus.lease(self.group).await?;
         self.bus_check.ready();
         let (lease, fence) = found.unzip();
@@ -180,7 +184,10 @@ impl Campaign<'_> {
             term,
             holder: holder.clone(),
         };
+        let highest = self.members.highest();
+        let known = highest.of(&incarnation);
         match self.bus.take_lease(self.group, lease, expected).await {
+            Ok(fence) if highest.given(&incarnation, known, fence.at).is_err() => Ok(None),
             Ok(fence) => Ok(Some(Leadership {
                 group: self.group,
                 term,

@@ -43,9 +43,13 @@ impl LogSnapshot {
     fn new(index: LogIndex) -> Self {
         let mut views: HashMap<ViewId, InheritedView> = HashMap::new();
         for (view, objects) in index.objects {
-            let objects = objects
-                .into_iter()
-                .map(|(key, (_, version))| (key, version));
+            // Readers take no object of before the view's origin, and none of a view whose control record the log has
+            // lost: such a view begins anew.
+            let origin = index.views.get(&view).map(|record| record.origin);
+            let objects = objects.into_iter().filter_map(|(key, (epoch, version))| {
+                let counts = origin.is_some_and(|origin| epoch >= origin);
+                counts.then_some((key, version))
+            });
             views.entry(view).or_default().objects = objects.collect();
         }
         for (id, record) in index.views {
@@ -117,6 +121,18 @@ mod tests {
         assert_eq!((taken.objects.len(), taken.version.as_str()), (1, "9"));
         assert!(snapshot.drain().is_empty());
         assert_eq!(LogSnapshot::new(log).drain().len(), 1);
+    }
+
+    #[test]
+    fn objects_that_readers_do_not_take_are_not_inherited() {
+        let (view, log) = index(ViewState::Synced);
+        let mut lost = log.clone();
+        lost.views.clear();
+        assert!(LogSnapshot::new(lost).take(&view).objects.is_empty());
+        let mut begun_anew = log;
+        let record = begun_anew.views.get_mut(&view).unwrap();
+        record.origin = Epoch::new(2, 1);
+        assert!(LogSnapshot::new(begun_anew).take(&view).objects.is_empty());
     }
 
     #[test]

@@ -23,6 +23,8 @@ use tokio::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::highest::HighestPosition;
+
 /// The silence after which a leader or a candidate is no longer counted on.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_MS / 2);
 
@@ -87,6 +89,7 @@ pub(crate) struct Members {
     heard: Arc<Mutex<Heard>>,
     /// Somebody came or went, or a lease was handed back.
     moved: watch::Sender<()>,
+    highest: HighestPosition,
 }
 
 impl Members {
@@ -103,12 +106,18 @@ impl Members {
             me: me.into(),
             heard: Arc::new(Mutex::new(heard)),
             moved: watch::Sender::new(()),
+            highest: HighestPosition::default(),
         }
     }
 
     /// Returns this watcher's name.
     pub(crate) fn me(&self) -> &str {
         &self.me
+    }
+
+    /// The highest position of the log that any watcher is known to have written.
+    pub(crate) fn highest(&self) -> &HighestPosition {
+        &self.highest
     }
 
     /// Notes whether this watcher can do the work, as far as it knows. One that cannot leads only what
@@ -224,6 +233,9 @@ impl Members {
     /// Takes a beat in.
     pub(crate) fn hear(&self, beat: &Beat) {
         let at = Instant::now();
+        if let Some(last) = beat.views.iter().map(|view| view.revision).max() {
+            self.highest.raise(&beat.incarnation, last);
+        }
         let mut heard = self.heard.lock();
         let moved = if beat.group == Group::NONE {
             if *beat.holder == *self.me {

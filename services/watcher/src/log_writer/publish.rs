@@ -24,7 +24,7 @@ use gather::Pace;
 pub(crate) use work::{Batch, Incoming, ViewLease, ViewStats, Work};
 pub(crate) use write_queue::{Opening, WriteQueue};
 
-use super::metrics::BatchMetrics;
+use super::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};
 
 /// The interval at which it is looked whether a control record is due.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
@@ -121,14 +121,15 @@ impl Publisher {
     pub(crate) async fn run(
         &self,
         bus: &dyn Bus,
-        fence: Fence,
-        incarnation: &Incarnation,
+        leadership: &Leadership,
+        highest: &HighestPosition,
         metrics: &BatchMetrics,
     ) -> End {
         let writer = Writer {
             bus,
-            fence,
-            incarnation,
+            fence: leadership.fence,
+            incarnation: &leadership.incarnation,
+            highest,
             metrics,
         };
         let mut pace = Pace::default();
@@ -148,7 +149,7 @@ impl Publisher {
                     self.append(&writer, batch).await.err()
                 }
                 Some(Work::Purge(view)) => {
-                    let purge = || async { writer.bus.purge(fence, &view).await };
+                    let purge = || async { writer.bus.purge(writer.fence, &view).await };
                     let purged = writer.until_done("purge", purge).await;
                     self.look_at_room(bus).await;
                     purged.err()
@@ -229,6 +230,7 @@ struct Writer<'a> {
     bus: &'a dyn Bus,
     fence: Fence,
     incarnation: &'a Incarnation,
+    highest: &'a HighestPosition,
     metrics: &'a BatchMetrics,
 }
 
@@ -263,7 +265,12 @@ impl Writer<'_> {
                 }),
         });
         let envelopes: Vec<_> = envelopes.collect();
+        let known = self.highest.of(self.incarnation);
         let last = self.bus.append(self.fence, envelopes).await?;
+        if self.highest.given(self.incarnation, known, last).is_err() {
+            // The next term makes it anew.
+            return Err(AppendError::Bus(BusError::NoLog));
+        }
         self.metrics
             .batch(batch.records.len(), batch.body_bytes, begun.elapsed());
         Ok(last)
@@ -308,7 +315,7 @@ impl Writer<'_> {
 }
 
 /// Returns whether the log that stands there now is another one. Where that cannot be known, it is not.
-pub(crate) async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
+async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
     match bus.head().await {
         Ok(head) => head.incarnation != *incarnation,
         Err(BusError::NoLog) => true,

@@ -27,14 +27,14 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
         group,
         term: 1,
         fence,
-        incarnation: head.incarnation.clone(),
+        incarnation: head.incarnation,
         holder: "w".into(),
     };
     let publisher = Publisher::new(1);
-    let (writer, to) = (publisher.clone(), Arc::clone(&bus));
+    let (writer, to, led) = (publisher.clone(), Arc::clone(&bus), leadership.clone());
     let _write = tokio::spawn(async move {
-        let metrics = BatchMetrics::default();
-        writer.run(&*to, fence, &head.incarnation, &metrics).await
+        let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
+        writer.run(&*to, &led, &highest, &metrics).await
     });
     let mut beats = bus.beats().await.unwrap();
     let to: Arc<dyn Bus> = bus.clone();

@@ -79,6 +79,19 @@ impl Hub {
         self.with(|state| state.ensure_log(tombstone_ttl).head())
     }
 
+    /// Makes the log anew, if its name is this one.
+    pub(super) fn remake_log(&self, incarnation: &Incarnation) -> Result<(), BusError> {
+        let tombstone_ttl = self.options.tombstone_ttl;
+        self.with(|state| {
+            let log = state.log.as_ref().ok_or(BusError::NoLog)?;
+            if log.head().incarnation == *incarnation {
+                state.log = None;
+                state.ensure_log(tombstone_ttl);
+            }
+            Ok(())
+        })
+    }
+
     /// Reads or changes the log.
     pub(super) fn with_log<T>(&self, act: impl FnOnce(&mut Log) -> T) -> Result<T, BusError> {
         self.with(|state| state.log.as_mut().map(act))

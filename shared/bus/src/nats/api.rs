@@ -187,6 +187,13 @@ impl Api {
         Ok(())
     }
 
+    /// Removes every message.
+    pub(super) async fn purge_all(&self) -> Result<(), ApiError> {
+        let subject = format!("$JS.API.STREAM.PURGE.{}", self.stream);
+        let _: serde::de::IgnoredAny = self.call(subject, &json!({})).await?;
+        Ok(())
+    }
+
     /// Makes a consumer; the number of messages that wait for it.
     pub(super) async fn create_consumer(
         &self,

@@ -1,6 +1,6 @@
 //! The JetStream stream that holds the log: its creation and its configuration.
 
-use anteroom_model::limits::MESSAGE_BYTES_MAX;
+use anteroom_model::{Incarnation, limits::MESSAGE_BYTES_MAX};
 use anteroom_wire::{PROTOCOL_VERSION, subject::Subjects};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
 use rand::Rng;
@@ -35,6 +35,24 @@ pub(super) async fn ensure(
     let info = adopt(api, found, subjects, config).await?;
     require_features(&info.config)?;
     api::head(&info).ok_or(BusError::NoLog)
+}
+
+/// Empties the stream and gives it another incarnation, if it has this one. It is emptied first: what is left of it must
+/// not be read under the new name. Two that do so at once make readers begin twice.
+pub(super) async fn remake(api: &Api, incarnation: &Incarnation) -> Result<(), BusError> {
+    let mut config = api.info().await?.config;
+    if config.metadata.get(INCARNATION) == Some(&incarnation.0) {
+        api.purge_all().await?;
+        config
+            .metadata
+            .insert(INCARNATION.to_owned(), new_incarnation());
+        api.update(&config).await?;
+    }
+    Ok(())
+}
+
+fn new_incarnation() -> String {
+    format!("{:032x}", rand::rng().random::<u128>())
 }
 
 async fn make(api: &Api, subjects: &Subjects, config: &NatsConfig) -> Result<Info, ApiError> {
@@ -100,7 +118,7 @@ fn prescribe(stream: &mut Config, subjects: &Subjects, config: &NatsConfig) {
     let metadata = &mut stream.metadata;
     metadata
         .entry(INCARNATION.to_owned())
-        .or_insert_with(|| format!("{:032x}", rand::rng().random::<u128>()));
+        .or_insert_with(new_incarnation);
     metadata.insert("anteroom.protocol".to_owned(), PROTOCOL_VERSION.to_string());
 }
 

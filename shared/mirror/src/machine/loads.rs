@@ -195,7 +195,7 @@ impl Machine {
                 let read = load.position;
                 let content = next(&mut self.changes);
                 changing(now, id, &kept, &mut effects, |kept| {
-                    kept.caught_up(read, None, content);
+                    kept.caught_up(now, read, None, content);
                     kept.reached(now, read, Revision(0));
                 });
             }

@@ -14,14 +14,20 @@ use super::*;
 
 const TICK: Duration = Duration::from_millis(300);
 
-async fn writing(bus: &LocalBus) -> (Fence, Incarnation) {
+async fn writing(bus: &LocalBus) -> Leadership {
     let incarnation = bus.ensure_log().await.unwrap().incarnation;
     let lease = Lease {
         term: 1,
         holder: "test".into(),
     };
     let fence = bus.take_lease(Group::COORDINATOR, lease, None).await;
-    (fence.unwrap(), incarnation)
+    Leadership {
+        group: Group::COORDINATOR,
+        term: 1,
+        fence: fence.unwrap(),
+        incarnation,
+        holder: "test".into(),
+    }
 }
 
 /// A writer with one view, to which nothing was handed in.
@@ -50,10 +56,10 @@ fn put(publisher: &Publisher, lease: &ViewLease, body: Bytes) {
 #[tokio::test(start_paused = true)]
 async fn control_records_are_written_in_a_group_that_is_never_quiet() {
     let bus = LocalBus::new();
-    let (fence, incarnation) = writing(&bus).await;
+    let leadership = writing(&bus).await;
     let (publisher, lease) = opened();
     publisher.with(|queue| queue.listed(&lease, &version(1), Instant::now()));
-    let metrics = BatchMetrics::default();
+    let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
     let begun = Instant::now();
     let hears = async {
         let mut pace = tokio::time::interval(TICK);
@@ -82,7 +88,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
         told
     };
     let told = tokio::select! {
-        end = publisher.run(&bus, fence, &incarnation, &metrics) => panic!("{end:?}"),
+        end = publisher.run(&bus, &leadership, &highest, &metrics) => panic!("{end:?}"),
         () = hears => panic!("it hears for ever"),
         told = reads => told,
     };
@@ -106,7 +112,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
     let bus = LocalBus::new();
-    let (fence, incarnation) = writing(&bus).await;
+    let leadership = writing(&bus).await;
     let (publisher, lease) = opened();
     publisher.with(|queue| queue.limit_messages(usize::MAX));
     put(
@@ -114,7 +120,7 @@ async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
         &lease,
         Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]),
     );
-    let metrics = BatchMetrics::default();
-    let end = publisher.run(&bus, fence, &incarnation, &metrics).await;
+    let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
+    let end = publisher.run(&bus, &leadership, &highest, &metrics).await;
     assert_eq!(end, End::TooLarge);
 }

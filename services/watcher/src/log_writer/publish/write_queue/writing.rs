@@ -121,6 +121,20 @@ impl WriteQueue {
         changed
     }
 
+    /// Writes the control record of one view again.
+    pub(crate) fn tell_again(&mut self) {
+        let told = |view: &&ViewWriteState| view.told.at.is_some();
+        let Some(view) = self.views.values().find(told) else {
+            return;
+        };
+        let lease = ViewLease {
+            view: view.info.source.view_id(),
+            epoch: view.lease,
+        };
+        let (state, version) = (view.state.clone(), view.version.clone());
+        self.control(&lease, state, version);
+    }
+
     /// Control records that are due although no state changed, so that readers can compare.
     pub(crate) fn refresh(&mut self, now: Instant) {
         let due = self.views.iter().filter(|(_, view)| {
