@@ -1,7 +1,7 @@
 //! Schedules by the batch, one process for each, as many at once as there are cores.
 //!
-//! One number is not drawn from the seed: tokio counts the runtimes of a process. So a batch begins at a fixed seed in a
-//! process of its own, and a single schedule makes as many runtimes before it as its batch does.
+//! One number is not drawn from the seed: tokio counts the runtimes that a process has entered. So a batch begins at a
+//! fixed seed in a process of its own, and before a single schedule as many runtimes are entered as in its batch.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line")]
 
 use std::{
@@ -141,7 +141,7 @@ pub(crate) fn batch(batch: u64, schedules: u64) -> anyhow::Result<bool> {
     let definitions = cluster::definitions()?;
     let mut right = true;
     for seed in batch * SIZE..batch * SIZE + schedules {
-        let outcome = in_thread(seed, &Plan::of(seed), &definitions, false)?;
+        let outcome = schedule(seed, &Plan::of(seed), &definitions, false)?;
         println!("{}", line(seed, &outcome));
         right &= outcome.violations.is_empty();
     }
@@ -156,8 +156,8 @@ pub(crate) fn one(
     log: Option<String>,
 ) -> anyhow::Result<bool> {
     let definitions = cluster::definitions()?;
-    for _ in batch_begin(seed)..seed {
-        drop(runtime()?);
+    for before in batch_begin(seed)..seed {
+        in_thread(before, || runtime()?.block_on(async { Ok(()) }))?;
     }
     let mut plan = Plan::of(seed);
     if let Some(faults) = faults {
@@ -177,7 +177,7 @@ pub(crate) fn one(
             println!("fault {at}: {fault:?}");
         }
     }
-    let outcome = in_thread(seed, &plan, &definitions, prints)?;
+    let outcome = schedule(seed, &plan, &definitions, prints)?;
     println!("{}", line(seed, &outcome));
     Ok(outcome.violations.is_empty())
 }
@@ -197,20 +197,26 @@ fn line(seed: u64, outcome: &Outcome) -> String {
     )
 }
 
-/// Runs a schedule in the thread whose name gives it its random numbers.
-fn in_thread(
+fn schedule(
     seed: u64,
     plan: &Plan,
     definitions: &[Value],
     prints: bool,
 ) -> anyhow::Result<Outcome> {
+    in_thread(seed, || {
+        let runtime = runtime()?;
+        let outcome = runtime.block_on(schedule::run(seed, plan, definitions, prints));
+        runtime.shutdown_background();
+        outcome
+    })
+}
+
+/// Runs in a thread whose name gives it its random numbers.
+fn in_thread<T: Send>(
+    seed: u64,
+    run: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
     thread::scope(|scope| {
-        let run = || {
-            let runtime = runtime()?;
-            let outcome = runtime.block_on(schedule::run(seed, plan, definitions, prints));
-            runtime.shutdown_background();
-            outcome
-        };
         let thread = thread::Builder::new().name(format!("sim-{seed}"));
         let thread = thread.spawn_scoped(scope, run).context("a thread")?;
         thread

@@ -45,6 +45,7 @@ struct Seen {
 pub(crate) struct Judge {
     begun: Instant,
     prints: bool,
+    reuses_positions: bool,
     trace: DefaultHasher,
     history: Vec<(Instant, Owners)>,
     seen: Vec<Seen>,
@@ -57,11 +58,13 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    pub(crate) fn new(prints: bool) -> Self {
+    /// `reuses_positions`: the log may give out a position twice.
+    pub(crate) fn new(prints: bool, reuses_positions: bool) -> Self {
         let begun = Instant::now();
         Self {
             begun,
             prints,
+            reuses_positions,
             trace: DefaultHasher::new(),
             history: vec![(begun, Owners::new())],
             seen: Vec::new(),
@@ -187,7 +190,9 @@ impl Judge {
         let same_log = before
             .clone()
             .filter(|seen| seen.incarnation == incarnation);
-        if let Some(later) = same_log.clone().find(|seen| seen.revision > revision) {
+        if let Some(later) = same_log.clone().find(|seen| seen.revision > revision)
+            && !self.reuses_positions
+        {
             let text = format!(
                 "{} went back from revision {} to {revision} of {incarnation}",
                 of.webhook, later.revision

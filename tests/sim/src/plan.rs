@@ -123,7 +123,11 @@ impl Plan {
         let work = work(&mut random, sizes, length);
         let mut faults = faults(&mut random, sizes, length);
         let chances = chances(&mut random);
-        if sizes.watchers > 1 {
+        let is_followed = |timed: &TimedFault| match timed.fault {
+            Fault::Kill { id, .. } | Fault::Stop { id, .. } => id.0 == Kind::Watcher,
+            _ => false,
+        };
+        if sizes.watchers > 1 || faults.iter().any(is_followed) {
             // A watcher that takes over knows no version that only the one before has seen.
             faults.retain(|timed| !matches!(timed.fault, Fault::Restore { raised: false, .. }));
         }

@@ -76,13 +76,17 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Outcome> {
     let cluster = Cluster::new(seed, definitions)?;
     let mut run = Run {
-        judge: Arc::new(Mutex::new(Judge::new(prints))),
+        judge: Arc::new(Mutex::new(Judge::new(
+            prints,
+            plan.has(|fault| matches!(fault, Fault::Truncate { .. })),
+        ))),
         plan,
         base_version: 0,
         cluster,
         generation: 0,
         told: BTreeMap::new(),
-        unreached: BTreeMap::new(),
+        cut: BTreeMap::new(),
+        reached: BTreeMap::new(),
         asked: JoinSet::new(),
         rests_until: Instant::now(),
         gone: Vec::new(),
@@ -110,8 +114,10 @@ struct Run<'a> {
     generation: u64,
     /// The generations of policies that were told as ready.
     told: BTreeMap<&'static str, u64>,
+    /// Since when the ways of processes to the bus are cut.
+    cut: BTreeMap<Id, Instant>,
     /// When webhooks were last reached again, which the bus did not reach for long.
-    unreached: BTreeMap<Id, Instant>,
+    reached: BTreeMap<Id, Instant>,
     asked: JoinSet<()>,
     /// Users write nothing before.
     rests_until: Instant,
@@ -247,8 +253,12 @@ impl Run<'_> {
     fn told_to(&self, id: Id, policy: &str) -> Option<u64> {
         // After a restore, what is told may be of before it; and beats may be lost for long.
         let excused = |fault: &Fault| matches!(fault, Fault::Restore { .. } | Fault::Lossy);
-        let was_unreached = self.unreached.get(&id);
-        let catches_up = was_unreached.is_some_and(|at| at.elapsed() < CATCHES_UP_WITHIN);
+        let is_unheard = self
+            .cut
+            .get(&id)
+            .is_some_and(|at| at.elapsed() > UNHEARD_AFTER);
+        let reached = self.reached.get(&id);
+        let catches_up = is_unheard || reached.is_some_and(|at| at.elapsed() < CATCHES_UP_WITHIN);
         let told = self.told.get(policy).copied();
         told.filter(|_| !catches_up && !self.plan.has(excused))
     }
@@ -301,6 +311,7 @@ impl Run<'_> {
             Fault::Cut(id) => {
                 if let Some(process) = self.cluster.processes.get(&id) {
                     process.faults().cut();
+                    self.cut.entry(id).or_insert_with(Instant::now);
                 }
             }
             Fault::BusAway => faults.stop(),
@@ -401,8 +412,9 @@ impl Run<'_> {
                 if let Some(process) = self.cluster.processes.get(&id) {
                     process.faults().mend();
                 }
-                if timed.lasts > UNHEARD_AFTER {
-                    self.unreached.insert(id, Instant::now());
+                let cut = self.cut.remove(&id);
+                if cut.is_some_and(|at| at.elapsed() > UNHEARD_AFTER) {
+                    self.reached.insert(id, Instant::now());
                 }
             }
             Fault::BusAway => faults.start(),

@@ -6,16 +6,19 @@
 //! and makes the log anew before it leads again: what is left of it is an old state of some views and a newer one of
 //! others.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, ops::RangeInclusive, sync::Arc};
 
 use anteroom_model::{Incarnation, Revision};
 use parking_lot::Mutex;
 
-/// The highest known position of one log. Cheap to clone; all clones are one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HighestPosition(Arc<Mutex<Highest>>);
+/// Logs that are remembered. Others may still speak of one that was left.
+const LOGS_MAX: usize = 4;
 
-#[derive(Debug, Default)]
+/// The highest known positions of the last logs. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HighestPosition(Arc<Mutex<VecDeque<Highest>>>);
+
+#[derive(Debug)]
 struct Highest {
     incarnation: Incarnation,
     at: Revision,
@@ -27,55 +30,61 @@ struct Highest {
 pub(crate) struct Shortened;
 
 impl HighestPosition {
-    /// Notes a position that the log has. Of another log than before, it is the first.
+    /// Notes a position that the log has.
     pub(crate) fn raise(&self, incarnation: &Incarnation, at: Revision) {
-        let mut highest = self.0.lock();
-        if highest.incarnation != *incarnation {
-            *highest = Highest {
-                incarnation: incarnation.clone(),
-                ..Highest::default()
-            };
+        let mut logs = self.0.lock();
+        if let Some(log) = logs.iter_mut().find(|log| log.incarnation == *incarnation) {
+            log.at = log.at.max(at);
+            return;
         }
-        highest.at = highest.at.max(at);
+        if logs.len() == LOGS_MAX {
+            logs.pop_front();
+        }
+        logs.push_back(Highest {
+            incarnation: incarnation.clone(),
+            at,
+            is_shortened: false,
+        });
     }
 
     /// Returns the highest known position of this log; 0 where none is known.
     pub(crate) fn of(&self, incarnation: &Incarnation) -> Revision {
-        let highest = self.0.lock();
-        match highest.incarnation == *incarnation {
-            true => highest.at,
-            false => Revision(0),
-        }
+        let logs = self.0.lock();
+        let log = logs.iter().find(|log| log.incarnation == *incarnation);
+        log.map_or(Revision(0), |log| log.at)
     }
 
-    /// Takes a position in that the log gave out now. `known` is what [`HighestPosition::of`] was before.
+    /// Takes positions in that the log gave out now. `known` is what [`HighestPosition::of`] was before.
     ///
     /// # Errors
-    /// [`Shortened`] if it is not higher.
+    /// [`Shortened`] if they are not higher.
     pub(crate) fn given(
         &self,
         incarnation: &Incarnation,
         known: Revision,
-        at: Revision,
+        given: RangeInclusive<u64>,
     ) -> Result<(), Shortened> {
-        self.raise(incarnation, at);
-        if at > known {
+        self.raise(incarnation, Revision(*given.end()));
+        if *given.start() > known.0 {
             return Ok(());
         }
         tracing::error!(
-            given = at.0,
+            given = given.start(),
             known = known.0,
             "the log has lost records that it had acknowledged: it gave out a position that it had given out before. \
              Check the disks of NATS. The log is made anew"
         );
-        self.0.lock().is_shortened = true;
+        let mut logs = self.0.lock();
+        let of_name = logs.iter_mut().find(|log| log.incarnation == *incarnation);
+        of_name.into_iter().for_each(|log| log.is_shortened = true);
         Err(Shortened)
     }
 
     /// Returns true if this log was found to be shortened.
     pub(crate) fn is_shortened(&self, incarnation: &Incarnation) -> bool {
-        let highest = self.0.lock();
-        highest.is_shortened && highest.incarnation == *incarnation
+        let logs = self.0.lock();
+        let mut of_name = logs.iter().filter(|log| log.incarnation == *incarnation);
+        of_name.any(|log| log.is_shortened)
     }
 }
 
@@ -87,17 +96,24 @@ mod tests {
     fn a_position_that_was_known_before_proves_that_its_log_was_shortened() {
         let highest = HighestPosition::default();
         let (one, two) = (Incarnation("1".into()), Incarnation("2".into()));
-        let give = |log, at| highest.given(log, highest.of(log), Revision(at));
-        assert_eq!(give(&one, 7), Ok(()));
-        assert_eq!(give(&one, 8), Ok(()));
+        let give = |log, at| highest.given(log, highest.of(log), at);
+        assert_eq!(give(&one, 7..=7), Ok(()));
+        assert_eq!(give(&one, 8..=8), Ok(()));
         // Another group's position came in between.
-        assert_eq!(highest.given(&one, Revision(8), Revision(10)), Ok(()));
-        assert_eq!(highest.given(&one, Revision(8), Revision(9)), Ok(()));
+        assert_eq!(highest.given(&one, Revision(8), 10..=10), Ok(()));
+        assert_eq!(highest.given(&one, Revision(8), 9..=9), Ok(()));
         assert!(!highest.is_shortened(&one));
-        assert_eq!(give(&one, 10), Err(Shortened));
+        // A batch that has grown past what was known begins where something was.
+        assert_eq!(give(&one, 10..=12), Err(Shortened));
         assert!(highest.is_shortened(&one) && !highest.is_shortened(&two));
-        assert_eq!(give(&two, 3), Ok(()));
-        assert!(!highest.is_shortened(&one) && !highest.is_shortened(&two));
-        assert_eq!(highest.of(&one), Revision(0));
+        assert_eq!(give(&two, 3..=3), Ok(()));
+        assert!(highest.is_shortened(&one) && !highest.is_shortened(&two));
+        // A word of the log that was left takes nothing away from the other.
+        highest.raise(&one, Revision(90));
+        assert_eq!(give(&two, 3..=4), Err(Shortened));
+        for other in 3..7 {
+            highest.raise(&Incarnation(other.to_string()), Revision(1));
+        }
+        assert_eq!(highest.of(&two), Revision(0), "it was long ago");
     }
 }

@@ -187,7 +187,13 @@ impl Campaign<'_> {
         let highest = self.members.highest();
         let known = highest.of(&incarnation);
         match self.bus.take_lease(self.group, lease, expected).await {
-            Ok(fence) if highest.given(&incarnation, known, fence.at).is_err() => Ok(None),
+            Ok(fence)
+                if highest
+                    .given(&incarnation, known, fence.at.0..=fence.at.0)
+                    .is_err() =>
+            {
+                Ok(None)
+            }
             Ok(fence) => Ok(Some(Leadership {
                 group: self.group,
                 term,

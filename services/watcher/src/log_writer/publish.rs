@@ -267,7 +267,8 @@ impl Writer<'_> {
         let envelopes: Vec<_> = envelopes.collect();
         let known = self.highest.of(self.incarnation);
         let last = self.bus.append(self.fence, envelopes).await?;
-        if self.highest.given(self.incarnation, known, last).is_err() {
+        let given = (last.0 + 1 - batch.records.len() as u64)..=last.0;
+        if self.highest.given(self.incarnation, known, given).is_err() {
             // The next term makes it anew.
             return Err(AppendError::Bus(BusError::NoLog));
         }
