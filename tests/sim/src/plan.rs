@@ -119,7 +119,12 @@ impl Plan {
             replicas: random.random_range(1..=2),
             webhooks: random.random_range(1..=2),
         };
-        let length = Duration::from_millis(random.random_range(5_000..30_000));
+        // Some last longer than the oldest fact that is served.
+        let lengths_ms = match random.random_bool(0.05) {
+            true => 20_000..100_000,
+            false => 3_000..12_000,
+        };
+        let length = Duration::from_millis(random.random_range(lengths_ms));
         let work = work(&mut random, sizes, length);
         let mut faults = faults(&mut random, sizes, length);
         let chances = chances(&mut random);
@@ -195,11 +200,11 @@ fn faults(random: &mut StdRng, sizes: Sizes, length: Duration) -> Vec<TimedFault
     let mut faults: Vec<_> = (0..count)
         .map(|_| {
             let kind = kinds.choose(random).copied().unwrap_or_default();
-            let short = random.random_bool(0.7);
-            let lasts = random.random_range(if short { 50..4_000 } else { 4_000..15_000 });
+            let long = length.mul_f64(random.random_range(0.0..1.0));
+            let short = Duration::from_millis(random.random_range(50..3_000));
             TimedFault {
                 at: length.mul_f64(random.random_range(0.0..0.95)),
-                lasts: Duration::from_millis(lasts),
+                lasts: if random.random_bool(0.7) { short } else { long },
                 fault: fault(random, kind, sizes),
             }
         })

@@ -45,6 +45,9 @@ const ANSWERED_AFTER: Duration = Duration::from_millis(10_500);
 /// The time after which everything must be right again once it was mended.
 const SETTLED_AFTER: Duration = Duration::from_secs(75);
 
+/// The time between two looks at what is told of policies.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// A webhook that the bus does not reach for so long is not waited for.
 const UNHEARD_AFTER: Duration = Duration::from_secs(4);
 
@@ -89,6 +92,7 @@ pub(crate) async fn run(
         reached: BTreeMap::new(),
         asked: JoinSet::new(),
         rests_until: Instant::now(),
+        looked: Instant::now(),
         gone: Vec::new(),
     };
     run.begin()?;
@@ -121,6 +125,8 @@ struct Run<'a> {
     asked: JoinSet<()>,
     /// Users write nothing before.
     rests_until: Instant,
+    /// When [`Run::look`] looked.
+    looked: Instant,
     /// Processes that were killed or stopped, while they end.
     gone: Vec<Process>,
 }
@@ -172,6 +178,10 @@ impl Run<'_> {
 
     /// Looks what is told of the policies, and whether all processes live.
     fn look(&mut self) {
+        if self.looked.elapsed() < LOOK_INTERVAL {
+            return;
+        }
+        self.looked = Instant::now();
         for policy in [UNIQUE_HOST, NO_BAD] {
             let object = self.cluster.api.get(POLICIES, "", policy);
             let Some(object) = object else {

@@ -46,7 +46,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(config: SimConfig) -> Arc<Self> {
         Arc::new(Self {
-            store: Store::new(config.history_events_max),
+            store: Store::new(config.history_events_max, config.served),
             faults: Faults::default(),
             recorder: Recorder::default(),
             identity: Identity::new(config.seed),

@@ -31,6 +31,9 @@ pub struct SimConfig {
     pub history_events_max: usize,
     /// True if a watch may begin with what is there (`sendInitialEvents`).
     pub streaming_lists: bool,
+    /// The resources that are served from the start, by their names; `None`: all that a cluster has. What is discovered
+    /// costs most of a simulation's time.
+    pub served: Option<&'static [&'static str]>,
     /// UIDs and generated names are made from it.
     pub seed: u64,
 }
@@ -43,6 +46,7 @@ impl Default for SimConfig {
             watch_timeout: Duration::from_secs(30 * 60),
             history_events_max: 4096,
             streaming_lists: true,
+            served: None,
             seed: 0,
         }
     }

@@ -77,8 +77,13 @@ pub(crate) struct Page {
 }
 
 impl Store {
-    pub(crate) fn new(history_events_max: usize) -> Self {
-        let collections = built_in().map(|resource| (resource.name(), Collection::new(resource)));
+    /// A store of these resources, by their names; `None`: all that a cluster has.
+    pub(crate) fn new(history_events_max: usize, served: Option<&[&str]>) -> Self {
+        let is_served = |resource: &ResourceType| {
+            served.is_none_or(|served| served.contains(&resource.name().as_str()))
+        };
+        let resources = built_in().filter(is_served);
+        let collections = resources.map(|resource| (resource.name(), Collection::new(resource)));
         let inner = Inner {
             version: 1,
             collections: collections.collect(),

@@ -30,7 +30,7 @@ fn names(store: &Store, version: Option<u64>) -> Result<Vec<(String, String)>, S
 
 #[test]
 fn a_write_with_an_outdated_version_is_a_conflict() {
-    let store = Store::new(10);
+    let store = Store::new(10, None);
     let resource = "configmaps".into();
     let first = store
         .put(&resource, configmap("a", 1), Expected::Absent)
@@ -74,7 +74,7 @@ fn a_write_with_an_outdated_version_is_a_conflict() {
 
 #[test]
 fn history_is_bounded_and_says_so() {
-    let store = Store::new(3);
+    let store = Store::new(3, None);
     let resource = "configmaps".into();
     for value in 0..5 {
         store
@@ -105,7 +105,7 @@ fn history_is_bounded_and_says_so() {
 
 #[test]
 fn a_namespace_takes_its_objects_along() {
-    let store = Store::new(10);
+    let store = Store::new(10, None);
     store
         .put(
             &NAMESPACES.into(),
@@ -124,7 +124,7 @@ fn a_namespace_takes_its_objects_along() {
 
 #[test]
 fn a_definition_serves_its_resource_until_deleted() {
-    let store = Store::new(10);
+    let store = Store::new(10, None);
     let things = ResourceName::from("things.a.dev");
     let crd = json!({"metadata": {"name": "things.a.dev"}, "spec": {"group": "a.dev",
         "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
@@ -171,7 +171,7 @@ proptest! {
         ),
         back in 0..30_usize,
     ) {
-        let store = Store::new(20);
+        let store = Store::new(20, None);
         let mut seen = vec![(store.version(), names(&store, None).unwrap())];
         for step in steps {
             match step {
