@@ -37,6 +37,9 @@ use crate::{
     source::apiserver::{ApiServer, Fault},
 };
 
+/// The time after which a condition that was written must have come back by the watch.
+const SEEN_AFTER: Duration = Duration::from_secs(10);
+
 /// The shortest time between two writes of an entry's figures, where there are few entries.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -225,6 +228,15 @@ fn is_rules_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
     desired.rules.is_some() && desired.rules != *before
 }
 
+/// Returns whether the object has another condition than was written: somebody has written it since, such as a watcher
+/// that led before and did not know yet that it does not any more.
+fn is_overwritten(desired: &DesiredStatus, written: &Written) -> bool {
+    let found = conditions::find(&desired.conditions);
+    let said = |condition: &Condition| (condition.status.clone(), condition.message.clone());
+    let ours = conditions::find(&written.conditions).map(said);
+    found.is_some_and(|found| Some(said(found)) != ours)
+}
+
 /// Returns the write that is due, if one is.
 fn plan(
     desired: &DesiredStatus,
@@ -233,6 +245,9 @@ fn plan(
     now: Instant,
     clock: Timestamp,
 ) -> Option<Plan> {
+    // The watch shows a write a moment later.
+    let is_seen = |written: &Written| now.saturating_duration_since(written.at) >= SEEN_AFTER;
+    let written = written.filter(|written| !(is_seen(written) && is_overwritten(desired, written)));
     let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
     let before = conditions::find(conditions);
     let (news, rules_news) = (
@@ -290,7 +305,8 @@ fn plan(
 fn is_said(desired: &DesiredStatus, written: Option<&Written>) -> bool {
     let figures_now = written.map_or(&desired.figures_now, |written| &written.figures);
     let figures = desired.figures.as_ref();
-    figures.is_none_or(|figures| figures == figures_now)
+    let stands = written.is_none_or(|written| !is_overwritten(desired, written));
+    stands && figures.is_none_or(|figures| figures == figures_now)
 }
 
 #[derive(Debug, Default)]

@@ -70,6 +70,29 @@ fn a_condition_is_written_at_once_and_only_once() {
 }
 
 #[test]
+fn a_condition_that_somebody_else_wrote_is_written_again() {
+    let start = Instant::now();
+    let first = desired(ready("True", "A"), None);
+    let done = plan(&first, None, FEW, start, clock(1)).unwrap();
+    let written = written(&done, start);
+    let mut found = first.clone();
+    found.conditions = desired(ready("False", "B"), None)
+        .ready
+        .put_into(&[], clock(2));
+    assert!(!is_said(&found, Some(&written)), "it is looked at again");
+    let soon = start + SEEN_AFTER / 2;
+    assert_eq!(plan(&found, Some(&written), FEW, soon, clock(2)), None);
+    let again = plan(&found, Some(&written), FEW, start + SEEN_AFTER, clock(3)).unwrap();
+    assert_eq!(conditions::find(&again.conditions).unwrap().status, "True");
+    found.conditions = again.conditions;
+    assert!(is_said(&found, Some(&written)));
+    assert_eq!(
+        plan(&found, Some(&written), FEW, start + SEEN_AFTER, clock(3)),
+        None
+    );
+}
+
+#[test]
 fn a_status_of_rules_is_written_once_and_is_no_transition() {
     let start = Instant::now();
     let told = |count: u64| {
