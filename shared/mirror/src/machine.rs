@@ -78,6 +78,8 @@ pub(crate) struct Machine {
     /// The term of each group's writer: beats of an earlier one come from somebody who may not write
     /// the group any more.
     terms: BTreeMap<Group, u32>,
+    /// Groups of which only beats of earlier terms come, and since when.
+    earlier: BTreeMap<Group, Moment>,
     /// When the last event of the log came; `None` while it is out of reach.
     progress: Option<Moment>,
     /// A beat named a position that was not read then, and when that was.
@@ -109,6 +111,7 @@ impl Machine {
             caught_up_once: false,
             changes: 0,
             terms: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             progress: None,
             ahead: None,
             behind: false,
@@ -193,6 +196,7 @@ impl Machine {
             self.position = Revision(0);
             self.hole = Revision(0);
             self.terms.clear();
+            self.earlier.clear();
             self.ahead = None;
         }
         self.reading = Reading::FromStart;

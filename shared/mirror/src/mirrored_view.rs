@@ -151,6 +151,11 @@ impl MirroredView {
         self.term_min = served.map(|record| record.epoch.term().saturating_add(1));
     }
 
+    /// Terms of its group have begun anew: the log cannot say any more what is younger.
+    pub(crate) fn terms_began_anew(&mut self) {
+        self.term_min = None;
+    }
+
     /// Returns true if the log has only an older state of the view than the one that is served, which is still young
     /// enough.
     pub(crate) fn is_ahead_of_log(&self, now: Moment) -> bool {

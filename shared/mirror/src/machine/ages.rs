@@ -1,5 +1,7 @@
 //! The ages of views, by the writers' beats and the passing of time.
 
+use std::time::Duration;
+
 use super::*;
 
 impl Machine {
@@ -15,7 +17,7 @@ impl Machine {
             // What is read already is no news, nor is what somebody says of a log that is gone.
         } else if beat.incarnation != self.incarnation {
             self.rereads.want(RereadCause::Incarnation);
-        } else if beat.term >= self.term(beat.group) {
+        } else if self.is_of_the_leader(now, beat) {
             self.terms.insert(beat.group, beat.term);
             self.news(now, beat, &mut effects);
             self.age(now, &mut effects);
@@ -23,6 +25,28 @@ impl Machine {
         self.repair(now, &mut effects);
         effects.push(Effect::Heard);
         effects
+    }
+
+    /// Returns whether the beat is of the group's last term. If only beats of an earlier one have come for so long that
+    /// the last leader counts as silent, terms have begun anew: the log has lost its lease, and no watcher of before lives.
+    fn is_of_the_leader(&mut self, now: Moment, beat: &Beat) -> bool {
+        if beat.term >= self.term(beat.group) {
+            self.earlier.remove(&beat.group);
+            return true;
+        }
+        let since = *self.earlier.entry(beat.group).or_insert(now);
+        let silence_max = Duration::from_millis(self.config.beat_silence_max_ms);
+        if now.saturating_sub(since) <= silence_max {
+            return false;
+        }
+        self.earlier.remove(&beat.group);
+        for kept in self.views.values() {
+            let of_group = kept.read().group() == Some(beat.group);
+            if of_group {
+                kept.write().terms_began_anew();
+            }
+        }
+        true
     }
 
     fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<Effect>) {
