@@ -31,6 +31,8 @@ pub(crate) fn all() -> anyhow::Result<()> {
         .args(WHOLE)
         .env("RUSTDOCFLAGS", "-D warnings"))?;
     test(&[], &[])?;
+    say("simulated schedules of faults");
+    run(Command::new(target().join("debug/anteroom-sim")).arg("run"))?;
     say("the demo, once");
     run(Command::new(target().join("debug/anteroom-demo")).args(["--once", "-o", "json"]))
 }
@@ -63,6 +65,15 @@ pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
     run(cargo(&["test", "--all-features"]).args(packages).args(args))
 }
 
+/// Simulated schedules; without arguments as many as in [`all`].
+pub(crate) fn simulate(args: &[String]) -> anyhow::Result<()> {
+    let args = match args {
+        [] => &["run".to_owned()],
+        given => given,
+    };
+    run(cargo(&["run", "-p", "anteroom-sim", "--"]).args(args))
+}
+
 /// The CRDs are written by the same test that holds them against the types.
 pub(crate) fn write_crds() -> anyhow::Result<()> {
     run(cargo(&[
@@ -79,7 +90,9 @@ pub(crate) fn write_crds() -> anyhow::Result<()> {
 /// A benchmark, optimised.
 pub(crate) fn bench(name: &str, args: &[String]) -> anyhow::Result<()> {
     parts::build(&parts::ALL, false)?;
-    run(&mut cargo(&["build", "--release", "--workspace", "--bins"]))?;
+    // The simulation would give the services a clock that can be stopped.
+    let measured = ["--workspace", "--exclude", "anteroom-sim", "--bins"];
+    run(cargo(&["build", "--release"]).args(measured))?;
     run(cargo(&[
         "run",
         "--release",

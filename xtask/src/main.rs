@@ -42,9 +42,15 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Run simulated schedules of faults: 10,000 in four minutes, or one again.
+    Sim {
+        /// Passed on to the simulation, as in `cargo xtask sim seed 17 --trace`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Write deploy/crds from the Rust types.
     Crds,
-    /// Formatting, lints, docs, licences, tidiness, tests, and a run of the demo.
+    /// Formatting, lints, docs, licences, tidiness, tests, simulated schedules, and a run of the demo.
     Ci,
     /// Measure decisions, memory, starts and deltas over real NATS, and print JSON.
     Bench {
@@ -90,6 +96,7 @@ fn run(task: Task) -> anyhow::Result<()> {
     match task {
         Task::Parts { force } => parts::build(&parts::ALL, force),
         Task::Test { package, args } => ci::test(&package, &args),
+        Task::Sim { args } => ci::simulate(&args),
         Task::Crds => ci::write_crds(),
         Task::Ci => ci::all(),
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),

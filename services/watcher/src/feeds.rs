@@ -272,7 +272,7 @@ impl Feeder {
     pub(crate) async fn drive(&mut self) -> anyhow::Error {
         loop {
             let together = TOGETHER.max(self.took * 4);
-            let due = self.dirty.map(|since| (since + together).into());
+            let due = self.dirty.map(|since| since + together);
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),

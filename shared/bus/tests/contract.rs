@@ -109,6 +109,7 @@ contract! {
         a_server_is_back_after_an_outage
         beats_are_back_after_an_outage
         a_log_made_anew_is_noticed
+        a_log_is_made_anew_once_for_those_who_found_it_shortened
         a_deleted_log_is_noticed
         closing_ends_everything;
 }

@@ -19,6 +19,10 @@ use crate::{
 /// The folder with the keys of the server and of all logins.
 const KEYS: &str = "nats-keys";
 
+/// The folder with the server's files, and that with a copy of them.
+const FILES: &str = "nats";
+const KEPT_FILES: &str = "nats-kept";
+
 /// A nats-server, configured as it is deployed, that can be killed and started again over the same files, at the same address.
 #[derive(Debug)]
 pub struct Nats {
@@ -109,6 +113,18 @@ impl Nats {
         self.process.take().map_or(Ok(()), Process::kill)
     }
 
+    /// Keeps a copy of its files as they are. Call it while it is killed.
+    pub fn keep_files(&self) -> anyhow::Result<()> {
+        copy(&self.folder.join(FILES), &self.folder.join(KEPT_FILES))
+    }
+
+    /// Puts back the files that were kept, as after a disk was restored. Call it while it is killed.
+    pub fn put_files_back(&self) -> anyhow::Result<()> {
+        let files = self.folder.join(FILES);
+        std::fs::remove_dir_all(&files)?;
+        copy(&self.folder.join(KEPT_FILES), &files)
+    }
+
     /// Its process; `None` while it is killed.
     pub fn process(&self) -> Option<&Process> {
         self.process.as_ref()
@@ -144,6 +160,23 @@ impl Nats {
     }
 }
 
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (from, to) = {
+            let entry = entry?;
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the deployed configuration, permissions included, with other ports and files.
 fn deployed_config(
     address: SocketAddr,
@@ -158,7 +191,7 @@ fn deployed_config(
         ("http_port: 8222\n", String::new()),
         (
             "store_dir: /data",
-            format!("store_dir: \"{}\"", folder.join("nats").display()),
+            format!("store_dir: \"{}\"", folder.join(FILES).display()),
         ),
         ("../nats-keys/", format!("{KEYS}/{}/", files::SERVER)),
         ("/etc/nats-keys", server.display().to_string()),

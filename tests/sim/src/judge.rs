@@ -249,3 +249,102 @@ impl Judge {
 fn owns(owners: &Owners, host: &str) -> bool {
     owners.values().any(|owned| owned == host)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::schedule::UNIQUE_HOST;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn taken(host: &str) -> Owners {
+        Owners::from([("a".to_owned(), host.to_owned())])
+    }
+
+    fn answered(allowed: bool, age_ms: u64, revision: u64) -> Answered {
+        let fact = json!({"incarnation": "i", "revision": revision, "ageMs": age_ms});
+        let message = "taken, says generation 2".to_owned();
+        Answered {
+            webhook: "w".into(),
+            sent: Instant::now(),
+            answer: match allowed {
+                true => Answer::Allowed,
+                false => Answer::Denied { message },
+            },
+            record: json!({"rules": [{"policy": UNIQUE_HOST, "facts": [fact]}]}),
+            told: None,
+        }
+    }
+
+    /// The host `h` is free, taken and free again, for a second each; the last state stands for one.
+    async fn judge() -> Judge {
+        let mut judge = Judge::new(false, false);
+        advance(SECOND).await;
+        judge.owners(taken("h"));
+        advance(SECOND).await;
+        judge.owners(taken("other"));
+        advance(SECOND).await;
+        judge
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_of_a_state_within_the_age_that_it_tells() {
+        for (allowed, age_ms, violations) in [
+            (true, 0, 0),
+            (false, 0, 1),
+            (false, 900, 1),
+            (false, 1_100, 0),
+        ] {
+            let mut judge = judge().await;
+            judge.answered("h", &answered(allowed, age_ms, 1));
+            assert_eq!(judge.violations.len(), violations, "{:?}", judge.violations);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_webhook_that_goes_back_is_found_by_revision_and_by_state() {
+        for (second, violations) in [
+            (answered(true, 3_000, 4), "went back from revision 5 to 4"),
+            // The host was taken before it was said to be free, and not since.
+            (answered(false, 3_000, 6), "only before what it had said"),
+        ] {
+            let mut judge = judge().await;
+            // That the other host is taken was said, which is so in the last state alone.
+            judge.answered("other", &answered(false, 0, 5));
+            advance(Duration::from_millis(1)).await;
+            let second = Answered {
+                sent: Instant::now(),
+                ..second
+            };
+            judge.answered("h", &second);
+            assert!(
+                judge.violations[0].contains(violations),
+                "{:?}",
+                judge.violations
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_that_was_told_as_ready_decides() {
+        let mut judge = judge().await;
+        let told = |told, allowed| Answered {
+            told: Some(told),
+            ..answered(allowed, 3_000, 1)
+        };
+        judge.answered("h", &told(2, false));
+        assert_eq!(judge.violations.len(), 0);
+        judge.answered("h", &told(3, false));
+        assert!(judge.violations[0].contains("denied by generation 2 although 3"));
+        let mut without = told(2, true);
+        without.record = json!({"rules": []});
+        judge.answered("h", &without);
+        assert!(judge.violations[1].contains("without the policy"));
+        judge.policy_deleted();
+        judge.answered("h", &without);
+        assert_eq!(judge.violations.len(), 2, "it was deleted meanwhile");
+    }
+}

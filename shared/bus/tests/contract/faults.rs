@@ -166,6 +166,36 @@ pub(crate) async fn a_log_made_anew_is_noticed(mut harness: impl Harness) {
     assert_eq!(reader.version("a", "new"), Some("1"));
 }
 
+pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
+    harness: impl Harness,
+) {
+    let writer = Writer::new(harness.client().await).await;
+    let last = writer.append(vec![put("a", "old", 1)]).await;
+    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    reader.caught_up_at(last).await;
+    let before = writer.bus.head().await.unwrap().incarnation;
+    within(writer.bus.remake_log(&before)).await.unwrap();
+    let after = writer.bus.head().await.unwrap();
+    assert_ne!(after.incarnation, before);
+    // Another watcher has found the same, and comes later.
+    within(harness.client().await.remake_log(&before))
+        .await
+        .unwrap();
+    assert_eq!(writer.bus.head().await.unwrap(), after);
+    let refused = within(writer.bus.append(writer.fence, vec![put("a", "x", 2)])).await;
+    assert!(matches!(refused, Err(AppendError::Fenced)), "{refused:?}");
+    let index = within(writer.bus.index()).await.unwrap();
+    assert!(index.objects.is_empty() && index.views.is_empty());
+
+    let writer = Writer::new(harness.client().await).await;
+    let last = writer.append(vec![put("a", "new", 1)]).await;
+    reader
+        .until(|reader| reader.restarts.contains(&RestartCause::NewIncarnation))
+        .await;
+    reader.caught_up_at(last).await;
+    assert_eq!(reader.objects.len(), 1);
+}
+
 pub(crate) async fn a_deleted_log_is_noticed(mut harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let last = writer.append(vec![put("a", "x", 1)]).await;

@@ -34,6 +34,9 @@ const CALM: u64 = 300;
 /// The absence of NATS in the last part: longer than requests wait for it.
 const NATS_AWAY: Duration = Duration::from_secs(20);
 
+/// The time for which decisions are looked at after NATS came back with an older disk.
+const OLDER_DISK: Duration = Duration::from_secs(8);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_young_outage_costs_no_decision() -> anyhow::Result<()> {
     let mut world = World::start().await?;
@@ -64,7 +67,8 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     let load = Load::begin(world, &target);
     only_watcher(world, &load).await?;
     load.end("the only watcher away").await?;
-    nats_for_long(world, &target).await
+    nats_for_long(world, &target).await?;
+    older_disk(world, &target).await
 }
 
 /// A policy that reads no fact.
@@ -218,4 +222,61 @@ async fn nats_for_long(world: &mut World, target: &Target) -> anyhow::Result<()>
     );
     world.nats.start_again().await?;
     is_denied(world, &host(7)).await
+}
+
+/// NATS comes back with an older copy of its disk. What was acknowledged since is known to the services all the same, and
+/// nobody is admitted who was not before.
+async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
+    world.nats.kill()?;
+    world.nats.keep_files()?;
+    world.nats.start_again().await?;
+    let mut later = Vec::new();
+    for index in INGRESSES..INGRESSES + 20 {
+        later.push(host(index));
+        world.create(&ingress(index, &host(index))).await?;
+    }
+    for host in &later {
+        is_denied(world, host).await?;
+    }
+    world.nats.kill()?;
+    world.nats.put_files_back()?;
+    world.nats.start_again().await?;
+    let (begun, mut client) = (Instant::now(), Client::new(target.clone())?);
+    let (mut denied, mut failed) = (0, 0);
+    let log = world
+        .system
+        .watcher
+        .as_ref()
+        .context("it runs")?
+        .process
+        .log()
+        .to_owned();
+    let mut is_remade = false;
+    while !is_remade || begun.elapsed() < OLDER_DISK {
+        for host in &later {
+            let body = review("00000000-older", &ingress(INGRESSES + 100, host));
+            let answer: Value = serde_json::from_slice(&client.post(body).await?)?;
+            ensure!(answer["response"]["allowed"] == false, "{host}: {answer}");
+            let message = answer["response"]["status"]["message"].as_str();
+            match message.is_some_and(|said| said.contains("AR")) {
+                true => failed += 1,
+                false => denied += 1,
+            }
+        }
+        // Something is written, whose position tells.
+        later.push(host(INGRESSES + later.len()));
+        world
+            .create(&ingress(
+                INGRESSES + later.len() - 1,
+                &later[later.len() - 1],
+            ))
+            .await?;
+        is_denied(world, &later[later.len() - 1]).await?;
+        is_remade = std::fs::read_to_string(&log)?.contains("the log has lost records");
+    }
+    println!("an older disk: {denied} denied, {failed} failed, none admitted");
+    for host in &later {
+        is_denied(world, host).await?;
+    }
+    Ok(())
 }

@@ -218,7 +218,7 @@ impl Reader {
         let _place = self.scan_place(deadline).await?;
         let read = self.api().get_as(&path, METADATA_ALONE, WRITE_BYTES_MAX);
         let until = deadline.min(Instant::now() + WRITE_TIMEOUT);
-        let read = match tokio::time::timeout_at(until.into(), read).await {
+        let read = match tokio::time::timeout_at(until, read).await {
             Ok(read) => read,
             Err(_) => return Err(failed("the API server did not answer")),
         };
