@@ -254,7 +254,7 @@ async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
     let mut is_remade = false;
     while !is_remade || begun.elapsed() < OLDER_DISK {
         for host in &later {
-            let body = review("00000000-older", &ingress(INGRESSES + 100, host));
+            let body = review("00000000-older", &ingress(INGRESSES + 100_000, host));
             let answer: Value = serde_json::from_slice(&client.post(body).await?)?;
             ensure!(answer["response"]["allowed"] == false, "{host}: {answer}");
             let message = answer["response"]["status"]["message"].as_str();
@@ -264,14 +264,14 @@ async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
             }
         }
         // Something is written, whose position tells.
-        later.push(host(INGRESSES + later.len()));
-        world
-            .create(&ingress(
-                INGRESSES + later.len() - 1,
-                &later[later.len() - 1],
-            ))
-            .await?;
-        is_denied(world, &later[later.len() - 1]).await?;
+        let index = INGRESSES + later.len();
+        let one_more = ingress(index, &host(index));
+        wait::until("one more to be admitted", async || {
+            world.create(&one_more).await
+        })
+        .await?;
+        is_denied(world, &host(index)).await?;
+        later.push(host(index));
         is_remade = std::fs::read_to_string(&log)?.contains("the log has lost records");
     }
     println!("an older disk: {denied} denied, {failed} failed, none admitted");
