@@ -129,7 +129,7 @@ impl Judge {
         let rule = of.record["rules"].as_array().and_then(|rules| {
             rules
                 .iter()
-                .find(|rule| rule["policy"] == crate::schedule::UNIQUE_HOST)
+                .find(|rule| rule["policy"] == crate::manifests::UNIQUE_HOST)
         });
         let allowed = match &of.answer {
             Answer::Allowed => true,
@@ -256,7 +256,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::schedule::UNIQUE_HOST;
+    use crate::manifests::UNIQUE_HOST;
 
     const SECOND: Duration = Duration::from_secs(1);
 

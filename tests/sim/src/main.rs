@@ -4,9 +4,11 @@
 //! A schedule is the same each time: its thread draws every random number from the seed (`random.c`), and the clock
 //! moves only while all tasks wait.
 
+mod ask;
 mod batch;
 mod cluster;
 mod judge;
+mod manifests;
 mod plan;
 mod schedule;
 mod way;

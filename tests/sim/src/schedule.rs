@@ -1,46 +1,31 @@
 //! Runs a schedule: users work, faults come and go, and every answer is judged. At its end everything is mended, and
 //! has to be right again within [`SETTLED_AFTER`].
 
+mod faults;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::{Address, Bus as _, Call, LogEvent, Scope, local::Chances};
-use anteroom_load::{Answer, ingress, review};
-use anteroom_model::{Revision, ViewId};
-use anteroom_simapi::{Fault as ApiFault, Matching};
+use anteroom_bus::{Bus as _, LogEvent, Scope};
+use anteroom_load::{Answer, ingress};
+use anteroom_model::ViewId;
 use anteroom_webhook::Webhook;
-use anteroom_wire::{
-    body,
-    envelope::Record,
-    query::{Query, QueryRequest, decode_outcome, encode_request},
-};
-use http_body_util::BodyExt as _;
+use anteroom_wire::envelope::Record;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
+    ask::{ask, ask_replica},
     cluster::{Cluster, POLICIES, Process},
-    judge::{Answered, Judge, Owners},
+    judge::{Judge, Owners},
+    manifests::{NO_BAD, UNIQUE_HOST, config_map, host_of, name_of, no_bad, unique_host},
     plan::{Fault, Id, Kind, Plan, TimedFault, Work},
 };
 
-/// The policy that reads a view.
-pub(crate) const UNIQUE_HOST: &str = "unique-ingress-host";
-
-/// The policy that reads nothing.
-const NO_BAD: &str = "no-bad-config-maps";
-
 const INGRESSES: &str = "ingresses.networking.k8s.io";
-const VIEW: &str = "ingresses.v1.networking.k8s.io";
-
-/// The time that a request has.
-const DEADLINE: Duration = Duration::from_secs(10);
-
-/// The time after which a request must have been answered, whatever has gone wrong.
-const ANSWERED_AFTER: Duration = Duration::from_millis(10_500);
 
 /// The time after which everything must be right again once it was mended.
 const SETTLED_AFTER: Duration = Duration::from_secs(75);
@@ -50,13 +35,6 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A webhook that the bus does not reach for so long is not waited for.
 const UNHEARD_AFTER: Duration = Duration::from_secs(4);
-
-/// The part by which versions are raised after a restore.
-const RAISED_BY: u64 = 1_000_000;
-
-/// The time for which users rest after a restore that did not raise the versions. If the API server hands out a version
-/// twice before a watcher looks, no client can tell.
-const RESTS_AFTER_RESTORE: Duration = Duration::from_secs(5);
 
 /// A webhook reads what it missed within this time.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(2);
@@ -314,167 +292,6 @@ impl Run<'_> {
         });
     }
 
-    async fn fault(&mut self, timed: &TimedFault) -> anyhow::Result<()> {
-        self.note(&format!("{:?} for {:?}", timed.fault, timed.lasts));
-        let faults = self.cluster.bus.faults();
-        match timed.fault {
-            Fault::Cut(id) => {
-                if let Some(process) = self.cluster.processes.get(&id) {
-                    process.faults().cut();
-                    self.cut.entry(id).or_insert_with(Instant::now);
-                }
-            }
-            Fault::BusAway => faults.stop(),
-            Fault::Kill { id, .. } => self.gone.extend(self.cluster.kill(id)),
-            Fault::Stop { id, .. } => self.gone.extend(self.cluster.stop(id)),
-            Fault::LogDeleted => faults.delete_log(),
-            Fault::LogRemade => faults.remake_log(),
-            Fault::Truncate { records } => {
-                if let Ok(head) = self.cluster.bus.head().await {
-                    faults.truncate_log(Revision(head.last.0.saturating_sub(records)));
-                }
-            }
-            Fault::Gap(id) => {
-                if let Some(process) = self.cluster.processes.get(&id) {
-                    process.faults().gap();
-                }
-            }
-            Fault::Lossy => faults.set_chances(self.plan.chances),
-            Fault::Full => {
-                let size = self.cluster.bus.log_size().await;
-                faults.limit_log(Some(size.map_or(4_096, |size| size.bytes + 512)));
-            }
-            Fault::ApiCut(number) => self.cut_api(number, true),
-            _ => {
-                for fault in self.api_faults(timed.fault) {
-                    self.cluster.api.fault(fault)?;
-                }
-                if let Fault::Restore { back, raised } = timed.fault {
-                    self.restore(back, raised)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn cut_api(&self, number: u8, cut: bool) {
-        let process = self.cluster.processes.get(&Id(Kind::Watcher, number));
-        if let Some(way) = process.and_then(|process| process.way.as_ref()) {
-            way.send_replace(cut);
-        }
-    }
-
-    fn api_faults(&self, fault: Fault) -> Vec<ApiFault> {
-        let matching = Matching::default();
-        match fault {
-            Fault::ApiFails { status } => vec![ApiFault::Fail {
-                matching,
-                status,
-                retry_after_seconds: None,
-                count: None,
-            }],
-            Fault::ApiSlow { delay_ms } => vec![ApiFault::Delay { matching, delay_ms }],
-            Fault::CutWatches { clean } => vec![ApiFault::CutWatches {
-                resource: None,
-                clean,
-            }],
-            Fault::StallWatches => vec![ApiFault::StallWatches { resource: None }],
-            // Whoever watches has to notice.
-            Fault::Compact => vec![
-                ApiFault::Compact { resource: None },
-                ApiFault::CutWatches {
-                    resource: None,
-                    clean: false,
-                },
-            ],
-            Fault::Forbid => vec![ApiFault::Forbid {
-                resource: INGRESSES.into(),
-            }],
-            _ => Vec::new(),
-        }
-    }
-
-    fn restore(&mut self, back: u64, raised: bool) -> anyhow::Result<()> {
-        let version = self.cluster.api.version().saturating_sub(back);
-        if version >= self.base_version {
-            let restored = self.cluster.api.fault(ApiFault::Restore {
-                resource_version: version,
-                raised_by: if raised { RAISED_BY } else { 0 },
-            });
-            if restored.is_ok() {
-                if !raised {
-                    self.rests_until = Instant::now() + RESTS_AFTER_RESTORE;
-                }
-                self.owners_changed();
-                let policy = self.cluster.api.get(POLICIES, "", UNIQUE_HOST);
-                let generation = policy.and_then(|of| of["metadata"]["generation"].as_u64());
-                self.generation = generation.unwrap_or_default();
-            }
-        }
-        Ok(())
-    }
-
-    fn mend_one(&mut self, timed: &TimedFault) {
-        self.note(&format!("{:?} ends", timed.fault));
-        let faults = self.cluster.bus.faults();
-        match timed.fault {
-            Fault::Cut(id) => {
-                if let Some(process) = self.cluster.processes.get(&id) {
-                    process.faults().mend();
-                }
-                let cut = self.cut.remove(&id);
-                if cut.is_some_and(|at| at.elapsed() > UNHEARD_AFTER) {
-                    self.reached.insert(id, Instant::now());
-                }
-            }
-            Fault::BusAway => faults.start(),
-            Fault::Kill { id, renamed } | Fault::Stop { id, renamed } => self.restart(id, renamed),
-            Fault::Lossy => faults.set_chances(Chances::default()),
-            Fault::Full => faults.limit_log(None),
-            Fault::ApiCut(number) => self.cut_api(number, false),
-            Fault::ApiFails { .. } | Fault::ApiSlow { .. } | Fault::Forbid => {
-                let _ = self.cluster.api.fault(ApiFault::Clear {});
-            }
-            Fault::StallWatches => {
-                let _ = self
-                    .cluster
-                    .api
-                    .fault(ApiFault::ResumeWatches { resource: None });
-            }
-            _ => {}
-        }
-    }
-
-    fn restart(&mut self, id: Id, renamed: bool) {
-        if self.cluster.processes.contains_key(&id) {
-            return;
-        }
-        let name = self.gone.iter().rev().find(|gone| gone.id == id);
-        let name = name.map(|gone| gone.name.clone()).filter(|_| !renamed);
-        self.cluster.start(id, name);
-    }
-
-    /// Ends every fault.
-    fn mend(&mut self) {
-        self.note("everything is mended");
-        let faults = self.cluster.bus.faults();
-        faults.start();
-        faults.set_chances(Chances::default());
-        faults.limit_log(None);
-        let _ = self.cluster.api.fault(ApiFault::Clear {});
-        for process in self.cluster.processes.values() {
-            process.faults().mend();
-            if let Some(way) = &process.way {
-                way.send_replace(false);
-            }
-        }
-        for timed in &self.plan.faults {
-            if let Fault::Kill { id, renamed } | Fault::Stop { id, renamed } = timed.fault {
-                self.restart(id, renamed);
-            }
-        }
-    }
-
     /// Waits until everything is right.
     async fn settle(&mut self) {
         let begun = Instant::now();
@@ -559,79 +376,6 @@ impl Run<'_> {
     }
 }
 
-/// Sends a review, and waits for its answer.
-async fn ask(
-    judge: &Mutex<Judge>,
-    webhook: String,
-    to: &Webhook,
-    object: &Value,
-    told: Option<u64>,
-) -> Option<Answered> {
-    let sent = Instant::now();
-    let uid = "00000000-0000-0000-0000-000000000000";
-    let request = http::Request::post(format!("/validate?timeout={}s", DEADLINE.as_secs()))
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(axum::body::Body::from(review_of(uid, object)));
-    let Ok(request) = request else { return None };
-    let Ok(response) = timeout(ANSWERED_AFTER, to.answer(request)).await else {
-        let text = format!("{webhook} has not answered within {ANSWERED_AFTER:?}");
-        judge.lock().violation(&text);
-        return None;
-    };
-    let body = response.into_body().collect().await.ok()?.to_bytes();
-    let answer = match Answer::parse(uid, &body) {
-        Ok(answer) => answer,
-        Err(problem) => {
-            judge.lock().violation(&format!("{webhook}: {problem}"));
-            return None;
-        }
-    };
-    let answered: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let record = answered["response"]["auditAnnotations"]["decision"].as_str();
-    let record = record.and_then(|record| serde_json::from_str(record).ok());
-    Some(Answered {
-        webhook,
-        sent,
-        answer,
-        record: record.unwrap_or_default(),
-        told,
-    })
-}
-
-/// Asks a replica for the whole view.
-async fn ask_replica(cluster: &Cluster, replica: &str) -> Result<Owners, String> {
-    let query = Query {
-        expression: "items[].[metadata.name, spec.rules[0].host]".to_owned(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
-        selection: None,
-    };
-    let request = QueryRequest {
-        entry: String::new(),
-        queries: vec![query],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
-    };
-    let address = Address::Replica {
-        replica: replica.to_owned(),
-        view: ViewId::new(VIEW),
-    };
-    let call = Call {
-        body: encode_request(&request).map_err(|e| e.to_string())?,
-        deadline: DEADLINE,
-        trace: None,
-    };
-    let reply = cluster.bus.request(&address, call, DEADLINE).await;
-    let reply = decode_outcome(&reply.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
-    let results = reply.map_err(|e| e.to_string())?.results;
-    let result = results.into_iter().next().ok_or("no result")?;
-    let result = body::to_json(&result.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
-    serde_json::from_value::<Vec<(String, String)>>(result)
-        .map(|pairs| pairs.into_iter().collect())
-        .map_err(|e| e.to_string())
-}
-
 /// Reads the log for the trace, and checks that a view's writers come one after the other.
 async fn read_log(bus: &anteroom_bus::local::LocalBus, judge: &Mutex<Judge>) {
     let mut follower = bus.follow(Scope::All);
@@ -681,90 +425,4 @@ fn owners(cluster: &Cluster) -> Owners {
             (text(&object["metadata"]["name"]), host)
         })
         .collect()
-}
-
-fn name_of(name: u8) -> String {
-    format!("ingress-{name}")
-}
-
-fn host_of(host: u8) -> String {
-    format!("host-{host}.example")
-}
-
-fn config_map(bad: bool) -> Value {
-    let labels = if bad {
-        json!({"bad": "yes"})
-    } else {
-        json!({})
-    };
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "default", "name": "any", "labels": labels},
-    })
-}
-
-fn review_of(uid: &str, object: &Value) -> bytes::Bytes {
-    let body = review(uid, object);
-    if object["kind"] != "ConfigMap" {
-        return body;
-    }
-    let mut parsed: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let request = &mut parsed["request"];
-    for (field, value) in [
-        (
-            "kind",
-            json!({"group": "", "version": "v1", "kind": "ConfigMap"}),
-        ),
-        (
-            "resource",
-            json!({"group": "", "version": "v1", "resource": "configmaps"}),
-        ),
-    ] {
-        request[field] = value.clone();
-        request[&format!("request{}{}", field[..1].to_uppercase(), &field[1..])] = value;
-    }
-    parsed.to_string().into()
-}
-
-/// A host has one owner. The message names the generation.
-fn unique_host(generation: u64) -> Value {
-    json!({
-        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
-        "metadata": {"name": UNIQUE_HOST},
-        "spec": {"failurePolicy": "Fail", "background": false, "rules": [{
-            "name": "host-is-free",
-            "match": {"any": [{"resources": {
-                "kinds": ["networking.k8s.io/v1/Ingress"], "operations": ["CREATE", "UPDATE"],
-            }}]},
-            "context": [{"name": "hosts", "cachedContextEntry": {
-                "name": "ingresses",
-                "jmespath": "items[?metadata.name != '{{ request.name }}'].spec.rules[].host",
-            }}],
-            "validate": {
-                "failureAction": "Enforce",
-                "message": format!("taken, says generation {generation}"),
-                "deny": {"conditions": {"any": [{
-                    "key": "{{ request.object.spec.rules[].host }}",
-                    "operator": "AnyIn",
-                    "value": "{{ hosts }}",
-                }]}},
-            },
-        }]},
-    })
-}
-
-fn no_bad() -> Value {
-    json!({
-        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
-        "metadata": {"name": NO_BAD},
-        "spec": {"failurePolicy": "Fail", "background": false, "rules": [{
-            "name": "not-bad",
-            "match": {"any": [{"resources": {"kinds": ["ConfigMap"]}}]},
-            "validate": {
-                "failureAction": "Enforce",
-                "message": "bad",
-                "pattern": {"metadata": {"=(labels)": {"=(bad)": "!yes"}}},
-            },
-        }]},
-    })
 }

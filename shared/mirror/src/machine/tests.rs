@@ -1,5 +1,6 @@
 //! Random histories of a log, read by a machine in every way in which a bus may deliver them.
 
+mod shortened;
 mod world;
 
 use std::time::Duration;
@@ -537,86 +538,4 @@ fn a_failed_source_answers_with_its_error_and_a_dropped_view_is_gone() {
     assert!(!world.machine.views.contains_key(&views()[0]));
     assert_eq!(kept.read().status().state, State::Dropped);
     assert_eq!(kept.read().status().bytes, 0);
-}
-
-/// Loses the last records of the log, which were read.
-fn shorten(world: &mut World, records: u64) {
-    let last = Revision(world.last.0 - records);
-    world.log.retain(|at, _| *at <= last);
-    world.last = last;
-    world.restart(RestartCause::Truncated);
-    world.take(Step::Deliver(u8::MAX));
-}
-
-#[test]
-fn a_shortened_log_does_not_replace_what_is_served_before_its_writer_begins_a_term() {
-    let mut world = synced_world();
-    let before = world.read(0, |read, _| read.len()).unwrap();
-    world.take(Step::Put(0, 9));
-    world.take(Step::Deliver(1));
-    shorten(&mut world, 1);
-    assert_eq!(world.read(0, |read, _| read.len()), Some(before + 1));
-    assert_eq!(world.error(0), None, "it is served, and grows old");
-    // The writer compares the log with the source, and writes what is lost.
-    let next = Epoch::new(EPOCH.term() + 1, 1);
-    let mut delta = world.put(0, 9);
-    if let Record::Delta { delta, .. } = &mut delta {
-        delta.epoch = next;
-    }
-    let mut record = world.models[0].control(next, ViewState::Synced);
-    record.origin = EPOCH;
-    world.write(0, delta);
-    world.write(0, Record::Control(record));
-    world.now += MirrorConfig::RESTART_WAIT_MAX / 2;
-    world.take(Step::Wait(1));
-    world.take(Step::Deliver(u8::MAX));
-    world.take(Step::LoadDeliver(u8::MAX));
-    assert_eq!(world.read(0, |read, _| read.len()), Some(before + 1));
-    world.take(Step::Deliver(u8::MAX));
-    let live = world.machine.views[&views()[0]].read().status().live;
-    assert!(live, "it follows the log again");
-}
-
-#[test]
-fn what_a_shortened_log_has_left_counts_once_what_is_served_is_too_old() {
-    let mut world = synced_world();
-    let before = world.read(0, |read, _| read.len()).unwrap();
-    world.take(Step::Put(0, 9));
-    world.take(Step::Deliver(1));
-    shorten(&mut world, 1);
-    world.now += Duration::from_millis(MirrorConfig::default().age_max_ms + 1);
-    for _ in 0..2 {
-        world.now += MirrorConfig::RESTART_WAIT_MAX;
-        world.take(Step::Wait(1));
-        world.take(Step::Deliver(u8::MAX));
-        world.take(Step::LoadDeliver(u8::MAX));
-    }
-    let kept = world.machine.views[&views()[0]].read();
-    let (snapshot, _) = kept.read(world.now, Some(u64::MAX)).unwrap();
-    assert_eq!(snapshot.read().len(), before);
-}
-
-#[test]
-fn terms_that_began_anew_count_once_the_last_leader_has_been_silent() {
-    let mut world = synced_world();
-    let mut beat = world.a_beat(0);
-    beat.term = 7;
-    world.machine.beat(world.now, &beat);
-    let age_ms = |world: &World| world.read(0, |_, at| at.age_ms).unwrap();
-    beat.term = 1;
-    for _ in 0..=10 {
-        world.now += Duration::from_millis(500);
-        world.machine.beat(world.now, &beat);
-        assert!(age_ms(&world) > 0, "of an earlier term");
-    }
-    world.now += Duration::from_millis(500);
-    world.machine.beat(world.now, &beat);
-    assert_eq!(age_ms(&world), 0);
-    // Where the last leader is heard, they never do.
-    for at in 0..30 {
-        world.now += Duration::from_millis(500);
-        beat.term = if at % 4 == 0 { 9 } else { 2 };
-        world.machine.beat(world.now, &beat);
-    }
-    assert!(age_ms(&world) > 0);
 }

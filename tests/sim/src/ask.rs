@@ -1,0 +1,104 @@
+//! Questions to webhooks and replicas.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anteroom_bus::{Address, Bus as _, Call};
+use anteroom_load::Answer;
+use anteroom_model::ViewId;
+use anteroom_webhook::Webhook;
+use anteroom_wire::{
+    body,
+    query::{Query, QueryRequest, decode_outcome, encode_request},
+};
+use http_body_util::BodyExt as _;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    cluster::Cluster,
+    judge::{Answered, Judge, Owners},
+    manifests::review_of,
+};
+
+/// The view of all Ingresses.
+const VIEW: &str = "ingresses.v1.networking.k8s.io";
+
+/// The time after which a request must have been answered, whatever has gone wrong.
+const ANSWERED_AFTER: Duration = Duration::from_millis(10_500);
+
+/// The time that a request has.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Sends a review, and waits for its answer.
+pub(crate) async fn ask(
+    judge: &Mutex<Judge>,
+    webhook: String,
+    to: &Webhook,
+    object: &Value,
+    told: Option<u64>,
+) -> Option<Answered> {
+    let sent = Instant::now();
+    let uid = "00000000-0000-0000-0000-000000000000";
+    let request = http::Request::post(format!("/validate?timeout={}s", DEADLINE.as_secs()))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(axum::body::Body::from(review_of(uid, object)));
+    let Ok(request) = request else { return None };
+    let Ok(response) = timeout(ANSWERED_AFTER, to.answer(request)).await else {
+        let text = format!("{webhook} has not answered within {ANSWERED_AFTER:?}");
+        judge.lock().violation(&text);
+        return None;
+    };
+    let body = response.into_body().collect().await.ok()?.to_bytes();
+    let answer = match Answer::parse(uid, &body) {
+        Ok(answer) => answer,
+        Err(problem) => {
+            judge.lock().violation(&format!("{webhook}: {problem}"));
+            return None;
+        }
+    };
+    let answered: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let record = answered["response"]["auditAnnotations"]["decision"].as_str();
+    let record = record.and_then(|record| serde_json::from_str(record).ok());
+    Some(Answered {
+        webhook,
+        sent,
+        answer,
+        record: record.unwrap_or_default(),
+        told,
+    })
+}
+
+/// Asks a replica for the whole view.
+pub(crate) async fn ask_replica(cluster: &Cluster, replica: &str) -> Result<Owners, String> {
+    let query = Query {
+        expression: "items[].[metadata.name, spec.rules[0].host]".to_owned(),
+        parameters: BTreeMap::new(),
+        missing_key_is_error: false,
+        selection: None,
+    };
+    let request = QueryRequest {
+        entry: String::new(),
+        queries: vec![query],
+        age_max_ms: None,
+        revision_min: None,
+        revision_min_of: None,
+    };
+    let address = Address::Replica {
+        replica: replica.to_owned(),
+        view: ViewId::new(VIEW),
+    };
+    let call = Call {
+        body: encode_request(&request).map_err(|e| e.to_string())?,
+        deadline: DEADLINE,
+        trace: None,
+    };
+    let reply = cluster.bus.request(&address, call, DEADLINE).await;
+    let reply = decode_outcome(&reply.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    let results = reply.map_err(|e| e.to_string())?.results;
+    let result = results.into_iter().next().ok_or("no result")?;
+    let result = body::to_json(&result.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    serde_json::from_value::<Vec<(String, String)>>(result)
+        .map(|pairs| pairs.into_iter().collect())
+        .map_err(|e| e.to_string())
+}

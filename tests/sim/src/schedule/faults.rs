@@ -1,0 +1,179 @@
+//! Faults, from their begin to their end.
+
+use anteroom_bus::local::Chances;
+use anteroom_model::Revision;
+use anteroom_simapi::{Fault as ApiFault, Matching};
+
+use super::*;
+
+/// The part by which versions are raised after a restore.
+const RAISED_BY: u64 = 1_000_000;
+
+/// The time for which users rest after a restore that did not raise the versions. If the API server hands out a version
+/// twice before a watcher looks, no client can tell.
+const RESTS_AFTER_RESTORE: Duration = Duration::from_secs(5);
+
+impl Run<'_> {
+    /// A fault begins.
+    pub(super) async fn fault(&mut self, timed: &TimedFault) -> anyhow::Result<()> {
+        self.note(&format!("{:?} for {:?}", timed.fault, timed.lasts));
+        let faults = self.cluster.bus.faults();
+        match timed.fault {
+            Fault::Cut(id) => {
+                if let Some(process) = self.cluster.processes.get(&id) {
+                    process.faults().cut();
+                    self.cut.entry(id).or_insert_with(Instant::now);
+                }
+            }
+            Fault::BusAway => faults.stop(),
+            Fault::Kill { id, .. } => self.gone.extend(self.cluster.kill(id)),
+            Fault::Stop { id, .. } => self.gone.extend(self.cluster.stop(id)),
+            Fault::LogDeleted => faults.delete_log(),
+            Fault::LogRemade => faults.remake_log(),
+            Fault::Truncate { records } => {
+                if let Ok(head) = self.cluster.bus.head().await {
+                    faults.truncate_log(Revision(head.last.0.saturating_sub(records)));
+                }
+            }
+            Fault::Gap(id) => {
+                if let Some(process) = self.cluster.processes.get(&id) {
+                    process.faults().gap();
+                }
+            }
+            Fault::Lossy => faults.set_chances(self.plan.chances),
+            Fault::Full => {
+                let size = self.cluster.bus.log_size().await;
+                faults.limit_log(Some(size.map_or(4_096, |size| size.bytes + 512)));
+            }
+            Fault::ApiCut(number) => self.cut_api(number, true),
+            _ => {
+                for fault in self.api_faults(timed.fault) {
+                    self.cluster.api.fault(fault)?;
+                }
+                if let Fault::Restore { back, raised } = timed.fault {
+                    self.restore(back, raised)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_api(&self, number: u8, cut: bool) {
+        let process = self.cluster.processes.get(&Id(Kind::Watcher, number));
+        if let Some(way) = process.and_then(|process| process.way.as_ref()) {
+            way.send_replace(cut);
+        }
+    }
+
+    fn api_faults(&self, fault: Fault) -> Vec<ApiFault> {
+        let matching = Matching::default();
+        match fault {
+            Fault::ApiFails { status } => vec![ApiFault::Fail {
+                matching,
+                status,
+                retry_after_seconds: None,
+                count: None,
+            }],
+            Fault::ApiSlow { delay_ms } => vec![ApiFault::Delay { matching, delay_ms }],
+            Fault::CutWatches { clean } => vec![ApiFault::CutWatches {
+                resource: None,
+                clean,
+            }],
+            Fault::StallWatches => vec![ApiFault::StallWatches { resource: None }],
+            // Whoever watches has to notice.
+            Fault::Compact => vec![
+                ApiFault::Compact { resource: None },
+                ApiFault::CutWatches {
+                    resource: None,
+                    clean: false,
+                },
+            ],
+            Fault::Forbid => vec![ApiFault::Forbid {
+                resource: INGRESSES.into(),
+            }],
+            _ => Vec::new(),
+        }
+    }
+
+    fn restore(&mut self, back: u64, raised: bool) -> anyhow::Result<()> {
+        let version = self.cluster.api.version().saturating_sub(back);
+        if version >= self.base_version {
+            let restored = self.cluster.api.fault(ApiFault::Restore {
+                resource_version: version,
+                raised_by: if raised { RAISED_BY } else { 0 },
+            });
+            if restored.is_ok() {
+                if !raised {
+                    self.rests_until = Instant::now() + RESTS_AFTER_RESTORE;
+                }
+                self.owners_changed();
+                let policy = self.cluster.api.get(POLICIES, "", UNIQUE_HOST);
+                let generation = policy.and_then(|of| of["metadata"]["generation"].as_u64());
+                self.generation = generation.unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+
+    /// A fault ends.
+    pub(super) fn mend_one(&mut self, timed: &TimedFault) {
+        self.note(&format!("{:?} ends", timed.fault));
+        let faults = self.cluster.bus.faults();
+        match timed.fault {
+            Fault::Cut(id) => {
+                if let Some(process) = self.cluster.processes.get(&id) {
+                    process.faults().mend();
+                }
+                let cut = self.cut.remove(&id);
+                if cut.is_some_and(|at| at.elapsed() > UNHEARD_AFTER) {
+                    self.reached.insert(id, Instant::now());
+                }
+            }
+            Fault::BusAway => faults.start(),
+            Fault::Kill { id, renamed } | Fault::Stop { id, renamed } => self.restart(id, renamed),
+            Fault::Lossy => faults.set_chances(Chances::default()),
+            Fault::Full => faults.limit_log(None),
+            Fault::ApiCut(number) => self.cut_api(number, false),
+            Fault::ApiFails { .. } | Fault::ApiSlow { .. } | Fault::Forbid => {
+                let _ = self.cluster.api.fault(ApiFault::Clear {});
+            }
+            Fault::StallWatches => {
+                let _ = self
+                    .cluster
+                    .api
+                    .fault(ApiFault::ResumeWatches { resource: None });
+            }
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self, id: Id, renamed: bool) {
+        if self.cluster.processes.contains_key(&id) {
+            return;
+        }
+        let name = self.gone.iter().rev().find(|gone| gone.id == id);
+        let name = name.map(|gone| gone.name.clone()).filter(|_| !renamed);
+        self.cluster.start(id, name);
+    }
+
+    /// Ends every fault.
+    pub(super) fn mend(&mut self) {
+        self.note("everything is mended");
+        let faults = self.cluster.bus.faults();
+        faults.start();
+        faults.set_chances(Chances::default());
+        faults.limit_log(None);
+        let _ = self.cluster.api.fault(ApiFault::Clear {});
+        for process in self.cluster.processes.values() {
+            process.faults().mend();
+            if let Some(way) = &process.way {
+                way.send_replace(false);
+            }
+        }
+        for timed in &self.plan.faults {
+            if let Fault::Kill { id, renamed } | Fault::Stop { id, renamed } = timed.fault {
+                self.restart(id, renamed);
+            }
+        }
+    }
+}
