@@ -119,6 +119,15 @@ impl Hub {
                 Progress::Follows { after }
                     if !after.iter().all(|(_, at)| follows_on(version, at)) =>
                 {
+                    if !after.iter().all(|(_, at)| follows_on(at, version)) {
+                        // Of some namespaces it is the older one, of others the younger one: neither does alone.
+                        let youngest = after.iter().map(|(_, at)| at).reduce(|one, other| {
+                            if follows_on(one, other) { one } else { other }
+                        });
+                        member.since = youngest.cloned().unwrap_or_default();
+                        *progress = Progress::Waits { asked_again: true };
+                        watch.list_again();
+                    }
                     continue;
                 }
                 // It was asked for before the view came. The view's own list is read beside it.

@@ -401,6 +401,50 @@ async fn a_restored_source_is_written_anew() {
     watcher.stop().await;
 }
 
+/// A restore of etcd may raise the versions, as is advised. No version goes back then.
+#[tokio::test]
+async fn a_source_restored_with_raised_versions_is_written_anew() {
+    let world = World::start().await;
+    world.ingress_entry("hosts");
+    for name in ["changed", "deleted", "same"] {
+        world.ingress(name, "before");
+    }
+    let watcher = world.watch_as("w");
+    let before = world
+        .until("the view", |log| log.is_synced(INGRESS_VIEW))
+        .await;
+    let backup = world.sim.version();
+    world.ingress("changed", "after");
+    world.ingress("new", "after");
+    world.sim.delete(INGRESSES, "default", "deleted").unwrap();
+    let names = ["default/changed", "default/new", "default/same"];
+    world
+        .until("the changes", |log| log.names(INGRESS_VIEW) == names)
+        .await;
+    world
+        .sim
+        .fault(Fault::Restore {
+            resource_version: backup,
+            raised_by: 1_000_000,
+        })
+        .unwrap();
+    let after = world
+        .until("the restored state", |log| {
+            log.is_synced(INGRESS_VIEW)
+                && log.names(INGRESS_VIEW)[..2] == ["default/changed", "default/deleted"]
+        })
+        .await;
+    let changed = after.object(INGRESS_VIEW, "default/changed").unwrap();
+    assert_eq!(changed["spec"]["rules"][0]["host"], "before");
+    assert_eq!(after.names(INGRESS_VIEW).len(), 3);
+    let epoch = |log: &crate::support::Log| log.views[INGRESS_VIEW].epoch;
+    assert!(
+        epoch(&after) > epoch(&before),
+        "readers forget the later versions"
+    );
+    watcher.stop().await;
+}
+
 #[tokio::test]
 async fn bad_entries_say_what_is_wrong_with_them() {
     let world = World::start().await;

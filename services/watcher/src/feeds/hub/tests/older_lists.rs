@@ -112,3 +112,34 @@ fn a_view_that_is_written_again_takes_no_list_older_than_what_it_knows() {
         Rewrite(0),
     ]);
 }
+
+/// A view of two namespaces joins a watch, which is just asked to list. Of one namespace its own list is older than that
+/// list, of the other it is younger.
+#[test]
+fn a_list_between_a_views_own_lists_is_not_the_last() {
+    let world = settled(&[
+        Move(0),
+        Move(1),
+        Refer(0),
+        Watch(0),
+        Move(1),
+        Watch(0),
+        Watch(3),
+        Move(1),
+        Relist(0),
+        Change(3, Some(false)),
+        Beside(0, false),
+        Change(3, None),
+        Watch(0),
+        Watch(0),
+        Change(0, None),
+        Beside(0, false),
+        Beside(0, false),
+        Beside(0, false),
+    ]);
+    let served = world.views[1].reader.served.as_ref();
+    assert_eq!(
+        served.map(|served| served.contains_key(&key(3))),
+        Some(false)
+    );
+}

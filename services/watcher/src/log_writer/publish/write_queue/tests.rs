@@ -1,4 +1,5 @@
 mod full;
+mod restored;
 
 use std::collections::BTreeMap;
 
