@@ -54,6 +54,9 @@ impl Freshness {
         if age_ms == u64::MAX {
             return; // The writer itself has never heard from the source.
         }
+        if revision == Revision(0) {
+            return; // It has written nothing yet, and what it has heard may be news.
+        }
         let news = News { at: now, age_ms };
         if revision <= read {
             self.take(news, now);

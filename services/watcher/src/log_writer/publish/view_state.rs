@@ -72,6 +72,8 @@ pub(super) struct ViewWriteState {
     pub(super) served_heard: Option<Instant>,
     /// The time of the oldest change of the batch on its way.
     pub(super) in_flight_since: Option<Instant>,
+    /// The time at which the source was last heard from before the list that runs: what the list brings may be as old.
+    heard_before_list: Option<Instant>,
     /// The time of the oldest change that was dropped, until readers are told that the view failed.
     untold_since: Option<Instant>,
 }
@@ -141,6 +143,7 @@ impl ViewWriteState {
             heard: None,
             served_heard: None,
             in_flight_since: None,
+            heard_before_list: None,
             untold_since: None,
         }
     }
@@ -193,6 +196,7 @@ impl ViewWriteState {
 
     /// Begins a list and returns its number, which [`ViewWriteState::unseen`] asks for.
     pub(super) fn begin_list(&mut self) -> u32 {
+        self.heard_before_list = self.heard;
         self.lists += 1;
         self.skipped = 0;
         self.lists

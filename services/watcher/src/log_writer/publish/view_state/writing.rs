@@ -7,6 +7,9 @@ impl ViewWriteState {
         if self.is_aside() {
             return (Queued::Nothing, 0);
         }
+        if let (Some(heard), true) = (self.heard_before_list, change.span.is_none()) {
+            change.since = change.since.min(heard);
+        }
         let grown = signed(change.body_bytes());
         match self.pending.entry(key) {
             Entry::Vacant(slot) => {
