@@ -208,8 +208,7 @@ impl QueryArgs {
         let query = Query {
             expression: ENTRIES_BY_NAME.to_owned(),
             parameters: BTreeMap::from([("name".to_owned(), name.into())]),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         };
         let address = self.address(system::entries());
         let to = (bus, &Keys::none());
@@ -273,11 +272,8 @@ struct Found {
 /// One query, as a request.
 pub(crate) fn request(query: Query) -> QueryRequest {
     QueryRequest {
-        entry: String::new(),
         queries: vec![query],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
+        ..QueryRequest::default()
     }
 }
 

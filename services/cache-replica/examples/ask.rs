@@ -125,16 +125,12 @@ async fn measure(
 /// The size of the result; `None` where there is none.
 async fn ask(bus: &dyn Bus, view: &ViewId, expression: &str, parameters: Value) -> Option<usize> {
     let request = QueryRequest {
-        entry: String::new(),
         queries: vec![Query {
             expression: expression.to_owned(),
             parameters: serde_json::from_value(parameters).unwrap(),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         }],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
+        ..QueryRequest::default()
     };
     let call = Call {
         body: query::encode_request(&request).unwrap(),

@@ -178,16 +178,11 @@ async fn start(cli: &Cli, bus: &dyn Bus, view: &ViewId, bytes: usize) -> Value {
 /// The number of objects that a replica answers with; `None` where none answers.
 async fn ask(bus: &dyn Bus, view: &ViewId) -> Option<u64> {
     let request = QueryRequest {
-        entry: String::new(),
         queries: vec![Query {
             expression: "`1`".to_owned(),
-            parameters: serde_json::from_value(json!({})).unwrap(),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         }],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
+        ..QueryRequest::default()
     };
     let call = Call {
         body: query::encode_request(&request).unwrap(),

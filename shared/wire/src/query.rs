@@ -15,7 +15,7 @@ use crate::{WireError, body::within, frame};
 pub const RPC_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
 
 /// Queries to one view, answered together from one state of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueryRequest {
     /// The entry through which the reader came, for messages and traces; empty: the view itself.
     #[serde(default)]
@@ -35,7 +35,7 @@ pub struct QueryRequest {
 }
 
 /// One expression with its parameters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Query {
     /// JMESPath over the entry's data; empty: the data whole.
     pub expression: String,

@@ -1,16 +1,14 @@
 //! A watcher and replicas, each a process of its own, between the simulated API server and a real
 //! nats-server: for scale, and for faults that a real API server has only now and then.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{fs, time::Duration};
 
-use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
-use anteroom_model::{FactError, ObjectKey, Shape, ViewId};
+use anteroom_bus::{Address, nats::NatsBus};
+use anteroom_load::{Said, ask, ask_one};
+use anteroom_model::{ObjectKey, Shape, ViewId};
 use anteroom_simapi::{SimApi, SimConfig};
-use anteroom_wire::{
-    body,
-    query::{Query, QueryRequest, Selection, decode_outcome, encode_request},
-};
-use anyhow::{Context, ensure};
+use anteroom_wire::query::{Query, Selection};
+use anyhow::ensure;
 use serde_json::{Value, json};
 
 use crate::{
@@ -39,9 +37,6 @@ pub struct Simulated {
     _folder: Folder,
     _turn: Turn,
 }
-
-/// The answer of a replica about one object.
-pub type Said = Result<Value, FactError>;
 
 impl Simulated {
     /// Starts the watcher and the replicas of the plan; nothing is waited for. `fill` is done to the
@@ -116,10 +111,7 @@ impl Simulated {
     pub async fn ask(&self, view: &ViewId, expression: &str) -> anyhow::Result<Said> {
         let query = query(expression, None);
         let to = Address::Fallback(view.clone());
-        match self.send(&to, vec![query]).await? {
-            Ok(mut all) => all.pop().context("one result"),
-            Err(error) => Ok(Err(error)),
-        }
+        ask_one(&self.bus, &to, query, DEADLINE).await
     }
 
     /// Asks a replica that serves the view for the name in the metadata of each of these objects.
@@ -140,50 +132,17 @@ impl Simulated {
             query("metadata.name", Some(selection))
         });
         let to = Address::View(view.clone());
-        let said = self.send(&to, queries.collect()).await?;
+        let said = ask(&self.bus, &to, queries.collect(), DEADLINE).await?;
         let said = said.map_err(anyhow::Error::from)?;
         ensure!(said.len() == objects.len(), "{} answers", said.len());
         Ok(said)
-    }
-
-    async fn send(
-        &self,
-        to: &Address,
-        queries: Vec<Query>,
-    ) -> anyhow::Result<Result<Vec<Said>, FactError>> {
-        let request = QueryRequest {
-            entry: String::new(),
-            queries,
-            age_max_ms: None,
-            revision_min: None,
-            revision_min_of: None,
-        };
-        let call = Call {
-            body: encode_request(&request)?,
-            deadline: DEADLINE,
-            trace: None,
-        };
-        let reply = self.bus.request(to, call, DEADLINE).await?;
-        let reply = match decode_outcome(&reply)? {
-            Ok(reply) => reply,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut results = Vec::new();
-        for result in reply.results {
-            results.push(match result {
-                Ok(bytes) => Ok(body::to_json(&bytes)?),
-                Err(error) => Err(error),
-            });
-        }
-        Ok(Ok(results))
     }
 }
 
 fn query(expression: &str, selection: Option<Selection>) -> Query {
     Query {
         expression: expression.into(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
         selection,
+        ..Query::default()
     }
 }

@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_bus::{Address, Bus, Call, LogEvent, Scope, nats::NatsBus};
+use anteroom_bus::{Address, Bus, LogEvent, Scope, nats::NatsBus};
+use anteroom_load::{Said, ask_one};
 use anteroom_model::{
     Collection, DesiredView, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId,
     system,
@@ -10,7 +11,7 @@ use anteroom_model::{
 use anteroom_wire::{
     body,
     envelope::Record,
-    query::{Query, QueryRequest, Selection, decode_outcome, encode_request},
+    query::{Query, Selection},
 };
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -128,16 +129,15 @@ async fn known(
 ) -> anyhow::Result<Option<String>> {
     let query = Query {
         expression: "metadata.resourceVersion".into(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
         selection: Some(Selection {
             shape: Shape::Object,
             object: Some(of.object.clone()),
             ..Selection::default()
         }),
+        ..Query::default()
     };
     match answer(bus, replica, of.view(), query).await? {
-        Ok(result) => Ok(serde_json::from_value(body::to_json(&result)?)?),
+        Ok(result) => Ok(serde_json::from_value(result)?),
         Err(FactError::ObjectNotFound { .. }) => Ok(None),
         Err(other) => Err(other.into()),
     }
@@ -148,42 +148,18 @@ pub(crate) async fn held(bus: &NatsBus, replica: &str, view: &str) -> anyhow::Re
     let query = Query {
         expression: "items[].[metadata.namespace || '', metadata.name, metadata.resourceVersion]"
             .into(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
-        selection: None,
+        ..Query::default()
     };
     let result = answer(bus, replica, ViewId::new(view), query).await??;
-    let mut keys: Vec<Held> = serde_json::from_value(body::to_json(&result)?)?;
+    let mut keys: Vec<Held> = serde_json::from_value(result)?;
     keys.sort();
     Ok(keys)
 }
 
-async fn answer(
-    bus: &NatsBus,
-    replica: &str,
-    view: ViewId,
-    query: Query,
-) -> anyhow::Result<Result<Bytes, FactError>> {
-    let request = QueryRequest {
-        entry: String::new(),
-        queries: vec![query],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
-    };
-    let deadline = Duration::from_secs(10);
+async fn answer(bus: &NatsBus, replica: &str, view: ViewId, query: Query) -> anyhow::Result<Said> {
     let replica = replica.to_owned();
-    let call = Call {
-        body: encode_request(&request)?,
-        deadline,
-        trace: None,
-    };
     let to = Address::Replica { replica, view };
-    let reply = match decode_outcome(&bus.request(&to, call, deadline).await?)? {
-        Ok(reply) => reply,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    reply.results.into_iter().next().context("one result")
+    ask_one(bus, &to, query, Duration::from_secs(10)).await
 }
 
 /// Nothing but the system's own views is wanted, or held by any replica.

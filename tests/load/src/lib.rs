@@ -8,6 +8,7 @@
 mod client;
 mod oracle;
 mod paced;
+mod replicas;
 mod report;
 mod review;
 mod worker;
@@ -17,6 +18,7 @@ pub use oracle::{Expected, Oracle, Standing};
 pub use paced::{
     Case, Hosts, Pace, Paced, PacedReport, Protocol, Questions, Slot, Spread, Stall, Template,
 };
+pub use replicas::{Said, ask, ask_one};
 pub use report::{Live, Report};
 pub use review::{Answer, ingress, review};
 pub use worker::{Plan, Stop, run};

@@ -1,15 +1,12 @@
 //! Questions to webhooks and replicas.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
-use anteroom_bus::{Address, Bus as _, Call};
-use anteroom_load::Answer;
+use anteroom_bus::Address;
+use anteroom_load::{Answer, ask_one};
 use anteroom_model::ViewId;
 use anteroom_webhook::Webhook;
-use anteroom_wire::{
-    body,
-    query::{Query, QueryRequest, decode_outcome, encode_request},
-};
+use anteroom_wire::query::Query;
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -73,31 +70,16 @@ pub(crate) async fn ask(
 pub(crate) async fn ask_replica(cluster: &Cluster, replica: &str) -> Result<Owners, String> {
     let query = Query {
         expression: "items[].[metadata.name, spec.rules[0].host]".to_owned(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
-        selection: None,
+        ..Query::default()
     };
-    let request = QueryRequest {
-        entry: String::new(),
-        queries: vec![query],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
-    };
-    let address = Address::Replica {
+    let to = Address::Replica {
         replica: replica.to_owned(),
         view: ViewId::new(VIEW),
     };
-    let call = Call {
-        body: encode_request(&request).map_err(|e| e.to_string())?,
-        deadline: DEADLINE,
-        trace: None,
-    };
-    let reply = cluster.bus.request(&address, call, DEADLINE).await;
-    let reply = decode_outcome(&reply.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
-    let results = reply.map_err(|e| e.to_string())?.results;
-    let result = results.into_iter().next().ok_or("no result")?;
-    let result = body::to_json(&result.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+    let said = ask_one(&cluster.bus, &to, query, DEADLINE).await;
+    let result = said
+        .map_err(|e| e.to_string())?
+        .map_err(|e| e.to_string())?;
     serde_json::from_value::<Vec<(String, String)>>(result)
         .map(|pairs| pairs.into_iter().collect())
         .map_err(|e| e.to_string())

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line")]
 
 use std::{
+    ops::Range,
     process::{Command, Output},
     sync::atomic::{AtomicU64, Ordering},
     thread,
@@ -33,39 +34,60 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     eprintln!("{error:#}");
 }
 
-/// Runs schedules on all cores. Returns true if all are right.
+/// The lines of the batches that have ended.
+struct Ended {
+    begun: Instant,
+    lines: Vec<String>,
+    failing: Vec<String>,
+}
+
+impl Ended {
+    /// Takes in the output of the batch of these seeds.
+    fn take(&mut self, seeds: Range<u64>, output: &Output) {
+        let (text, before) = (String::from_utf8_lossy(&output.stdout), self.lines.len());
+        self.lines.extend(text.lines().map(str::to_owned));
+        let new = &self.lines[before..];
+        let wrong = new.iter().filter(|line| line.contains("WRONG"));
+        self.failing.extend(wrong.cloned());
+        let next = seeds.start + new.len() as u64;
+        if next < seeds.end {
+            let why = String::from_utf8_lossy(&output.stderr);
+            self.failing
+                .push(format!("{next} WRONG the process ended: {why}"));
+        }
+        if before / 1_000 != self.lines.len() / 1_000 {
+            eprintln!(
+                "{} schedules in {:.0?}",
+                self.lines.len(),
+                self.begun.elapsed()
+            );
+        }
+    }
+
+    fn sum(&self, what: &str) -> u64 {
+        let values = self.lines.iter().filter_map(|line| value(line, what));
+        values.sum()
+    }
+}
+
+/// Runs schedules on all cores, from the batch `first` on. Returns true if all are right.
 pub(crate) fn run(first: u64, schedules: u64) -> anyhow::Result<bool> {
-    let (begun, next) = (Instant::now(), AtomicU64::new(0));
-    let (lines, failing) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    let batches = schedules.div_ceil(SIZE);
+    let ended = Mutex::new(Ended {
+        begun: Instant::now(),
+        lines: Vec::new(),
+        failing: Vec::new(),
+    });
+    let (next, end) = (AtomicU64::new(first), first * SIZE + schedules);
     let work = || -> anyhow::Result<()> {
         loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= batches {
+            let batch = next.fetch_add(1, Ordering::Relaxed);
+            let seeds = batch * SIZE..end.min((batch + 1) * SIZE);
+            if seeds.is_empty() {
                 return Ok(());
             }
-            let size = SIZE.min(schedules - at * SIZE);
-            let batch = first + at;
+            let size = seeds.end - seeds.start;
             let output = command(&["batch", &batch.to_string(), &size.to_string()])?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            let before = lines.lock().len();
-            lines.lock().extend(text.lines().map(str::to_owned));
-            let failed = text.lines().filter(|line| line.contains("WRONG"));
-            failing.lock().extend(failed.map(str::to_owned));
-            if text.lines().count() as u64 != size {
-                let seed = batch * SIZE + text.lines().count() as u64;
-                let why = String::from_utf8_lossy(&output.stderr);
-                failing
-                    .lock()
-                    .push(format!("{seed} WRONG the process ended: {why}"));
-            }
-            if before / 1_000 != lines.lock().len() / 1_000 {
-                eprintln!(
-                    "{} schedules in {:.0?}",
-                    lines.lock().len(),
-                    begun.elapsed()
-                );
-            }
+            ended.lock().take(seeds, &output);
         }
     };
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -77,31 +99,26 @@ pub(crate) fn run(first: u64, schedules: u64) -> anyhow::Result<bool> {
         });
         done.try_for_each(|done| done)
     })?;
-    let (lines, mut failing) = (lines.into_inner(), failing.into_inner());
-    let sum = |what: &str| -> u64 {
-        let values = lines.iter().filter_map(|line| value(line, what));
-        values.sum()
-    };
+    let mut ended = ended.into_inner();
     println!(
         "{} schedules in {:.1?}: {} decisions, {} refused for want of facts, {} schedules wrong",
-        lines.len(),
-        begun.elapsed(),
-        sum("decided"),
-        sum("failed"),
-        failing.len()
+        ended.lines.len(),
+        ended.begun.elapsed(),
+        ended.sum("decided"),
+        ended.sum("failed"),
+        ended.failing.len()
     );
-    failing.sort();
-    for (at, line) in failing.iter().enumerate() {
+    ended.failing.sort();
+    for (at, line) in ended.failing.iter().enumerate() {
         println!("{line}");
         let seed = line.split(' ').next().unwrap_or_default();
-        let faults = if at < SHRUNK_MAX { shrink(seed)? } else { None };
-        let only = faults.map(|faults| format!(" --faults {faults}"));
-        println!(
-            "  again: cargo xtask sim seed {seed}{} --trace",
-            only.unwrap_or_default()
-        );
+        let faults = match at < SHRUNK_MAX {
+            true => format!(" {}", shrink(seed)?),
+            false => String::new(),
+        };
+        println!("  again: cargo xtask sim seed {seed}{faults} --trace");
     }
-    Ok(failing.is_empty())
+    Ok(ended.failing.is_empty())
 }
 
 /// The number behind `what=` in a line.
@@ -115,25 +132,29 @@ fn command(args: &[&str]) -> anyhow::Result<Output> {
     Command::new(program).args(args).output().context("a batch")
 }
 
-/// Leaves faults out, one after the other, as long as the schedule still fails. Returns those that are left.
-fn shrink(seed: &str) -> anyhow::Result<Option<String>> {
+/// Leaves faults out, one after the other, as long as the schedule still fails. Returns the option that names those that
+/// are left.
+fn shrink(seed: &str) -> anyhow::Result<String> {
     let mut left: Vec<usize> = (0..Plan::of(seed.parse()?).faults.len()).collect();
-    let text = |faults: &[usize]| {
-        let texts: Vec<_> = faults.iter().map(usize::to_string).collect();
-        texts.join(",")
-    };
     let mut at = 0;
     while at < left.len() {
         let mut fewer = left.clone();
         fewer.remove(at);
-        let faults = format!("--faults={}", text(&fewer));
-        let fails = command(&["seed", seed, &faults])?.status.code() == Some(1);
+        let fails = command(&["seed", seed, &option(&fewer)])?.status.code() == Some(1);
         match fails {
             true => left = fewer,
             false => at += 1,
         }
     }
-    Ok(Some(text(&left)))
+    Ok(option(&left))
+}
+
+fn option(faults: &[usize]) -> String {
+    let texts: Vec<_> = faults.iter().map(usize::to_string).collect();
+    match texts.is_empty() {
+        true => "--faults".to_owned(),
+        false => format!("--faults={}", texts.join(",")),
+    }
 }
 
 /// Runs the schedules of one batch, a line for each. Returns true if all are right.

@@ -23,7 +23,7 @@ const ENTRIES: &str = "cachedcontextentries.kyverno.io";
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// What the API server serves beside our own resources.
+/// Resources that the API server serves beside our own.
 const SERVED: [&str; 4] = [
     "namespaces",
     "configmaps",
@@ -191,7 +191,7 @@ impl Process {
         self.service.readiness.report().ready
     }
 
-    /// What it waits for, if it is not ready.
+    /// Returns its readiness report for people: it says what the process waits for.
     pub(crate) fn waits_for(&self) -> String {
         format!("{:?}", self.service.readiness.report())
     }

@@ -1,4 +1,4 @@
-//! What is true of every answer, and what was seen so far.
+//! An oracle for the answers of webhooks: it knows every state that the API server had, and all earlier answers.
 //!
 //! A decision on facts is right if it is right for one state that the API server had between the age that the answer
 //! tells and the moment at which it came. And no webhook goes back: of two answers one after the other, the later one
@@ -41,7 +41,7 @@ struct Seen {
     state: usize,
 }
 
-/// What has been seen.
+/// The history of the API server and of the answers, the trace, and the violations found in them.
 pub(crate) struct Judge {
     begun: Instant,
     prints: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Judge {
     seen: Vec<Seen>,
     /// When the policy was last deleted.
     deleted: Option<Instant>,
-    /// What was wrong.
+    /// Descriptions of answers and states that were wrong, in order of time.
     pub(crate) violations: Vec<String>,
     pub(crate) decided: u32,
     pub(crate) failed: u32,
@@ -90,7 +90,7 @@ impl Judge {
         self.trace.finish()
     }
 
-    /// Something is not as it must be.
+    /// Notes that something is not as it must be.
     pub(crate) fn violation(&mut self, what: &str) {
         let at = self.begun.elapsed().as_secs_f64();
         self.note(&format!("VIOLATION {what}"));
@@ -109,7 +109,7 @@ impl Judge {
         self.deleted = Some(Instant::now());
     }
 
-    /// Whether the host is taken now.
+    /// Returns true if the host is taken now.
     pub(crate) fn is_taken(&self, host: &str) -> bool {
         self.history
             .last()

@@ -20,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 /// Runs schedules of faults, each from a seed.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  anteroom-sim run --schedules 1000\n  anteroom-sim seed 17 --trace\n  anteroom-sim seed 17 --faults 0,2\n\nExit codes: 0 all is right, 1 something is not, 2 usage"
+    after_help = "Examples:\n  anteroom-sim run --schedules 1000\n  anteroom-sim seed 17 --trace\n  anteroom-sim seed 17 --faults=0,2\n\nExit codes: 0 all is right, 1 something is not, 2 usage"
 )]
 struct Command {
     #[command(subcommand)]
@@ -54,8 +54,8 @@ struct Seed {
     /// The seed.
     seed: u64,
 
-    /// The faults that are left, by their numbers; all, if this is absent.
-    #[arg(long, value_delimiter = ',')]
+    /// The faults that are left, by their numbers; without a value none, and all if this is absent.
+    #[arg(long, value_delimiter = ',', num_args = 0..=1, require_equals = true)]
     faults: Option<Vec<usize>>,
 
     /// Print every event.

@@ -1,5 +1,5 @@
-//! What happens in a schedule, and when. It follows from the seed alone, so that a fault can be left out and the rest
-//! stays the same.
+//! The plan of a schedule: the work of users and the faults, with their times. It follows from the seed alone, so that a
+//! fault can be left out and the rest stays the same.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id(pub(crate) Kind, pub(crate) u8);
 
-/// How many there are of each.
+/// The number of processes of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) watchers: u8,
@@ -32,7 +32,7 @@ pub(crate) struct Sizes {
     pub(crate) webhooks: u8,
 }
 
-/// What users do.
+/// One act of a user.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
     /// An Ingress owns a host from now on.
@@ -49,7 +49,7 @@ pub(crate) enum Work {
     DeletePolicy,
 }
 
-/// What goes wrong.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
     /// The process's way to the bus is cut.

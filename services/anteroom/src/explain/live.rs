@@ -113,8 +113,7 @@ impl Live {
         let query = Query {
             expression: "items[?name == $name]".to_owned(),
             parameters: [("name".to_owned(), of.name.as_str().into())].into(),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         };
         let entries = Address::View(system::entries());
         let request = query::request(query);

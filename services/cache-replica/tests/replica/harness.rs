@@ -190,11 +190,8 @@ pub(crate) fn request_with(expression: &str, parameters: Value) -> QueryRequest 
         queries: vec![Query {
             expression: expression.to_owned(),
             parameters: serde_json::from_value(parameters).unwrap(),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         }],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
+        ..QueryRequest::default()
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use anteroom_bus::{Bus as _, Lease, local::LocalBus};
+use anteroom_bus::{Bus as _, local::LocalBus};
 use anteroom_model::{Collection, Digest, Group, ResourceVersion, ViewState};
 use anteroom_runtime::Service;
 use anteroom_simapi::{Fault, SimApi, SimConfig};
@@ -49,13 +49,8 @@ impl World {
         };
         let sim = SimApi::start(config).await.unwrap();
         let bus = Arc::new(LocalBus::new());
-        let head = bus.ensure_log().await.unwrap();
-        let lease = Lease {
-            term: 1,
-            holder: "w".into(),
-        };
         let group = Group::of(&Source::Objects { gvr: gvr() });
-        let fence = bus.take_lease(group, lease, None).await.unwrap();
+        let leadership = Leadership::of_new_log(&*bus, group).await;
         let publisher = Publisher::new(1);
         let service = Service::new("test");
         let mut config = Config::new(sim.url().parse().unwrap());
@@ -67,13 +62,6 @@ impl World {
             source_metrics: SourceMetrics::register(&service.metrics),
             served: watch::Sender::new(()),
             options,
-        };
-        let leadership = Leadership {
-            group,
-            term: 1,
-            fence,
-            incarnation: head.incarnation,
-            holder: "w".into(),
         };
         let highest = HighestPosition::default();
         let (writer, to) = (publisher, Arc::clone(&bus));

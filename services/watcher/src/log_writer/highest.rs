@@ -75,16 +75,16 @@ impl HighestPosition {
              Check the disks of NATS. The log is made anew"
         );
         let mut logs = self.0.lock();
-        let of_name = logs.iter_mut().find(|log| log.incarnation == *incarnation);
-        of_name.into_iter().for_each(|log| log.is_shortened = true);
+        let log = logs.iter_mut().find(|log| log.incarnation == *incarnation);
+        log.into_iter().for_each(|log| log.is_shortened = true);
         Err(Shortened)
     }
 
     /// Returns true if this log was found to be shortened.
     pub(crate) fn is_shortened(&self, incarnation: &Incarnation) -> bool {
         let logs = self.0.lock();
-        let mut of_name = logs.iter().filter(|log| log.incarnation == *incarnation);
-        of_name.any(|log| log.is_shortened)
+        let mut found = logs.iter().filter(|log| log.incarnation == *incarnation);
+        found.any(|log| log.is_shortened)
     }
 }
 

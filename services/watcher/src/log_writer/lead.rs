@@ -211,6 +211,24 @@ impl Campaign<'_> {
 }
 
 impl Leadership {
+    /// Takes the lease of a group of a new log.
+    #[cfg(test)]
+    pub(crate) async fn of_new_log(bus: &dyn Bus, group: Group) -> Self {
+        let incarnation = bus.ensure_log().await.unwrap().incarnation;
+        let (term, holder) = (1, "w".to_owned());
+        let lease = Lease {
+            term,
+            holder: holder.clone(),
+        };
+        Self {
+            group,
+            term,
+            fence: bus.take_lease(group, lease, None).await.unwrap(),
+            incarnation,
+            holder,
+        }
+    }
+
     /// Hands the lease back, so that a successor need not wait. Whatever comes of it: at worst the
     /// successor waits.
     pub(crate) async fn release(&self, bus: &dyn Bus) {

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use anteroom_bus::{Fence, Lease, local::LocalBus};
+use anteroom_bus::{Fence, local::LocalBus};
 use anteroom_model::{
     Collection, GroupVersionResource, Incarnation, ResourceVersion, Revision, Source, SourceInfo,
     limits::BEAT_VIEWS_MAX,
@@ -15,21 +15,8 @@ use crate::log_writer::metrics::BatchMetrics;
 #[tokio::test(start_paused = true)]
 async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
     let bus = Arc::new(LocalBus::new());
-    let head = bus.ensure_log().await.unwrap();
     let source = Source::Collection(Collection::all(GroupVersionResource::new("", "v1", "pods")));
-    let group = Group::of(&source);
-    let lease = Lease {
-        term: 1,
-        holder: "w".into(),
-    };
-    let fence = bus.take_lease(group, lease, None).await.unwrap();
-    let leadership = Leadership {
-        group,
-        term: 1,
-        fence,
-        incarnation: head.incarnation,
-        holder: "w".into(),
-    };
+    let leadership = Leadership::of_new_log(&*bus, Group::of(&source)).await;
     let publisher = Publisher::new(1);
     let (writer, to, led) = (publisher.clone(), Arc::clone(&bus), leadership.clone());
     let _write = tokio::spawn(async move {

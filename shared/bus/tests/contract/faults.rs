@@ -147,6 +147,18 @@ pub(crate) async fn beats_are_back_after_an_outage(mut harness: impl Harness) {
     heard(&*writer, &mut beats, 2).await;
 }
 
+/// A writer writes one object to a log that was made anew, and the reader forgets what it has read before.
+async fn reads_only_what_is_written_anew(harness: &impl Harness, reader: &mut Reader) {
+    let writer = Writer::new(harness.client().await).await;
+    let last = writer.append(vec![put("a", "new", 1)]).await;
+    reader
+        .until(|reader| reader.restarts.contains(&RestartCause::NewIncarnation))
+        .await;
+    reader.caught_up_at(last).await;
+    assert_eq!(reader.objects.len(), 1);
+    assert_eq!(reader.version("a", "new"), Some("1"));
+}
+
 pub(crate) async fn a_log_made_anew_is_noticed(mut harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let objects = (0..20).map(|n| put("a", &format!("old-{n}"), 1)).collect();
@@ -156,14 +168,7 @@ pub(crate) async fn a_log_made_anew_is_noticed(mut harness: impl Harness) {
     assert_eq!(reader.objects.len(), 20);
 
     harness.delete_log().await;
-    let writer = Writer::new(harness.client().await).await;
-    let last = writer.append(vec![put("a", "new", 1)]).await;
-    reader
-        .until(|reader| reader.restarts.contains(&RestartCause::NewIncarnation))
-        .await;
-    reader.caught_up_at(last).await;
-    assert_eq!(reader.objects.len(), 1);
-    assert_eq!(reader.version("a", "new"), Some("1"));
+    reads_only_what_is_written_anew(&harness, &mut reader).await;
 }
 
 pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
@@ -187,13 +192,7 @@ pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
     let index = within(writer.bus.index()).await.unwrap();
     assert!(index.objects.is_empty() && index.views.is_empty());
 
-    let writer = Writer::new(harness.client().await).await;
-    let last = writer.append(vec![put("a", "new", 1)]).await;
-    reader
-        .until(|reader| reader.restarts.contains(&RestartCause::NewIncarnation))
-        .await;
-    reader.caught_up_at(last).await;
-    assert_eq!(reader.objects.len(), 1);
+    reads_only_what_is_written_anew(&harness, &mut reader).await;
 }
 
 pub(crate) async fn a_deleted_log_is_noticed(mut harness: impl Harness) {

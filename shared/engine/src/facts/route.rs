@@ -88,12 +88,7 @@ impl LiveRead {
     pub(super) fn whole(call: LiveCall) -> Self {
         Self {
             call,
-            query: Query {
-                expression: String::new(),
-                parameters: Default::default(),
-                missing_key_is_error: false,
-                selection: None,
-            },
+            query: Query::default(),
         }
     }
 }
@@ -280,9 +275,7 @@ impl Asked<'_> {
         confined::check_namespace(&object, self.namespace)?;
         let query = Query {
             expression: CONFIG_MAP.to_owned(),
-            parameters: Default::default(),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         };
         let selection = Selection {
             shape: Shape::Object,

@@ -10,19 +10,14 @@ use crate::{
 fn query(expression: impl Into<String>) -> Query {
     Query {
         expression: expression.into(),
-        parameters: BTreeMap::new(),
-        missing_key_is_error: false,
-        selection: None,
+        ..Query::default()
     }
 }
 
 fn request(queries: Vec<Query>) -> QueryRequest {
     QueryRequest {
-        entry: String::new(),
         queries,
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
+        ..QueryRequest::default()
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
+use anteroom_bus::{Address, Bus, nats::NatsBus};
 use anteroom_e2e::{
     check, manifests,
     process::Process,
@@ -21,10 +21,7 @@ use anteroom_e2e::{
 };
 use anteroom_load::{Answer, Client};
 use anteroom_model::ViewId;
-use anteroom_wire::{
-    body,
-    query::{Query, QueryRequest, decode_outcome, encode_request},
-};
+use anteroom_wire::query::Query;
 use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use futures::future::try_join_all;
@@ -228,27 +225,12 @@ async fn denied(client: &mut Client, host: &str) -> anyhow::Result<Instant> {
 }
 
 async fn ask(bus: &NatsBus, to: &Address, expression: &str, host: Value) -> anyhow::Result<Value> {
-    let request = QueryRequest {
-        entry: String::new(),
-        queries: vec![Query {
-            expression: expression.to_owned(),
-            parameters: BTreeMap::from([("host".to_owned(), host)]),
-            missing_key_is_error: false,
-            selection: None,
-        }],
-        age_max_ms: None,
-        revision_min: None,
-        revision_min_of: None,
+    let query = Query {
+        expression: expression.to_owned(),
+        parameters: BTreeMap::from([("host".to_owned(), host)]),
+        ..Query::default()
     };
-    let deadline = Duration::from_secs(5);
-    let call = Call {
-        body: encode_request(&request)?,
-        deadline,
-        trace: None,
-    };
-    let reply = decode_outcome(&bus.request(to, call, deadline).await?)??;
-    let result = reply.results.into_iter().next().context("one result")??;
-    Ok(body::to_json(&result)?)
+    Ok(anteroom_load::ask_one(bus, to, query, Duration::from_secs(5)).await??)
 }
 
 /// Relabels one Ingress after another.

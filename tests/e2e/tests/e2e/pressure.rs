@@ -8,12 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_e2e::{
-    process::Peak,
-    simulated::{Said, Simulated},
-    system::SystemPlan,
-    wait,
-};
+use anteroom_e2e::{process::Peak, simulated::Simulated, system::SystemPlan, wait};
+use anteroom_load::Said;
 use anteroom_model::{Collection, FactError, GroupVersionResource, Source, ViewId};
 use anteroom_simapi::SimApi;
 use anyhow::{Context, ensure};

@@ -10,11 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_e2e::{
-    process::Process,
-    simulated::{Said, Simulated},
-    system::SystemPlan,
-};
+use anteroom_e2e::{process::Process, simulated::Simulated, system::SystemPlan};
+use anteroom_load::Said;
 use anteroom_model::{
     FactError, GroupVersionResource, ObjectKey, Source, ViewId, limits::QUERIES_PER_REQUEST_MAX,
 };

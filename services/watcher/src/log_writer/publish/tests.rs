@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anteroom_bus::{Lease, LogEvent, Scope, local::LocalBus};
+use anteroom_bus::{LogEvent, Scope, local::LocalBus};
 use anteroom_model::{
     Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
 };
@@ -13,22 +13,6 @@ use tracing::Span;
 use super::*;
 
 const TICK: Duration = Duration::from_millis(300);
-
-async fn writing(bus: &LocalBus) -> Leadership {
-    let incarnation = bus.ensure_log().await.unwrap().incarnation;
-    let lease = Lease {
-        term: 1,
-        holder: "test".into(),
-    };
-    let fence = bus.take_lease(Group::COORDINATOR, lease, None).await;
-    Leadership {
-        group: Group::COORDINATOR,
-        term: 1,
-        fence: fence.unwrap(),
-        incarnation,
-        holder: "test".into(),
-    }
-}
 
 /// A writer with one view, to which nothing was handed in.
 pub(super) fn opened() -> (Publisher, ViewLease) {
@@ -56,7 +40,7 @@ fn put(publisher: &Publisher, lease: &ViewLease, body: Bytes) {
 #[tokio::test(start_paused = true)]
 async fn control_records_are_written_in_a_group_that_is_never_quiet() {
     let bus = LocalBus::new();
-    let leadership = writing(&bus).await;
+    let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
     let (publisher, lease) = opened();
     publisher.with(|queue| queue.listed(&lease, &version(1), Instant::now()));
     let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
@@ -112,7 +96,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
 #[tokio::test(start_paused = true)]
 async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
     let bus = LocalBus::new();
-    let leadership = writing(&bus).await;
+    let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
     let (publisher, lease) = opened();
     publisher.with(|queue| queue.limit_messages(usize::MAX));
     put(

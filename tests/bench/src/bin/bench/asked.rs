@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{Address, Bus, Call, nats::NatsBus};
+use anteroom_bus::{Address, nats::NatsBus};
 use anteroom_e2e::nats::Nats;
 use anteroom_model::ViewId;
-use anteroom_wire::{
-    body,
-    query::{Query, QueryRequest, decode_outcome, encode_request},
-};
-use anyhow::Context;
-use serde_json::{Value, json};
+use anteroom_wire::query::Query;
+use serde_json::Value;
 
 /// The longest that one answer may take.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -34,23 +30,11 @@ impl Asker {
     /// # Errors
     /// No replica answers for the view, or not with a result.
     pub(crate) async fn ask(&self, expression: &str, p: Value) -> anyhow::Result<Value> {
-        let query = json!({ "expression": expression, "parameters": { "p": p } });
-        let query: Query = serde_json::from_value(query)?;
-        let request = QueryRequest {
-            entry: String::new(),
-            queries: vec![query],
-            age_max_ms: None,
-            revision_min: None,
-            revision_min_of: None,
+        let query = Query {
+            expression: expression.to_owned(),
+            parameters: [("p".to_owned(), p)].into(),
+            ..Query::default()
         };
-        let call = Call {
-            body: encode_request(&request)?,
-            deadline: DEADLINE,
-            trace: None,
-        };
-        let reply = self.bus.request(&self.to, call, DEADLINE).await?;
-        let reply = decode_outcome(&reply)??;
-        let result = reply.results.into_iter().next().context("one result")??;
-        Ok(body::to_json(&result)?)
+        Ok(anteroom_load::ask_one(&self.bus, &self.to, query, DEADLINE).await??)
     }
 }

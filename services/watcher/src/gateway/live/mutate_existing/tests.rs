@@ -127,9 +127,7 @@ fn request(call: LiveCall) -> LiveRequest {
         call,
         query: Query {
             expression: String::new(),
-            parameters: Default::default(),
-            missing_key_is_error: false,
-            selection: None,
+            ..Query::default()
         },
         of_scan: false,
     }

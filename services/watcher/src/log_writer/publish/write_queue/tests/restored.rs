@@ -1,4 +1,4 @@
-//! What a list says of the history of its source.
+//! Lists that contradict the known history of their source.
 
 use super::*;
 
