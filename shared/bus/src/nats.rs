@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `config` | how to connect, and how the log is kept |
 //! | `link` | whether NATS is within reach |
+//! | `leave` | when a server is left for another one |
 //! | `mux` | requests through one inbox |
 //! | `api` | JetStream's API |
 //! | `stream` | the stream that is the log |
@@ -29,6 +30,7 @@ mod config;
 mod consumer;
 mod follow;
 mod index;
+mod leave;
 mod link;
 mod mux;
 mod serve;
@@ -62,6 +64,7 @@ pub use args::NatsArgs;
 pub use config::{Credentials, NatsConfig, NatsConfigError, Tls};
 
 use api::Api;
+use leave::Signs;
 use link::Link;
 use mux::{Mux, Unanswered};
 
@@ -104,6 +107,7 @@ struct Shared {
     link: watch::Receiver<Link>,
     mux: Mux,
     api: Api,
+    signs: Arc<Signs>,
     requests: Semaphore,
     refusals: Arc<Semaphore>,
     echo: serve::Echo,
@@ -145,12 +149,14 @@ impl NatsBus {
             })?;
         let closed = CancellationToken::new();
         let (link_sender, link) = watch::channel(Link::down());
+        let signs = Arc::<Signs>::default();
         let (connection_sender, connection) = watch::channel(Connection::Down);
         tokio::spawn(link::watch(
             client.clone(),
             event_queue,
             link_sender,
             connection_sender,
+            Arc::clone(&signs),
             closed.clone(),
         ));
         let mux = Mux::open(client.clone(), link.clone(), closed.clone())
@@ -160,7 +166,8 @@ impl NatsBus {
                 source: error,
             })?;
         let shared = Shared {
-            api: Api::new(mux.clone(), subjects.stream()),
+            api: Api::new(mux.clone(), subjects.stream(), Arc::clone(&signs)),
+            signs,
             subjects,
             client,
             link,
@@ -242,6 +249,15 @@ impl Shared {
             Address::Write => self.subjects.write(),
             Address::Replica { replica, view } => self.subjects.direct(replica, view),
         }
+    }
+
+    /// The position of the last lease that was taken here in this log; 0: there is none.
+    fn last_lease(&self, log: &Incarnation) -> Revision {
+        let fences = self.fences.lock();
+        let of_log = fences
+            .values()
+            .filter(|(_, incarnation)| incarnation == log);
+        of_log.map(|(fence, _)| fence.at).max().unwrap_or_default()
     }
 
     /// The log that `fence` is a position of; the current one if it was not taken here.

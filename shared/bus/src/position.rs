@@ -20,6 +20,14 @@ impl Position {
         self.applied
     }
 
+    /// Returns how far this log was read.
+    pub(crate) fn in_log(&self, incarnation: &Incarnation) -> Revision {
+        match self.incarnation.as_ref() == Some(incarnation) {
+            true => self.applied,
+            false => Revision(0),
+        }
+    }
+
     /// Everything in scope up to `revision` has been delivered.
     pub(crate) fn advance(&mut self, revision: Revision) {
         self.applied = self.applied.max(revision);

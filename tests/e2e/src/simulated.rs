@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     folder::Folder,
     manifests,
-    nats::Nats,
+    nats::{Nats, NatsPlan},
     services::{Recipe, Running},
     system::SystemPlan,
     turn::{self, Turn},
@@ -49,7 +49,7 @@ impl Simulated {
         let turn = turn::take().await?;
         let folder = Folder::new()?;
         let path = folder.path();
-        let nats = Nats::start(path).await?;
+        let nats = Nats::start(NatsPlan::one(), path).await?;
         let sim = SimApi::start(SimConfig::default()).await?;
         let crds = manifests::read("crds")?.into_iter();
         let crds = crds.filter(|manifest| manifest["kind"] == "CustomResourceDefinition");

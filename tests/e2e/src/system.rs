@@ -15,7 +15,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    nats::NatsLogins,
+    nats::{NatsLogins, NatsPlan},
     process::free_address,
     services::{Recipe, Running},
     wait,
@@ -53,6 +53,8 @@ pub struct SystemPlan {
     pub reporter_args: Vec<(&'static str, String)>,
     /// The watchers come to the API server by a [`Proxy`](crate::proxy::Proxy).
     pub proxied: bool,
+    /// The servers of NATS.
+    pub nats: NatsPlan,
 }
 
 impl Default for SystemPlan {
@@ -68,6 +70,7 @@ impl Default for SystemPlan {
             reporter: None,
             reporter_args: Vec::new(),
             proxied: false,
+            nats: NatsPlan::default(),
         }
     }
 }

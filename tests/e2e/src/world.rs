@@ -71,7 +71,7 @@ impl World {
         let turn = turn::take().await?;
         let folder = Folder::new()?;
         let path = folder.path();
-        let nats = Nats::start(path).await?;
+        let nats = Nats::start(plan.nats, path).await?;
         let cluster = Cluster::start(path).await?;
         let client = cluster.client(Identity::Admin).await?;
         manifests::apply_crds(&client).await?;

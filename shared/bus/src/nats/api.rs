@@ -1,20 +1,27 @@
 //! The part of JetStream's API that the bus uses, over its own inbox.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{Incarnation, Revision};
 use async_nats::jetstream::{self, response::Response, stream};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::mux::{Mux, Unanswered};
+use super::{
+    leave::Signs,
+    mux::{Mux, Unanswered},
+};
 use crate::{BusError, LogHead, LogSize};
 
 /// The time limit of one request to the API. A cluster without a leader elects one within about
 /// five seconds, and does not answer meanwhile; the caller tries again.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time in which a server that comes to lead a stream has applied all that it has.
+const APPLIES_WITHIN: Duration = Duration::from_secs(15);
 
 /// The key of the stream's metadata that holds the log's incarnation.
 pub(super) const INCARNATION: &str = "anteroom.incarnation";
@@ -24,6 +31,8 @@ const MAXIMUM_BYTES: &str = "maximum bytes exceeded";
 
 /// Error codes of nats-server (`server/errors.json`) that mean something here.
 pub(super) mod code {
+    /// JetStream has no leader.
+    pub(crate) const TEMPORARILY_UNAVAILABLE: u64 = 10008;
     /// No message with this subject.
     pub(crate) const NO_MESSAGE: u64 = 10037;
     /// A stream of this name exists with another configuration.
@@ -53,6 +62,11 @@ pub(super) enum ApiError {
 }
 
 impl ApiError {
+    /// Returns true if nobody was there who could answer.
+    fn is_without_leader(&self) -> bool {
+        matches!(self, Self::Unanswered(_)) || self.code() == Some(code::TEMPORARILY_UNAVAILABLE)
+    }
+
     pub(super) fn code(&self) -> Option<u64> {
         match self {
             Self::Refused(error) => Some(error.error_code().0),
@@ -98,11 +112,19 @@ fn is_full(error: &jetstream::Error) -> bool {
 pub(super) struct Api {
     mux: Mux,
     stream: String,
+    signs: Arc<Signs>,
+    /// Since when the log seems to end before a position that is known.
+    before_since: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Api {
-    pub(super) fn new(mux: Mux, stream: String) -> Self {
-        Self { mux, stream }
+    pub(super) fn new(mux: Mux, stream: String, signs: Arc<Signs>) -> Self {
+        Self {
+            mux,
+            stream,
+            signs,
+            before_since: Arc::default(),
+        }
     }
 
     async fn call<T: DeserializeOwned>(
@@ -112,19 +134,27 @@ impl Api {
     ) -> Result<T, ApiError> {
         let body =
             serde_json::to_vec(request).map_err(|error| ApiError::Malformed(error.to_string()))?;
-        let deadline = Instant::now() + API_TIMEOUT;
-        let reply = self
+        let begun = Instant::now();
+        let body = Bytes::from(body);
+        let asked = self
             .mux
-            .request(subject, None, Bytes::from(body), deadline)
-            .await
-            .map_err(ApiError::Unanswered)?;
-        match serde_json::from_slice(&reply.payload) {
-            Ok(Response::Ok(answer)) => Ok(answer),
-            Ok(Response::Err { error }) => Err(ApiError::Refused(error)),
-            Err(error) => Err(ApiError::Malformed(format!(
-                "an answer of JetStream cannot be decoded: {error}"
-            ))),
+            .request(subject, None, body, begun + API_TIMEOUT)
+            .await;
+        let answer = match asked {
+            Ok(reply) => match serde_json::from_slice(&reply.payload) {
+                Ok(Response::Ok(answer)) => Ok(answer),
+                Ok(Response::Err { error }) => Err(ApiError::Refused(error)),
+                Err(error) => Err(ApiError::Malformed(format!(
+                    "an answer of JetStream cannot be decoded: {error}"
+                ))),
+            },
+            Err(why) => Err(ApiError::Unanswered(why)),
+        };
+        match &answer {
+            Err(error) if error.is_without_leader() => self.signs.unanswered(begun),
+            _ => self.signs.answered(),
         }
+        answer
     }
 
     pub(super) async fn info(&self) -> Result<stream::Info, ApiError> {
@@ -136,6 +166,35 @@ impl Api {
     /// metadata was not prepared by a writer yet, so it counts as no log.
     pub(super) async fn head(&self) -> Result<LogHead, BusError> {
         head(&self.info().await?).ok_or(BusError::NoLog)
+    }
+
+    /// Returns the same. `known` is the highest position of a log that is known to be acknowledged. A server that has just
+    /// come to lead a replicated stream tells an earlier end for a moment, until it has applied all that it has.
+    ///
+    /// # Errors
+    /// [`BusError::Unavailable`] as long as that may be so. A log that goes on to end before has lost records.
+    pub(super) async fn head_beyond(
+        &self,
+        known: impl Fn(&Incarnation) -> Revision + Send,
+    ) -> Result<LogHead, BusError> {
+        let info = self.info().await?;
+        let found = head(&info).ok_or(BusError::NoLog)?;
+        let is_replicated = info.config.num_replicas > 1;
+        let mut before_since = self.before_since.lock();
+        if !is_replicated || found.last >= known(&found.incarnation) {
+            *before_since = None;
+            return Ok(found);
+        }
+        let since = *before_since.get_or_insert_with(Instant::now);
+        if since.elapsed() > APPLIES_WITHIN {
+            return Ok(found);
+        }
+        Err(BusError::Unavailable {
+            message: format!(
+                "the server that leads the log tells {} as its end, which is earlier than what it acknowledged",
+                found.last
+            ),
+        })
     }
 
     /// Returns the size of the stream, and its limit.

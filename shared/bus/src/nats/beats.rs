@@ -1,5 +1,7 @@
 //! The heartbeats of writers, replicas and webhooks, and what webhooks find: core pub/sub, never stored.
 
+use std::sync::Arc;
+
 use anteroom_wire::{
     WireError,
     beat::{self, Beat},
@@ -9,7 +11,7 @@ use anteroom_wire::{
 };
 use bytes::Bytes;
 use futures::StreamExt;
-use tokio::sync::broadcast;
+use tokio::{sync::broadcast, time::Instant};
 
 use super::{Shared, append};
 use crate::{Beats, BusError, Heard};
@@ -71,12 +73,22 @@ async fn publish(
 }
 
 pub(super) async fn listen(shared: &Shared) -> Result<Beats, BusError> {
-    hear(shared, shared.subjects.beat(), BEATS_MAX, beat::decode).await
+    let signs = Arc::clone(&shared.signs);
+    let decode = move |body: &[u8]| {
+        signs.watcher(Instant::now());
+        beat::decode(body)
+    };
+    hear(shared, shared.subjects.beat(), BEATS_MAX, decode).await
 }
 
 pub(super) async fn listen_replicas(shared: &Shared) -> Result<Beats<ReplicaBeat>, BusError> {
     let subject = shared.subjects.replica_beat();
-    hear(shared, subject, REPLICA_BEATS_MAX, replica_beat::decode).await
+    let signs = Arc::clone(&shared.signs);
+    let decode = move |body: &[u8]| {
+        signs.replica(Instant::now());
+        replica_beat::decode(body)
+    };
+    hear(shared, subject, REPLICA_BEATS_MAX, decode).await
 }
 
 pub(super) async fn listen_webhooks(shared: &Shared) -> Result<Beats<WebhookBeat>, BusError> {
@@ -107,7 +119,7 @@ async fn hear<T: Clone + Send + 'static>(
     shared: &Shared,
     subject: String,
     beats_max: usize,
-    decode: fn(&[u8]) -> Result<T, WireError>,
+    decode: impl Fn(&[u8]) -> Result<T, WireError> + Send + 'static,
 ) -> Result<Beats<T>, BusError> {
     let subscribed = shared.client.subscribe(subject).await;
     let mut subscriber = subscribed.map_err(|error| unavailable(&error))?;

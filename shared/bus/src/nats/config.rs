@@ -1,12 +1,14 @@
 //! The configuration of a client of NATS, and its errors.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{fmt, future::ready, io, path::PathBuf, time::Duration};
 
 use anteroom_model::limits::MESSAGE_BYTES_MAX;
 use anteroom_wire::WireError;
-use async_nats::{ConnectOptions, ServerAddr};
+use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
 use rand::Rng;
 use thiserror::Error;
+
+use super::leave::Turns;
 
 /// The connection to NATS, and the settings of the stream that holds the log.
 #[derive(Clone, Debug)]
@@ -193,6 +195,7 @@ impl NatsConfig {
     }
 
     pub(super) async fn options(&self) -> Result<ConnectOptions, NatsConfigError> {
+        let turns = Turns::new();
         let mut options = ConnectOptions::new()
             .name(&self.name)
             .custom_inbox_prefix(&self.inbox_prefix)
@@ -202,6 +205,14 @@ impl NatsConfig {
             .client_capacity(COMMANDS_MAX)
             .subscription_capacity(self.subscription_messages_max)
             .reconnect_delay_callback(reconnect_delay)
+            .reconnect_to_server_callback(move |servers, _| {
+                let addresses: Vec<_> = servers.into_iter().map(|server| server.addr).collect();
+                ready(
+                    turns
+                        .next(&addresses)
+                        .map(|addr| ReconnectToServer { addr, delay: None }),
+                )
+            })
             .require_tls(self.tls.required);
         if let Some(ca) = &self.tls.ca {
             read("the CA certificates", ca).await?;

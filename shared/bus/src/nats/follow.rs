@@ -6,7 +6,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use anteroom_model::{Revision, limits::TOMBSTONE_TTL_MS};
+use anteroom_model::{Incarnation, Revision, limits::TOMBSTONE_TTL_MS};
 use anteroom_wire::{
     envelope::{self, Envelope},
     subject::Subject,
@@ -206,7 +206,7 @@ impl Reader {
     async fn session(&mut self, restart: &Notify) -> Result<std::convert::Infallible, End> {
         let mut link = self.shared.link.clone();
         let connects = link.borrow_and_update().connects;
-        let head = self.shared.api.head().await?;
+        let head = self.head().await?;
         self.resume(&head).await?;
         let mut consumer = self.consume(&head).await?;
         let mut verify = tokio::time::interval(VERIFY_INTERVAL);
@@ -229,6 +229,11 @@ impl Reader {
                 () = &mut asked => return Err(End::Asked),
             }
         }
+    }
+
+    async fn head(&self) -> Result<LogHead, BusError> {
+        let read = |incarnation: &Incarnation| self.position.in_log(incarnation);
+        self.shared.api.head_beyond(read).await
     }
 
     /// Resumes after the position, or begins again.
@@ -342,7 +347,7 @@ impl Reader {
     }
 
     async fn verify(&mut self, verifier: &mut Verifier) -> Result<(), End> {
-        let head = match self.shared.api.head().await {
+        let head = match self.head().await {
             Ok(head) => head,
             Err(error @ BusError::NoLog) => return Err(error.into()),
             Err(error) => return Ok(verifier.failed(&error)?),

@@ -1,11 +1,18 @@
 //! The state of the connection to NATS.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use async_nats::{Client, Event, connection::State};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
+use super::leave::{Departures, Signs};
 use crate::{BusError, Connection};
 
 /// The client delivers its events by `try_send` and may lose one, so its state is looked at this
@@ -65,16 +72,18 @@ pub(super) async fn lost(link: &mut watch::Receiver<Link>, connects: u64) {
         .await;
 }
 
-/// Keeps both views of the link current until `stop`.
+/// Keeps both views of the link current until `stop`, and leaves servers that are cut off: see [`super::leave`].
 pub(super) async fn watch(
     client: Client,
     mut events: mpsc::Receiver<Event>,
     link: watch::Sender<Link>,
     connection: watch::Sender<Connection>,
+    signs: Arc<Signs>,
     stop: CancellationToken,
 ) {
     let statistics = client.statistics();
     let mut look = tokio::time::interval(LOOK_INTERVAL);
+    let (mut departures, mut before) = (Departures::default(), Link::down());
     loop {
         let event = tokio::select! {
             event = events.recv() => match event {
@@ -95,9 +104,42 @@ pub(super) async fn watch(
         };
         publish(&link, now);
         publish(&connection, now.connection);
+        if now.is_up() {
+            let is_new = now.connects != before.connects;
+            leave_if_cut_off(&client, &mut departures, &signs, is_new).await;
+            before = now;
+        }
     }
     publish(&link, Link::down());
     publish(&connection, Connection::Down);
+}
+
+/// Leaves the server if it seems to be cut off from the others of its cluster. A lone one has none.
+async fn leave_if_cut_off(
+    client: &Client,
+    departures: &mut Departures,
+    signs: &Signs,
+    is_new: bool,
+) {
+    let server = client.server_info();
+    if server.cluster.is_none_or(|cluster| cluster.is_empty()) {
+        return;
+    }
+    let id = server.server_id;
+    let now = Instant::now();
+    let reason = match is_new && departures.connected(&id, signs, now) {
+        true => Some("it is the one that was left"),
+        false => departures.reason(&id, signs, now),
+    };
+    let Some(reason) = reason else { return };
+    tracing::warn!(
+        server = server.server_name,
+        reason,
+        "leaves the NATS server, which seems to be cut off from the others"
+    );
+    if let Err(error) = client.force_reconnect().await {
+        tracing::debug!(%error, "the client was closed");
+    }
 }
 
 fn publish<T: PartialEq>(to: &watch::Sender<T>, now: T) {

@@ -8,13 +8,18 @@ use std::{
 };
 
 use anteroom_model::FactError;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 /// Attempts at one query that are soon begun. A replica that hangs costs one hedge; two that hang cost two.
 const ATTEMPTS_MAX: usize = 3;
 
-/// The shortest time between two attempts after those: whoever was asked may have died meanwhile.
-const LATER: Duration = Duration::from_secs(2);
+/// The time between two attempts after those: whoever was asked may have died meanwhile, or a server between here and
+/// there.
+const LATER: Duration = Duration::from_secs(1);
+
+/// Later attempts of one process in a second. More would only add to the load of replicas that are slow.
+const LATER_PER_SECOND_MAX: u32 = 100;
 
 /// The first pause after nobody could be asked, while who was asked before may still answer. Each is twice as long, up to
 /// [`PAUSE_MAX`].
@@ -49,6 +54,7 @@ fn meaning(error: &FactError) -> Meaning {
 /// waited for: the answer, and somebody to ask. `given_ms` is what the deadline leaves, for the error.
 pub(super) async fn race<T, F>(
     hedge: Duration,
+    later: &LaterAttempts,
     deadline: Instant,
     given_ms: u64,
     attempt: impl Fn() -> F,
@@ -72,8 +78,9 @@ where
                 if Instant::now() >= deadline {
                     return Err(FactError::DeadlineExceeded { deadline_ms: given_ms });
                 }
-                pace.begin();
-                running.push(attempt());
+                if pace.begin(later) {
+                    running.push(attempt());
+                }
                 clock.as_mut().reset(pace.next_at.min(deadline));
                 continue;
             }
@@ -90,6 +97,28 @@ where
             Meaning::AskAnother if !running.is_empty() => {}
             _ => return Err(error),
         }
+    }
+}
+
+/// The later attempts of a process, which are limited together.
+#[derive(Debug)]
+pub(super) struct LaterAttempts(Mutex<(Instant, u32)>);
+
+impl Default for LaterAttempts {
+    fn default() -> Self {
+        Self(Mutex::new((Instant::now(), 0)))
+    }
+}
+
+impl LaterAttempts {
+    fn allow(&self) -> bool {
+        let now = Instant::now();
+        let (begun, made) = &mut *self.0.lock();
+        if now.saturating_duration_since(*begun) >= Duration::from_secs(1) {
+            (*begun, *made) = (now, 0);
+        }
+        *made += 1;
+        *made <= LATER_PER_SECOND_MAX
     }
 }
 
@@ -112,14 +141,16 @@ impl Pace {
         }
     }
 
-    /// One more has begun, since none was answered for so long.
-    fn begin(&mut self) {
-        self.begun += 1;
-        self.wait *= 2;
-        if self.begun >= ATTEMPTS_MAX {
-            self.wait = self.wait.max(LATER);
-        }
+    /// None was answered for so long. Returns whether one more begins.
+    fn begin(&mut self, later: &LaterAttempts) -> bool {
+        let begins = self.begun < ATTEMPTS_MAX || later.allow();
+        self.begun += usize::from(begins);
+        self.wait = match self.begun < ATTEMPTS_MAX {
+            true => self.wait * 2,
+            false => self.wait.max(LATER),
+        };
         self.next_at = Instant::now() + self.wait;
+        begins
     }
 
     /// The last one has reached nobody.
@@ -191,13 +222,19 @@ mod tests {
     async fn run(deadline_ms: u64, script: &[Script]) -> (Result<u32, FactError>, u64, usize) {
         let (begun, start) = (AtomicUsize::new(0), Instant::now());
         let deadline = start + Duration::from_millis(deadline_ms);
-        let result = race(HEDGE, deadline, deadline_ms, || {
-            let (wait_ms, result) = script[begun.fetch_add(1, Ordering::Relaxed)].clone();
-            async move {
-                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-                result
-            }
-        })
+        let result = race(
+            HEDGE,
+            &LaterAttempts::default(),
+            deadline,
+            deadline_ms,
+            || {
+                let (wait_ms, result) = script[begun.fetch_add(1, Ordering::Relaxed)].clone();
+                async move {
+                    tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                    result
+                }
+            },
+        )
         .await;
         let took = u64::try_from(start.elapsed().as_millis()).unwrap();
         (result, took, begun.load(Ordering::Relaxed))
@@ -251,8 +288,8 @@ mod tests {
         assert_eq!(run(9000, &script).await, (Ok(2), 100 + 20 + 40 + 80 + 5, 5));
         // All three that are asked die, and one more is asked later.
         let dead = || (99_999, Ok(0));
-        let script = [dead(), dead(), dead(), (5, Ok(4))];
-        assert_eq!(run(9000, &script).await, (Ok(4), 300 + 2000 + 5, 4));
+        let script = [dead(), dead(), dead(), dead(), (5, Ok(4))];
+        assert_eq!(run(9000, &script).await, (Ok(4), 300 + 2 * 1000 + 5, 5));
         // All attempts end in errors: the last one is the answer.
         let script = [
             (5, Err(busy.clone())),
@@ -260,5 +297,14 @@ mod tests {
             (5, Err(busy.clone())),
         ];
         assert_eq!(run(1000, &script).await, (Err(busy), 15, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn later_attempts_are_limited_for_all_together() {
+        let later = LaterAttempts::default();
+        let of_a_second = || (0..LATER_PER_SECOND_MAX * 2).filter(|_| later.allow());
+        assert_eq!(of_a_second().count(), LATER_PER_SECOND_MAX as usize);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(of_a_second().count(), LATER_PER_SECOND_MAX as usize);
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
 use super::{
-    attempts,
+    attempts::{self, LaterAttempts},
     decode::Decoder,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
@@ -28,6 +28,7 @@ pub(super) struct Live {
     recorder: SharedRecorder,
     /// No read is asked for a second time before this.
     hedge_min: Duration,
+    later: Arc<LaterAttempts>,
     of_scans: bool,
     asker_keys: Keys,
     decoder: Decoder,
@@ -46,6 +47,7 @@ impl Live {
             bus,
             recorder,
             hedge_min,
+            later: Arc::default(),
             of_scans: false,
             asker_keys,
             decoder: Decoder::default(),
@@ -184,7 +186,7 @@ impl Live {
             true => (left / 4).max(self.hedge_min),
             false => left,
         };
-        attempts::race(hedge, deadline, millis(left), || {
+        attempts::race(hedge, &self.later, deadline, millis(left), || {
             self.send(to, question, deadline)
         })
         .await

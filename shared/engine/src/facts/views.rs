@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use super::{
-    attempts,
+    attempts::{self, LaterAttempts},
     floors::Floors,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
@@ -33,6 +33,7 @@ pub(super) struct Views {
     recorder: SharedRecorder,
     /// Without an answer for so long, another replica is asked.
     hedge: Duration,
+    later: Arc<LaterAttempts>,
     asker_keys: Keys,
     floors: Arc<Floors>,
     /// Of views that nobody serves.
@@ -99,6 +100,7 @@ impl Views {
             bus,
             recorder,
             hedge,
+            later: Arc::default(),
             asker_keys,
             floors: Arc::default(),
             outages: Outages::new(PATIENCE_DEFAULT),
@@ -235,7 +237,7 @@ impl Views {
         deadline: Instant,
     ) -> Result<QueryReply, FactError> {
         let given_ms = millis(deadline.saturating_duration_since(Instant::now()));
-        attempts::race(self.hedge, deadline, given_ms, || {
+        attempts::race(self.hedge, &self.later, deadline, given_ms, || {
             self.recorder.query_attempt();
             self.send(at, view, question, deadline)
         })

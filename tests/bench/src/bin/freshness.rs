@@ -14,8 +14,9 @@ use std::{
 use anteroom_bus::{Address, Bus, nats::NatsBus};
 use anteroom_e2e::{
     check, manifests,
+    nats::NatsPlan,
     process::Process,
-    system::{self, REPLICAS},
+    system::{self, REPLICAS, SystemPlan},
     wait,
     world::{NAMESPACE, World, host, ingress},
 };
@@ -61,7 +62,11 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let mut world = World::start().await?;
+    let plan = SystemPlan {
+        nats: NatsPlan::one(),
+        ..SystemPlan::default()
+    };
+    let mut world = World::start_as(&plan).await?;
     world.folder.silence();
     world.fill(0, args.objects).await?;
     world.system.ready().await?;
@@ -269,7 +274,7 @@ async fn cpu(world: &World, span: Duration) -> anyhow::Result<BTreeMap<&'static 
     let now = || -> anyhow::Result<BTreeMap<&'static str, f64>> {
         let watcher = world.system.watcher.as_ref().context("a watcher")?;
         let replica = world.system.replicas[0].as_ref().context("a replica")?;
-        let nats = world.nats.process().context("a nats-server")?;
+        let nats = world.nats.processes().next().context("a nats-server")?;
         let parts: [(_, &Process); 3] = [
             ("watcher", &watcher.process),
             ("nats", nats),

@@ -5,31 +5,24 @@
 
 #![allow(clippy::print_stdout, reason = "figures are for people")]
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anteroom_e2e::{
-    check::{ENTRY, POLICY, entry_is_ready, is_denied},
+    check::is_denied,
+    nats::NatsPlan,
     services::Recipe,
-    system::target,
+    system::SystemPlan,
     wait::{self, setting},
     world::{World, host, ingress},
 };
-use anteroom_load::{Client, Live, Plan, Stop, Target, review};
+use anteroom_load::{Client, Target, review};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
+
+use crate::load::{CALM, Load, decides_by_hosts};
 
 const INGRESSES: usize = 1_000;
-
-/// Reviews in flight.
-const CONCURRENCY: usize = 4;
-
-/// Decisions that end a part of the story: everything is well.
-const CALM: u64 = 300;
 
 /// The absence of NATS in the last part: longer than requests wait for it.
 const NATS_AWAY: Duration = Duration::from_secs(20);
@@ -39,7 +32,11 @@ const OLDER_DISK: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_young_outage_costs_no_decision() -> anyhow::Result<()> {
-    let mut world = World::start().await?;
+    let plan = SystemPlan {
+        nats: NatsPlan::one(),
+        ..SystemPlan::default()
+    };
+    let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
     outcome.with_context(|| {
         world.folder.disable_cleanup(true);
@@ -48,15 +45,8 @@ async fn a_young_outage_costs_no_decision() -> anyhow::Result<()> {
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {
-    world.fill(0, INGRESSES).await?;
-    for manifest in [ENTRY, POLICY] {
-        world.create(&serde_saphyr::from_str(manifest)?).await?;
-    }
     world.create(&without_facts()).await?;
-    world.system.ready().await?;
-    entry_is_ready(world, "ingresses", INGRESSES).await?;
-    is_denied(world, &host(7)).await?;
-    let target = target(&world.client).await?;
+    let target = decides_by_hosts(world, INGRESSES).await?;
 
     let load = Load::begin(world, &target);
     both_replicas(world, &load).await?;
@@ -83,61 +73,6 @@ fn without_facts() -> Value {
                 "pattern": { "metadata": { "name": "!forbidden" } } },
         }] },
     })
-}
-
-/// Reviews that are posted until it ends.
-struct Load {
-    live: Arc<Live>,
-    stop: CancellationToken,
-    task: tokio::task::JoinHandle<anyhow::Result<anteroom_load::Report>>,
-}
-
-impl Load {
-    fn begin(world: &World, target: &Target) -> Self {
-        let (live, stop) = (Arc::new(Live::default()), CancellationToken::new());
-        let plan = Plan {
-            concurrency: CONCURRENCY,
-            duplicate_share: 0.5,
-            stop: Stop::Cancelled(stop.clone()),
-        };
-        let load = anteroom_load::run(target.clone(), plan, world.oracle.clone(), live.clone());
-        Self {
-            live,
-            stop,
-            task: tokio::spawn(load),
-        }
-    }
-
-    fn decisions(&self) -> u64 {
-        self.live.report().decisions
-    }
-
-    /// Waits for so many decisions from now on, and returns how long that took.
-    async fn decides(&self, count: u64) -> anyhow::Result<Duration> {
-        let (begun, before) = (Instant::now(), self.decisions());
-        wait::until("decisions", async || {
-            let made = self.decisions() - before;
-            ensure!(made >= count, "{made} so far: {:?}", self.live.report());
-            anyhow::Ok(())
-        })
-        .await?;
-        Ok(begun.elapsed())
-    }
-
-    async fn end(self, what: &str) -> anyhow::Result<()> {
-        self.decides(CALM).await?;
-        self.stop.cancel();
-        let report = self.task.await??;
-        println!(
-            "{what}: {} decisions, {} failed, the slowest took {:.0} ms",
-            report.decisions, report.errors, report.max_ms
-        );
-        ensure!(
-            report.wrong == 0 && report.errors == 0,
-            "{what}: {report:#?}"
-        );
-        Ok(())
-    }
 }
 
 async fn both_replicas(world: &mut World, load: &Load) -> anyhow::Result<()> {

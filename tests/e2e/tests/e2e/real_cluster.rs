@@ -99,7 +99,7 @@ async fn an_ingress_cannot_take_a_host_that_another_owns() -> anyhow::Result<()>
         "replicas have read the log again"
     );
 
-    chapter("nats-server killed -9 and started again: right, or closed");
+    chapter("all NATS servers killed -9 and started again: right, or closed");
     let report = under_load(&mut world, async |world| {
         world.nats.kill()?;
         world.nats.start_again().await?;

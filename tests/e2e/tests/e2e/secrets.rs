@@ -293,13 +293,19 @@ async fn keys_are_read(world: &World, file: &KeysFile, ring: &[&str]) -> anyhow:
 
 /// Neither NATS's disk nor any log holds a Secret, plain or as the API server writes it.
 fn nothing_is_in_the_clear(world: &World) -> anyhow::Result<()> {
-    let store = world.folder.path().join("nats");
-    ensure!(found_in(&store, PLAIN)? > 0, "the search finds nothing");
+    let stores = ["nats-0", "nats-1", "nats-2"].map(|name| world.folder.path().join(name));
+    for store in &stores {
+        ensure!(found_in(store, PLAIN)? > 0, "the search finds nothing");
+    }
     for token in SECRETS {
         for text in [token.to_owned(), BASE64_STANDARD.encode(token)] {
-            ensure!(found_in(&store, &text)? == 0, "{text} is in the store");
+            for store in &stores {
+                ensure!(found_in(store, &text)? == 0, "{text} is in the store");
+            }
             for name in [
-                "nats-server",
+                "nats-0",
+                "nats-1",
+                "nats-2",
                 "watcher",
                 "replica-0",
                 "replica-1",

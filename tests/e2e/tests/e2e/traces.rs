@@ -5,7 +5,7 @@
 use anteroom_e2e::{
     folder::Folder,
     manifests,
-    nats::Nats,
+    nats::{Nats, NatsPlan},
     system::{SYSTEM_NAMESPACE, System, target},
     turn, wait,
 };
@@ -32,7 +32,7 @@ async fn decisions_and_changes_are_one_trace_each_across_processes() -> anyhow::
     manifests::apply_namespace(&client, SYSTEM_NAMESPACE).await?;
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, sim.kubeconfig_yaml())?;
-    let nats = Nats::start(folder.path()).await?;
+    let nats = Nats::start(NatsPlan::default(), folder.path()).await?;
     let env = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint()),
         ("OTEL_BSP_SCHEDULE_DELAY", "100"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anteroom_e2e::{
     manifests,
-    nats::Nats,
+    nats::{Nats, NatsPlan},
     process::Process,
     system::{SYSTEM_NAMESPACE, System, SystemPlan, target},
 };
@@ -57,7 +57,12 @@ impl Ground {
         manifests::apply_crds(&client).await?;
         manifests::apply_namespace(&client, SYSTEM_NAMESPACE).await?;
         fill(&sim, &layout)?;
-        let nats = Nats::start_unencrypted(folder.path()).await?;
+        // Without TLS, what a decision costs is comparable with earlier figures.
+        let plan = NatsPlan {
+            is_encrypted: false,
+            ..NatsPlan::one()
+        };
+        let nats = Nats::start(plan, folder.path()).await?;
         let mut system = start_system(logs, &nats, &sim, folder.path(), settings)?;
         for text in layout.manifests {
             for manifest in manifests::parse(text)? {
@@ -84,7 +89,7 @@ impl Ground {
         let watcher = self.system.watcher.iter().map(|r| ("watcher", &r.process));
         let replicas = self.system.replicas.iter().flatten();
         let replicas = replicas.map(|r| ("replica", &r.process));
-        let nats = self.nats.process().map(|process| ("nats", process));
+        let nats = self.nats.processes().map(|process| ("nats", process));
         let webhook = [("webhook", &self.system.webhook.process)];
         watcher.chain(replicas).chain(nats).chain(webhook).collect()
     }

@@ -6,7 +6,8 @@ mod phases;
 use std::time::{Duration, Instant};
 
 use anteroom_e2e::{
-    manifests, process::Process, services::Running, system::SystemPlan, wait, world::World,
+    manifests, nats::NatsPlan, process::Process, services::Running, system::SystemPlan, wait,
+    world::World,
 };
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
@@ -45,6 +46,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Value> {
     let plan = SystemPlan {
         replicas: settings.replicas,
+        nats: NatsPlan::one(),
         ..SystemPlan::default()
     };
     let mut world = World::start_as(&plan).await?;
@@ -177,7 +179,7 @@ fn processes(world: &World) -> Vec<(&'static str, &Process)> {
     let watcher = system.watcher.iter().map(|of| ("watcher", &of.process));
     let replicas = system.replicas.iter().flatten();
     let replicas = replicas.map(|of| ("replica", &of.process));
-    let nats = world.nats.process().map(|process| ("nats", process));
+    let nats = world.nats.processes().map(|process| ("nats", process));
     let apiserver = world.cluster.apiserver().map(|of| ("apiserver", of));
     let webhook = [("webhook", &system.webhook.process)];
     watcher

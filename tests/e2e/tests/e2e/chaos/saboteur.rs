@@ -23,16 +23,18 @@ enum Part {
     Replica(usize),
     Watcher,
     Standby,
-    Nats,
+    Nats(usize),
     ApiServer,
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 8] = [
     Part::Replica(0),
     Part::Replica(1),
     Part::Watcher,
     Part::Standby,
-    Part::Nats,
+    Part::Nats(0),
+    Part::Nats(1),
+    Part::Nats(2),
     Part::ApiServer,
 ];
 
@@ -136,7 +138,7 @@ impl Saboteur {
 
     fn strike(&mut self, world: &mut World, part: Part) -> anyhow::Result<Down> {
         match part {
-            Part::Nats => world.nats.kill()?,
+            Part::Nats(number) => world.nats.kill_one(number)?,
             Part::ApiServer => world.cluster.kill_apiserver()?,
             Part::Replica(_) | Part::Watcher | Part::Standby => {
                 let freeze = self.rng.random_bool(0.5);
@@ -157,7 +159,7 @@ impl Saboteur {
 
     async fn mend(&mut self, world: &mut World, part: Part, how: &Down) -> anyhow::Result<()> {
         match (part, how) {
-            (Part::Nats, _) => world.nats.start_again().await?,
+            (Part::Nats(number), _) => world.nats.start_one(number).await?,
             (Part::ApiServer, _) => world.cluster.start_apiserver().await?,
             (_, Down::Killed(recipe)) => *self.slot(world, part) = Some(recipe.start()?),
             _ => {
@@ -185,7 +187,7 @@ impl Saboteur {
         self.witness.sees(&host, false).await?;
         let decides = since.elapsed();
         match part {
-            Part::Nats | Part::ApiServer => world.system.ready().await?,
+            Part::Nats(_) | Part::ApiServer => world.system.ready().await?,
             _ => {
                 let running = self.slot(world, part).as_mut();
                 running.context("it was mended")?.ready().await?;

@@ -1,0 +1,141 @@
+//! One nats-server.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context;
+
+use super::config::{self, Routes};
+use crate::{
+    process::{Process, free_address, real_part},
+    services, wait,
+};
+
+/// One of the servers.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    /// The address for clients.
+    address: SocketAddr,
+    /// The address for other servers.
+    pub(super) routes_at: SocketAddr,
+    /// The address of its own figures.
+    monitor: SocketAddr,
+    folder: PathBuf,
+    pub(super) process: Option<Process>,
+}
+
+/// The beginning of a server's name.
+const NAME: &str = "nats-";
+
+/// Returns the number of the server with this name.
+pub(super) fn number_of(name: &str) -> Option<usize> {
+    name.strip_prefix(NAME)?.parse().ok()
+}
+
+impl Server {
+    /// A server that does not run, whose files will lie under `folder`.
+    pub(super) fn new(number: usize, folder: &Path) -> anyhow::Result<Self> {
+        Ok(Self {
+            name: format!("{NAME}{number}"),
+            address: free_address()?,
+            routes_at: free_address()?,
+            monitor: free_address()?,
+            folder: folder.to_owned(),
+            process: None,
+        })
+    }
+
+    /// Writes its configuration.
+    pub(super) fn configure(
+        &self,
+        folder: &Path,
+        is_encrypted: bool,
+        routes: &Routes,
+    ) -> anyhow::Result<()> {
+        let text = config::text(
+            folder,
+            &self.files(),
+            (self.address, self.monitor),
+            is_encrypted,
+            routes,
+        )?;
+        std::fs::write(self.config(), text)?;
+        Ok(())
+    }
+
+    /// Starts it, unless it runs, and waits until it takes connections.
+    pub(super) async fn start(&mut self) -> anyhow::Result<()> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        let mut command = Command::new(real_part("nats-server")?);
+        command
+            .arg("-c")
+            .arg(self.config())
+            .arg("--name")
+            .arg(&self.name);
+        let mut process = Process::start(&self.name, &mut command, &self.folder)?;
+        wait::until(&format!("{} to take connections", self.name), async || {
+            process.check()?;
+            anyhow::Ok(tokio::net::TcpStream::connect(self.address).await?)
+        })
+        .await?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    pub(super) fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.take().map_or(Ok(()), Process::kill)
+    }
+
+    /// Asks for its own figures.
+    pub(super) async fn ask(&self, path: &str) -> anyhow::Result<String> {
+        services::get(self.monitor, path).await
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("nats://{}", self.address)
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.join(format!("{}.conf", self.name))
+    }
+
+    fn files(&self) -> PathBuf {
+        self.folder.join(&self.name)
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.folder.join(format!("{}-kept", self.name))
+    }
+
+    pub(super) fn keep_files(&self) -> anyhow::Result<()> {
+        copy(&self.files(), &self.kept())
+    }
+
+    pub(super) fn put_files_back(&self) -> anyhow::Result<()> {
+        std::fs::remove_dir_all(self.files())?;
+        copy(&self.kept(), &self.files())
+    }
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let (from, to) = {
+            let entry = entry?;
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        }
+    }
+    Ok(())
+}
