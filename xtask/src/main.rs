@@ -3,8 +3,10 @@
 mod architecture;
 mod ci;
 mod crates;
+mod fuzz;
 mod instructions;
 mod licences;
+mod mixed;
 mod parts;
 mod profile;
 mod shell;
@@ -47,6 +49,14 @@ enum Task {
         /// Passed on to the simulation, as in `cargo xtask sim seed 17 --trace`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
+    },
+    /// Run the fuzz targets, a million times each, from what earlier runs have found (needs a C++ compiler).
+    Fuzz(fuzz::FuzzArgs),
+    /// Run the programs of another revision beside those of this one, each service in turn, up and back.
+    Mixed {
+        /// The other revision, as in a release's tag.
+        #[arg(long)]
+        against: String,
     },
     /// Write deploy/crds from the Rust types.
     Crds,
@@ -97,6 +107,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Parts { force } => parts::build(&parts::ALL, force),
         Task::Test { package, args } => ci::test(&package, &args),
         Task::Sim { args } => ci::simulate(&args),
+        Task::Fuzz(args) => fuzz::fuzz(&args),
+        Task::Mixed { against } => mixed::mixed(&against),
         Task::Crds => ci::write_crds(),
         Task::Ci => ci::all(),
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),

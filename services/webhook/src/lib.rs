@@ -46,6 +46,9 @@ use axum::{extract::Request, response::Response};
 use kube::Client;
 use tokio::sync::watch;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 pub use args::Args;
 
 use start::Parts;

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Bytes as people read MessagePack: printable ASCII as it is, the rest as `\xx`.
-fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     bytes
         .iter()
         .map(|byte| match byte {

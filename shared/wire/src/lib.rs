@@ -41,4 +41,6 @@ pub use error::WireError;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod releases;
+#[cfg(test)]
 mod testing;

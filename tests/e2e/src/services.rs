@@ -22,6 +22,8 @@ pub struct Recipe {
     /// For the log file, and for errors.
     pub name: String,
     binary: &'static str,
+    /// The folder of its program, where it is not the workspace's.
+    programs: Option<PathBuf>,
     args: Vec<String>,
     env: Vec<(String, String)>,
     admin: SocketAddr,
@@ -35,6 +37,7 @@ impl Recipe {
         Ok(Self {
             name: name.to_owned(),
             binary,
+            programs: None,
             args: Vec::new(),
             env: Vec::new(),
             admin,
@@ -79,9 +82,20 @@ impl Recipe {
         })
     }
 
+    /// Takes the program from this folder; `None`: the workspace's own.
+    #[must_use]
+    pub fn programs(mut self, folder: Option<&Path>) -> Self {
+        self.programs = folder.map(Path::to_owned);
+        self
+    }
+
     /// Starts it, without waiting for anything.
     pub fn start(&self) -> anyhow::Result<Running> {
-        let mut command = Command::new(workspace_binary(self.binary)?);
+        let program = match &self.programs {
+            Some(folder) => folder.join(self.binary),
+            None => workspace_binary(self.binary)?,
+        };
+        let mut command = Command::new(program);
         command
             .args(&self.args)
             .arg("--admin-address")

@@ -17,6 +17,7 @@ mod kinds;
 mod least_rights;
 mod load;
 mod memory;
+mod mixed;
 mod mutate_existing;
 mod mutated;
 mod nats_servers;

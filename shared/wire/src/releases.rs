@@ -1,0 +1,485 @@
+//! The messages of every release: what an older release has written, this one reads, and what this one writes keeps every
+//! field that older readers know.
+//!
+//! `releases/VERSION.txt` has a line for each message: its kind, its subject and headers where it is a record of the log, and
+//! its bytes. The file of the present version is written anew with `ANTEROOM_UPDATE=1`; those of earlier ones never change.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use anteroom_model::{
+    Collection, Delta, Digest, Epoch, FactError, Failure, Group, GroupVersionResource, Incarnation,
+    ObjectKey, Op, ResourceVersion, Revision, Shape, Source, SourceInfo, ViewRecord, ViewState,
+};
+use bytes::Bytes;
+use rmpv::Value as Packed;
+use serde_json::{Value, json};
+
+use crate::{
+    WireError,
+    beat::{self, Beat, ViewBeat},
+    body,
+    envelope::{self, Envelope, Record, TraceContext},
+    lease,
+    live::{self, LiveCall, LiveReply, LiveRequest},
+    query::{self, Query, QueryReply, QueryRequest, Selection},
+    replica_beat::{self, Page, ReplicaBeat, ReplicaView},
+    subject::Subjects,
+    violation::{self, ViolatedRule, Violation},
+    webhook_beat::{self, WebhookBeat},
+};
+
+/// The version whose messages the code writes.
+const PRESENT: &str = env!("CARGO_PKG_VERSION");
+
+/// A message as a file has it.
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    kind: String,
+    /// The subject and the headers, as JSON; null where it is no record.
+    head: Value,
+    body: Bytes,
+}
+
+impl Sample {
+    fn new(kind: &str, body: Bytes) -> Self {
+        Self {
+            kind: kind.into(),
+            head: Value::Null,
+            body,
+        }
+    }
+
+    fn record(record: Record, trace: Option<TraceContext>) -> Self {
+        let encoded = envelope::encode(&Envelope { record, trace }, &subjects()).unwrap();
+        let headers: BTreeMap<_, _> = encoded.headers.into_iter().collect();
+        Self {
+            kind: "record".into(),
+            head: json!({"subject": encoded.subject, "headers": headers}),
+            body: encoded.body,
+        }
+    }
+
+    fn line(&self) -> String {
+        let shown = crate::golden::shown(&self.body);
+        format!("{}\t{}\t{shown}\n", self.kind, self.head)
+    }
+
+    fn parse(line: &str) -> Self {
+        let mut columns = line.splitn(3, '\t');
+        let mut column = || columns.next().unwrap();
+        Self {
+            kind: column().into(),
+            head: serde_json::from_str(column()).unwrap(),
+            body: unshown(column()),
+        }
+    }
+
+    /// Reads it, and returns what the present version writes for it.
+    fn rewritten(&self) -> Result<Bytes, WireError> {
+        let bytes = &self.body;
+        match self.kind.as_str() {
+            "record" => self.record_rewritten(),
+            "beat" => beat::encode(&beat::decode(bytes)?),
+            "replica_beat" => replica_beat::encode(&replica_beat::decode(bytes)?),
+            "webhook_beat" => webhook_beat::encode(&webhook_beat::decode(bytes)?),
+            "violation" => violation::encode(&violation::decode(bytes)?),
+            "lease" => lease::decode(bytes).and_then(|(term, holder)| lease::encode(term, &holder)),
+            "query" => query::encode_request(&query::decode_request(bytes)?),
+            "query_outcome" => query::encode_outcome(&query::decode_outcome(bytes)?),
+            "live" => live::encode_request(&live::decode_request(bytes)?),
+            "live_outcome" => live::encode_outcome(&live::decode_outcome(bytes)?),
+            kind => panic!("no message is a {kind}"),
+        }
+    }
+
+    fn record_rewritten(&self) -> Result<Bytes, WireError> {
+        let header = |name: &str| self.head["headers"][name].as_str();
+        let subject = self.head["subject"].as_str().unwrap();
+        let envelope = envelope::decode(subject, header, self.body.clone(), &subjects())?;
+        let encoded = envelope::encode(&envelope, &subjects())?;
+        assert_eq!(
+            encoded.subject, subject,
+            "older readers ask for this subject"
+        );
+        let headers: BTreeMap<_, _> = encoded.headers.into_iter().collect();
+        for (name, value) in self.head["headers"].as_object().unwrap() {
+            assert_eq!(
+                headers.get(name.as_str()).map(String::as_str),
+                value.as_str(),
+                "{name}"
+            );
+        }
+        Ok(encoded.body)
+    }
+}
+
+/// The inverse of [`crate::golden::shown`].
+fn unshown(text: &str) -> Bytes {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        let (digits, after) = rest.split_at(2);
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap());
+        rest = after;
+    }
+    bytes.into()
+}
+
+fn subjects() -> Subjects {
+    Subjects::new("test").unwrap()
+}
+
+fn info(source: Source) -> SourceInfo {
+    SourceInfo {
+        source,
+        kind: "Ingress".into(),
+        namespaced: true,
+    }
+}
+
+fn records() -> Vec<Sample> {
+    let gvr = GroupVersionResource::new("networking.k8s.io", "v1", "ingresses");
+    let info = info(Source::Collection(Collection::all(gvr)));
+    let view = info.source.view_id();
+    let delta = |op| Record::Delta {
+        view: view.clone(),
+        delta: Delta {
+            key: ObjectKey::new("apps", "web.eu"),
+            epoch: Epoch::new(7, 1),
+            version: ResourceVersion::new("42"),
+            op,
+        },
+    };
+    let control = |state| {
+        let record = ViewRecord {
+            view: view.clone(),
+            info: info.clone(),
+            epoch: Epoch::new(7, 1),
+            state,
+            version: ResourceVersion::new("42"),
+            objects: 3,
+            digest: Digest::default(),
+            origin: Epoch::new(6, 2),
+            age_max_ms: Some(60_000),
+        };
+        Sample::record(Record::Control(record), None)
+    };
+    let trace = TraceContext {
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into(),
+        tracestate: "a=b".into(),
+    };
+    let object = body::encode_json(&json!({"metadata": {"name": "web.eu"}})).unwrap();
+    vec![
+        Sample::record(delta(Op::Put(object)), Some(trace)),
+        Sample::record(delta(Op::Delete), None),
+        control(ViewState::Syncing),
+        control(ViewState::Synced),
+        control(ViewState::Failed { failure: failure() }),
+        control(ViewState::Dropped),
+    ]
+}
+
+fn failure() -> Failure {
+    Failure {
+        reason: "LogFull".into(),
+        message: "no room".into(),
+    }
+}
+
+fn beats() -> Vec<Sample> {
+    let gvr = GroupVersionResource::new("", "v1", "pods");
+    let view = Source::Collection(Collection::all(gvr)).view_id();
+    let beat = Beat {
+        incarnation: Incarnation("i".into()),
+        group: Group::COORDINATOR,
+        term: 7,
+        holder: "w".into(),
+        page: 1,
+        views: vec![ViewBeat {
+            view: view.clone(),
+            epoch: Epoch::new(7, 1),
+            revision: Revision(9),
+            news_age_ms: 12,
+            objects: 3,
+            bytes: 400,
+            skipped: 1,
+            trouble: Some(failure()),
+        }],
+    };
+    let key = ObjectKey::new("n", "o");
+    let replica = ReplicaBeat {
+        replica: "r".into(),
+        leaving: true,
+        bytes: 9,
+        bytes_max: Some(10),
+        page: Some(Page {
+            round: 1,
+            index: 0,
+            count: 2,
+        }),
+        views: vec![ReplicaView {
+            view: view.clone(),
+            state: "synced".into(),
+            bytes: 9,
+        }],
+        ages_ms: vec![(view.clone(), 5)],
+        asked: vec![(view.clone(), key.clone())],
+        read: vec![(view, key)],
+    };
+    let webhook = WebhookBeat {
+        webhook: "w".into(),
+        leaving: true,
+        incarnation: Incarnation("i".into()),
+        compiled: Revision(9),
+        enforced: Revision(8),
+        trouble: Some(failure()),
+    };
+    let violation = Violation {
+        operation: "CREATE".into(),
+        blocked: true,
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: "n".into(),
+        name: "o".into(),
+        rules: vec![ViolatedRule {
+            policy: "p".into(),
+            rule: "r".into(),
+            message: "no".into(),
+            ..ViolatedRule::default()
+        }],
+        left_out: 2,
+    };
+    vec![
+        Sample::new("beat", beat::encode(&beat).unwrap()),
+        Sample::new("replica_beat", replica_beat::encode(&replica).unwrap()),
+        Sample::new("webhook_beat", webhook_beat::encode(&webhook).unwrap()),
+        Sample::new("violation", violation::encode(&violation).unwrap()),
+        Sample::new("lease", lease::encode(7, "w").unwrap()),
+    ]
+}
+
+fn selected(shape: Shape) -> Query {
+    Query {
+        expression: "items[?a == $p]".into(),
+        parameters: BTreeMap::from([("p".into(), json!([1, "x"]))]),
+        missing_key_is_error: true,
+        selection: Some(Selection {
+            shape,
+            object: Some(ObjectKey::new("n", "o")),
+            namespace: "n".into(),
+            label_selector: "a=b".into(),
+            field_selector: "metadata.name=o".into(),
+            limit: Some(3),
+        }),
+    }
+}
+
+fn questions() -> Vec<Sample> {
+    let request = QueryRequest {
+        entry: "hosts".into(),
+        queries: vec![
+            selected(Shape::List),
+            selected(Shape::Object),
+            Query::default(),
+        ],
+        age_max_ms: Some(300),
+        revision_min: Some(Revision(9)),
+        revision_min_of: Some(Incarnation("i".into())),
+    };
+    let reply = QueryReply {
+        replica: "r".into(),
+        incarnation: Incarnation("i".into()),
+        revision: Revision(9),
+        version: ResourceVersion::new("42"),
+        age_ms: 12,
+        objects: 1,
+        results: vec![
+            Ok(body::encode_json(&json!(true)).unwrap()),
+            Err(FactError::Busy { limit: 1 }),
+        ],
+    };
+    let refusals = [
+        FactError::NotSynced {
+            view: "v".into(),
+            state: "listing".into(),
+        },
+        FactError::DeadlineExceeded { deadline_ms: 9 },
+        FactError::EvaluationFailed {
+            message: "m".into(),
+        },
+        FactError::NoReplica { view: "v".into() },
+    ];
+    let outcome = |outcome| Sample::new("query_outcome", query::encode_outcome(&outcome).unwrap());
+    let mut samples = vec![
+        Sample::new("query", query::encode_request(&request).unwrap()),
+        outcome(Ok(reply)),
+    ];
+    samples.extend(refusals.map(|refusal| outcome(Err(refusal))));
+    samples
+}
+
+fn live_reads() -> Vec<Sample> {
+    let calls = [
+        LiveCall::Api {
+            path: "/version".into(),
+            data: Some(json!({"a": 1})),
+        },
+        LiveCall::Service {
+            url: "https://s.example".into(),
+            data: None,
+        },
+        LiveCall::ConfigMap {
+            object: ObjectKey::new("n", "o"),
+        },
+        LiveCall::Image {
+            reference: "ghcr.io/shop/web:1.2".into(),
+        },
+        LiveCall::Write {
+            target: 0,
+            object: json!({"metadata": {"name": "o"}}),
+        },
+    ];
+    let request = |call| LiveRequest {
+        policy: ObjectKey::new("n", "p"),
+        rule: "r".into(),
+        variable: "v".into(),
+        call,
+        query: selected(Shape::Document),
+        of_scan: true,
+    };
+    let reply = LiveReply {
+        watcher: "w".into(),
+        age_ms: 3,
+        shared: true,
+        result: body::encode_json(&json!([])).unwrap(),
+        secret: true,
+    };
+    let outcome = |outcome| Sample::new("live_outcome", live::encode_outcome(&outcome).unwrap());
+    let mut samples: Vec<_> = calls
+        .map(|call| Sample::new("live", live::encode_request(&request(call)).unwrap()))
+        .into();
+    samples.push(outcome(Ok(reply)));
+    samples.push(outcome(Err(FactError::LiveReadFailed {
+        code: 404,
+        message: "no".into(),
+    })));
+    samples
+}
+
+fn samples() -> Vec<Sample> {
+    [records(), beats(), questions(), live_reads()].concat()
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("releases")
+}
+
+/// Any MessagePack, binary data included.
+fn parsed(bytes: &[u8]) -> Packed {
+    let mut rest = bytes;
+    let value = rmpv::decode::read_value(&mut rest).unwrap();
+    assert!(rest.is_empty());
+    value
+}
+
+fn packed(value: &Packed) -> Bytes {
+    let mut bytes = Vec::new();
+    rmpv::encode::write_value(&mut bytes, value).unwrap();
+    bytes.into()
+}
+
+/// Asserts that `new` has all that `old` has: fields may come, and none goes or changes its meaning.
+fn keeps(old: &Packed, new: &Packed, place: &str) {
+    match (old, new) {
+        (Packed::Map(old), Packed::Map(new)) => {
+            for (name, old) in old {
+                let place = format!("{place}.{name}");
+                let found = new.iter().find(|(of, _)| of == name);
+                let (_, new) = found.unwrap_or_else(|| panic!("{place} is written no more"));
+                keeps(old, new, &place);
+            }
+        }
+        (Packed::Array(old), Packed::Array(new)) if old.len() == new.len() => {
+            for (at, (old, new)) in old.iter().zip(new).enumerate() {
+                keeps(old, new, &format!("{place}[{at}]"));
+            }
+        }
+        (old, new) => assert_eq!(old, new, "{place}"),
+    }
+}
+
+/// Adds an unknown field to every struct. A map whose keys are data is none, nor is a variant's name.
+fn with_new_fields(value: &mut Packed) {
+    match value {
+        Packed::Array(items) => items.iter_mut().for_each(with_new_fields),
+        Packed::Map(fields) => {
+            let is = |name: &Packed, one_of: &[&str]| {
+                name.as_str().is_some_and(|name| one_of.contains(&name))
+            };
+            let is_variant = fields.iter().all(|(name, _)| is(name, &["Ok", "Err"]));
+            let of_data = ["parameters", "data", "object"];
+            let structs = fields.iter_mut().filter(|(name, _)| !is(name, &of_data));
+            structs.for_each(|(_, value)| with_new_fields(value));
+            if !is_variant {
+                fields.push(("of_a_later_release".into(), Packed::Array(vec![1.into()])));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_file_of_this_version_has_its_messages() {
+    let path = folder().join(format!("{PRESENT}.txt"));
+    let lines: String = samples().iter().map(Sample::line).collect();
+    if std::env::var_os("ANTEROOM_UPDATE").is_some() {
+        fs::write(&path, &lines).unwrap();
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == lines,
+        "{} is not what this version writes. If no release has it yet, write it with ANTEROOM_UPDATE=1",
+        path.display()
+    );
+}
+
+#[test]
+fn messages_of_every_release_are_read_and_keep_their_fields() {
+    let mut files = 0;
+    for entry in fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let sample = Sample::parse(line);
+            let place = format!("{} {}", path.display(), sample.kind);
+            let rewritten = sample.rewritten();
+            let rewritten = rewritten.unwrap_or_else(|error| panic!("{place}: {error}"));
+            if !sample.body.is_empty() {
+                keeps(&parsed(&sample.body), &parsed(&rewritten), &place);
+            }
+        }
+        files += 1;
+    }
+    assert!(files >= 1);
+}
+
+#[test]
+fn fields_of_later_releases_are_passed_over() {
+    for sample in samples() {
+        let is_message = !sample.body.is_empty() && sample.head["headers"]["Anteroom-Op"] != "put";
+        if !is_message {
+            continue;
+        }
+        let mut later = parsed(&sample.body);
+        with_new_fields(&mut later);
+        let later = Sample {
+            body: packed(&later),
+            ..sample.clone()
+        };
+        assert_eq!(later.rewritten(), sample.rewritten(), "{}", sample.kind);
+    }
+}
