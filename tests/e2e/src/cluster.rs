@@ -14,9 +14,14 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::{self, Asked},
+    folder,
     process::{Process, free_address, real_part},
     wait, webhook_client,
 };
+
+/// The folder of etcd, and that of a copy.
+const ETCD: &str = "etcd";
+const ETCD_KEPT: &str = "etcd-kept";
 
 /// The file of the audit log, beside the other files of a cluster.
 const AUDIT_LOG: &str = "audit.log";
@@ -76,33 +81,15 @@ pub struct Cluster {
     folder: PathBuf,
     address: SocketAddr,
     etcd_url: String,
+    etcd_peer_url: String,
     apiserver: Option<Process>,
-    _etcd: Process,
+    etcd: Option<Process>,
 }
 
 impl Cluster {
     /// Starts both and waits until the API server is ready. Everything lies under `folder`.
     pub async fn start(folder: &Path) -> anyhow::Result<Self> {
         let (client, peer) = (free_address()?, free_address()?);
-        let etcd_url = format!("http://{client}");
-        let peer_url = format!("http://{peer}");
-        let etcd = Process::start(
-            "etcd",
-            Command::new(real_part("etcd")?)
-                .arg("--data-dir")
-                .arg(folder.join("etcd"))
-                .args([
-                    "--listen-client-urls",
-                    &etcd_url,
-                    "--advertise-client-urls",
-                    &etcd_url,
-                ])
-                .args(["--listen-peer-urls", &peer_url])
-                .args(["--initial-advertise-peer-urls", &peer_url])
-                .args(["--initial-cluster", &format!("default={peer_url}")])
-                .args(["--unsafe-no-fsync", "--log-level", "warn"]),
-            folder,
-        )?;
         let key = rcgen::KeyPair::generate()?;
         fs::write(folder.join("service-account.pem"), key.serialize_pem())?;
         fs::write(
@@ -116,12 +103,51 @@ impl Cluster {
         let mut cluster = Self {
             folder: folder.to_owned(),
             address: free_address()?,
-            etcd_url,
+            etcd_url: format!("http://{client}"),
+            etcd_peer_url: format!("http://{peer}"),
             apiserver: None,
-            _etcd: etcd,
+            etcd: None,
         };
+        cluster.start_etcd()?;
         cluster.start_apiserver().await?;
         Ok(cluster)
+    }
+
+    fn start_etcd(&mut self) -> anyhow::Result<()> {
+        let (url, peer_url) = (&self.etcd_url, &self.etcd_peer_url);
+        let mut command = Command::new(real_part("etcd")?);
+        command
+            .arg("--data-dir")
+            .arg(self.folder.join(ETCD))
+            .args(["--listen-client-urls", url, "--advertise-client-urls", url])
+            .args(["--listen-peer-urls", peer_url])
+            .args(["--initial-advertise-peer-urls", peer_url])
+            .args(["--initial-cluster", &format!("default={peer_url}")])
+            .args(["--unsafe-no-fsync", "--log-level", "warn"]);
+        self.etcd = Some(Process::start("etcd", &mut command, &self.folder)?);
+        Ok(())
+    }
+
+    /// Kills both, keeps a copy of the state, and starts both again.
+    pub async fn keep_state(&mut self) -> anyhow::Result<()> {
+        self.kill()?;
+        folder::copy(&self.folder.join(ETCD), &self.folder.join(ETCD_KEPT))?;
+        self.start_etcd()?;
+        self.start_apiserver().await
+    }
+
+    /// Kills both, and starts them with the state that was kept, as after a restore from a backup.
+    pub async fn restore_state(&mut self) -> anyhow::Result<()> {
+        self.kill()?;
+        fs::remove_dir_all(self.folder.join(ETCD))?;
+        folder::copy(&self.folder.join(ETCD_KEPT), &self.folder.join(ETCD))?;
+        self.start_etcd()?;
+        self.start_apiserver().await
+    }
+
+    fn kill(&mut self) -> anyhow::Result<()> {
+        self.kill_apiserver()?;
+        self.etcd.take().map_or(Ok(()), Process::kill)
     }
 
     /// Starts the API server (again, after [`Cluster::kill_apiserver`]) and waits until it is ready.

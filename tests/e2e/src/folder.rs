@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use anyhow::Context;
 use tempfile::TempDir;
 
 use crate::process::tail;
@@ -70,4 +71,21 @@ fn print_logs(folder: &Path) {
             println!("# the end of {}\n{}", path.display(), tail(&path));
         }
     }
+}
+
+/// Copies a folder with all that is in it.
+pub(crate) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let (from, to) = {
+            let entry = entry?;
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        }
+    }
+    Ok(())
 }

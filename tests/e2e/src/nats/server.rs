@@ -6,10 +6,9 @@ use std::{
     process::Command,
 };
 
-use anyhow::Context;
-
 use super::config::{self, Routes};
 use crate::{
+    folder,
     process::{Process, free_address, real_part},
     services, wait,
 };
@@ -114,28 +113,11 @@ impl Server {
     }
 
     pub(super) fn keep_files(&self) -> anyhow::Result<()> {
-        copy(&self.files(), &self.kept())
+        folder::copy(&self.files(), &self.kept())
     }
 
     pub(super) fn put_files_back(&self) -> anyhow::Result<()> {
         std::fs::remove_dir_all(self.files())?;
-        copy(&self.kept(), &self.files())
+        folder::copy(&self.kept(), &self.files())
     }
-}
-
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let (from, to) = {
-            let entry = entry?;
-            (entry.path(), to.join(entry.file_name()))
-        };
-        if from.is_dir() {
-            copy(&from, &to)?;
-        } else {
-            std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
-        }
-    }
-    Ok(())
 }

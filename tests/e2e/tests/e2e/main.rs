@@ -31,6 +31,7 @@ mod references;
 mod relist;
 mod reports;
 mod restarts;
+mod restored;
 mod rights;
 mod secrets;
 mod shares;
