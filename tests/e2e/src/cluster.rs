@@ -16,6 +16,7 @@ use crate::{
     audit::{self, Asked},
     folder,
     process::{Process, free_address, real_part},
+    proxy::Proxy,
     wait, webhook_client,
 };
 
@@ -25,6 +26,7 @@ const ETCD_KEPT: &str = "etcd-kept";
 
 /// The file of the audit log, beside the other files of a cluster.
 const AUDIT_LOG: &str = "audit.log";
+const AUDIT_LOG_OF_SECOND: &str = "audit-of-second.log";
 
 /// An identity that the API server knows by its token.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +85,16 @@ pub struct Cluster {
     etcd_url: String,
     etcd_peer_url: String,
     apiserver: Option<Process>,
+    second: Option<SecondApiServer>,
     etcd: Option<Process>,
+}
+
+/// Another API server over the same etcd. Cut off from etcd, it goes on serving what it has.
+#[derive(Debug)]
+struct SecondApiServer {
+    address: SocketAddr,
+    to_etcd: Proxy,
+    _process: Process,
 }
 
 impl Cluster {
@@ -106,6 +117,7 @@ impl Cluster {
             etcd_url: format!("http://{client}"),
             etcd_peer_url: format!("http://{peer}"),
             apiserver: None,
+            second: None,
             etcd: None,
         };
         cluster.start_etcd()?;
@@ -152,16 +164,54 @@ impl Cluster {
 
     /// Starts the API server (again, after [`Cluster::kill_apiserver`]) and waits until it is ready.
     pub async fn start_apiserver(&mut self) -> anyhow::Result<()> {
+        let apiserver = self
+            .run_apiserver("kube-apiserver", self.address, &self.etcd_url, AUDIT_LOG)
+            .await?;
+        self.apiserver = Some(apiserver);
+        Ok(())
+    }
+
+    /// Starts another API server over the same etcd, and waits until it is ready.
+    pub async fn start_second(&mut self) -> anyhow::Result<()> {
+        let address = free_address()?;
+        let to_etcd = Proxy::start(self.etcd().address()?).await?;
+        let url = format!("http://{}", to_etcd.address());
+        let name = "kube-apiserver-second";
+        let process = self
+            .run_apiserver(name, address, &url, AUDIT_LOG_OF_SECOND)
+            .await?;
+        self.second = Some(SecondApiServer {
+            address,
+            to_etcd,
+            _process: process,
+        });
+        Ok(())
+    }
+
+    /// Cuts the second API server off from etcd, or lets it come back. Cut off, it knows of no change.
+    pub fn cut_off_second(&self, is_cut: bool) {
+        if let Some(second) = &self.second {
+            second.to_etcd.silence(is_cut);
+        }
+    }
+
+    async fn run_apiserver(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        etcd_url: &str,
+        audit_log: &str,
+    ) -> anyhow::Result<Process> {
         let folder = &self.folder;
         let mut apiserver = Process::start(
-            "kube-apiserver",
+            name,
             Command::new(real_part("kube-apiserver")?)
-                .args(["--etcd-servers", &self.etcd_url])
+                .args(["--etcd-servers", etcd_url])
                 .args([
                     "--bind-address",
                     "127.0.0.1",
                     "--secure-port",
-                    &self.address.port().to_string(),
+                    &address.port().to_string(),
                 ])
                 .args([
                     "--service-cluster-ip-range",
@@ -182,20 +232,19 @@ impl Cluster {
                 .arg("--audit-policy-file")
                 .arg(folder.join("audit.json"))
                 .arg("--audit-log-path")
-                .arg(folder.join(AUDIT_LOG))
+                .arg(folder.join(audit_log))
                 .arg("--cert-dir")
                 .arg(folder.join("apiserver-certs")),
             folder,
         )?;
         wait::until("the API server to be ready", async || {
             apiserver.check()?;
-            let client = self.client(Identity::Admin).await?;
+            let client = self.client_at(Identity::Admin, address).await?;
             let request = http::Request::get("/readyz").body(Vec::new())?;
             client.request_text(request).await.context("readyz")
         })
         .await?;
-        self.apiserver = Some(apiserver);
-        Ok(())
+        Ok(apiserver)
     }
 
     /// Kills the API server with `kill -9`.
@@ -205,7 +254,12 @@ impl Cluster {
 
     /// A client with that identity, without limits of its own.
     pub async fn client(&self, identity: Identity) -> anyhow::Result<Client> {
-        let kubeconfig = kube::config::Kubeconfig::from_yaml(&self.kubeconfig(identity))?;
+        self.client_at(identity, self.address).await
+    }
+
+    async fn client_at(&self, identity: Identity, address: SocketAddr) -> anyhow::Result<Client> {
+        let kubeconfig = self.kubeconfig_by(identity, address);
+        let kubeconfig = kube::config::Kubeconfig::from_yaml(&kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
         Ok(Client::try_from(config)?)
     }
@@ -226,10 +280,6 @@ impl Cluster {
         Ok(file)
     }
 
-    fn kubeconfig(&self, identity: Identity) -> String {
-        self.kubeconfig_by(identity, self.address)
-    }
-
     fn kubeconfig_by(&self, identity: Identity, address: SocketAddr) -> String {
         let (url, ca) = (
             format!("https://{address}"),
@@ -247,6 +297,17 @@ impl Cluster {
     /// Returns the address that the API server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the addresses of all API servers.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let second = self.second.as_ref().map(|second| second.address);
+        [self.address].into_iter().chain(second).collect()
+    }
+
+    /// Returns the watcher's requests to the second API server so far.
+    pub fn asked_of_second(&self) -> anyhow::Result<Vec<Asked>> {
+        audit::read(&self.folder.join(AUDIT_LOG_OF_SECOND))
     }
 
     /// Returns the watcher's requests to the API server so far.
@@ -309,8 +370,12 @@ impl Etcd {
         Ok(())
     }
 
+    fn address(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.url.trim_start_matches("http://").parse()?)
+    }
+
     async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
-        let address: SocketAddr = self.url.trim_start_matches("http://").parse()?;
+        let address = self.address()?;
         let answer = crate::services::exchange(address, http::Method::POST, path, body.to_string());
         Ok(serde_json::from_str(&answer.await?)?)
     }

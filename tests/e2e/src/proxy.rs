@@ -1,6 +1,6 @@
-//! A way to the API server that can be cut and stopped: bytes go through as they are.
+//! A way to a server that can be cut and stopped: bytes go through as they are.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -34,12 +34,18 @@ pub struct Proxy {
 impl Proxy {
     /// Before the server at this address.
     pub async fn start(server: SocketAddr) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((server.ip(), 0)).await?;
+        Self::start_before(vec![server]).await
+    }
+
+    /// Before these servers, on loopback: each connection leads to the next of them.
+    pub async fn start_before(servers: Vec<SocketAddr>) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let faults = watch::Sender::new(Faults::default());
         let of_each = faults.subscribe();
         let accepting = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
+            let mut turns = servers.into_iter().cycle();
+            while let (Ok((client, _)), Some(server)) = (listener.accept().await, turns.next()) {
                 tokio::spawn(connection(client, server, of_each.clone()));
             }
         });

@@ -18,7 +18,7 @@ pub const OF: Stock = STOCK[4];
 /// The name of the entry, and of the policy.
 pub const NAME: &str = "steady";
 
-/// The most that a number may be late on a busy machine.
+/// The most that a number may be late on a busy machine, unless its decision tells a higher age.
 const LATE_MAX: Duration = Duration::from_secs(5);
 
 /// Between two questions.
@@ -80,9 +80,11 @@ fn judge(histories: &Histories, decided: &Decided, when: (Instant, Instant)) -> 
         .with_context(|| format!("{decided:?}"))?;
     let numbers: Vec<_> = numbers.split('/').collect();
     ensure!(numbers.len() == NAMESPACES.len(), "{decided:?}");
+    let age_ms = decided.fact()["ageMs"].as_u64();
+    let late_max = LATE_MAX.max(Duration::from_millis(age_ms.unwrap_or_default()));
     for (namespace, number) in NAMESPACES.iter().zip(numbers) {
         histories
-            .judge((OF, namespace), number, when, LATE_MAX)
+            .judge((OF, namespace), number, when, late_max)
             .with_context(|| format!("{decided:?}"))?;
     }
     Ok(())

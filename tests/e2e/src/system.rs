@@ -53,6 +53,8 @@ pub struct SystemPlan {
     pub reporter_args: Vec<(&'static str, String)>,
     /// The watchers come to the API server by a [`Proxy`](crate::proxy::Proxy).
     pub proxied: bool,
+    /// There is a second API server over the same etcd, and the proxy leads to both in turn.
+    pub second_api_server: bool,
     /// The servers of NATS.
     pub nats: NatsPlan,
 }
@@ -70,6 +72,7 @@ impl Default for SystemPlan {
             reporter: None,
             reporter_args: Vec::new(),
             proxied: false,
+            second_api_server: false,
             nats: NatsPlan::default(),
         }
     }

@@ -72,7 +72,10 @@ impl World {
         let folder = Folder::new()?;
         let path = folder.path();
         let nats = Nats::start(plan.nats, path).await?;
-        let cluster = Cluster::start(path).await?;
+        let mut cluster = Cluster::start(path).await?;
+        if plan.second_api_server {
+            cluster.start_second().await?;
+        }
         let client = cluster.client(Identity::Admin).await?;
         manifests::apply_crds(&client).await?;
         for namespace in [SYSTEM_NAMESPACE, NAMESPACE] {
@@ -83,7 +86,7 @@ impl World {
         }
 
         let proxy = match plan.proxied {
-            true => Some(Proxy::start(cluster.address()).await?),
+            true => Some(Proxy::start_before(cluster.addresses()).await?),
             false => None,
         };
         let way = proxy.as_ref().map_or(cluster.address(), Proxy::address);

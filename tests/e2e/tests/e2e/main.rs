@@ -4,6 +4,7 @@
 //! One program holds them all, so that it is linked once. Each story starts what it needs and ends it; only so
 //! many run at once as `World` and `Simulated` let in. One alone: `cargo xtask test -p anteroom-e2e -- NAME`.
 
+mod api_servers;
 mod attacks;
 mod callers;
 mod calls;
