@@ -77,6 +77,12 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
+    /// Run the services for long under changes, and print what they hold at the begin and at the end, as JSON.
+    Soak {
+        /// Passed on, as in `cargo xtask soak -- --events 1000000`.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
     /// Count the instructions and allocations of a decision, a query and a delta under callgrind, and
     /// print JSON.
     Instructions {
@@ -113,6 +119,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Ci => ci::all(),
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),
         Task::Freshness { args } => ci::bench("freshness", &args),
+        Task::Soak { args } => ci::bench("soak", &args),
         Task::Instructions { only } => instructions::count(only.as_deref()),
         Task::Profile(args) => profile::profile(&args),
         Task::Architecture => architecture::write(),

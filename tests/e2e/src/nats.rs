@@ -241,6 +241,13 @@ impl Nats {
         anyhow::bail!("{client} is connected to no server")
     }
 
+    /// Returns figures that this server tells of itself, as at `/varz`.
+    pub async fn figures(&self, number: usize, path: &str) -> anyhow::Result<Value> {
+        Ok(serde_json::from_str(
+            &self.servers[number].ask(path).await?,
+        )?)
+    }
+
     /// Keeps a copy of their files as they are. Call it while they are killed.
     pub fn keep_files(&self) -> anyhow::Result<()> {
         self.servers.iter().try_for_each(Server::keep_files)

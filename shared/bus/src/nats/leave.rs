@@ -103,7 +103,7 @@ impl Signs {
 }
 
 /// The departures from servers of one client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Departures {
     /// The server that was left, until another one is reached, and the attempts to get away from it.
     left: Option<(String, u32)>,
@@ -111,16 +111,6 @@ pub(super) struct Departures {
     at: Option<Instant>,
     /// The time that has to pass before the next.
     pause: Duration,
-}
-
-impl Default for Departures {
-    fn default() -> Self {
-        Self {
-            left: None,
-            at: None,
-            pause: Duration::ZERO,
-        }
-    }
 }
 
 impl Departures {

@@ -25,6 +25,9 @@ const INGRESSES: usize = 300;
 /// The absence of a killed server.
 const KILLED_FOR: Duration = Duration::from_secs(3);
 
+/// The absence of all watchers.
+const WATCHERS_KILLED_FOR: Duration = Duration::from_secs(8);
+
 /// The time for which a server stands still: its clients notice within 6 s.
 const FROZEN_FOR: Duration = Duration::from_secs(10);
 
@@ -107,6 +110,9 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
             },
         )
         .await?;
+    faults
+        .under_load(world, "both watchers killed for 8 s", kill_watchers)
+        .await?;
     let of_webhook = world.nats.server_of("anteroom-webhook").await?;
     move_replicas_away(world, of_webhook).await?;
     faults
@@ -122,6 +128,24 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         )
         .await?;
     views::equal_the_api_server(world).await?;
+    Ok(())
+}
+
+/// Without a word of any watcher, clients look for another server. None is better.
+async fn kill_watchers(world: &mut World) -> anyhow::Result<()> {
+    let mut recipes = Vec::new();
+    let others = world.system.other_watchers.iter_mut();
+    for slot in [&mut world.system.watcher].into_iter().chain(others) {
+        let running = slot.take().context("it runs")?;
+        recipes.push(running.recipe().clone());
+        running.process.kill()?;
+    }
+    sleep(WATCHERS_KILLED_FOR).await;
+    let others = world.system.other_watchers.iter_mut();
+    let slots = [&mut world.system.watcher].into_iter().chain(others);
+    for (slot, recipe) in slots.zip(recipes) {
+        *slot = Some(recipe.start()?);
+    }
     Ok(())
 }
 

@@ -82,10 +82,18 @@ async fn published_policies_pass_their_own_cluster_tests() -> anyhow::Result<()>
         define(&world, kind).await?;
     }
     world.system.ready().await?;
-    let results = run(&world, &tool, &corpus).await?;
+    let results = run(&world, &tool, &corpus, SUITES).await?;
     let scenarios = results["scenarios"].as_array().context("no scenarios")?;
     for scenario in scenarios {
         let suite = &scenario["suite"];
+        if is_early(scenario) {
+            let name = suite.as_str().context("a suite has a name")?;
+            println!("{name}: the view was a moment behind; once more");
+            let again = run(&world, &tool, &corpus, &[name]).await?;
+            let scenario = &again["scenarios"][0];
+            ensure!(scenario["ok"] == true, "{suite}: {}", scenario["reason"]);
+            continue;
+        }
         ensure!(scenario["ok"] == true, "{suite}: {}", scenario["reason"]);
         // Each refusal is ours, and was there at once.
         ensure!(scenario["vacuous"] == json!([]), "{suite}: {scenario}");
@@ -94,14 +102,21 @@ async fn published_policies_pass_their_own_cluster_tests() -> anyhow::Result<()>
     Ok(())
 }
 
+/// Returns true if an object was admitted that should have been refused for a fact. Some suites make the fact and the object
+/// in one breath; Kyverno reads the fact live, and here a view learns of it some milliseconds later.
+fn is_early(scenario: &Value) -> bool {
+    let reason = scenario["reason"].as_str().unwrap_or_default();
+    scenario["ok"] != true && reason.ends_with("expected ($error != null): true, got no error")
+}
+
 async fn has_python() -> bool {
     let found = Command::new("python3").args(["-c", "import yaml"]).output();
     found.await.is_ok_and(|output| output.status.success())
 }
 
-async fn run(world: &World, tool: &Path, corpus: &Path) -> anyhow::Result<Value> {
+async fn run(world: &World, tool: &Path, corpus: &Path, suites: &[&str]) -> anyhow::Result<Value> {
     let results: PathBuf = world.folder.path().join("published.json");
-    let only = format!("^({})$", SUITES.join("|"));
+    let only = format!("^({})$", suites.join("|"));
     let output = Command::new("python3")
         .arg(tool)
         .arg("--kubeconfig")

@@ -98,6 +98,23 @@ fn every_manifest_is_in_the_kustomization_and_in_the_namespace() {
     }
 }
 
+/// An alert about a metric that there is not would never speak.
+#[test]
+fn alerts_are_about_metrics_that_there_are() {
+    let documented = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let alerts = yaml("deploy/examples/alerts.yaml");
+    let mut metrics = 0;
+    for rule in list(&alerts, "/spec/groups/0/rules") {
+        let words = text(rule, "/expr").split(|of: char| !(of.is_alphanumeric() || of == '_'));
+        for name in words.filter(|word| word.starts_with("anteroom_")) {
+            let name = name.trim_end_matches("_total");
+            assert!(documented.contains(&format!("| `{name}` |")), "{name}");
+            metrics += 1;
+        }
+    }
+    assert!(metrics > 4);
+}
+
 #[test]
 fn one_image_for_all_services_and_one_nats() {
     let compose = yaml("docker-compose.yml");
