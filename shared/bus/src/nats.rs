@@ -5,6 +5,7 @@
 //! | `config` | how to connect, and how the log is kept |
 //! | `link` | whether NATS is within reach |
 //! | `leave` | when a server is left for another one |
+//! | `earlier` | ends of the log that are earlier than what is known |
 //! | `mux` | requests through one inbox |
 //! | `api` | JetStream's API |
 //! | `stream` | the stream that is the log |
@@ -28,6 +29,7 @@ mod args;
 mod beats;
 mod config;
 mod consumer;
+mod earlier;
 mod follow;
 mod index;
 mod leave;
@@ -64,6 +66,7 @@ pub use args::NatsArgs;
 pub use config::{Credentials, NatsConfig, NatsConfigError, Tls};
 
 use api::Api;
+use earlier::EarlierEnd;
 use leave::Signs;
 use link::Link;
 use mux::{Mux, Unanswered};
@@ -108,6 +111,8 @@ struct Shared {
     mux: Mux,
     api: Api,
     signs: Arc<Signs>,
+    /// The log seems to end before a lease that was taken here.
+    earlier: Mutex<EarlierEnd>,
     requests: Semaphore,
     refusals: Arc<Semaphore>,
     echo: serve::Echo,
@@ -168,6 +173,7 @@ impl NatsBus {
         let shared = Shared {
             api: Api::new(mux.clone(), subjects.stream(), Arc::clone(&signs)),
             signs,
+            earlier: Mutex::default(),
             subjects,
             client,
             link,

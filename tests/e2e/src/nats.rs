@@ -17,7 +17,7 @@ use crate::{process::Process, proxy::Proxy, wait};
 use config::{KEYS, Routes};
 use server::Server;
 
-/// The servers of a NATS.
+/// The servers of a NATS. The default is what `deploy/` has: three, over TLS.
 #[derive(Clone, Copy, Debug)]
 pub struct NatsPlan {
     /// The number of servers, each of which has a copy of the log.
@@ -28,7 +28,6 @@ pub struct NatsPlan {
     pub is_cuttable: bool,
 }
 
-/// As deployed.
 impl Default for NatsPlan {
     fn default() -> Self {
         Self {

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use anteroom_model::{Incarnation, Revision};
 use async_nats::jetstream::{self, response::Response, stream};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::Instant;
@@ -19,9 +18,6 @@ use crate::{BusError, LogHead, LogSize};
 /// The time limit of one request to the API. A cluster without a leader elects one within about
 /// five seconds, and does not answer meanwhile; the caller tries again.
 const API_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The time in which a server that comes to lead a stream has applied all that it has.
-const APPLIES_WITHIN: Duration = Duration::from_secs(15);
 
 /// The key of the stream's metadata that holds the log's incarnation.
 pub(super) const INCARNATION: &str = "anteroom.incarnation";
@@ -107,24 +103,25 @@ fn is_full(error: &jetstream::Error) -> bool {
     error.error_code().0 == code::STORE_FAILED && error.to_string().contains(MAXIMUM_BYTES)
 }
 
+/// The end of the log, as the server that leads it tells it.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) head: LogHead,
+    /// True: there are copies, and another server may have led before.
+    pub(super) is_replicated: bool,
+}
+
 /// The API for one stream.
 #[derive(Clone, Debug)]
 pub(super) struct Api {
     mux: Mux,
     stream: String,
     signs: Arc<Signs>,
-    /// Since when the log seems to end before a position that is known.
-    before_since: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Api {
     pub(super) fn new(mux: Mux, stream: String, signs: Arc<Signs>) -> Self {
-        Self {
-            mux,
-            stream,
-            signs,
-            before_since: Arc::default(),
-        }
+        Self { mux, stream, signs }
     }
 
     async fn call<T: DeserializeOwned>(
@@ -165,35 +162,15 @@ impl Api {
     /// Returns the log's incarnation and last position. A stream without an incarnation in its
     /// metadata was not prepared by a writer yet, so it counts as no log.
     pub(super) async fn head(&self) -> Result<LogHead, BusError> {
-        head(&self.info().await?).ok_or(BusError::NoLog)
+        Ok(self.end().await?.head)
     }
 
-    /// Returns the same. `known` is the highest position of a log that is known to be acknowledged. A server that has just
-    /// come to lead a replicated stream tells an earlier end for a moment, until it has applied all that it has.
-    ///
-    /// # Errors
-    /// [`BusError::Unavailable`] as long as that may be so. A log that goes on to end before has lost records.
-    pub(super) async fn head_beyond(
-        &self,
-        known: impl Fn(&Incarnation) -> Revision + Send,
-    ) -> Result<LogHead, BusError> {
+    /// Returns the same, and whether the stream is replicated.
+    pub(super) async fn end(&self) -> Result<End, BusError> {
         let info = self.info().await?;
-        let found = head(&info).ok_or(BusError::NoLog)?;
-        let is_replicated = info.config.num_replicas > 1;
-        let mut before_since = self.before_since.lock();
-        if !is_replicated || found.last >= known(&found.incarnation) {
-            *before_since = None;
-            return Ok(found);
-        }
-        let since = *before_since.get_or_insert_with(Instant::now);
-        if since.elapsed() > APPLIES_WITHIN {
-            return Ok(found);
-        }
-        Err(BusError::Unavailable {
-            message: format!(
-                "the server that leads the log tells {} as its end, which is earlier than what it acknowledged",
-                found.last
-            ),
+        Ok(End {
+            head: head(&info).ok_or(BusError::NoLog)?,
+            is_replicated: info.config.num_replicas > 1,
         })
     }
 

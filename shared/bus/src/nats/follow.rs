@@ -6,7 +6,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use anteroom_model::{Incarnation, Revision, limits::TOMBSTONE_TTL_MS};
+use anteroom_model::{Revision, limits::TOMBSTONE_TTL_MS};
 use anteroom_wire::{
     envelope::{self, Envelope},
     subject::Subject,
@@ -22,6 +22,7 @@ use tokio::{
 use super::{
     Shared,
     consumer::{Consumer, Delivered, Lost, Pass, Step},
+    earlier::EarlierEnd,
     link,
     verify::Verifier,
 };
@@ -63,6 +64,7 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
         away: false,
         caught_up: false,
         wanted: Revision(0),
+        earlier: EarlierEnd::default(),
         lease_prefix: leases.trim_end_matches('>').to_owned(),
         retry_delay: RETRY_DELAY_MIN,
     };
@@ -110,6 +112,8 @@ struct Reader {
     caught_up: bool,
     /// The log's last position when it was last asked: to be caught up is to have got there.
     wanted: Revision,
+    /// The log seems to end before what was read of it.
+    earlier: EarlierEnd,
     /// The prefix of the subjects of leases.
     lease_prefix: String,
     retry_delay: Duration,
@@ -231,9 +235,11 @@ impl Reader {
         }
     }
 
-    async fn head(&self) -> Result<LogHead, BusError> {
-        let read = |incarnation: &Incarnation| self.position.in_log(incarnation);
-        self.shared.api.head_beyond(read).await
+    /// Returns the head of the log, which is not before what was read of it.
+    async fn head(&mut self) -> Result<LogHead, BusError> {
+        let end = self.shared.api.end().await?;
+        let read = self.position.in_log(&end.head.incarnation);
+        self.earlier.believe(end, read, Instant::now())
     }
 
     /// Resumes after the position, or begins again.

@@ -6,8 +6,9 @@
 //! Each pass brings all that stood at or before the head that was asked for first: records come in the
 //! log's order, so the one at the head, or the first behind it, is the proof, and a log that never stands
 //! still is read as soon as another. What stood before the head and was superseded meanwhile is behind it,
-//! where a pass need not come. The head is never before a lease that was taken here. So nothing is missing of a group whose lease the reader took before, since
-//! nobody else writes it; of other groups, whatever their writers touched meanwhile may be.
+//! where a pass need not come. The head is not before a lease that was taken here. So nothing is missing of a
+//! group whose lease the reader took before, since nobody else writes it; of other groups, whatever their
+//! writers touched meanwhile may be.
 
 use std::time::Duration;
 
@@ -35,7 +36,9 @@ const VIEWS_BY_NAME_MAX: usize = 64;
 /// Reads the index of the views of `group`, or of all views if it is `None`.
 pub(super) async fn read(shared: &Shared, group: Option<Group>) -> Result<LogIndex, BusError> {
     let deadline = Instant::now() + INDEX_TIMEOUT;
-    let head = shared.api.head_beyond(|log| shared.last_lease(log)).await?;
+    let end = shared.api.end().await?;
+    let lease = shared.last_lease(&end.head.incarnation);
+    let head = shared.earlier.lock().believe(end, lease, Instant::now())?;
     let mut index = LogIndex {
         incarnation: head.incarnation.clone(),
         ..LogIndex::default()

@@ -1,4 +1,4 @@
-//! What the loss of a NATS server costs decisions where there are three: nothing.
+//! Decisions go on while one of three NATS servers is away: killed, stopped, or cut off from the others.
 //!
 //! Reviews are posted all the time, four at once, half of them of hosts that are taken. After each fault, a new host is
 //! known, and all servers are in step again.
