@@ -1,6 +1,7 @@
 //! Developer tasks. `cargo xtask --help` lists them.
 
 mod architecture;
+mod chart;
 mod ci;
 mod crates;
 mod fuzz;
@@ -20,7 +21,7 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "cargo xtask",
     about = "Developer tasks of Anteroom",
-    after_help = "Examples:\n  cargo xtask parts     build the real nats-server, etcd and kube-apiserver that tests run\n  cargo xtask test      build what the tests run, then run them all\n  cargo xtask ci        everything that decides whether a change may land"
+    after_help = "Examples:\n  cargo xtask parts     build the real nats-server, etcd, kube-apiserver and Helm that tests run\n  cargo xtask test      build what the tests run, then run them all\n  cargo xtask ci        everything that decides whether a change may land"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -29,7 +30,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Build the real nats-server, etcd and kube-apiserver into target/real-parts (once, about 5 minutes).
+    /// Build the real nats-server, etcd, kube-apiserver and Helm into target/real-parts (once, about 5 minutes).
     Parts {
         /// Build again, even if they are up to date.
         #[arg(long)]
@@ -58,8 +59,10 @@ enum Task {
         #[arg(long)]
         against: String,
     },
-    /// Write deploy/crds from the Rust types.
+    /// Write deploy/chart/files/crds from the Rust types.
     Crds,
+    /// Write deploy/install from the Helm chart.
+    Chart,
     /// Formatting, lints, docs, licences, tidiness, tests, simulated schedules, and a run of the demo.
     Ci,
     /// Measure decisions, memory, starts and deltas over real NATS, and print JSON.
@@ -116,6 +119,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz(args) => fuzz::fuzz(&args),
         Task::Mixed { against } => mixed::mixed(&against),
         Task::Crds => ci::write_crds(),
+        Task::Chart => chart::write(),
         Task::Ci => ci::all(),
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),
         Task::Freshness { args } => ci::bench("freshness", &args),

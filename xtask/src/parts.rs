@@ -1,8 +1,8 @@
-//! The real parts: built from their Go modules, pinned by `tests/parts/go.mod` and `go.sum`.
+//! The real parts: built from their Go modules, pinned by `go.mod` and `go.sum` in `tests/parts`.
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -13,47 +13,67 @@ use crate::shell::{root, say, target};
 
 struct Part {
     binary: &'static str,
+    /// The folder of `go.mod`, in `tests/parts`. Helm's requirements are not Kubernetes'.
+    folder: &'static str,
     package: &'static str,
     /// Linker flags beyond the stripping; `{version}` is the module's pinned version.
     module: &'static str,
     version_variable: Option<&'static str>,
 }
 
-const PARTS: [Part; 3] = [
+const PARTS: [Part; 4] = [
     Part {
         binary: "nats-server",
+        folder: "",
         package: "github.com/nats-io/nats-server/v2",
         module: "github.com/nats-io/nats-server/v2",
         version_variable: None,
     },
     Part {
         binary: "etcd",
+        folder: "",
         package: "go.etcd.io/etcd/server/v3",
         module: "go.etcd.io/etcd/server/v3",
         version_variable: None,
     },
     Part {
         binary: "kube-apiserver",
+        folder: "",
         package: "k8s.io/kubernetes/cmd/kube-apiserver",
         module: "k8s.io/kubernetes",
         version_variable: Some("k8s.io/component-base/version.gitVersion"),
     },
+    Part {
+        binary: HELM,
+        folder: "helm",
+        package: "helm.sh/helm/v3/cmd/helm",
+        module: "helm.sh/helm/v3",
+        version_variable: Some("helm.sh/helm/v3/internal/version.version"),
+    },
 ];
+
+/// The name of Helm's program.
+pub(crate) const HELM: &str = "helm";
 
 /// The interval at which a build that is still running says so.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The names of all parts.
-pub(crate) const ALL: [&str; 3] = [PARTS[0].binary, PARTS[1].binary, PARTS[2].binary];
+pub(crate) const ALL: [&str; 4] = [
+    PARTS[0].binary,
+    PARTS[1].binary,
+    PARTS[2].binary,
+    PARTS[3].binary,
+];
 
 /// Builds those of the named parts that are missing or out of date.
 pub(crate) fn build(named: &[&str], force: bool) -> anyhow::Result<()> {
-    let modules = root().join("tests/parts");
-    let out = target().join("real-parts");
+    let out = folder();
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
-    let pins =
-        fs::read_to_string(modules.join("go.mod"))? + &fs::read_to_string(modules.join("go.sum"))?;
     for part in PARTS.iter().filter(|part| named.contains(&part.binary)) {
+        let modules = root().join("tests/parts").join(part.folder);
+        let read = |file| fs::read_to_string(modules.join(file));
+        let pins = read("go.mod")? + &read("go.sum")?;
         // The stamp is what the part was built from, so a changed pin builds it anew.
         let stamp = out.join(format!("{}.built-from", part.binary));
         let current = fs::read_to_string(&stamp).is_ok_and(|built| built == pins);
@@ -65,6 +85,11 @@ pub(crate) fn build(named: &[&str], force: bool) -> anyhow::Result<()> {
         fs::write(&stamp, &pins)?;
     }
     Ok(())
+}
+
+/// Returns the folder of the parts that are built.
+pub(crate) fn folder() -> PathBuf {
+    target().join("real-parts")
 }
 
 fn build_one(part: &Part, modules: &Path, out: &Path) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
-    explain, jp, keys, offline,
+    explain, installation, jp, keys, offline,
     output::{finish, print, quiet},
     query, serve,
 };
@@ -53,6 +53,10 @@ enum Command {
     Jp(jp::JpArgs),
     /// Make the keys that the parts of an installation know each other by.
     Keys(keys::KeysArgs),
+    /// Make the Secrets of an installation that are missing.
+    Init(installation::init::InitArgs),
+    /// Take the webhook out of the API server's way, before the rest is removed.
+    Uninstall(installation::uninstall::UninstallArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example:\n  source <(anteroom completion bash)")]
     Completion {
@@ -91,6 +95,15 @@ pub fn run() -> ExitCode {
         },
         Command::Jp(args) => finish(jp::run(args)),
         Command::Keys(args) => finish(keys::run(args)),
+        Command::Init(args) => {
+            let process = quiet(&args.telemetry, "warn");
+            anteroom_runtime::process::run("anteroom", &process, |_| installation::init::run(args))
+        }
+        Command::Uninstall(args) => {
+            let process = quiet(&args.telemetry, "warn");
+            let uninstall = |_| installation::uninstall::run(args);
+            anteroom_runtime::process::run("anteroom", &process, uninstall)
+        }
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "anteroom", &mut script);

@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use anteroom_keys::{
-    AUTHORITY, NatsKeys, PUBLIC_KEYS, SEED, SERVER_CHAIN, SERVER_KEY, files, names_in_cluster,
+    AUTHORITY, LOGINS, Login, NatsKeys, PUBLIC_KEYS, SEED, SERVER_CHAIN, SERVER_KEY, files,
+    names_in_cluster,
 };
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde_json::json;
 
 use crate::output::{print, warn};
 
@@ -35,11 +37,12 @@ enum KeysCommand {
     Nats(NatsArgs),
 }
 
+/// What keys are made of.
 #[derive(Args, Clone, Debug)]
-struct NatsArgs {
+pub(crate) struct MakeArgs {
     /// The namespace of the installation.
     #[arg(long, default_value = "anteroom")]
-    namespace: String,
+    pub(crate) namespace: String,
 
     /// One more name or address that clients reach NATS by. May be given more than once.
     #[arg(long = "name", value_name = "NAME")]
@@ -48,6 +51,21 @@ struct NatsArgs {
     /// Days for which the certificate is valid.
     #[arg(long, default_value_t = 3_650, value_parser = clap::value_parser!(u16).range(1..))]
     days: u16,
+}
+
+impl MakeArgs {
+    /// Makes all keys anew.
+    pub(crate) fn keys(&self) -> anyhow::Result<NatsKeys> {
+        let names = [names_in_cluster(&self.namespace), self.names.clone()].concat();
+        let validity = SignedDuration::from_hours(i64::from(self.days) * 24);
+        NatsKeys::new(&names, validity, Timestamp::now()).context("no keys were made")
+    }
+}
+
+#[derive(Args, Clone, Debug)]
+struct NatsArgs {
+    #[command(flatten)]
+    make: MakeArgs,
 
     /// Write files into this folder instead.
     #[arg(long, value_name = "FOLDER")]
@@ -65,14 +83,10 @@ struct NatsArgs {
 /// Runs `anteroom keys`.
 pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
     let KeysCommand::Nats(args) = args.command;
-    let make = || {
-        let names = [names_in_cluster(&args.namespace), args.names.clone()].concat();
-        let validity = SignedDuration::from_hours(i64::from(args.days) * 24);
-        NatsKeys::new(&names, validity, Timestamp::now()).context("no keys were made")
-    };
     let Some(folder) = &args.directory else {
-        let secrets = secrets(&make()?, &args.namespace);
-        return print(&serde_json::to_string_pretty(&secrets)?);
+        let items = secrets(&args.make.keys()?, &args.make.namespace);
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
+        return print(&serde_json::to_string_pretty(&list)?);
     };
     match files::is_there(folder) {
         true if args.if_missing => Ok(()),
@@ -81,46 +95,77 @@ pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
             folder.display()
         ),
         _ => {
-            files::write(&make()?, folder)?;
+            files::write(&args.make.keys()?, folder)?;
             warn(&format!("keys written into {}", folder.display()));
             Ok(())
         }
     }
 }
 
-/// Returns the Secrets of an installation: one for NATS, and one for each login.
-fn secrets(keys: &NatsKeys, namespace: &str) -> Value {
-    let secret = |name: String, data: Value| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": { "name": name, "namespace": namespace,
-                "labels": { "app.kubernetes.io/part-of": "anteroom" } },
-            "stringData": data,
-        })
+/// The Secret of NATS itself.
+pub(crate) const SERVER: &str = "anteroom-nats-server";
+
+/// Returns the names of the Secrets of all logins.
+pub(crate) fn logins() -> impl Iterator<Item = String> {
+    LOGINS.into_iter().map(of_login)
+}
+
+fn of_login(login: &str) -> String {
+    format!("anteroom-nats-{login}")
+}
+
+/// Returns the Secrets of an installation: one for each login, and last that of NATS.
+pub(crate) fn secrets(keys: &NatsKeys, namespace: &str) -> Vec<Secret> {
+    let authority = || (AUTHORITY, keys.authority_pem.clone());
+    let login = |login: &Login| {
+        let data = [authority(), (SEED, login.seed.clone())];
+        secret(namespace, &of_login(login.name), data)
     };
-    let server = json!({
-        PUBLIC_KEYS: keys.public_keys(), SERVER_CHAIN: keys.server.chain,
-        SERVER_KEY: keys.server.key, AUTHORITY: keys.authority_pem,
-    });
-    let mut items = vec![secret("anteroom-nats-server".to_owned(), server)];
-    items.extend(keys.logins.iter().map(|login| {
-        let data = json!({ SEED: login.seed, AUTHORITY: keys.authority_pem });
-        secret(format!("anteroom-nats-{}", login.name), data)
-    }));
-    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+    let server = [
+        authority(),
+        (PUBLIC_KEYS, keys.public_keys()),
+        (SERVER_CHAIN, keys.server.chain.clone()),
+        (SERVER_KEY, keys.server.key.clone()),
+    ];
+    let server = secret(namespace, SERVER, server);
+    keys.logins.iter().map(login).chain([server]).collect()
+}
+
+/// Returns a Secret of an installation.
+pub(crate) fn secret<const N: usize>(
+    namespace: &str,
+    name: &str,
+    data: [(&str, String); N],
+) -> Secret {
+    let label = ("app.kubernetes.io/part-of", "anteroom");
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(
+                [label]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
+            ..ObjectMeta::default()
+        },
+        string_data: Some(data.map(|(key, text)| (key.to_owned(), text)).into()),
+        ..Secret::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt as _;
+
     use super::*;
 
     #[test]
     fn each_secret_holds_the_seed_of_its_own_login_alone() {
         let day = SignedDuration::from_hours(24);
         let keys = NatsKeys::new(&names_in_cluster("n"), day, Timestamp::now()).unwrap();
-        let secrets = secrets(&keys, "n");
-        for item in secrets["items"].as_array().unwrap() {
-            let name = item["metadata"]["name"].as_str().unwrap();
+        for secret in secrets(&keys, "n") {
+            let (name, item) = (secret.name_any(), json!(secret));
             for login in &keys.logins {
                 let own = format!("anteroom-nats-{}", login.name);
                 assert_eq!(
@@ -130,7 +175,7 @@ mod tests {
                 );
             }
             let holds_key = item.to_string().contains("PRIVATE KEY");
-            assert_eq!(holds_key, name == "anteroom-nats-server", "{name}");
+            assert_eq!(holds_key, name == SERVER, "{name}");
         }
     }
 }

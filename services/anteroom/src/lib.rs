@@ -9,11 +9,14 @@
 //! | `query` | asks the replicas of a running system |
 //! | `jp` | the query language, offline |
 //! | `keys` | makes what NATS and the services know each other by |
+//! | `init` | makes the Secrets of an installation that are missing |
+//! | `uninstall` | takes the webhook out of the API server's way |
 //! | `completion` | shell completions |
 
 mod cli;
 mod explain;
 mod input;
+mod installation;
 mod jp;
 mod keys;
 mod offline;

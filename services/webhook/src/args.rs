@@ -57,6 +57,11 @@ pub struct Args {
     )]
     pub webhook_configuration: String,
 
+    /// The ClusterRole that the two configurations belong to, so that Kubernetes removes them with it. The webhook needs the
+    /// right to read it.
+    #[arg(long, env = "ANTEROOM_OWNER_CLUSTER_ROLE", value_name = "NAME")]
+    pub owner_cluster_role: Option<String>,
+
     /// Namespaces that are exempt from all policies, besides Anteroom's own.
     #[arg(
         long,

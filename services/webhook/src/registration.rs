@@ -61,6 +61,8 @@ pub(crate) struct Registration {
     address: Address,
     /// Sorted, each once.
     exempt_namespaces: Vec<String>,
+    /// The ClusterRole that the objects go with.
+    owner: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +99,13 @@ impl Registration {
             name: args.webhook_configuration.clone(),
             address,
             exempt_namespaces: exempt.into_iter().collect(),
+            owner: args.owner_cluster_role.clone(),
         }
+    }
+
+    /// The name of the ClusterRole that the configurations go with, if there is one.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// The configuration of a phase for these policies, where the API server serves these kinds.

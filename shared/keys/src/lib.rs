@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use nkeys::KeyPair;
 use thiserror::Error;
 
-/// The logins of `deploy/nats/nats.conf`.
+/// The logins of `deploy/chart/files/nats.conf`.
 pub const LOGINS: [&str; 5] = ["watcher", "replica", "webhook", "reporter", "system"];
 
 /// The file with the public keys of all logins, which `nats.conf` includes.
@@ -118,6 +118,14 @@ impl Login {
             seed: pair.seed()?,
         })
     }
+}
+
+/// Returns the public key of a login's secret key.
+///
+/// # Errors
+/// [`KeysError::NKey`].
+pub fn public_key(seed: &str) -> Result<String, KeysError> {
+    Ok(KeyPair::from_seed(seed.trim())?.public_key())
 }
 
 /// Returns the names that NATS has in a namespace of a cluster, and on this machine.

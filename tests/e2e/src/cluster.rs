@@ -20,6 +20,9 @@ use crate::{
     wait, webhook_client,
 };
 
+/// The address that the API server tells of itself, which nobody connects to: of a range for documentation (RFC 5737).
+const ADVERTISED: &str = "192.0.2.1";
+
 /// The folder of etcd, and that of a copy.
 const ETCD: &str = "etcd";
 const ETCD_KEPT: &str = "etcd-kept";
@@ -39,10 +42,21 @@ pub enum Identity {
     Webhook,
     /// The reporter's ServiceAccount.
     Reporter,
+    /// The ServiceAccount of the Job that makes Secrets.
+    Init,
+    /// The ServiceAccount of the Job that removes the webhook.
+    Uninstall,
 }
 
 impl Identity {
-    const ALL: [Self; 4] = [Self::Admin, Self::Watcher, Self::Webhook, Self::Reporter];
+    const ALL: [Self; 6] = [
+        Self::Admin,
+        Self::Watcher,
+        Self::Webhook,
+        Self::Reporter,
+        Self::Init,
+        Self::Uninstall,
+    ];
 
     /// Its bearer token.
     pub fn token(self) -> &'static str {
@@ -51,6 +65,8 @@ impl Identity {
             Self::Watcher => "watcher-token",
             Self::Webhook => "webhook-token",
             Self::Reporter => "reporter-token",
+            Self::Init => "init-token",
+            Self::Uninstall => "uninstall-token",
         }
     }
 
@@ -61,6 +77,8 @@ impl Identity {
             Self::Watcher => "system:serviceaccount:anteroom:anteroom-watcher",
             Self::Webhook => "system:serviceaccount:anteroom:anteroom-webhook",
             Self::Reporter => "system:serviceaccount:anteroom:anteroom-reporter",
+            Self::Init => "system:serviceaccount:anteroom:anteroom-init",
+            Self::Uninstall => "system:serviceaccount:anteroom:anteroom-uninstall",
         }
     }
 
@@ -68,9 +86,7 @@ impl Identity {
     fn token_line(self) -> String {
         let groups = match self {
             Self::Admin => "system:masters",
-            Self::Watcher | Self::Webhook | Self::Reporter => {
-                "system:serviceaccounts,system:serviceaccounts:anteroom"
-            }
+            _ => "system:serviceaccounts,system:serviceaccounts:anteroom",
         };
         let (token, user) = (self.token(), self.user());
         format!("{token},{user},{token},\"{groups}\"\n")
@@ -219,6 +235,8 @@ impl Cluster {
                     "--authorization-mode",
                     "RBAC",
                 ])
+                // What it finds by itself is of the machine's network, if there is one.
+                .args(["--advertise-address", ADVERTISED])
                 .args(["--service-account-issuer", "https://kubernetes.default.svc"])
                 .args(["--disable-admission-plugins", "ServiceAccount"])
                 .arg("--service-account-key-file")

@@ -13,6 +13,7 @@ pub mod folder;
 pub mod guard;
 pub mod manifests;
 pub mod nats;
+pub mod network;
 pub mod process;
 pub mod proxy;
 pub mod rights;

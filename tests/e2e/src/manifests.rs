@@ -30,10 +30,17 @@ pub fn read(folder: &str) -> anyhow::Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// The RBAC of `deploy/manifests`, aggregated: a bare API server has no controller manager to fill
+/// Reads the objects of `deploy/install/default.yaml`.
+pub fn installed() -> anyhow::Result<Vec<Value>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/install/default.yaml");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    parse(&text)
+}
+
+/// The RBAC of an installation, aggregated: a bare API server has no controller manager to fill
 /// in a ClusterRole's `aggregationRule`.
 pub fn rbac() -> anyhow::Result<Vec<Value>> {
-    let mut manifests = read("manifests")?;
+    let mut manifests = installed()?;
     manifests.retain(|manifest| {
         matches!(
             manifest["kind"].as_str(),
@@ -108,6 +115,19 @@ pub async fn apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Asks the API server whether it would take a manifest: unknown fields are errors, and nothing is stored.
+pub async fn would_apply(client: &Client, manifest: &Value) -> anyhow::Result<()> {
+    let (api, name) = named(client, manifest)?;
+    let mut parameters = PatchParams::apply("anteroom-e2e-dry")
+        .force()
+        .validation_strict();
+    parameters.dry_run = true;
+    api.patch(&name, &parameters, &Patch::Apply(manifest))
+        .await
+        .with_context(|| format!("{} {name}", manifest["kind"]))?;
+    Ok(())
+}
+
 /// Deletes what was applied.
 pub async fn delete(client: &Client, manifest: &Value) -> anyhow::Result<()> {
     let (api, name) = named(client, manifest)?;
@@ -135,9 +155,9 @@ pub async fn apply_namespace(client: &Client, name: &str) -> anyhow::Result<()> 
     apply(client, &manifest).await
 }
 
-/// Applies the CRDs of `deploy/crds` and waits until all of them are served.
+/// Applies the CRDs of `deploy/chart/files/crds` and waits until all of them are served.
 pub async fn apply_crds(client: &Client) -> anyhow::Result<()> {
-    for crd in read("crds")? {
+    for crd in read("chart/files/crds")? {
         apply(client, &crd).await?;
         let spec = &crd["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

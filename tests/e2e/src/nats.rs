@@ -3,7 +3,10 @@
 mod config;
 mod server;
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use anteroom_bus::nats::{Credentials, NatsConfig, Tls};
 use anteroom_keys::{AUTHORITY, NatsKeys, SEED, files, names_in_cluster};
@@ -238,6 +241,11 @@ impl Nats {
             }
         }
         anyhow::bail!("{client} is connected to no server")
+    }
+
+    /// Returns this server's address for clients.
+    pub fn address(&self, number: usize) -> SocketAddr {
+        self.servers[number].address
     }
 
     /// Returns figures that this server tells of itself, as at `/varz`.

@@ -51,7 +51,7 @@ impl Simulated {
         let path = folder.path();
         let nats = Nats::start(NatsPlan::one(), path).await?;
         let sim = SimApi::start(SimConfig::default()).await?;
-        let crds = manifests::read("crds")?.into_iter();
+        let crds = manifests::read("chart/files/crds")?.into_iter();
         let crds = crds.filter(|manifest| manifest["kind"] == "CustomResourceDefinition");
         sim.put_all("customresourcedefinitions.apiextensions.k8s.io", crds)?;
         fill(&sim)?;

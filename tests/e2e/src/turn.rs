@@ -4,7 +4,7 @@ use anyhow::Context;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Clusters that run at once in one process: a story waits more than it computes.
-const CLUSTERS_AT_ONCE: usize = 2;
+const CLUSTERS_AT_ONCE: usize = 3;
 
 static TURNS: Semaphore = Semaphore::const_new(CLUSTERS_AT_ONCE);
 

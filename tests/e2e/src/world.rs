@@ -85,6 +85,8 @@ impl World {
             manifests::apply(&client, &manifest).await?;
         }
 
+        manifests::apply(&client, &empty_certificate()).await?;
+
         let proxy = match plan.proxied {
             true => Some(Proxy::start_before(cluster.addresses()).await?),
             false => None,
@@ -94,6 +96,8 @@ impl World {
         if plan.reporter.is_some() {
             plan.reporter = Some(cluster.kubeconfig_file(Identity::Reporter)?);
         }
+        let owner = ("--owner-cluster-role", "anteroom-webhook".to_owned());
+        plan.webhook_args.insert(0, owner);
         if plan.webhook_takes_known_clients {
             let authority = path.join(webhook_client::AUTHORITY);
             let of_api_server = [
@@ -209,6 +213,15 @@ fn host_of(object: &Value) -> Option<&str> {
 /// The Ingress with this number.
 pub fn ingress(index: usize, host: &str) -> Value {
     anteroom_load::ingress(NAMESPACE, &format!("ingress-{index}"), host)
+}
+
+/// The Secret that the webhook keeps its certificate in, as `anteroom init` makes it.
+fn empty_certificate() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": { "namespace": SYSTEM_NAMESPACE, "name": "anteroom-webhook-tls" },
+        "stringData": { "tls.crt": "", "tls.key": "" },
+    })
 }
 
 /// A Service without an address of its own, which the API server makes ten times faster.

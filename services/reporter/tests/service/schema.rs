@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, sync::LazyLock};
 use serde_json::Value;
 
 static DEPLOYED: LazyLock<Vec<Value>> = LazyLock::new(|| {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/chart/files/crds");
     let files = fs::read_dir(folder)
         .unwrap()
         .map(|file| file.unwrap().path());

@@ -9,7 +9,7 @@ use kube::CustomResourceExt as _;
 
 use crate::source::api::CachedContextEntry;
 
-/// All of them, for `deploy/crds`: ours, and Kyverno's for clusters where its own definitions are not
+/// All of them, for `deploy/chart/files/crds`: ours, and Kyverno's for clusters where its own definitions are not
 /// installed: its entries with its whole schema, its policies with the part of it that says what
 /// reads facts.
 ///

@@ -1,4 +1,4 @@
-//! Holds `deploy/crds` against the Rust types. `cargo xtask crds` writes it anew.
+//! Holds `deploy/chart/files/crds` against the Rust types. `cargo xtask crds` writes it anew.
 
 use std::{fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ const HEADER: &str =
 
 #[test]
 fn the_deployed_definitions_are_those_of_the_types() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/chart/files/crds");
     let write = std::env::var_os("ANTEROOM_UPDATE").is_some();
     let mut expected = Vec::new();
     for crd in anteroom_watcher::crds() {
@@ -20,7 +20,7 @@ fn the_deployed_definitions_are_those_of_the_types() {
         let found = fs::read_to_string(folder.join(&name)).unwrap_or_default();
         assert_eq!(
             found, text,
-            "deploy/crds/{name} is out of date: run `cargo xtask crds`"
+            "deploy/chart/files/crds/{name} is out of date: run `cargo xtask crds`"
         );
         expected.push(name);
     }
@@ -35,6 +35,6 @@ fn the_deployed_definitions_are_those_of_the_types() {
     expected.sort();
     assert_eq!(
         found, expected,
-        "deploy/crds holds a file that no type stands behind"
+        "deploy/chart/files/crds holds a file that no type stands behind"
     );
 }

@@ -186,7 +186,8 @@ impl Keeper {
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
         let position = &wanted.catalog.position;
         let (configuration, policies_at) = (&wanted.configuration, &wanted.policies_at);
-        let acknowledged = write(&self.client, configuration, position, policies_at).await;
+        let owned = (&**configuration, self.registration.owner());
+        let acknowledged = write(&self.client, owned, position, policies_at).await;
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {

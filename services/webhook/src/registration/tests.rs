@@ -18,6 +18,7 @@ fn registration(url: Option<&str>) -> Registration {
             },
         },
         exempt_namespaces: vec!["anteroom".into(), "kube-system".into()],
+        owner: None,
     }
 }
 

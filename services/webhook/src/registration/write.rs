@@ -9,6 +9,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_model::{Incarnation, Revision};
+use k8s_openapi::{
+    Resource as _, api::rbac::v1::ClusterRole, apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
@@ -49,16 +52,20 @@ enum Verdict {
 }
 
 /// Writes it, if it does not say that already, and returns the resource version that it has then. `policies_at` is where
-/// the policies last changed: the object is to name that position, or a later one.
+/// the policies last changed: the object is to name that position, or a later one. `owner` is the ClusterRole that the object
+/// goes with, if there is one.
 pub(super) async fn write(
     client: &Client,
-    wanted: &Configuration,
+    (wanted, owner): (&Configuration, Option<&str>),
     position: &LogPosition,
     policies_at: &LogPosition,
 ) -> Result<Option<String>, Unwritten> {
     let resource = configuration::resource(wanted.phase);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let (name, mut next) = (&*wanted.name, wanted.object());
+    if let Some(role) = owner {
+        next.metadata.owner_references = Some(vec![owned_by(client, role, wanted).await?]);
+    }
     let there = within(wanted, api.get_opt(name)).await?;
     let verdict = |there| judge(there, &next, position, policies_at);
     match there.as_ref().map(verdict) {
@@ -75,6 +82,29 @@ pub(super) async fn write(
             Ok(written.resource_version())
         }
     }
+}
+
+/// The object goes with this ClusterRole: Kubernetes deletes it once the role is deleted.
+async fn owned_by(
+    client: &Client,
+    role: &str,
+    wanted: &Configuration,
+) -> Result<OwnerReference, Unwritten> {
+    let api: Api<ClusterRole> = Api::all(client.clone());
+    let found = within(wanted, api.get_opt(role)).await?;
+    let uid = found.and_then(|found| found.metadata.uid);
+    let uid = uid.ok_or_else(|| {
+        Unwritten::Refused(format!(
+            "there is no ClusterRole {role} that it could belong to: this installation was removed"
+        ))
+    })?;
+    Ok(OwnerReference {
+        api_version: ClusterRole::API_VERSION.to_owned(),
+        kind: ClusterRole::KIND.to_owned(),
+        name: role.to_owned(),
+        uid,
+        ..OwnerReference::default()
+    })
 }
 
 async fn within<T>(
@@ -118,7 +148,8 @@ fn judge(
         && ours
             .iter()
             .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours)))
-        && has_labels(there, wanted);
+        && has_labels(there, wanted)
+        && has_owners(there, wanted);
     let made_by = made_by(there);
     let is_newer = made_by
         .as_ref()
@@ -146,6 +177,12 @@ fn has_labels(there: &DynamicObject, wanted: &DynamicObject) -> bool {
     labels
         .iter()
         .all(|(name, value)| there.labels().get(name) == Some(value))
+}
+
+fn has_owners(there: &DynamicObject, wanted: &DynamicObject) -> bool {
+    let there = there.owner_references();
+    let is_there = |owner: &OwnerReference| there.iter().any(|there| there.uid == owner.uid);
+    wanted.owner_references().iter().all(is_there)
 }
 
 /// Returns true if `theirs` has all fields of `ours` with the same values: defaults of the API server do not count.
@@ -222,6 +259,11 @@ mod tests {
         let mut labelled = wanted.clone();
         let labels = labelled.metadata.labels.get_or_insert_default();
         labels.insert("a".to_owned(), "b".to_owned());
+        let mut owned = wanted.clone();
+        owned.metadata.owner_references = Some(vec![OwnerReference {
+            uid: "u".to_owned(),
+            ..OwnerReference::default()
+        }]);
         let other = || of(&["pods", "services"]);
         for (there, wanted, expected) in [
             // It says nothing of when, or of earlier policies.
@@ -250,6 +292,17 @@ mod tests {
             (of(&["services"]), &wanted, Verdict::Write),
             (of(&[]), &wanted, Verdict::Write),
             (wanted.clone(), &labelled, Verdict::Write),
+            (
+                marked(wanted.clone(), &at("a/b", 9)),
+                &owned,
+                Verdict::Newer,
+            ),
+            (
+                marked(wanted.clone(), &at("a/b", 5)),
+                &owned,
+                Verdict::Write,
+            ),
+            (marked(owned.clone(), &at("a/b", 5)), &owned, Verdict::Same),
         ] {
             assert_eq!(
                 judge(&there, wanted, &here, &at("a/b", 3)),

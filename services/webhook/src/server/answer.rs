@@ -366,7 +366,7 @@ mod tests {
     /// NATS drops an answer that comes later than it says there.
     #[test]
     fn nats_allows_answers_for_as_long_as_a_webhook_may_wait() {
-        let deployed = include_str!("../../../../deploy/nats/nats.conf");
+        let deployed = include_str!("../../../../deploy/chart/files/nats.conf");
         let granted = deployed
             .lines()
             .filter_map(|line| line.trim().strip_prefix("allow_responses: "));

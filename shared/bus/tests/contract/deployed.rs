@@ -8,7 +8,7 @@ use anteroom_keys::{AUTHORITY, NatsKeys, SEED, files, names_in_cluster};
 use async_nats::ConnectOptions;
 use jiff::{SignedDuration, Timestamp};
 
-/// A server with the TLS and the accounts of `deploy/nats/nats.conf`, and what its clients log in with.
+/// A server with the TLS and the accounts of `deploy/chart/files/nats.conf`, and what its clients log in with.
 pub(crate) struct Deployed {
     pub(crate) server: NatsServer,
     pub(crate) keys: NatsKeys,
@@ -16,7 +16,10 @@ pub(crate) struct Deployed {
 }
 
 pub(crate) async fn deployed() -> Deployed {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/nats.conf");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../deploy/chart/files/nats.conf"
+    );
     let deployed = std::fs::read_to_string(path).unwrap();
     let day = SignedDuration::from_hours(24);
     let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, Timestamp::now()).unwrap();

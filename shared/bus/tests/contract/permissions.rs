@@ -1,4 +1,4 @@
-//! What each login of `deploy/nats/nats.conf` may not do, whatever program uses it: on a real server, subject by
+//! What each login of `deploy/chart/files/nats.conf` may not do, whatever program uses it: on a real server, subject by
 //! subject.
 
 use std::{collections::BTreeSet, time::Duration};

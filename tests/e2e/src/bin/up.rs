@@ -16,7 +16,7 @@ struct Args {
     reporter: bool,
 
     /// Let the watcher read whatever there is, for policies on kinds that are not among those of
-    /// deploy/manifests/rbac-watcher.yaml, and change it for policies with targets: nobody aggregates roles
+    /// deploy/chart/templates/rbac-watcher.yaml, and change it for policies with targets: nobody aggregates roles
     /// here.
     #[arg(long)]
     reads_everything: bool,

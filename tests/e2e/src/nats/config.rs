@@ -75,7 +75,7 @@ fn cluster(keys: &Path, routes: &Routes) -> anyhow::Result<String> {
 }
 
 fn deployed(file: &str) -> anyhow::Result<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/chart/files");
     let path = folder.join(file);
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }

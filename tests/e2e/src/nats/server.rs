@@ -18,7 +18,7 @@ use crate::{
 pub(super) struct Server {
     name: String,
     /// The address for clients.
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// The address for other servers.
     pub(super) routes_at: SocketAddr,
     /// The address of its own figures.

@@ -26,7 +26,7 @@ const HOSTS: usize = 20_000;
 /// Large reviews at once.
 const LARGE: usize = 4;
 
-/// The memory limit of the webhook in `deploy/manifests`.
+/// The memory limit of the webhook in the chart.
 const MEMORY_LIMIT: u64 = 256 << 20;
 
 /// Connections that are kept open.

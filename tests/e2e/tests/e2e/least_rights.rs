@@ -17,7 +17,8 @@ type Access = (
 );
 
 /// Nobody may do this.
-const FORBIDDEN: [Access; 27] = [
+const FORBIDDEN: [Access; 28] = [
+    ("create", "", "secrets", "anteroom", ""),
     ("get", "", "secrets", "default", "token"),
     ("list", "", "secrets", "", ""),
     ("watch", "", "secrets", "anteroom", ""),

@@ -11,10 +11,10 @@ use anteroom_e2e::{
     check::{ENTRY, POLICY, entry_is_ready, is_denied},
     system::target,
     wait,
-    world::{World, host},
+    world::{World, host, ingress},
 };
 use anteroom_load::{Live, Plan, Report, Stop, Target};
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use tokio_util::sync::CancellationToken;
 
 /// Reviews in flight.
@@ -90,5 +90,41 @@ impl Load {
             "{what}: {report:#?}"
         );
         Ok(())
+    }
+}
+
+/// Faults under load, one after the other.
+pub(crate) struct Faults {
+    target: Target,
+    /// The number of hosts that are taken.
+    hosts: usize,
+}
+
+impl Faults {
+    pub(crate) fn new(target: Target, hosts: usize) -> Self {
+        Self { target, hosts }
+    }
+
+    /// Posts reviews while `fault` comes and goes. Afterwards a new host is known, and all is in step again.
+    pub(crate) async fn under_load(
+        &mut self,
+        world: &mut World,
+        what: &str,
+        fault: impl AsyncFnOnce(&mut World) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let load = Load::begin(world, &self.target);
+        load.decides(CALM).await?;
+        fault(world).await.with_context(|| what.to_owned())?;
+        let new = host(self.hosts);
+        let object = ingress(self.hosts, &new);
+        self.hosts += 1;
+        wait::until("an Ingress to be admitted", async || {
+            world.create(&object).await
+        })
+        .await?;
+        is_denied(world, &new).await?;
+        world.nats.all_healthy().await?;
+        world.system.ready().await?;
+        load.end(what).await
     }
 }

@@ -3,22 +3,13 @@
 //! Reviews are posted all the time, four at once, half of them of hosts that are taken. After each fault, a new host is
 //! known, and all servers are in step again.
 
-#![allow(clippy::print_stdout, reason = "figures are for people")]
-
 use std::time::Duration;
 
-use anteroom_e2e::{
-    check::is_denied,
-    nats::NatsPlan,
-    system::SystemPlan,
-    views, wait,
-    world::{World, host, ingress},
-};
-use anteroom_load::Target;
+use anteroom_e2e::{nats::NatsPlan, system::SystemPlan, views, world::World};
 use anyhow::Context;
 use tokio::time::sleep;
 
-use crate::load::{CALM, Load, decides_by_hosts};
+use crate::load::{Faults, decides_by_hosts};
 
 const INGRESSES: usize = 300;
 
@@ -57,7 +48,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     world.nats.all_healthy().await?;
 
     let leader = world.nats.leader().await?;
-    let mut faults = Faults { target, hosts: 0 };
+    let mut faults = Faults::new(target, INGRESSES);
     let others = (0..world.nats.count()).filter(|number| *number != leader);
     for number in [leader].into_iter().chain(others) {
         let what = match number == leader {
@@ -159,35 +150,4 @@ async fn move_replicas_away(world: &mut World, from: usize) -> anyhow::Result<()
         slot.insert(recipe.start()?).ready().await?;
     }
     Ok(())
-}
-
-/// Faults under load, one after the other.
-struct Faults {
-    target: Target,
-    /// Hosts that were taken after faults.
-    hosts: usize,
-}
-
-impl Faults {
-    async fn under_load(
-        &mut self,
-        world: &mut World,
-        what: &str,
-        fault: impl AsyncFnOnce(&mut World) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let load = Load::begin(world, &self.target);
-        load.decides(CALM).await?;
-        fault(world).await.with_context(|| what.to_owned())?;
-        self.hosts += 1;
-        let new = host(INGRESSES + self.hosts);
-        let object = ingress(INGRESSES + self.hosts, &new);
-        wait::until("an Ingress to be admitted", async || {
-            world.create(&object).await
-        })
-        .await?;
-        is_denied(world, &new).await?;
-        world.nats.all_healthy().await?;
-        world.system.ready().await?;
-        load.end(what).await
-    }
 }

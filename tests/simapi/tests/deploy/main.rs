@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
 
+mod chart;
 mod nats;
 
 use std::{
@@ -35,12 +36,13 @@ fn yaml(path: &str) -> Value {
     documents.remove(0)
 }
 
-/// Every object of `deploy/manifests`.
+/// Every object of an installation. A story on real parts holds the file against the chart that it is rendered from.
 fn manifests() -> Vec<Value> {
-    let entries = fs::read_dir(root().join("deploy/manifests")).unwrap();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    files.iter().flat_map(|file| documents(file)).collect()
+    rendered("default")
+}
+
+fn rendered(name: &str) -> Vec<Value> {
+    documents(&root().join(format!("deploy/install/{name}.yaml")))
 }
 
 fn of_kind<'a>(manifests: &'a [Value], kinds: &'a [&str]) -> impl Iterator<Item = &'a Value> {
@@ -71,22 +73,7 @@ fn name(object: &Value) -> &str {
 const WORKLOADS: [&str; 2] = ["Deployment", "StatefulSet"];
 
 #[test]
-fn every_manifest_is_in_the_kustomization_and_in_the_namespace() {
-    let kustomization = yaml("deploy/kustomization.yaml");
-    let named: BTreeSet<&str> = list(&kustomization, "/resources")
-        .map(|path| path.as_str().unwrap())
-        .collect();
-    let entries = fs::read_dir(root().join("deploy/manifests")).unwrap();
-    let there: BTreeSet<String> = entries
-        .map(|entry| format!("manifests/{}", entry.unwrap().file_name().to_str().unwrap()))
-        .collect();
-    assert_eq!(named, there.iter().map(String::as_str).collect());
-    for file in list(&kustomization, "/configMapGenerator/0/files") {
-        assert!(
-            root().join("deploy").join(file.as_str().unwrap()).exists(),
-            "{file}"
-        );
-    }
+fn every_manifest_is_in_the_namespace() {
     let cluster_scoped = ["Namespace", "ClusterRole", "ClusterRoleBinding"];
     for object in manifests() {
         let expected = if cluster_scoped.contains(&text(&object, "/kind")) {
@@ -102,9 +89,9 @@ fn every_manifest_is_in_the_kustomization_and_in_the_namespace() {
 #[test]
 fn alerts_are_about_metrics_that_there_are() {
     let documented = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
-    let alerts = yaml("deploy/examples/alerts.yaml");
+    let alerts = yaml("deploy/chart/files/rules.yaml");
     let mut metrics = 0;
-    for rule in list(&alerts, "/spec/groups/0/rules") {
+    for rule in list(&alerts, "/groups/0/rules") {
         let words = text(rule, "/expr").split(|of: char| !(of.is_alphanumeric() || of == '_'));
         for name in words.filter(|word| word.starts_with("anteroom_")) {
             let name = name.trim_end_matches("_total");
@@ -134,8 +121,13 @@ fn one_image_for_all_services_and_one_nats() {
     for service in ["nats", "watcher", "replica-1", "replica-2", "webhook"] {
         add(text(&compose, &format!("/services/{service}/image")));
     }
-    let one = |image: &str| BTreeSet::from([image.to_owned()]);
-    assert_eq!(images["anteroom"], one("anteroom:dev"));
+    let chart = yaml("deploy/chart/Chart.yaml");
+    let released = format!("anteroom:{}", text(&chart, "/appVersion"));
+    assert_eq!(text(&chart, "/appVersion"), env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        images["anteroom"],
+        BTreeSet::from([released, "anteroom:dev".to_owned()])
+    );
     assert_eq!(images["nats"].len(), 1, "{images:?}");
     // Whatever is started is in the image, and the simulator in one of its own.
     let dockerfile = fs::read_to_string(root().join("Dockerfile")).unwrap();
@@ -304,19 +296,24 @@ fn rights_are_the_least() {
             for field in ["nonResourceURLs", "escalate", "impersonate"] {
                 assert!(rule.get(field).is_none(), "{rule}");
             }
-            let own_secret = text(role, "/kind") == "Role" && name(role) == "anteroom-webhook";
             let secrets = list(rule, "/resources").any(|resource| resource == "secrets");
-            assert!(!secrets || own_secret, "{rule}");
+            let own_secrets = ["anteroom-init", "anteroom-webhook"].contains(&name(role));
+            assert!(
+                !secrets || own_secrets && text(role, "/kind") == "Role",
+                "{rule}"
+            );
             let webhooks =
                 list(rule, "/apiGroups").any(|group| group == "admissionregistration.k8s.io");
             assert!(
                 !webhooks || rule["resourceNames"] == json!(["anteroom"]),
                 "{rule}"
             );
-            // Only a POST cannot be held to a name.
-            let creates_only = rule["verbs"] == json!(["create"]);
-            let named = rule["resourceNames"] == json!(["anteroom-webhook-tls"]);
-            assert!(!secrets || creates_only || named, "{rule}");
+            // Only a POST cannot be held to a name, and only the Job that makes Secrets has that right.
+            let creates_only = rule["verbs"] == json!(["create"]) && name(role) == "anteroom-init";
+            let mut names = list(rule, "/resourceNames").peekable();
+            let is_named = names.peek().is_some()
+                && names.all(|name| name.as_str().unwrap().starts_with("anteroom-"));
+            assert!(!secrets || creates_only || is_named, "{rule}");
         }
     }
     // Each binding is of the account that its role is for; replicas have none, and no token.
@@ -500,7 +497,7 @@ async fn the_simulator_loads_the_composition() {
         "{without:#}"
     );
     let definitions = definitions.path().to_str().unwrap().to_owned();
-    let loaded = [definitions, path("deploy/manifests/namespace.yaml"), demo];
+    let loaded = [definitions, path("deploy/compose/namespace.yaml"), demo];
     let sim = arguments(&loaded).start().await.unwrap();
     assert!(sim.get("namespaces", "", "anteroom").is_some());
     assert!(

@@ -10,7 +10,7 @@ fn known_as(user: &str) -> String {
 /// Each service logs in with a key of its own, which is mounted nowhere else, over TLS.
 #[test]
 fn every_service_has_a_login_of_its_own() {
-    let conf = fs::read_to_string(root().join("deploy/nats/nats.conf")).unwrap();
+    let conf = fs::read_to_string(root().join("deploy/chart/files/nats.conf")).unwrap();
     let compose = yaml("docker-compose.yml");
     let manifests = manifests();
     for (workload, composed, user) in [
@@ -63,54 +63,48 @@ fn every_service_has_a_login_of_its_own() {
 /// The log has a copy on each server, and each server knows the way to all.
 #[test]
 fn three_nats_servers_know_each_other_and_keep_the_log() {
-    let manifests = manifests();
-    let find = |kind: &str, named: &str| {
-        let mut found = manifests
-            .iter()
-            .filter(|object| text(object, "/kind") == kind);
-        found.find(|object| name(object) == named).unwrap()
-    };
-    let servers = &find("StatefulSet", "nats")["spec"];
-    let count = servers["replicas"].as_u64().unwrap();
-    assert_eq!(count, 3);
-    let conf = fs::read_to_string(root().join("deploy/nats/cluster.conf")).unwrap();
-    for number in 0..count {
-        let route = format!(
-            "\"nats://nats-{number}.{}:6222\"",
-            text(servers, "/serviceName")
-        );
-        assert!(conf.contains(&route), "{route}");
+    for (rendering, count, file) in [
+        ("default", 3, "cluster.conf"),
+        ("ha", 3, "cluster.conf"),
+        ("one-nats-server", 1, "nats.conf"),
+    ] {
+        let manifests = rendered(rendering);
+        let find = |kind: &str, named: &str| {
+            let mut found = manifests
+                .iter()
+                .filter(|object| text(object, "/kind") == kind);
+            found.find(|object| name(object) == named).unwrap()
+        };
+        let servers = &find("StatefulSet", "nats")["spec"];
+        assert_eq!(servers["replicas"], count);
+        let started = text(servers, "/template/spec/containers/0/args/1");
+        assert_eq!(started, format!("/etc/nats/{file}"));
+        let files = &find("ConfigMap", "nats-config")["data"];
+        let conf = files[file].as_str().unwrap();
+        if count == 3 {
+            let path = format!("deploy/chart/files/{file}");
+            let own = fs::read_to_string(root().join(path)).unwrap();
+            assert_eq!(conf.trim(), own.trim(), "what the tests of NATS run");
+        }
+        for number in 0..count {
+            let route = format!(
+                "\"nats://nats-{number}.{}:6222\"",
+                text(servers, "/serviceName")
+            );
+            assert_eq!(conf.contains(&route), count > 1, "{route}");
+        }
+        let watcher = find("Deployment", "anteroom-watcher");
+        let mut env = list(watcher, "/spec/template/spec/containers/0/env");
+        let copies = env.find(|found| text(found, "/name") == "ANTEROOM_NATS_REPLICAS");
+        assert_eq!(text(copies.unwrap(), "/value"), count.to_string());
     }
-    let watcher = find("Deployment", "anteroom-watcher");
-    let mut env = list(watcher, "/spec/template/spec/containers/0/env");
-    let copies = env.find(|found| text(found, "/name") == "ANTEROOM_NATS_REPLICAS");
-    assert_eq!(text(copies.unwrap(), "/value"), count.to_string());
-    // A patch of the overlay names what there is.
-    let overlay = yaml("deploy/one-nats-server/kustomization.yaml");
-    for patch in list(&overlay, "/patches") {
-        let patch: Value = serde_saphyr::from_str(text(patch, "/patch")).unwrap();
-        let object = find(text(&patch, "/kind"), name(&patch));
-        let containers = "/spec/template/spec/containers";
-        let of = |container: &Value| name_of(container);
-        let there: Vec<_> = list(object, containers).map(of).collect();
-        assert!(
-            list(&patch, containers)
-                .map(of)
-                .all(|of| there.contains(&of)),
-            "{patch}"
-        );
-    }
-}
-
-fn name_of(container: &Value) -> String {
-    text(container, "/name").to_owned()
 }
 
 /// Each party of a conversation over NATS may have it: what is asked is permitted to the asker, and
 /// what is served to the server.
 #[test]
 fn permissions_on_nats_fit_each_other() {
-    let conf = fs::read_to_string(root().join("deploy/nats/nats.conf")).unwrap();
+    let conf = fs::read_to_string(root().join("deploy/chart/files/nats.conf")).unwrap();
     let of = |user: &str, what: &str| -> String {
         let (_, user) = conf.split_once(&known_as(user)).unwrap();
         let (_, allowed) = user.split_once(&format!("{what}: {{ allow: [")).unwrap();

@@ -1,0 +1,288 @@
+//! The Helm chart at a real API server: what it renders is taken strictly, its Job makes keys, and it goes without a refusal.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::Duration,
+};
+
+use anteroom_e2e::{
+    cluster::Identity,
+    manifests,
+    process::{real_part, workspace_binary},
+    system::SYSTEM_NAMESPACE,
+    world::{World, host, ingress},
+};
+use anyhow::{Context, ensure};
+use k8s_openapi::api::{
+    admissionregistration::v1::ValidatingWebhookConfiguration,
+    core::v1::Secret,
+    rbac::v1::{ClusterRole, ClusterRoleBinding},
+};
+use kube::{Api, ResourceExt as _, api::DeleteParams};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::load::decides_by_hosts;
+
+/// What begins the line of a rendering that says how it was rendered.
+const RENDERED_BY: &str = "# helm ";
+
+/// The flags of every rendering here.
+const COMMON: [&str; 7] = [
+    "template",
+    "anteroom",
+    "deploy/chart",
+    "--namespace",
+    "anteroom",
+    "--kube-version",
+    "1.30.0",
+];
+
+/// Values that change what is rendered.
+const VALUES: [&str; 6] = [
+    "nats.replicas=5,cluster=prod",
+    "config.allowSecrets={clusterpolicy/a,policy/b/c},config.resourceFilters={[Event\\,*\\,*]},config.excludeGroups={a,b}",
+    "features.backgroundScan.enabled=false,features.policyExceptions.enabled=true,features.policyExceptions.namespace=*",
+    "features.tracing.endpoint=http://collector:4318,features.logging.level=debug,networkPolicy.watcherEgress=true",
+    "watcher.container.resources.limits.memory=2Gi,admissionController.container.extraArgs.query-hedge-ms=50",
+    "global.image.registry=registry.example.com,watcher.rbac.sources=false,watcher.podDisruptionBudget.enabled=false",
+];
+
+/// Values that are refused, and what of the message says where.
+const REFUSED: [(&str, &str); 12] = [
+    ("nats.replicas=2", "/nats/replicas"),
+    ("admissionControler.replicas=3", "admissionControler"),
+    ("watcher.replicas=0", "/watcher/replicas"),
+    ("watcher.replicas=two", "/watcher/replicas"),
+    ("cluster=a.b", "/cluster"),
+    (
+        "config.resourceFilters={Event}",
+        "/config/resourceFilters/0",
+    ),
+    ("config.allowSecrets={pods/a}", "/config/allowSecrets/0"),
+    ("config.staleAfter=60", "/config/staleAfter"),
+    ("features.logging.format=xml", "/features/logging/format"),
+    (
+        "features.policyExceptions.enabled=true",
+        "/features/policyExceptions/namespace",
+    ),
+    (
+        "cacheReplica.container.resources.limits.memory=64Mi",
+        "128Mi is the least",
+    ),
+    ("spread.nodes=Never", "/spread/nodes"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_installation_comes_and_goes_without_a_refusal() -> anyhow::Result<()> {
+    let mut world = World::start().await?;
+    let outcome = Box::pin(story(&mut world)).await;
+    outcome.with_context(|| {
+        world.folder.disable_cleanup(true);
+        format!("the logs are kept in {}", world.folder.path().display())
+    })
+}
+
+async fn story(world: &mut World) -> anyhow::Result<()> {
+    renderings_are_up_to_date()?;
+    wrong_values_are_refused()?;
+    for object in manifests::installed()? {
+        if object["kind"] == "Namespace" {
+            manifests::apply(&world.client, &object).await?;
+        }
+    }
+    for values in VALUES {
+        taken(world, &rendered(&["--set", values])?).await?;
+    }
+    for profile in ["values-ha.yaml", "values-one-nats-server.yaml"] {
+        let path = format!("deploy/chart/{profile}");
+        taken(world, &rendered(&["--values", &path])?).await?;
+    }
+    keys_are_made_once(world).await?;
+    leaves_without_a_refusal(world).await
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn helm<'a>(args: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Output> {
+    let mut command = Command::new(real_part("helm")?);
+    let output = command.current_dir(root()).args(args).output();
+    output.with_context(|| format!("cannot start {command:?}"))
+}
+
+fn text_of(output: Output) -> anyhow::Result<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Returns the objects of the chart with these flags.
+fn rendered(flags: &[&str]) -> anyhow::Result<Vec<Value>> {
+    manifests::parse(&text_of(helm(COMMON.iter().chain(flags).copied())?)?)
+}
+
+/// Each file of `deploy/install` is what the command in its header renders.
+fn renderings_are_up_to_date() -> anyhow::Result<()> {
+    text_of(helm(["lint", "--strict", "deploy/chart"])?)?;
+    let mut files = 0;
+    for file in std::fs::read_dir(root().join("deploy/install"))? {
+        let path = file?.path();
+        let text = std::fs::read_to_string(&path)?;
+        let mut lines = text.splitn(3, '\n').skip(1);
+        let by = lines.next().and_then(|line| line.strip_prefix(RENDERED_BY));
+        let by = by.with_context(|| format!("{}: by what?", path.display()))?;
+        let now = text_of(helm(by.split(' '))?)?;
+        ensure!(
+            lines.next() == Some(&now),
+            "{} is out of date: run `cargo xtask chart`",
+            path.display()
+        );
+        files += 1;
+    }
+    ensure!(files == 4, "{files} files");
+    Ok(())
+}
+
+fn wrong_values_are_refused() -> anyhow::Result<()> {
+    for (values, says) in REFUSED {
+        let output = helm(COMMON.into_iter().chain(["--set", values]))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            !output.status.success() && said.contains(says),
+            "{values}: {said}"
+        );
+    }
+    Ok(())
+}
+
+/// The API server takes all objects as they stand, and Pod Security "restricted" all pods.
+async fn taken(world: &World, objects: &[Value]) -> anyhow::Result<()> {
+    ensure!(objects.len() > 30, "{} objects", objects.len());
+    for object in objects {
+        manifests::would_apply(&world.client, object).await?;
+        let template = &object["spec"]["template"];
+        if template["spec"]["containers"].is_array() {
+            let mut spec = template["spec"].clone();
+            let claims = object["spec"]["volumeClaimTemplates"].as_array();
+            let volumes = claims.into_iter().flatten().map(|claim| {
+                let name = &claim["metadata"]["name"];
+                json!({ "name": name, "persistentVolumeClaim": { "claimName": name } })
+            });
+            if let Some(there) = spec["volumes"].as_array_mut() {
+                there.extend(volumes);
+            }
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": spec,
+                "metadata": { "name": "a", "namespace": SYSTEM_NAMESPACE, "labels": template["metadata"]["labels"] },
+            });
+            manifests::would_apply(&world.client, &pod).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn anteroom(world: &World, identity: Identity, args: &[&str]) -> anyhow::Result<Output> {
+    let kubeconfig = world.cluster.kubeconfig_file(identity)?;
+    let mut command = tokio::process::Command::new(workspace_binary("anteroom")?);
+    command.args(args).arg("--kubeconfig").arg(kubeconfig);
+    Ok(command.output().await?)
+}
+
+/// By its own rights, `anteroom init` makes each Secret once.
+async fn keys_are_made_once(world: &World) -> anyhow::Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), SYSTEM_NAMESPACE);
+    let versions = async || -> anyhow::Result<Vec<_>> {
+        let all = secrets.list(&Default::default()).await?.items;
+        let of = |secret: &Secret| (secret.name_any(), secret.resource_version());
+        Ok(all.iter().map(of).collect())
+    };
+    let init = || anteroom(world, Identity::Init, &["init", "--secret-keys"]);
+    text_of(init().await?)?;
+    let made = versions().await?;
+    // The server's, five logins', two of keys, and the webhook's.
+    ensure!(made.len() == 9, "{made:?}");
+    text_of(init().await?)?;
+    ensure!(versions().await? == made, "made again");
+    // A login that is lost cannot be made alone.
+    let lost = "anteroom-nats-reporter";
+    secrets.delete(lost, &DeleteParams::default()).await?;
+    let output = init().await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(1) && said.contains(lost),
+        "{said}"
+    );
+    // Without the server's, all are made anew.
+    let server = "anteroom-nats-server";
+    secrets.delete(server, &DeleteParams::default()).await?;
+    text_of(init().await?)?;
+    let seed = async |login: &str| -> anyhow::Result<String> {
+        let secret = secrets.get(&format!("anteroom-nats-{login}")).await?;
+        let data = secret.data.context("data")?;
+        Ok(String::from_utf8(data["seed"].0.clone())?)
+    };
+    let data = secrets.get(server).await?.data.context("data")?;
+    let known = String::from_utf8(data["keys.conf"].0.clone())?;
+    for login in ["watcher", "replica", "webhook", "reporter", "system"] {
+        let public = anteroom_keys::public_key(&seed(login).await?)?;
+        ensure!(known.contains(&public), "{login} is not known");
+    }
+    Ok(())
+}
+
+/// `anteroom uninstall` takes the webhook out of the way while objects are written: none is refused that should not be.
+async fn leaves_without_a_refusal(world: &mut World) -> anyhow::Result<()> {
+    decides_by_hosts(world, 20).await?;
+    let configurations: Api<ValidatingWebhookConfiguration> = Api::all(world.client.clone());
+    let roles: Api<ClusterRole> = Api::all(world.client.clone());
+    let registered = configurations.get("anteroom").await?;
+    let role = roles.get("anteroom-webhook").await?;
+    let owners = registered.owner_references();
+    ensure!(
+        owners
+            .iter()
+            .any(|owner| Some(&owner.uid) == role.metadata.uid.as_ref()),
+        "{owners:?}"
+    );
+
+    let hook = rendered(&["--show-only", "templates/uninstall.yaml"])?;
+    for object in hook.iter().filter(|object| object["kind"] != "Job") {
+        manifests::apply(&world.client, object).await?;
+    }
+    let stop = CancellationToken::new();
+    let leaving = async {
+        let run = anteroom(world, Identity::Uninstall, &["uninstall"]).await;
+        stop.cancel();
+        text_of(run?)
+    };
+    let (written, said) = tokio::try_join!(writes(world, &stop), leaving)?;
+    ensure!(written > 50, "{written} writes");
+    for gone in [
+        "ValidatingWebhookConfiguration anteroom",
+        "ClusterRoleBinding anteroom-webhook",
+    ] {
+        ensure!(said.contains(&format!("{gone}: deleted")), "{said}");
+    }
+    ensure!(configurations.get_opt("anteroom").await?.is_none());
+    let bindings: Api<ClusterRoleBinding> = Api::all(world.client.clone());
+    ensure!(bindings.get_opt("anteroom-webhook").await?.is_none());
+    // The services may go in any order now.
+    world.system.webhook.process.signal("KILL")?;
+    world.create(&ingress(9_999, &host(7))).await?;
+    Ok(())
+}
+
+/// Writes objects that no policy is against, until `stop`. Returns how many there were.
+async fn writes(world: &World, stop: &CancellationToken) -> anyhow::Result<usize> {
+    let mut written = 0;
+    while !stop.is_cancelled() {
+        let number = 1_000 + written;
+        world.create(&ingress(number, &host(number))).await?;
+        written += 1;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(written)
+}
