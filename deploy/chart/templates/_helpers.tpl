@@ -14,6 +14,11 @@ app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/part-of: anteroom
 {{- end }}
 
+{{/* Labels of a part's pods: those that select them come first */}}
+{{- define "anteroom.podLabels" -}}
+{{ merge (include "anteroom.selector" . | fromYaml) .values.podLabels | toYaml }}
+{{- end }}
+
 {{/* metadata of an object in the installation's namespace */}}
 {{- define "anteroom.metadata" -}}
 name: {{ .object | default .name }}
@@ -64,7 +69,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName | default .root.Values.global.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with merge (dict) .values.nodeSelector .root.Values.global.nodeSelector }}
 nodeSelector:
@@ -124,7 +129,7 @@ kind: PodDisruptionBudget
 metadata:
   {{- include "anteroom.metadata" . | nindent 2 }}
 spec:
-  maxUnavailable: {{ .values.podDisruptionBudget.maxUnavailable }}
+  maxUnavailable: {{ toJson .values.podDisruptionBudget.maxUnavailable }}
   selector:
     matchLabels:
       {{- include "anteroom.selector" . | nindent 6 }}

@@ -29,17 +29,10 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "anteroom.selector" . | nindent 8 }}
-        {{- with $values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "anteroom.podLabels" . | nindent 8 }}
       annotations:
-        prometheus.io/scrape: "true"
-        prometheus.io/port: "9090"
-        prometheus.io/path: /metrics
-        {{- with $values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- $scraped := dict "prometheus.io/scrape" "true" "prometheus.io/port" "9090" "prometheus.io/path" "/metrics" }}
+        {{- merge (dict) $values.podAnnotations $scraped | toYaml | nindent 8 }}
     spec:
       {{- include "anteroom.podSpec" . | nindent 6 }}
       {{- include "anteroom.spread" . | nindent 6 }}
@@ -47,31 +40,21 @@ spec:
       terminationGracePeriodSeconds: 30
       containers:
         - name: {{ .container }}
-          image: {{ include "anteroom.image" (dict "root" $root "image" $root.Values.image "tag" $root.Chart.AppVersion) }}
+          image: {{ include "anteroom.image" (dict "root" $root "image" $root.Values.image "tag" $root.Chart.AppVersion) | quote }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           command: [{{ .name }}]
           {{- with $values.container.extraArgs }}
           args:
             {{- range $flag, $value := . }}
+            {{- if not (kindIs "bool" $value) }}
             - {{ printf "--%s=%v" $flag $value | quote }}
+            {{- else if $value }}
+            - {{ printf "--%s" $flag | quote }}
+            {{- end }}
             {{- end }}
           {{- end }}
           env:
-            - {name: ANTEROOM_CLUSTER, value: {{ $root.Values.cluster | quote }}}
-            - {name: ANTEROOM_LOG_FORMAT, value: {{ $root.Values.features.logging.format }}}
-            {{- include "anteroom.variable" (list "ANTEROOM_LOG_LEVEL" $root.Values.features.logging.level) | indent 12 }}
-            {{- include "anteroom.variable" (list "OTEL_EXPORTER_OTLP_ENDPOINT" $root.Values.features.tracing.endpoint) | indent 12 }}
-            {{- include "anteroom.variable" (list "OTEL_EXPORTER_OTLP_PROTOCOL" $root.Values.features.tracing.protocol) | indent 12 }}
-            - {name: ANTEROOM_NATS_URL, value: "nats://nats.{{ $root.Release.Namespace }}.svc:4222"}
-            - {name: ANTEROOM_NATS_TLS, value: "true"}
-            - {name: ANTEROOM_NATS_CA_FILE, value: /etc/anteroom/nats/ca.crt}
-            - {name: ANTEROOM_NATS_NKEY_FILE, value: /etc/anteroom/nats/seed}
-            - name: POD_NAME
-              valueFrom: {fieldRef: {fieldPath: metadata.name}}
-            {{- .env | trim | nindent 12 }}
-            {{- with concat $root.Values.global.extraEnvVars $values.container.extraEnvVars }}
-            {{- toYaml . | nindent 12 }}
-            {{- end }}
+            {{- include "anteroom.env" . | trim | nindent 12 }}
           ports:
             {{- with .ports }}
             {{- . | trim | nindent 12 }}
@@ -120,15 +103,44 @@ spec:
                   items: [{key: .dockerconfigjson, path: .dockerconfigjson}]
               {{- range $values.registrySecrets }}
               - secret:
-                  name: {{ .name }}
+                  name: {{ .name | quote }}
                   optional: true
-                  items: [{key: .dockerconfigjson, path: {{ .folder | default .name }}/.dockerconfigjson}]
+                  items: [{key: .dockerconfigjson, path: {{ printf "%s/.dockerconfigjson" (.folder | default .name) | quote }}}]
               {{- end }}
         {{- end }}
 {{- if $values.podDisruptionBudget.enabled }}
 ---
 {{ include "anteroom.budget" . }}
 {{- end }}
+{{- end }}
+
+{{/* A container's environment variables. Each of the values' own replaces one of ours by the same name. */}}
+{{- define "anteroom.env" -}}
+{{- $own := include "anteroom.ownEnv" . | fromYamlArray }}
+{{- $given := concat .root.Values.global.extraEnvVars .values.container.extraEnvVars }}
+{{- range $number, $variable := concat $own $given }}
+{{- $later := slice (concat $own $given) (add1 $number) }}
+{{- $isReplaced := false }}
+{{- range $later }}{{ if eq .name $variable.name }}{{ $isReplaced = true }}{{ end }}{{ end }}
+{{- if not $isReplaced }}
+- {{ toJson $variable }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "anteroom.ownEnv" -}}
+- {name: ANTEROOM_CLUSTER, value: {{ .root.Values.cluster | quote }}}
+- {name: ANTEROOM_LOG_FORMAT, value: {{ .root.Values.features.logging.format }}}
+{{- include "anteroom.variable" (list "ANTEROOM_LOG_LEVEL" .root.Values.features.logging.level) }}
+{{- include "anteroom.variable" (list "OTEL_EXPORTER_OTLP_ENDPOINT" .root.Values.features.tracing.endpoint) }}
+{{- include "anteroom.variable" (list "OTEL_EXPORTER_OTLP_PROTOCOL" .root.Values.features.tracing.protocol) }}
+- {name: ANTEROOM_NATS_URL, value: "nats://nats.{{ .root.Release.Namespace }}.svc:4222"}
+- {name: ANTEROOM_NATS_TLS, value: "true"}
+- {name: ANTEROOM_NATS_CA_FILE, value: /etc/anteroom/nats/ca.crt}
+- {name: ANTEROOM_NATS_NKEY_FILE, value: /etc/anteroom/nats/seed}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{ .env | trim }}
 {{- end }}
 
 {{/* The volumes of keys for Secrets: what they are sealed with, and what they are asked for with */}}

@@ -16,6 +16,7 @@ use anteroom_e2e::{
 use anyhow::{Context, ensure};
 use k8s_openapi::api::{
     admissionregistration::v1::ValidatingWebhookConfiguration,
+    apps::v1::Deployment,
     core::v1::Secret,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
@@ -100,7 +101,8 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         taken(world, &rendered(&["--values", &path])?).await?;
     }
     keys_are_made_once(world).await?;
-    leaves_without_a_refusal(world).await
+    leaves_without_a_refusal(world).await?;
+    helm_changes_it_and_keeps_policies(world).await
 }
 
 fn root() -> PathBuf {
@@ -272,6 +274,42 @@ async fn leaves_without_a_refusal(world: &mut World) -> anyhow::Result<()> {
     // The services may go in any order now.
     world.system.webhook.process.signal("KILL")?;
     world.create(&ingress(9_999, &host(7))).await?;
+    Ok(())
+}
+
+/// A release is changed, taken back and removed. Without hooks, since nobody runs Jobs here.
+async fn helm_changes_it_and_keeps_policies(world: &World) -> anyhow::Result<()> {
+    let kubeconfig = world.cluster.kubeconfig_file(Identity::Admin)?;
+    let release = async |args: &[&str]| -> anyhow::Result<()> {
+        let mut command = tokio::process::Command::new(real_part("helm")?);
+        command
+            .current_dir(root())
+            .args(args)
+            .args(["--namespace", SYSTEM_NAMESPACE, "--no-hooks"])
+            .env("KUBECONFIG", &kubeconfig);
+        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            command.env(home, world.folder.path().join("helm"));
+        }
+        text_of(command.output().await?).with_context(|| format!("helm {args:?}"))?;
+        Ok(())
+    };
+    let deployments: Api<Deployment> = Api::namespaced(world.client.clone(), SYSTEM_NAMESPACE);
+    let watchers = async || -> anyhow::Result<_> {
+        let watcher = deployments.get("anteroom-watcher").await?;
+        Ok(watcher.spec.and_then(|spec| spec.replicas))
+    };
+    // Definitions and roles are there already, and become the release's.
+    release(&["install", "anteroom", "deploy/chart", "--take-ownership"]).await?;
+    ensure!(watchers().await? == Some(2));
+    let more = ["--reuse-values", "--set", "watcher.replicas=3"];
+    release(&[&["upgrade", "anteroom", "deploy/chart"], &more[..]].concat()).await?;
+    ensure!(watchers().await? == Some(3));
+    release(&["rollback", "anteroom", "1"]).await?;
+    ensure!(watchers().await? == Some(2));
+    release(&["uninstall", "anteroom"]).await?;
+    ensure!(deployments.get_opt("anteroom-watcher").await?.is_none());
+    let policies = json!({ "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy" });
+    ensure!(world.listed(&policies).await?.len() == 1, "the policy went");
     Ok(())
 }
 
