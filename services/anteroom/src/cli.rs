@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
-    explain, installation, jp, keys, offline,
+    check, explain, installation, jp, keys, offline,
     output::{finish, print, quiet},
     query, serve,
 };
@@ -53,6 +53,8 @@ enum Command {
     Jp(jp::JpArgs),
     /// Make the keys that the parts of an installation know each other by.
     Keys(keys::KeysArgs),
+    /// Check an installation, or a cluster before it.
+    Check(check::CheckArgs),
     /// Make the Secrets of an installation that are missing.
     Init(installation::init::InitArgs),
     /// Take the webhook out of the API server's way, before the rest is removed.
@@ -95,6 +97,19 @@ pub fn run() -> ExitCode {
         },
         Command::Jp(args) => finish(jp::run(args)),
         Command::Keys(args) => finish(keys::run(args)),
+        Command::Check(args) => {
+            let process = quiet(&args.telemetry, "warn");
+            let mut found = ExitCode::SUCCESS;
+            let code = &mut found;
+            let check = |_| async move {
+                *code = check::run(args).await?;
+                Ok(())
+            };
+            match anteroom_runtime::process::run("anteroom", &process, check) {
+                ExitCode::SUCCESS => found,
+                failed => failed,
+            }
+        }
         Command::Init(args) => {
             let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| installation::init::run(args))

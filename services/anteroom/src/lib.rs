@@ -9,10 +9,12 @@
 //! | `query` | asks the replicas of a running system |
 //! | `jp` | the query language, offline |
 //! | `keys` | makes what NATS and the services know each other by |
+//! | `check` | facts about an installation, and what to do about them |
 //! | `init` | makes the Secrets of an installation that are missing |
 //! | `uninstall` | takes the webhook out of the API server's way |
 //! | `completion` | shell completions |
 
+mod check;
 mod cli;
 mod explain;
 mod input;

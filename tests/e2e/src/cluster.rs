@@ -46,16 +46,19 @@ pub enum Identity {
     Init,
     /// The ServiceAccount of the Job that removes the webhook.
     Uninstall,
+    /// The ServiceAccount of `helm test`.
+    Check,
 }
 
 impl Identity {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Admin,
         Self::Watcher,
         Self::Webhook,
         Self::Reporter,
         Self::Init,
         Self::Uninstall,
+        Self::Check,
     ];
 
     /// Its bearer token.
@@ -67,6 +70,7 @@ impl Identity {
             Self::Reporter => "reporter-token",
             Self::Init => "init-token",
             Self::Uninstall => "uninstall-token",
+            Self::Check => "check-token",
         }
     }
 
@@ -79,6 +83,7 @@ impl Identity {
             Self::Reporter => "system:serviceaccount:anteroom:anteroom-reporter",
             Self::Init => "system:serviceaccount:anteroom:anteroom-init",
             Self::Uninstall => "system:serviceaccount:anteroom:anteroom-uninstall",
+            Self::Check => "system:serviceaccount:anteroom:anteroom-check",
         }
     }
 

@@ -20,7 +20,10 @@ use k8s_openapi::api::{
     core::v1::Secret,
     rbac::v1::{ClusterRole, ClusterRoleBinding},
 };
-use kube::{Api, ResourceExt as _, api::DeleteParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, Patch},
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -101,6 +104,8 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         taken(world, &rendered(&["--values", &path])?).await?;
     }
     keys_are_made_once(world).await?;
+    decides_by_hosts(world, 20).await?;
+    checks_find_what_is_wrong(world).await?;
     leaves_without_a_refusal(world).await?;
     helm_changes_it_and_keeps_policies(world).await
 }
@@ -235,9 +240,87 @@ async fn keys_are_made_once(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the exit code of `anteroom check`, and the checks that failed or were not asked.
+async fn checked(
+    world: &World,
+    by: Identity,
+    args: &[&str],
+) -> anyhow::Result<(Option<i32>, Vec<String>)> {
+    let args = [&["check", "-o", "json"], args].concat();
+    let output = anteroom(world, by, &args).await?;
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let categories = said["categories"].as_array().into_iter().flatten();
+    let checks = categories.filter_map(|category| category["checks"].as_array());
+    let failed = checks
+        .flatten()
+        .filter(|check| check["result"] == "error" || check["result"] == "not asked");
+    let ids = failed.filter_map(|check| Some(check["id"].as_str()?.to_owned()));
+    Ok((output.status.code(), ids.collect()))
+}
+
+/// The services run, and their Deployments are not there; then they are.
+async fn checks_find_what_is_wrong(world: &World) -> anyhow::Result<()> {
+    let before = checked(world, Identity::Admin, &["--pre"]).await?;
+    ensure!(before == (Some(0), vec![]), "{before:?}");
+    let (code, failed) = checked(world, Identity::Admin, &[]).await?;
+    let expected = ["parts-available", "webhooks-reached"];
+    ensure!(code == Some(1) && failed == expected, "{failed:?}");
+
+    for object in manifests::installed()? {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        if matches!(kind, "Deployment" | "StatefulSet") {
+            manifests::apply(&world.client, &object).await?;
+            let replicas = &object["spec"]["replicas"];
+            let status = json!({ "replicas": replicas, "readyReplicas": replicas });
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let patch = Patch::Merge(json!({ "status": status }));
+            let of = world.api(&object);
+            of.patch_status(name, &Default::default(), &patch).await?;
+        }
+    }
+    manifests::apply(
+        &world.client,
+        &json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": { "name": "anteroom-webhook-1", "namespace": SYSTEM_NAMESPACE,
+                "labels": { "kubernetes.io/service-name": "anteroom-webhook" } },
+            "endpoints": [{ "addresses": ["192.0.2.7"], "conditions": { "ready": true } }],
+        }),
+    )
+    .await?;
+    let after = checked(world, Identity::Admin, &["--wait", "30s"]).await?;
+    ensure!(after == (Some(0), vec![]), "{after:?}");
+    let of_secrets = ["parts-keys", "webhooks-trusted", "webhooks-certificate"];
+    apply_but(world, "templates/tests/check.yaml", "Pod").await?;
+    let by_helm = checked(world, Identity::Check, &["--wait", "30s"]).await?;
+    let expected = (Some(0), of_secrets.map(str::to_owned).to_vec());
+    ensure!(by_helm == expected, "{by_helm:?}");
+
+    let broken = json!({
+        "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry", "metadata": { "name": "broken" },
+        "spec": { "resource": { "group": "example.com", "version": "v1", "kind": "things" } },
+    });
+    manifests::apply(&world.client, &broken).await?;
+    let found = checked(world, Identity::Admin, &["--only", "entries"]).await?;
+    ensure!(
+        found == (Some(1), vec!["entries-ready".to_owned()]),
+        "{found:?}"
+    );
+    manifests::delete(&world.client, &broken).await
+}
+
+/// Applies a template's objects, but those of a kind.
+async fn apply_but(world: &World, template: &str, kind: &str) -> anyhow::Result<()> {
+    let objects = rendered(&["--show-only", template])?;
+    for object in objects.iter().filter(|object| object["kind"] != kind) {
+        manifests::apply(&world.client, object).await?;
+    }
+    Ok(())
+}
+
 /// `anteroom uninstall` takes the webhook out of the way while objects are written: none is refused that should not be.
 async fn leaves_without_a_refusal(world: &mut World) -> anyhow::Result<()> {
-    decides_by_hosts(world, 20).await?;
     let configurations: Api<ValidatingWebhookConfiguration> = Api::all(world.client.clone());
     let roles: Api<ClusterRole> = Api::all(world.client.clone());
     let registered = configurations.get("anteroom").await?;
@@ -250,10 +333,7 @@ async fn leaves_without_a_refusal(world: &mut World) -> anyhow::Result<()> {
         "{owners:?}"
     );
 
-    let hook = rendered(&["--show-only", "templates/uninstall.yaml"])?;
-    for object in hook.iter().filter(|object| object["kind"] != "Job") {
-        manifests::apply(&world.client, object).await?;
-    }
+    apply_but(world, "templates/uninstall.yaml", "Job").await?;
     let stop = CancellationToken::new();
     let leaving = async {
         let run = anteroom(world, Identity::Uninstall, &["uninstall"]).await;

@@ -1,0 +1,217 @@
+//! What the API server says, asked once for all checks.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use http::{Method, Request};
+use jiff::{Timestamp, fmt::rfc2822};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::{Api, Client, api::PostParams, client::Body};
+use serde_json::Value;
+use tokio::time::timeout;
+
+/// Limit for one question.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The most objects of a list that are looked at.
+const OBJECTS_MAX: usize = 10_000;
+
+/// An answer, or the reason why there is none.
+pub(super) type Asked<T> = Result<T, String>;
+
+/// What the API server said.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    /// The namespace of the installation.
+    pub(super) namespace: String,
+    /// The version of Kubernetes: major and minor.
+    pub(super) version: Asked<(u32, u32)>,
+    /// The API server's clock is ahead of this one by so many seconds.
+    pub(super) clock_ahead_seconds: Asked<i64>,
+    pub(super) definitions: Asked<Vec<Value>>,
+    pub(super) deployments: Asked<Vec<Value>>,
+    pub(super) stateful_sets: Asked<Vec<Value>>,
+    pub(super) storage_classes: Asked<Vec<Value>>,
+    pub(super) validating: Asked<Vec<Value>>,
+    pub(super) mutating: Asked<Vec<Value>>,
+    /// The endpoints of the webhook's Service.
+    pub(super) endpoints: Asked<Vec<Value>>,
+    /// The Secrets with keys of NATS and with the webhook's certificate.
+    pub(super) nats_secret: Asked<Option<Value>>,
+    pub(super) webhook_secret: Asked<Option<Value>>,
+    pub(super) policies: Asked<Vec<Value>>,
+    pub(super) entries: Asked<Vec<Value>>,
+    /// The rights that the caller lacks for an installation, as in `create deployments.apps`.
+    pub(super) lacking: Asked<Vec<String>>,
+}
+
+/// What an installation creates: group and plural.
+const CREATED: [(&str, &str); 14] = [
+    ("", "configmaps"),
+    ("", "secrets"),
+    ("", "serviceaccounts"),
+    ("", "services"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("apps", "deployments"),
+    ("apps", "statefulsets"),
+    ("batch", "jobs"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("policy", "poddisruptionbudgets"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"),
+    ("rbac.authorization.k8s.io", "clusterroles"),
+    ("rbac.authorization.k8s.io", "rolebindings"),
+    ("rbac.authorization.k8s.io", "roles"),
+];
+
+impl Cluster {
+    /// Asks for everything, by the caller's own rights.
+    ///
+    /// # Errors
+    /// The API server does not answer at all.
+    pub(super) async fn ask(client: &Client, namespace: &str) -> anyhow::Result<Self> {
+        let asker = Asker(client);
+        let (version, clock_ahead_seconds) = asker.version().await?;
+        let own = |api: &str, path: &str| format!("/{api}/namespaces/{namespace}/{path}");
+        let endpoints = "endpointslices?labelSelector=kubernetes.io/service-name=anteroom-webhook";
+        let policies = [
+            asker.list("/apis/kyverno.io/v1/clusterpolicies").await,
+            asker.list("/apis/kyverno.io/v1/policies").await,
+        ];
+        let entries = [
+            asker
+                .list("/apis/kyverno.io/v2alpha1/cachedcontextentries")
+                .await,
+            asker
+                .list("/apis/kyverno.io/v2alpha1/globalcontextentries")
+                .await,
+        ];
+        let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            version,
+            clock_ahead_seconds,
+            definitions: asker.all(crds).await,
+            deployments: asker.all(&own("apis/apps/v1", "deployments")).await,
+            stateful_sets: asker.all(&own("apis/apps/v1", "statefulsets")).await,
+            storage_classes: asker.all("/apis/storage.k8s.io/v1/storageclasses").await,
+            validating: asker.all(&configurations("validating")).await,
+            mutating: asker.all(&configurations("mutating")).await,
+            endpoints: asker.all(&own("apis/discovery.k8s.io/v1", endpoints)).await,
+            nats_secret: asker
+                .get(&own("api/v1", "secrets/anteroom-nats-server"))
+                .await,
+            webhook_secret: asker
+                .get(&own("api/v1", "secrets/anteroom-webhook-tls"))
+                .await,
+            policies: together(policies),
+            entries: together(entries),
+            lacking: asker.lacking(namespace).await,
+        })
+    }
+}
+
+fn configurations(kind: &str) -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations")
+}
+
+/// Objects of two resources, of which the second need not be defined.
+fn together([first, second]: [Asked<Option<Vec<Value>>>; 2]) -> Asked<Vec<Value>> {
+    let mut all = first?.ok_or("it is not defined: see crds-served")?;
+    all.extend(second?.unwrap_or_default());
+    Ok(all)
+}
+
+struct Asker<'a>(&'a Client);
+
+impl Asker<'_> {
+    /// Returns the version, and how far the API server's clock is ahead.
+    async fn version(&self) -> anyhow::Result<(Asked<(u32, u32)>, Asked<i64>)> {
+        let request = Request::get("/version").body(Body::empty())?;
+        let answer = timeout(TIMEOUT, self.0.send(request)).await;
+        let answer = answer.context("the API server does not answer")??;
+        let date = answer
+            .headers()
+            .get("date")
+            .and_then(|date| date.to_str().ok());
+        let clock = date
+            .and_then(|date| rfc2822::parse(date).ok())
+            .map(|date| date.timestamp().as_second() - Timestamp::now().as_second())
+            .ok_or_else(|| "the API server tells no time".to_owned());
+        let info = self.0.apiserver_version().await?;
+        let number = |text: &str| {
+            let digits = text.chars().take_while(char::is_ascii_digit);
+            digits.collect::<String>().parse::<u32>().ok()
+        };
+        let version = number(&info.major).zip(number(&info.minor));
+        Ok((
+            version.ok_or(format!("version {}", info.git_version)),
+            clock,
+        ))
+    }
+
+    /// Returns the answer at a path; `None`: there is nothing.
+    async fn get(&self, path: &str) -> Asked<Option<Value>> {
+        let request = Request::builder().method(Method::GET).uri(path);
+        let request = request
+            .body(Vec::new())
+            .map_err(|error| error.to_string())?;
+        match timeout(TIMEOUT, self.0.request::<Value>(request)).await {
+            Err(_) => Err("the API server does not answer".to_owned()),
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
+            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                Err(format!("you may not read {path}"))
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+        }
+    }
+
+    /// Returns the objects of a resource; `None`: there is no such resource.
+    async fn list(&self, path: &str) -> Asked<Option<Vec<Value>>> {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let path = format!("{path}{separator}limit={OBJECTS_MAX}");
+        let answer = self.get(&path).await?;
+        Ok(answer.map(|mut list| match list["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        }))
+    }
+
+    /// Returns the objects of a resource, none if there is no such resource.
+    async fn all(&self, path: &str) -> Asked<Vec<Value>> {
+        Ok(self.list(path).await?.unwrap_or_default())
+    }
+
+    async fn lacking(&self, namespace: &str) -> Asked<Vec<String>> {
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.0.clone());
+        let mut lacking = Vec::new();
+        for (group, resource) in CREATED {
+            let review = SelfSubjectAccessReview {
+                spec: SelfSubjectAccessReviewSpec {
+                    resource_attributes: Some(ResourceAttributes {
+                        verb: Some("create".to_owned()),
+                        group: Some(group.to_owned()),
+                        resource: Some(resource.to_owned()),
+                        namespace: Some(namespace.to_owned()),
+                        ..ResourceAttributes::default()
+                    }),
+                    ..SelfSubjectAccessReviewSpec::default()
+                },
+                ..SelfSubjectAccessReview::default()
+            };
+            let answer = timeout(TIMEOUT, api.create(&PostParams::default(), &review)).await;
+            let answer = answer.map_err(|_| "the API server does not answer".to_owned())?;
+            let answer = answer.map_err(|error| error.to_string())?;
+            if !answer.status.is_some_and(|status| status.allowed) {
+                lacking.push(
+                    format!("create {resource}.{group}")
+                        .trim_end_matches('.')
+                        .to_owned(),
+                );
+            }
+        }
+        Ok(lacking)
+    }
+}
