@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 
-# One image with every binary; what a container runs is its command. All stages are Debian 12, so
+# One image with one program, of which every service is a command. All stages are Debian 12, so
 # that what is built against its glibc runs on it. The simulated API server, for docker-compose.yml, is an
 # image of its own: `--target simapi`.
 
@@ -11,22 +11,12 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-# The registry and the target folder outlive the build, so the binaries are copied out of them.
+# The registry and the target folder outlive the build, so the program is copied out of them.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked \
-        --package anteroom \
-        --package anteroom-cache-replica \
-        --package anteroom-reporter \
-        --package anteroom-watcher \
-        --package anteroom-webhook \
+    cargo build --release --locked --package anteroom \
     && mkdir /out \
-    && cp target/release/anteroom \
-        target/release/anteroom-cache-replica \
-        target/release/anteroom-reporter \
-        target/release/anteroom-watcher \
-        target/release/anteroom-webhook \
-        /out/ \
+    && cp target/release/anteroom /out/ \
     && for login in server system watcher replica webhook reporter; do mkdir -p /keys/$login; done
 
 FROM build AS build-simapi

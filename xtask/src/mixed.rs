@@ -7,24 +7,15 @@ use crate::{
     shell::{cargo, root, run, target},
 };
 
-/// The programs that are replaced.
-const PROGRAMS: [&str; 3] = [
-    "anteroom-watcher",
-    "anteroom-cache-replica",
-    "anteroom-webhook",
-];
-
 /// Builds the programs of `revision`, and runs the story that replaces service after service.
 pub(crate) fn mixed(revision: &str) -> anyhow::Result<()> {
     let folder = target().join("mixed");
     let (tree, built) = (folder.join("tree"), folder.join("build"));
     let checked_out = check_out(revision, &tree);
     let outcome = checked_out.and_then(|()| {
-        let mut build = cargo(&["build"]);
-        PROGRAMS.iter().for_each(|program| {
-            build.args(["-p", program]);
-        });
-        run(build.current_dir(&tree).env("CARGO_TARGET_DIR", &built))?;
+        run(cargo(&["build", "-p", "anteroom"])
+            .current_dir(&tree)
+            .env("CARGO_TARGET_DIR", &built))?;
         parts::build(&parts::ALL, false)?;
         run(&mut cargo(&[
             "build",

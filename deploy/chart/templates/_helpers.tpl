@@ -48,6 +48,11 @@ labels:
 {{- if .image.digest }}{{ $name }}@{{ .image.digest }}{{ else }}{{ $name }}:{{ .image.tag | default .tag }}{{ end -}}
 {{- end }}
 
+{{/* Whether existing objects are scanned: a shadow reports nothing */}}
+{{- define "anteroom.scans" -}}
+{{ and .Values.features.backgroundScan.enabled (not .Values.features.shadow.enabled) }}
+{{- end }}
+
 {{/* A limit of memory as a number of Mi: in Mi or Gi, as the schema has it */}}
 {{- define "anteroom.mebibytes" -}}
 {{- $mebibytes := trimSuffix "Mi" . | atoi }}

@@ -1,8 +1,8 @@
 {{/*
 A service's account, Deployment and disruption budget: (dict
-  "root" $         "name" the Deployment's, which is also the program's
+  "root" $         "name" the Deployment's
   "container" its container's name
-  "login" its login to NATS
+  "command" the service, as a command of `anteroom`, which is also its login to NATS
   "values" its values
   "token" true: it talks to the API server
   "env" its own environment variables, as YAML
@@ -42,7 +42,7 @@ spec:
         - name: {{ .container }}
           image: {{ include "anteroom.image" (dict "root" $root "image" $root.Values.image "tag" $root.Chart.AppVersion) | quote }}
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-          command: [{{ .name }}]
+          command: [anteroom, {{ .command }}]
           {{- with $values.container.extraArgs }}
           args:
             {{- range $flag, $value := . }}
@@ -86,7 +86,7 @@ spec:
             {{- end }}
       volumes:
         - name: nats-key
-          secret: {secretName: anteroom-nats-{{ .login }}, defaultMode: 0440}
+          secret: {secretName: anteroom-nats-{{ .command }}, defaultMode: 0440}
         {{- range .secrets }}
         - name: {{ .name }}
           secret: {secretName: {{ .secret }}, optional: true, defaultMode: 0440}

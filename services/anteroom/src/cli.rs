@@ -41,6 +41,14 @@ enum Command {
     },
     /// Run watcher, replica and webhook in one process, for a small cluster.
     Serve(Box<serve::ServeArgs>),
+    /// Watch sources at the Kubernetes API server, and publish their changes.
+    Watcher(Box<anteroom_watcher::Command>),
+    /// Build every view from the log on NATS, and answer queries next to the data.
+    Replica(Box<anteroom_cache_replica::Command>),
+    /// Answer AdmissionReviews by the policies, and query the replicas for facts.
+    Webhook(Box<anteroom_webhook::Command>),
+    /// Scan existing objects with the policies, and write PolicyReports and Events.
+    Reporter(Box<anteroom_reporter::Command>),
     /// Show the queries of each rule of a policy, and how they are answered.
     Explain(Box<explain::ExplainArgs>),
     /// Run suites of expected results, in Kyverno's format, without a cluster.
@@ -81,6 +89,10 @@ pub fn run() -> ExitCode {
                 serve::run(*args, service)
             })
         }
+        Command::Watcher(service) => service.run(),
+        Command::Replica(service) => service.run(),
+        Command::Webhook(service) => service.run(),
+        Command::Reporter(service) => service.run(),
         Command::Explain(args) => {
             let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| explain::run(*args))

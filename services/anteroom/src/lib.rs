@@ -1,8 +1,9 @@
-//! The command `anteroom`: everything in one process, and a client of a running system.
+//! The command `anteroom`: every service, all of them in one process, and a client of a running system.
 //!
 //! | command | what it does |
 //! |---|---|
 //! | `serve` | all services in one process, for a small cluster (the reporter with `--background-scans`) |
+//! | `watcher`, `replica`, `webhook`, `reporter` | one service, as a process of its own |
 //! | `explain` | what each rule of a policy asks, and how the answer is found |
 //! | `test` | suites of expected results, offline |
 //! | `apply` | what policies say of resources, offline |

@@ -79,6 +79,9 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     let mut parts = args.parts;
     let keys = keys(&args.seal, args.nats.is_none()).await?;
     parts.watcher.stale_after = Duration::from_millis(parts.replica.age_max_ms);
+    parts.watcher.shadow = parts.webhook.shadow;
+    // A shadow reports nothing.
+    parts.watcher.background_scans &= !parts.webhook.shadow;
     parts.watcher.keys = keys.clone();
     parts.replica.keys = keys.clone();
     let asker_keys = match args.asker.asker_keys_file.is_none() && args.nats.is_none() {

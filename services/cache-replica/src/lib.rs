@@ -24,6 +24,7 @@
 mod answer;
 mod args;
 mod beats;
+mod command;
 mod deadline;
 mod derived;
 mod endpoint;
@@ -40,4 +41,5 @@ mod shares;
 mod waiting;
 
 pub use args::Args;
+pub use command::Command;
 pub use replica::run;

@@ -21,6 +21,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod args;
+mod command;
 mod events;
 mod findings;
 mod lease;
@@ -46,6 +47,7 @@ use anteroom_runtime::{Check, Service, supervise::Tasks};
 use kube::Client;
 
 pub use args::Args;
+pub use command::Command;
 
 use events::Events;
 use lease::Candidate;

@@ -93,6 +93,10 @@ pub struct Args {
     )]
     pub allow_writes: Vec<PolicyWriter>,
 
+    /// Nothing is written for policies and GlobalContextEntries.
+    #[arg(skip)]
+    pub shadow: bool,
+
     /// The largest response of an entry's API call, as in `512Ki`; a larger one is an error [default:
     /// 2Mi]
     #[arg(long, env = "ANTEROOM_API_CALL_BYTES_MAX", value_parser = bytes, value_name = "BYTES")]
@@ -155,6 +159,7 @@ impl Default for Args {
             exception_namespace: None,
             allow_secrets: Vec::new(),
             allow_writes: CLUSTER_POLICIES.parse().into_iter().collect(),
+            shadow: false,
             api_call_bytes_max: None,
             trusted_service: Vec::new(),
             live: LiveArgs::default(),

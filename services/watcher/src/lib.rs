@@ -34,6 +34,7 @@
 
 pub mod args;
 mod checks;
+mod command;
 mod coordinator;
 mod feeds;
 mod gateway;
@@ -45,6 +46,7 @@ mod term;
 mod watcher;
 
 pub use args::{Args, memory_limit};
+pub use command::Command;
 pub use coordinator::{CacheApiCalls, PolicyWriter, SecretsReader};
 pub use gateway::{images::RegistryArgs, live::LiveArgs};
 pub use source::{api, crd::crds};

@@ -84,8 +84,12 @@ pub async fn run(
             cache_api_calls: args.cache_api_calls,
             background_scans: args.background_scans,
             secrets: Arc::new(SecretsReaders(args.allow_secrets)),
-            writers: Arc::new(PolicyWriters(args.allow_writes)),
+            writers: Arc::new(PolicyWriters(match args.shadow {
+                true => Vec::new(),
+                false => args.allow_writes,
+            })),
             reads_exceptions: args.exception_namespace.is_some(),
+            is_shadow: args.shadow,
         },
         caller,
         exception_namespace: args.exception_namespace.map(Into::into),

@@ -62,6 +62,27 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_OWNER_CLUSTER_ROLE", value_name = "NAME")]
     pub owner_cluster_role: Option<String>,
 
+    /// Annotations that the two configurations have, separated by commas. AKS leaves webhooks alone that have
+    /// `admissions.enforcer/disabled=true`.
+    #[arg(
+        long,
+        env = "ANTEROOM_WEBHOOK_ANNOTATIONS",
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        value_parser = pair
+    )]
+    pub webhook_annotations: Vec<(String, String)>,
+
+    /// Labels that the two configurations have, separated by commas.
+    #[arg(
+        long,
+        env = "ANTEROOM_WEBHOOK_LABELS",
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        value_parser = pair
+    )]
+    pub webhook_labels: Vec<(String, String)>,
+
     /// Namespaces that are exempt from all policies, besides Anteroom's own.
     #[arg(
         long,
@@ -95,6 +116,11 @@ pub struct Args {
         value_delimiter = ','
     )]
     pub exempt_users: Vec<String>,
+
+    /// Decide and record, and never refuse or change anything: for an installation beside Kyverno. All webhooks are registered
+    /// to be passed over if they fail.
+    #[arg(long, env = "ANTEROOM_SHADOW")]
+    pub shadow: bool,
 
     /// Memory for the reviews that are being decided, as in `160Mi`. The webhook counts 32 times the
     /// bytes of each. Leave about 100Mi of the container's limit for everything else.
@@ -175,6 +201,13 @@ impl Args {
     pub(crate) fn name(&self, port: u16) -> String {
         let given = self.webhook_id.clone();
         given.unwrap_or_else(|| format!("{}:{port}", instance::place("webhook")))
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("it has to be KEY=VALUE".to_owned()),
     }
 }
 

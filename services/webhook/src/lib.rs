@@ -23,6 +23,7 @@
 mod admission;
 mod args;
 mod beats;
+mod command;
 mod exempt;
 mod metrics;
 mod ready;
@@ -50,6 +51,7 @@ use tokio::sync::watch;
 pub mod fuzzing;
 
 pub use args::Args;
+pub use command::Command;
 
 use start::Parts;
 

@@ -61,8 +61,18 @@ pub(crate) struct Registration {
     address: Address,
     /// Sorted, each once.
     exempt_namespaces: Vec<String>,
-    /// The ClusterRole that the objects go with.
+    marks: Marks,
+    /// Nothing is refused where no webhook answers.
+    is_shadow: bool,
+}
+
+/// What the objects have beside their webhooks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    /// The ClusterRole that they go with.
     owner: Option<String>,
+    labels: Vec<(String, String)>,
+    annotations: Vec<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,13 +109,18 @@ impl Registration {
             name: args.webhook_configuration.clone(),
             address,
             exempt_namespaces: exempt.into_iter().collect(),
-            owner: args.owner_cluster_role.clone(),
+            marks: Marks {
+                owner: args.owner_cluster_role.clone(),
+                labels: args.webhook_labels.clone(),
+                annotations: args.webhook_annotations.clone(),
+            },
+            is_shadow: args.shadow,
         }
     }
 
-    /// The name of the ClusterRole that the configurations go with, if there is one.
-    pub(crate) fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
+    /// What the configurations have beside their webhooks.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// The configuration of a phase for these policies, where the API server serves these kinds.
@@ -215,7 +230,10 @@ impl Registration {
             name: format!("{}.{verb}.anteroom.svc", of.name()),
             admission_review_versions: vec!["v1".to_owned()],
             client_config: self.client_config(format!("/{verb}"), trust_pem),
-            failure_policy: Some(if of.group.ignore { "Ignore" } else { "Fail" }.to_owned()),
+            failure_policy: Some(match of.group.ignore || self.is_shadow {
+                true => "Ignore".to_owned(),
+                false => "Fail".to_owned(),
+            }),
             match_conditions: of.namespaces.is_some().then(spare_deletion_of_policies),
             match_policy: Some("Equivalent".to_owned()),
             namespace_selector: Some(self.namespace_selector(of)),

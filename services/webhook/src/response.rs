@@ -107,6 +107,18 @@ pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Bytes {
     })
 }
 
+/// The answer to a review that was decided on without effect: the record alone tells what was decided.
+pub(crate) fn recorded(review: &Review<'_>, decision: &Decision) -> Bytes {
+    envelope(&Response {
+        uid: &review.head.uid,
+        allowed: true,
+        audit_annotations: (!decision.rules.is_empty()).then(|| Annotations {
+            decision: record(decision),
+        }),
+        ..Response::default()
+    })
+}
+
 /// The answer to a review of a policy itself.
 pub(crate) fn admitted(review: &Review<'_>, admission: &Admission) -> Bytes {
     let refused = !admission.refused.is_empty();

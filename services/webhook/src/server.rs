@@ -85,6 +85,8 @@ pub(crate) struct App {
     metrics: WebhookMetrics,
     memory: ReviewMemory,
     receiving: Receiving,
+    /// Decisions are recorded, and have no effect.
+    is_shadow: bool,
 }
 
 /// Serves until shutdown, and then until what was received is answered.
@@ -129,9 +131,10 @@ impl App {
         (violations, existing): (Violations, MutateExisting),
         (known, callers): (KnownConfigurations, Callers),
         metrics: WebhookMetrics,
-        memory_bytes_max: u64,
+        (memory_bytes_max, is_shadow): (u64, bool),
     ) -> Self {
         Self {
+            is_shadow,
             engine,
             exempt,
             violations,

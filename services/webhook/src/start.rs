@@ -197,7 +197,7 @@ impl<'a> Parts<'a> {
             (violations, existing),
             (self.known.clone(), self.callers(registers)),
             self.metrics.clone(),
-            self.args.review_memory_limit,
+            (self.args.review_memory_limit, self.args.shadow),
         ))
     }
 

@@ -16,12 +16,16 @@ use crate::{
     wait,
 };
 
+/// The program that has all services.
+const PROGRAM: &str = "anteroom";
+
 /// A recipe to start a service, so that it can be started again the same way.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// For the log file, and for errors.
     pub name: String,
-    binary: &'static str,
+    /// The command of `anteroom`, as in `watcher`.
+    service: &'static str,
     /// The folder of its program, where it is not the workspace's.
     programs: Option<PathBuf>,
     args: Vec<String>,
@@ -31,12 +35,12 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// A recipe for one of the workspace's binaries, whose admin server gets a free port.
-    pub fn new(name: &str, binary: &'static str, logs: &Path) -> anyhow::Result<Self> {
+    /// A recipe for a service (`watcher`, `replica`, `webhook` or `reporter`), whose admin server gets a free port.
+    pub fn new(name: &str, service: &'static str, logs: &Path) -> anyhow::Result<Self> {
         let admin = free_address()?;
         Ok(Self {
             name: name.to_owned(),
-            binary,
+            service,
             programs: None,
             args: Vec::new(),
             env: Vec::new(),
@@ -91,12 +95,12 @@ impl Recipe {
 
     /// Starts it, without waiting for anything.
     pub fn start(&self) -> anyhow::Result<Running> {
-        let program = match &self.programs {
-            Some(folder) => folder.join(self.binary),
-            None => workspace_binary(self.binary)?,
-        };
-        let mut command = Command::new(program);
+        let mut command = Command::new(match &self.programs {
+            Some(folder) => folder.join(PROGRAM),
+            None => workspace_binary(PROGRAM)?,
+        });
         command
+            .arg(self.service)
             .args(&self.args)
             .arg("--admin-address")
             .arg(self.admin.to_string())

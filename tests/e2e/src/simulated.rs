@@ -65,13 +65,13 @@ impl Simulated {
             let args = args.iter();
             args.fold(recipe, |recipe, (flag, value)| recipe.arg(flag, value))
         };
-        let watcher = recipe("watcher", "anteroom-watcher", "watcher")?
+        let watcher = recipe("watcher", "watcher", "watcher")?
             .arg("--kubeconfig", kubeconfig.display())
             .arg("--holder", "watcher-0");
         let watcher = with(watcher, &plan.watcher_args).start()?;
         let replicas = (0..plan.replicas).map(|index| {
             let name = format!("replica-{index}");
-            let recipe = recipe(&name, "anteroom-cache-replica", "replica")?;
+            let recipe = recipe(&name, "replica", "replica")?;
             let recipe = recipe.arg("--replica-id", &name);
             with(recipe, &plan.replica_args).start()
         });

@@ -143,7 +143,7 @@ impl System {
                 0 => "watcher".to_owned(),
                 index => format!("watcher-{index}"),
             };
-            let recipe = recipe(&name, "anteroom-watcher", "watcher")?
+            let recipe = recipe(&name, "watcher", "watcher")?
                 .arg("--kubeconfig", watcher_kubeconfig.display())
                 .arg("--holder", format!("watcher-{index}"))
                 // Endpoints of tests are on loopback.
@@ -156,8 +156,7 @@ impl System {
         };
         let replica = |index: usize| -> anyhow::Result<_> {
             let name = format!("replica-{index}");
-            let recipe =
-                recipe(&name, "anteroom-cache-replica", "replica")?.arg("--replica-id", &name);
+            let recipe = recipe(&name, "replica", "replica")?.arg("--replica-id", &name);
             Ok(Some(with_args(recipe, &plan.replica_args).start()?))
         };
         let first = watcher(0)?;
@@ -168,14 +167,14 @@ impl System {
             .map(replica)
             .collect::<anyhow::Result<_>>()?;
         let address = free_address()?;
-        let webhook = recipe("webhook", "anteroom-webhook", "webhook")?
+        let webhook = recipe("webhook", "webhook", "webhook")?
             .env("KUBECONFIG", webhook_kubeconfig.display())
             .arg("--listen-address", address)
             .arg("--webhook-url", format!("https://{address}"))
             .arg("--service-namespace", SYSTEM_NAMESPACE);
         let reporter = match &plan.reporter {
             Some(kubeconfig) => {
-                let recipe = recipe("reporter", "anteroom-reporter", "reporter")?
+                let recipe = recipe("reporter", "reporter", "reporter")?
                     .env("KUBECONFIG", kubeconfig.display())
                     .arg("--reporter-namespace", SYSTEM_NAMESPACE);
                 Some(with_args(recipe, &plan.reporter_args).start()?)

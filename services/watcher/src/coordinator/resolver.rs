@@ -32,6 +32,8 @@ pub(crate) struct Options {
     pub writers: std::sync::Arc<PolicyWriters>,
     /// Exceptions are read. Otherwise there are none.
     pub reads_exceptions: bool,
+    /// Nothing is written for Kyverno's kinds.
+    pub is_shadow: bool,
 }
 
 /// All that a meaning depends on.

@@ -424,12 +424,18 @@ pub(crate) struct StatusWriter {
     work: Arc<Notify>,
     api: ApiServer,
     metrics: StatusMetrics,
+    /// Statuses of Kyverno's kinds are Kyverno's.
+    is_shadow: bool,
 }
 
+/// The kind that Kyverno does not have.
+const OWN_KIND: &str = "CachedContextEntry";
+
 impl StatusWriter {
-    /// Writes nothing yet.
-    pub(crate) fn new(api: ApiServer, metrics: StatusMetrics) -> Self {
+    /// Writes nothing yet. A shadow writes statuses of [`OWN_KIND`] alone.
+    pub(crate) fn new(api: ApiServer, metrics: StatusMetrics, is_shadow: bool) -> Self {
         Self {
+            is_shadow,
             slots: Arc::default(),
             work: Arc::default(),
             api,
@@ -439,6 +445,9 @@ impl StatusWriter {
 
     /// Notes the status that the object should have.
     pub(crate) fn put(&self, target: StatusTarget, desired: DesiredStatus) {
+        if self.is_shadow && target.kind != OWN_KIND {
+            return;
+        }
         self.slots.lock().put(target, desired);
         self.work.notify_one();
     }

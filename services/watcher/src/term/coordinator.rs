@@ -42,7 +42,11 @@ pub(super) fn spawn(
     tasks: &Tasks,
 ) {
     let discovery = Discovery::default();
-    let status = StatusWriter::new(context.api.clone(), context.metrics.status.clone());
+    let status = StatusWriter::new(
+        context.api.clone(),
+        context.metrics.status.clone(),
+        context.coordinator.is_shadow,
+    );
     let deps = Deps {
         bus: Arc::clone(&context.bus),
         incarnation: leadership.incarnation.clone(),

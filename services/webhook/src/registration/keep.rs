@@ -186,8 +186,8 @@ impl Keeper {
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
         let position = &wanted.catalog.position;
         let (configuration, policies_at) = (&wanted.configuration, &wanted.policies_at);
-        let owned = (&**configuration, self.registration.owner());
-        let acknowledged = write(&self.client, owned, position, policies_at).await;
+        let marked = (&**configuration, self.registration.marks());
+        let acknowledged = write(&self.client, marked, position, policies_at).await;
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {

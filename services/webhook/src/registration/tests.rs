@@ -18,7 +18,8 @@ fn registration(url: Option<&str>) -> Registration {
             },
         },
         exempt_namespaces: vec!["anteroom".into(), "kube-system".into()],
-        owner: None,
+        marks: Marks::default(),
+        is_shadow: false,
     }
 }
 
@@ -191,6 +192,27 @@ fn policies_themselves_are_admitted_by_the_last() {
             "timeoutSeconds": 5,
         }])
     );
+}
+
+#[test]
+fn a_shadow_is_passed_over_where_it_fails() {
+    let policies = set(&[policy(&["Pod"], &[], "Fail", None)]);
+    let shadow = Registration {
+        is_shadow: true,
+        ..registration(None)
+    };
+    for (registration, expected) in [(registration(None), "Fail"), (shadow, "Ignore")] {
+        let kinds = testing::kinds();
+        let made = registration.configuration(Phase::Validation, &policies, &kinds, ("", ""));
+        let of_objects = made
+            .webhooks
+            .iter()
+            .find(|webhook| webhook.name.contains(".validate."));
+        assert_eq!(
+            of_objects.unwrap().failure_policy.as_deref(),
+            Some(expected)
+        );
+    }
 }
 
 #[test]

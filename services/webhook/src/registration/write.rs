@@ -21,7 +21,10 @@ use tokio::time::timeout;
 
 use anteroom_engine::catalog::LogPosition;
 
-use super::configuration::{self, Configuration};
+use super::{
+    Marks,
+    configuration::{self, Configuration},
+};
 
 /// Field manager for server-side apply.
 const FIELD_MANAGER: &str = "anteroom-webhook";
@@ -52,18 +55,18 @@ enum Verdict {
 }
 
 /// Writes it, if it does not say that already, and returns the resource version that it has then. `policies_at` is where
-/// the policies last changed: the object is to name that position, or a later one. `owner` is the ClusterRole that the object
-/// goes with, if there is one.
+/// the policies last changed: the object is to name that position, or a later one.
 pub(super) async fn write(
     client: &Client,
-    (wanted, owner): (&Configuration, Option<&str>),
+    (wanted, marks): (&Configuration, &Marks),
     position: &LogPosition,
     policies_at: &LogPosition,
 ) -> Result<Option<String>, Unwritten> {
     let resource = configuration::resource(wanted.phase);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let (name, mut next) = (&*wanted.name, wanted.object());
-    if let Some(role) = owner {
+    mark(&mut next, marks);
+    if let Some(role) = &marks.owner {
         next.metadata.owner_references = Some(vec![owned_by(client, role, wanted).await?]);
     }
     let there = within(wanted, api.get_opt(name)).await?;
@@ -82,6 +85,16 @@ pub(super) async fn write(
             Ok(written.resource_version())
         }
     }
+}
+
+fn mark(object: &mut DynamicObject, marks: &Marks) {
+    let labels = object.metadata.labels.get_or_insert_default();
+    for (key, value) in &marks.labels {
+        // What says whose it is stays.
+        labels.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    let annotations = object.metadata.annotations.get_or_insert_default();
+    annotations.extend(marks.annotations.iter().cloned());
 }
 
 /// The object goes with this ClusterRole: Kubernetes deletes it once the role is deleted.
@@ -148,7 +161,7 @@ fn judge(
         && ours
             .iter()
             .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours)))
-        && has_labels(there, wanted)
+        && has_marks(there, wanted)
         && has_owners(there, wanted);
     let made_by = made_by(there);
     let is_newer = made_by
@@ -172,11 +185,13 @@ fn webhooks(of: &DynamicObject) -> BTreeMap<&str, &Value> {
         .collect()
 }
 
-fn has_labels(there: &DynamicObject, wanted: &DynamicObject) -> bool {
-    let labels = wanted.labels();
-    labels
-        .iter()
-        .all(|(name, value)| there.labels().get(name) == Some(value))
+fn has_marks(there: &DynamicObject, wanted: &DynamicObject) -> bool {
+    let has = |there: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>| {
+        wanted
+            .iter()
+            .all(|(name, value)| there.get(name) == Some(value))
+    };
+    has(there.labels(), wanted.labels()) && has(there.annotations(), wanted.annotations())
 }
 
 fn has_owners(there: &DynamicObject, wanted: &DynamicObject) -> bool {
@@ -259,6 +274,14 @@ mod tests {
         let mut labelled = wanted.clone();
         let labels = labelled.metadata.labels.get_or_insert_default();
         labels.insert("a".to_owned(), "b".to_owned());
+        let mut marked_so = wanted.clone();
+        mark(
+            &mut marked_so,
+            &Marks {
+                annotations: vec![("a".to_owned(), "b".to_owned())],
+                ..Marks::default()
+            },
+        );
         let mut owned = wanted.clone();
         owned.metadata.owner_references = Some(vec![OwnerReference {
             uid: "u".to_owned(),
@@ -292,6 +315,11 @@ mod tests {
             (of(&["services"]), &wanted, Verdict::Write),
             (of(&[]), &wanted, Verdict::Write),
             (wanted.clone(), &labelled, Verdict::Write),
+            (
+                marked(wanted.clone(), &at("a/b", 5)),
+                &marked_so,
+                Verdict::Write,
+            ),
             (
                 marked(wanted.clone(), &at("a/b", 9)),
                 &owned,

@@ -39,6 +39,16 @@ fn denied(blocked: Vec<Blocked>) -> Decision {
 }
 
 #[test]
+fn a_shadow_says_what_it_decided_and_lets_it_pass() {
+    let mut decision = denied(vec![blocked("p", "no", None)]);
+    decision.warnings = vec!["a warning".to_owned()];
+    decision.patch = Some(json!([{ "op": "remove", "path": "/a" }]));
+    let review = Review::parse(REVIEW.as_bytes()).unwrap();
+    let answer: Value = serde_json::from_slice(&recorded(&review, &decision)).unwrap();
+    assert_eq!(answer["response"], json!({ "uid": "u", "allowed": true }));
+}
+
+#[test]
 fn a_denial_names_its_object_also_without_name_or_namespace() {
     let decision = denied(vec![blocked("p", "no", None)]);
     for (name, namespace, resource) in [

@@ -140,7 +140,8 @@ async fn review(
         return Ok(json(StatusCode::OK, response::passed(&review)));
     }
     let mut decision = decide(app, &review, (phase, scope), times.deadline).await?;
-    if let Some(triggered) = decision.triggered.take() {
+    let triggered = decision.triggered.take();
+    if let Some(triggered) = triggered.filter(|_| !app.is_shadow) {
         let handed_over = app
             .existing
             .hand_over(triggered, body.len(), times.deadline);
@@ -152,11 +153,16 @@ async fn review(
     if let Some(kyverno) = &app.metrics.kyverno {
         kyverno.decided(&review, phase, &decision, took);
     }
-    if let Some(violation) = violations::of(&review, &decision) {
+    if !app.is_shadow
+        && let Some(violation) = violations::of(&review, &decision)
+    {
         app.violations.send(violation);
     }
     log(&review, &decision, took);
-    let answer = response::decided(&review, &decision);
+    let answer = match app.is_shadow {
+        true => response::recorded(&review, &decision),
+        false => response::decided(&review, &decision),
+    };
     Ok(json(StatusCode::OK, answer))
 }
 
@@ -186,6 +192,9 @@ async fn admit(
     times: Times,
 ) -> Result<Response, ReviewError> {
     let review = Review::parse(body)?;
+    if app.is_shadow {
+        return Ok(json(StatusCode::OK, response::passed(&review)));
+    }
     let mut admission = admission_of(app, &review)?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
@@ -283,7 +292,7 @@ fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     tracing::warn!(code = code.as_str(), %error, "review refused");
     match error.uid() {
         Some(uid) => {
-            let ignores = about.ignores_errors() && !error.always_refuses();
+            let ignores = app.is_shadow || about.ignores_errors() && !error.always_refuses();
             let answer = response::malformed(uid, error, ignores);
             json(StatusCode::OK, answer)
         }

@@ -37,7 +37,13 @@ impl fmt::Display for TermText<'_> {
             Term::Pipe(terms) => self.chain(terms, " | ", out),
             Term::Or(terms) => self.chain(terms, " || ", out),
             Term::And(terms) => self.chain(terms, " && ", out),
-            Term::Not(term) => write!(out, "!{}", self.enclosed(*term)),
+            Term::Not(term) => match self.ast.term(*term) {
+                // Without brackets, only the first step would be negated.
+                Term::Path(steps) if self.has_dot(steps) => {
+                    write!(out, "!{}", self.bracketed(*term))
+                }
+                _ => write!(out, "!{}", self.enclosed(*term)),
+            },
             Term::Compare {
                 operator,
                 left,
@@ -203,12 +209,42 @@ impl<'a> TermText<'a> {
                 _ => write!(out, "{}[]", self.flattened(*inner)),
             },
             Term::Slice(slice) => write!(out, "{}", Bounds(*slice)),
-            Term::Path(steps) if self.ends_in_slice(steps) => self.path(steps, out),
+            // Without brackets, a slice or a star would project the last step alone.
+            Term::Path(steps) if self.ends_in_slice(steps) => match steps.split_last() {
+                Some((slice, sliced)) if self.has_dot(sliced) => {
+                    out.write_char('(')?;
+                    self.path(sliced, out)?;
+                    out.write_char(')')?;
+                    self.path(&[*slice], out)
+                }
+                _ => self.path(steps, out),
+            },
+            Term::Path(steps) if self.has_dot(steps) => {
+                write!(out, "{}[*]", self.bracketed(left))
+            }
             _ => {
                 self.before_bracket(left, out)?;
                 out.write_str("[*]")
             }
         }
+    }
+
+    /// Returns true if the term is a path with a dot, before a slice at its end.
+    fn is_dotted(&self, id: TermId) -> bool {
+        match self.ast.term(id) {
+            Term::Path(steps) if self.ends_in_slice(steps) => {
+                self.has_dot(&steps[..steps.len() - 1])
+            }
+            Term::Path(steps) => self.has_dot(steps),
+            _ => false,
+        }
+    }
+
+    /// Returns true if a dot stands in the path's text.
+    fn has_dot(&self, steps: &[TermId]) -> bool {
+        let is_bracket =
+            |step: &TermId| matches!(self.ast.term(*step), Term::Index(_) | Term::Slice(_));
+        !steps.iter().skip(1).all(is_bracket)
     }
 
     fn ends_in_slice(&self, steps: &[TermId]) -> bool {
@@ -233,6 +269,8 @@ impl<'a> TermText<'a> {
                 write!(out, ".{text}")
             }
             Term::Path(steps) => self.after_name(steps.first(), &text, out),
+            // It begins with a round bracket.
+            Term::Project { left, .. } if self.is_dotted(*left) => write!(out, ".({text})"),
             // What is written with a bracket in front, or with a name.
             Term::Project { left, .. } | Term::Filter { left, .. } => match self.ast.term(*left) {
                 Term::Current => write!(out, "{text}"),

@@ -282,3 +282,19 @@ fn is_list(ast: &Ast, id: TermId, known: &dyn Fn(TermId) -> bool) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_before_an_alternative_keeps_its_meaning() {
+        for (list, expected) in [
+            ("items[?!(a.b)].c || `[1]`", "(items[?!(a.b)].c)"),
+            ("items | (a.b)[*] || `[1]`", "(items) | ((a.b)[*])"),
+        ] {
+            let (split, literal) = alternative(list).unwrap();
+            assert_eq!((&*split, &*literal), (expected, "`[1]`"));
+        }
+    }
+}

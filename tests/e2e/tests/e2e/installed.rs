@@ -99,7 +99,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     for values in VALUES {
         taken(world, &rendered(&["--set", values])?).await?;
     }
-    for profile in ["values-ha.yaml", "values-one-nats-server.yaml"] {
+    for profile in ["values-ha.yaml", "values-beside-kyverno.yaml"] {
         let path = format!("deploy/chart/{profile}");
         taken(world, &rendered(&["--values", &path])?).await?;
     }

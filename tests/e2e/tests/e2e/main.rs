@@ -37,6 +37,7 @@ mod restarts;
 mod restored;
 mod rights;
 mod secrets;
+mod shadow;
 mod shares;
 mod simulator;
 mod sources;

@@ -145,14 +145,10 @@ async fn nobody_for_a_view(world: &mut World) -> anyhow::Result<()> {
     for running in world.system.replicas.iter_mut().filter_map(Option::take) {
         running.process.terminate().await?;
     }
-    let replica = Recipe::new(
-        "replica-views",
-        "anteroom-cache-replica",
-        world.folder.path(),
-    )?
-    .envs(world.nats.logins().env("replica"))
-    .arg("--replica-id", "replica-views")
-    .arg("--views", "services,namespaces");
+    let replica = Recipe::new("replica-views", "replica", world.folder.path())?
+        .envs(world.nats.logins().env("replica"))
+        .arg("--replica-id", "replica-views")
+        .arg("--views", "services,namespaces");
     world.system.replicas[0] = Some(replica.start()?);
     let asker = Asker::new(world).await?;
     let decided = asker.refused("ingresses", "AR106").await?;

@@ -82,6 +82,7 @@ impl World {
             secrets: Arc::new(SecretsReaders::default()),
             writers: Arc::new(PolicyWriters::default()),
             reads_exceptions: false,
+            is_shadow: false,
         };
         let now = Instant::now();
         let mut reconciler = Reconciler::new(options, log(), now);

@@ -1,4 +1,4 @@
-//! `anteroom-watcher`: the watcher as a process of its own.
+//! The watcher as a process of its own: its options, and what it starts with.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -7,25 +7,25 @@ use anteroom_bus::{
     nats::{NatsArgs, NatsBus},
 };
 use anteroom_runtime::{
+    Service,
     kubernetes::KubernetesArgs,
     process::{self, ProcessArgs},
     units,
 };
 use anteroom_seal::{AskerArgs, SealArgs};
-use anteroom_watcher::Args;
-use clap::Parser;
 
-/// Watches sources at the Kubernetes API server and publishes their changes.
-#[derive(Parser)]
-#[command(name = "anteroom-watcher", version)]
-struct Command {
+use crate::Args;
+
+/// The options of `anteroom watcher`.
+#[derive(clap::Args, Debug)]
+pub struct Command {
     #[command(flatten)]
     watcher: Args,
     /// The same as `--watcher-memory-limit`
     #[arg(
         long,
         env = "ANTEROOM_MEMORY_LIMIT",
-        value_parser = anteroom_watcher::memory_limit,
+        value_parser = crate::memory_limit,
         value_name = "BYTES",
         help_heading = "Watcher"
     )]
@@ -41,6 +41,10 @@ struct Command {
         help_heading = "Watcher"
     )]
     stale_after: Duration,
+    /// Write no status, Event or object for policies and GlobalContextEntries: for an installation beside Kyverno, which writes
+    /// them. Statuses of CachedContextEntries are written
+    #[arg(long, env = "ANTEROOM_SHADOW", help_heading = "Watcher")]
+    shadow: bool,
     #[command(flatten)]
     seal: SealArgs,
     #[command(flatten)]
@@ -53,43 +57,38 @@ struct Command {
     process: ProcessArgs,
 }
 
-fn main() -> ExitCode {
-    let Command {
-        mut watcher,
-        memory_limit,
-        stale_after,
-        seal,
-        asker,
-        kubernetes,
-        nats,
-        process,
-    } = Command::parse();
-    watcher.watcher_memory_limit = watcher.watcher_memory_limit.or(memory_limit);
-    watcher.stale_after = stale_after;
-    process::run("watcher", &process, |service| async move {
+impl Command {
+    /// Runs until it is asked to stop, and returns the exit code of its process.
+    pub fn run(self) -> ExitCode {
+        let process = self.process.clone();
+        process::run("watcher", &process, |service| self.serve(service))
+    }
+
+    async fn serve(self, service: Service) -> anyhow::Result<()> {
+        let Self {
+            mut watcher,
+            memory_limit,
+            stale_after,
+            shadow,
+            seal,
+            asker,
+            kubernetes,
+            nats,
+            process: _,
+        } = self;
+        watcher.watcher_memory_limit = watcher.watcher_memory_limit.or(memory_limit);
+        watcher.stale_after = stale_after;
+        watcher.shadow = shadow;
         watcher.keys = seal.keys().await?;
         watcher.asker_keys = asker.keys().await?;
         let (keys, asker_keys) = (watcher.keys.clone(), watcher.asker_keys.clone());
         let client = kubernetes.client().await?;
         let bus = Arc::new(NatsBus::connect(nats.config("watcher")).await?);
         let shared = Arc::clone(&bus) as Arc<dyn Bus>;
-        let run = anteroom_watcher::run(watcher, shared, client, service);
+        let run = crate::run(watcher, shared, client, service);
         let work = Box::pin(asker.following(asker_keys, run));
         let ended = seal.following(keys, work).await;
         bus.close().await;
         ended
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn every_option_is_documented() {
-        let page = include_str!("../../../docs/options.md");
-        let command = super::Command::command();
-        let missing = anteroom_runtime::testing::undocumented(&command, page);
-        assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
     }
 }
