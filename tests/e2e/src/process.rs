@@ -112,7 +112,13 @@ impl Process {
 
     /// Resident memory in bytes, as the kernel counts it.
     pub fn rss_bytes(&self) -> anyhow::Result<u64> {
-        rss_bytes(self.id())
+        status_bytes(self.id(), RSS)
+    }
+
+    /// Resident memory that the kernel cannot take back, in bytes: without the pages of the program's file, which all
+    /// processes of a machine share.
+    pub fn own_bytes(&self) -> anyhow::Result<u64> {
+        status_bytes(self.id(), OWN)
     }
 
     /// CPU time so far in milliseconds, user and system.
@@ -194,12 +200,16 @@ pub fn free_address() -> anyhow::Result<SocketAddr> {
     bail!("no port of {PORTS:?} is free")
 }
 
-fn rss_bytes(id: u32) -> anyhow::Result<u64> {
+/// Fields of `/proc/ID/status`.
+const RSS: &str = "VmRSS:";
+const OWN: &str = "RssAnon:";
+
+fn status_bytes(id: u32, field: &'static str) -> anyhow::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line
         .and_then(|rest| rest.split_whitespace().next())
-        .context("no VmRSS")?;
+        .context(field)?;
     Ok(kib.parse::<u64>()? * 1024)
 }
 
@@ -213,11 +223,21 @@ pub struct Peak {
 impl Peak {
     /// Looks from now on, many times a second. Of a process that has ended nothing is known.
     pub fn watch(process: &Process) -> Self {
+        Self::of(process, RSS)
+    }
+
+    /// Looks at [`Process::own_bytes`] alone.
+    pub fn watch_own(process: &Process) -> Self {
+        Self::of(process, OWN)
+    }
+
+    fn of(process: &Process, field: &'static str) -> Self {
         let (id, most) = (process.id(), Arc::<AtomicU64>::default());
         let seen = Arc::clone(&most);
         let task = tokio::spawn(async move {
             loop {
-                seen.fetch_max(rss_bytes(id).unwrap_or_default(), Ordering::Relaxed);
+                let bytes = status_bytes(id, field).unwrap_or_default();
+                seen.fetch_max(bytes, Ordering::Relaxed);
                 tokio::time::sleep(PEAK_LOOKS_APART).await;
             }
         });

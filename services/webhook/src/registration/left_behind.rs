@@ -1,4 +1,4 @@
-//! Whether this webhook is the only one that has lost NATS.
+//! A check that fails while this webhook alone has lost NATS.
 //!
 //! A webhook without NATS goes on deciding by the policies that it has, since that is better than none. If others still read the
 //! log, they are better: they know policies that this one does not. They say so in the webhook configuration, which names
