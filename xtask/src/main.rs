@@ -1,6 +1,7 @@
 //! Developer tasks. `cargo xtask --help` lists them.
 
 mod architecture;
+mod browser;
 mod chart;
 mod ci;
 mod crates;
@@ -50,6 +51,12 @@ enum Task {
         /// Passed on to the simulation, as in `cargo xtask sim seed 17 --trace`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
+    },
+    /// Look at the console's pages in a real browser: accessibility, keyboard, times (needs Node and Chromium).
+    Browser {
+        /// Put pictures of the pages into this folder.
+        #[arg(long, value_name = "FOLDER")]
+        screenshots: Option<std::path::PathBuf>,
     },
     /// Run the fuzz targets, a million times each, from what earlier runs have found (needs a C++ compiler).
     Fuzz(fuzz::FuzzArgs),
@@ -116,6 +123,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Parts { force } => parts::build(&parts::ALL, force),
         Task::Test { package, args } => ci::test(&package, &args),
         Task::Sim { args } => ci::simulate(&args),
+        Task::Browser { screenshots } => browser::run_checks(screenshots.as_deref()),
         Task::Fuzz(args) => fuzz::fuzz(&args),
         Task::Mixed { against } => mixed::mixed(&against),
         Task::Crds => ci::write_crds(),

@@ -128,16 +128,21 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* The way to NATS, with the key of a login */}}
+{{- define "anteroom.natsEnv" -}}
+- {name: ANTEROOM_NATS_URL, value: "nats://nats.{{ .root.Release.Namespace }}.svc:4222"}
+- {name: ANTEROOM_NATS_TLS, value: "true"}
+- {name: ANTEROOM_NATS_CA_FILE, value: /etc/anteroom/nats/ca.crt}
+- {name: ANTEROOM_NATS_NKEY_FILE, value: /etc/anteroom/nats/seed}
+{{- end }}
+
 {{- define "anteroom.ownEnv" -}}
 - {name: ANTEROOM_CLUSTER, value: {{ .root.Values.cluster | quote }}}
 - {name: ANTEROOM_LOG_FORMAT, value: {{ .root.Values.features.logging.format }}}
 {{- include "anteroom.variable" (list "ANTEROOM_LOG_LEVEL" .root.Values.features.logging.level) }}
 {{- include "anteroom.variable" (list "OTEL_EXPORTER_OTLP_ENDPOINT" .root.Values.features.tracing.endpoint) }}
 {{- include "anteroom.variable" (list "OTEL_EXPORTER_OTLP_PROTOCOL" .root.Values.features.tracing.protocol) }}
-- {name: ANTEROOM_NATS_URL, value: "nats://nats.{{ .root.Release.Namespace }}.svc:4222"}
-- {name: ANTEROOM_NATS_TLS, value: "true"}
-- {name: ANTEROOM_NATS_CA_FILE, value: /etc/anteroom/nats/ca.crt}
-- {name: ANTEROOM_NATS_NKEY_FILE, value: /etc/anteroom/nats/seed}
+{{ include "anteroom.natsEnv" . }}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{ .env | trim }}

@@ -3,26 +3,35 @@
 //! | module | content |
 //! |---|---|
 //! | `cluster` | what the API server says, asked once for all checks |
+//! | `nats` | what is heard over NATS |
 //! | `finding` | what a check finds |
-//! | `before`, `running` | the checks: pure functions of what was asked |
+//! | `before`, `running`, `system` | the checks: pure functions of what was asked |
 //! | `report` | text and JSON |
 
 mod before;
 mod cluster;
 mod finding;
+mod nats;
 mod report;
 mod running;
+mod system;
 
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
 
+use anteroom_bus::nats::NatsArgs;
 use anteroom_runtime::{kubernetes::KubernetesArgs, telemetry::TelemetryArgs};
 use anyhow::bail;
 use clap::Args;
 
-use self::{cluster::Cluster, finding::Check, report::Report};
+pub(crate) use self::nats::Heard;
+use self::{
+    cluster::Cluster,
+    finding::{Check, Finding},
+    report::Report,
+};
 use crate::output::{Output, print, warn};
 
 /// The interval between two looks with `--wait`.
@@ -35,12 +44,13 @@ const EXIT_NOTHING_ASKED: u8 = 3;
 #[command(
     long_about = "Check an installation.\n\n\
         Asks the API server by your own rights, changes nothing, and says what to do about each fact that is not as it should be. \
-        What you may not read is not asked.",
+        What you may not read is not asked. Given the operator's login to NATS, it listens for 3 seconds as well.",
     after_help = "Examples:\n  \
         anteroom check --pre                       before an installation\n  \
         anteroom check                             after it, or when something is wrong\n  \
         anteroom check --wait 2m -o json           in a pipeline\n  \
-        anteroom check --only policies\n\n\
+        anteroom check --only policies\n  \
+        anteroom check --nats-url tls://localhost:4222 --nats-nkey-file seed --nats-ca-file ca.crt\n\n\
         Exit codes: 0 nothing failed, 1 a check failed, 2 wrong usage, 3 nothing could be asked."
 )]
 pub(crate) struct CheckArgs {
@@ -68,25 +78,35 @@ pub(crate) struct CheckArgs {
     kubernetes: KubernetesArgs,
 
     #[command(flatten)]
+    nats: NatsArgs,
+
+    #[command(flatten)]
     pub(crate) telemetry: TelemetryArgs,
 }
 
 /// The categories of checks, in the order in which one stands on the other.
-const CATEGORIES: [&str; 7] = [
+const CATEGORIES: [&str; 11] = [
     "kubernetes",
     "pre",
     "definitions",
     "parts",
+    "nats",
+    "watchers",
+    "views",
     "webhooks",
     "policies",
     "entries",
+    "decisions",
 ];
 
 /// Returns the checks of a run, by their categories.
 fn checks(pre: bool) -> Vec<Check> {
-    let running = if pre { &[][..] } else { &running::CHECKS };
+    let (running, system) = match pre {
+        true => (&[][..], &[][..]),
+        false => (&running::CHECKS[..], &system::CHECKS[..]),
+    };
     let before = before::CHECKS.iter().filter(|check| pre || !check.is_pre);
-    let all = || before.clone().chain(running).copied();
+    let all = || before.clone().chain(running).chain(system).copied();
     let of = |category| all().filter(move |check| check.category == category);
     CATEGORIES.into_iter().flat_map(of).collect()
 }
@@ -103,8 +123,15 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
     let client = args.kubernetes.client().await?;
     let begun = Instant::now();
     loop {
-        let cluster = match Cluster::ask(&client, &args.namespace).await {
-            Ok(cluster) => cluster,
+        let asked = Cluster::ask(&client, &args.namespace).await;
+        let cluster = match asked {
+            Ok(mut cluster) => {
+                if !args.pre && nats::is_named(&args.nats) {
+                    let heard = nats::ask(&args.nats).await;
+                    cluster.nats = Some(heard.map_err(|error| format!("{error:#}")));
+                }
+                cluster
+            }
             Err(error) if is_over(begun, args.wait) => {
                 warn(&format!("nothing could be asked: {error:#}"));
                 return Ok(ExitCode::from(EXIT_NOTHING_ASKED));
@@ -124,6 +151,39 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
+}
+
+/// A check of what is heard over NATS, and what it found.
+pub(crate) struct Row {
+    pub(crate) id: &'static str,
+    pub(crate) fact: &'static str,
+    /// `good`, `bad`, `warning`, or `unasked`.
+    pub(crate) class: &'static str,
+    /// For people.
+    pub(crate) result: &'static str,
+    /// What was found, line by line.
+    pub(crate) lines: Vec<String>,
+}
+
+/// Makes the checks that need nothing but the operator's login.
+pub(crate) fn of_system(heard: Heard) -> Vec<Row> {
+    let cluster = Cluster::unasked(heard);
+    let rows = system::CHECKS.iter().map(|check| {
+        let (class, result, text) = match (check.find)(&cluster) {
+            Finding::Good => ("good", "ok", String::new()),
+            Finding::Warning(text) => ("warning", "warning", text),
+            Finding::Failed(text) => ("bad", "failed", text),
+            Finding::NotAsked(text) => ("unasked", "not asked", text),
+        };
+        Row {
+            id: check.id,
+            fact: check.fact,
+            class,
+            result,
+            lines: text.lines().map(str::to_owned).collect(),
+        }
+    });
+    rows.collect()
 }
 
 fn is_over(begun: Instant, wait: Option<Duration>) -> bool {

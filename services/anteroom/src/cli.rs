@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
-    check, explain, installation, jp, keys, offline,
+    check, console, explain, installation, jp, keys, offline, operator,
     output::{finish, print, quiet},
     query, serve,
 };
@@ -22,6 +22,7 @@ use crate::{
         anteroom test policies/                    run their suites of expected results\n  \
         anteroom apply policy.yaml -r pod.yaml     apply a policy to resources\n  \
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
+        anteroom tap --denied --past --why         show what was denied, and why\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
         Exit codes: 0 done, 1 failed, 2 wrong usage, 64 not finished within the grace time, 130 ended by a second signal."
 )]
@@ -62,7 +63,13 @@ enum Command {
     /// Make the keys that the parts of an installation know each other by.
     Keys(keys::KeysArgs),
     /// Check an installation, or a cluster before it.
-    Check(check::CheckArgs),
+    Check(Box<check::CheckArgs>),
+    /// Show what is decided now, and how views and parts are.
+    Top(Box<operator::top::TopArgs>),
+    /// Print decisions as they are made.
+    Tap(Box<operator::tap::TapArgs>),
+    /// Show a running system in a browser.
+    Console(Box<console::ConsoleArgs>),
     /// Make the Secrets of an installation that are missing.
     Init(installation::init::InitArgs),
     /// Take the webhook out of the API server's way, before the rest is removed.
@@ -77,7 +84,7 @@ enum Command {
 
 /// The error message of `anteroom demo`.
 const DEMO: &str = "the demo is a program of its own, since it holds a simulated API server and a load generator: \
-    run `cargo run --profile demo -p anteroom-demo` in Anteroom's source";
+    run `cargo demo` in Anteroom's source";
 
 /// Runs the command line of this process, and returns its exit code.
 pub fn run() -> ExitCode {
@@ -114,13 +121,31 @@ pub fn run() -> ExitCode {
             let mut found = ExitCode::SUCCESS;
             let code = &mut found;
             let check = |_| async move {
-                *code = check::run(args).await?;
+                *code = check::run(*args).await?;
                 Ok(())
             };
             match anteroom_runtime::process::run("anteroom", &process, check) {
                 ExitCode::SUCCESS => found,
                 failed => failed,
             }
+        }
+        Command::Top(args) => {
+            let process = quiet(&args.telemetry, "error");
+            anteroom_runtime::process::run("anteroom", &process, |service| {
+                operator::top::run(*args, service)
+            })
+        }
+        Command::Tap(args) => {
+            let process = quiet(&args.telemetry, "error");
+            anteroom_runtime::process::run("anteroom", &process, |service| {
+                operator::tap::run(*args, service)
+            })
+        }
+        Command::Console(args) => {
+            let process = quiet(&args.telemetry, "error");
+            anteroom_runtime::process::run("anteroom", &process, |service| {
+                console::run(*args, service)
+            })
         }
         Command::Init(args) => {
             let process = quiet(&args.telemetry, "warn");
@@ -156,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_command_names_the_crate_that_holds_it() {
+    fn the_demo_command_says_how_the_demo_is_run() {
         let asked = Cli::try_parse_from(["anteroom", "demo", "--once", "-o", "json"]).unwrap();
         assert!(matches!(asked.command, Command::Demo { .. }));
-        assert!(DEMO.contains("-p anteroom-demo"));
+        assert!(DEMO.contains("`cargo demo`"));
     }
 }

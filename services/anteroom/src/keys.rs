@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anteroom_keys::{
-    AUTHORITY, LOGINS, Login, NatsKeys, PUBLIC_KEYS, SEED, SERVER_CHAIN, SERVER_KEY, files,
+    AUTHORITY, Login, NatsKeys, PUBLIC_KEYS, SEED, SERVER_CHAIN, SERVER_KEY, files,
     names_in_cluster,
 };
 use anyhow::{Context, bail};
@@ -105,22 +105,15 @@ pub(crate) fn run(args: KeysArgs) -> anyhow::Result<()> {
 /// The Secret of NATS itself.
 pub(crate) const SERVER: &str = "anteroom-nats-server";
 
-/// Returns the names of the Secrets of all logins.
-pub(crate) fn logins() -> impl Iterator<Item = String> {
-    LOGINS.into_iter().map(of_login)
-}
-
-fn of_login(login: &str) -> String {
+/// Returns the name of a login's Secret.
+pub(crate) fn of_login(login: &str) -> String {
     format!("anteroom-nats-{login}")
 }
 
 /// Returns the Secrets of an installation: one for each login, and last that of NATS.
 pub(crate) fn secrets(keys: &NatsKeys, namespace: &str) -> Vec<Secret> {
     let authority = || (AUTHORITY, keys.authority_pem.clone());
-    let login = |login: &Login| {
-        let data = [authority(), (SEED, login.seed.clone())];
-        secret(namespace, &of_login(login.name), data)
-    };
+    let login = |login: &Login| login_secret(login, &keys.authority_pem, namespace);
     let server = [
         authority(),
         (PUBLIC_KEYS, keys.public_keys()),
@@ -129,6 +122,15 @@ pub(crate) fn secrets(keys: &NatsKeys, namespace: &str) -> Vec<Secret> {
     ];
     let server = secret(namespace, SERVER, server);
     keys.logins.iter().map(login).chain([server]).collect()
+}
+
+/// Returns the Secret of one login.
+pub(crate) fn login_secret(login: &Login, authority_pem: &str, namespace: &str) -> Secret {
+    let data = [
+        (AUTHORITY, authority_pem.to_owned()),
+        (SEED, login.seed.clone()),
+    ];
+    secret(namespace, &of_login(login.name), data)
 }
 
 /// Returns a Secret of an installation.

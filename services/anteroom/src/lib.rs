@@ -11,18 +11,21 @@
 //! | `jp` | the query language, offline |
 //! | `keys` | makes what NATS and the services know each other by |
 //! | `check` | facts about an installation, and what to do about them |
+//! | `top`, `tap`, `console` | what is decided now, in a terminal or a browser |
 //! | `init` | makes the Secrets of an installation that are missing |
 //! | `uninstall` | takes the webhook out of the API server's way |
 //! | `completion` | shell completions |
 
 mod check;
 mod cli;
+pub mod console;
 mod explain;
 mod input;
 mod installation;
 mod jp;
 mod keys;
 mod offline;
+mod operator;
 pub mod output;
 mod parameter;
 mod query;

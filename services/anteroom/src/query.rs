@@ -299,7 +299,7 @@ pub(crate) async fn ask(
         Address::View(view) | Address::Fallback(view) | Address::Replica { view, .. } => {
             view.to_string()
         }
-        Address::Live | Address::Write => String::new(),
+        Address::Live | Address::Write | Address::Status => String::new(),
     };
     let mut body = encode_request(&request).map_err(|e| invalid(e.to_string()))?;
     let mut asked = None;

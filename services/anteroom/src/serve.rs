@@ -1,7 +1,7 @@
 //! `anteroom serve`: watcher, replica, webhook and, where what exists is scanned, reporter in one process,
 //! for a small cluster.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anteroom_bus::{
     Bus,
@@ -15,6 +15,8 @@ use anteroom_seal::{AskerArgs, Keys, SealArgs};
 use clap::Args;
 use kube::Client;
 
+use crate::{console, output::warn};
+
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     anteroom serve                                  inside a cluster\n  \
@@ -24,6 +26,10 @@ pub(crate) struct ServeArgs {
     /// Use this NATS (with JetStream) instead of the in-process bus, beside other replicas.
     #[arg(long, value_name = "URL")]
     nats: Option<String>,
+
+    /// Serve the console's pages on this loopback address, as in `127.0.0.1:8700`.
+    #[arg(long, value_name = "ADDRESS")]
+    console: Option<SocketAddr>,
 
     #[command(flatten)]
     kubernetes: KubernetesArgs,
@@ -94,6 +100,9 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     parts.webhook.asker_keys = asker_keys.clone();
     parts.reporter.asker_keys = asker_keys.clone();
     let parts = Parts::start(parts, bus, client.clone(), Some(client), &service);
+    if let Some(address) = args.console {
+        parts.serve_console(address)?;
+    }
     let work = args.asker.following(asker_keys, parts.join());
     args.seal.following(keys, work).await
 }
@@ -153,6 +162,25 @@ impl Parts {
             anteroom_webhook::run(webhook, bus.clone(), webhook_client, scope("webhook")),
         );
         Self { tasks, bus }
+    }
+
+    /// Serves the console's pages on a loopback address too.
+    ///
+    /// # Errors
+    /// As [`console::bind`].
+    pub fn serve_console(&self, address: SocketAddr) -> anyhow::Result<()> {
+        let listener = console::bind(address)?;
+        let served = console::serve(
+            listener,
+            Arc::clone(&self.bus),
+            "in this process".to_owned(),
+        );
+        self.tasks.spawn_until_shutdown("console", async {
+            if let Err(error) = served.await {
+                warn(&format!("the console has ended: {error:#}"));
+            }
+        });
+        Ok(())
     }
 
     /// Waits until all of them have ended.

@@ -10,7 +10,7 @@ mod reply;
 use std::sync::Arc;
 
 use anteroom_bus::Call;
-use anteroom_mirror::{ReadPosition, ViewHandle};
+use anteroom_mirror::ViewHandle;
 use anteroom_model::FactError;
 use anteroom_seal::{Answering, AskedOf, Keys, is_question};
 use anteroom_wire::{
@@ -145,7 +145,7 @@ impl Answerer {
         if results.iter().all(Option::is_some) {
             self.evaluator.was_short();
             let results = results.into_iter().flatten().collect();
-            return Ok(self.reply(&batch.position, taken, results));
+            return Ok(self.reply(&batch, taken, results));
         }
         let batch = Arc::new(batch);
         let results = self.complete(&batch, results).await;
@@ -156,7 +156,7 @@ impl Answerer {
         if results.iter().all(is_late) {
             return Err(deadline.exceeded());
         }
-        Ok(self.reply(&batch.position, taken, results))
+        Ok(self.reply(&batch, taken, results))
     }
 
     /// Adds the results that are missing. These queries are evaluated side by side, so that none waits for
@@ -178,11 +178,12 @@ impl Answerer {
     /// Puts the results into a reply. The state was `taken` at that time, and has aged since.
     fn reply(
         &self,
-        position: &ReadPosition,
+        batch: &Batch,
         taken: Instant,
         results: Vec<Result<Bytes, FactError>>,
     ) -> QueryReply {
         let since_ms = u64::try_from(taken.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let position = &batch.position;
         QueryReply {
             replica: self.replica.clone(),
             incarnation: position.incarnation.clone(),
@@ -190,6 +191,7 @@ impl Answerer {
             version: position.version.clone(),
             age_ms: position.age_ms.saturating_add(since_ms),
             objects: position.objects,
+            examined: batch.examined(),
             results,
         }
     }

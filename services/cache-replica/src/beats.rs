@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, BusError};
+use anteroom_bus::{Bus, BusError, BusExt as _};
 use anteroom_mirror::{Mirror, ViewSet};
 use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
 use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
@@ -41,10 +41,7 @@ impl Beats {
             leaving: true,
             ..ReplicaBeat::default()
         };
-        if timeout(LEAVING_MAX, self.bus.send_replica_beat(&last))
-            .await
-            .is_err()
-        {
+        if timeout(LEAVING_MAX, self.bus.send(&last)).await.is_err() {
             tracing::debug!("cannot send the last beat, which says that this replica leaves");
         }
         drop(self.leaving);
@@ -87,7 +84,7 @@ impl Beats {
     /// Sends a beat, page by page.
     async fn send(&self, round: u64) -> Result<(), BusError> {
         for page in self.beat().pages(round) {
-            self.bus.send_replica_beat(&page).await?;
+            self.bus.send(&page).await?;
         }
         Ok(())
     }

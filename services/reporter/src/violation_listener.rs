@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, Heard, Violations};
+use anteroom_bus::{Bus, BusExt as _, Heard, Violations};
 use jiff::Timestamp;
 
 use crate::{events::Events, shared::Shared};
@@ -114,7 +114,7 @@ mod tests {
         /// Starts a reporter that listens, with room for so many violations that wait.
         async fn new(waiting_max: usize) -> Self {
             let webhook = LocalBus::with_options(LocalOptions {
-                beats_max: waiting_max,
+                signals_max: waiting_max,
                 ..LocalOptions::default()
             });
             let reporter = Arc::new(webhook.join());
@@ -145,7 +145,7 @@ mod tests {
             };
             self.sent += 1;
             let violation = violation.of(rules);
-            self.webhook.send_violation(&violation).await.unwrap();
+            self.webhook.send(&violation).await.unwrap();
         }
 
         /// The object of the next Event.

@@ -25,6 +25,7 @@
 //! | `quotas` | how many sources policies may have kept |
 //! | `view_status`, `webhooks`, `enforcement` | states of views; live webhooks; whether a policy is in force |
 //! | `conditions`, `rules`, `status_reporter`, `status_writer` | statuses: content, moment, writes |
+//! | `status_server` | answers operators who ask for statuses |
 //! | `system_views`, `call_pollers` | what the coordinator itself writes to the log |
 
 mod call_pollers;
@@ -45,6 +46,7 @@ mod resolve;
 mod resolver;
 mod rules;
 mod status_reporter;
+mod status_server;
 mod status_writer;
 mod system_views;
 mod view_status;
@@ -56,4 +58,5 @@ pub(crate) use permits::{PolicyWriters, SecretsReaders};
 pub(crate) use policy_store::PolicyKind;
 pub(crate) use reconciler::Manifests;
 pub(crate) use resolver::Options;
+pub(crate) use status_server::{StatusServer, Statuses};
 pub(crate) use status_writer::{StatusMetrics, StatusWriter};

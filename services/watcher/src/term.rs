@@ -5,7 +5,7 @@ mod feeder;
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, BusError, LogSize};
+use anteroom_bus::{Bus, BusError, BusExt as _, LogSize};
 use anteroom_model::{Group, ViewState, limits::BEAT_INTERVAL_MS};
 use anteroom_runtime::{Shutdown, supervise::Tasks};
 use anteroom_wire::beat::Beat;
@@ -206,7 +206,7 @@ async fn beat(
 /// Sends a beat, page by page.
 async fn send(bus: &dyn Bus, beat: Beat) -> Result<(), BusError> {
     for page in beat.pages() {
-        bus.send_beat(&page).await?;
+        bus.send(&page).await?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, BusExt as _};
 use anteroom_engine::catalog::{Catalogs, LogPosition};
 use anteroom_model::{Revision, limits::WEBHOOK_BEAT_INTERVAL_MS};
 use anteroom_runtime::Shutdown;
@@ -37,7 +37,7 @@ impl Beats {
             leaving: true,
             ..self.beat()
         };
-        let sent = timeout(LEAVING_MAX, self.bus.send_webhook_beat(&last)).await;
+        let sent = timeout(LEAVING_MAX, self.bus.send(&last)).await;
         if !matches!(sent, Ok(Ok(()))) {
             tracing::debug!(
                 "the last heartbeat was not sent: policies wait for this webhook until its silence is noticed"
@@ -58,7 +58,7 @@ impl Beats {
                 Ok(()) = changed(&mut self.called) => {}
             }
             let beat = self.beat();
-            if let Err(error) = self.bus.send_webhook_beat(&beat).await {
+            if let Err(error) = self.bus.send(&beat).await {
                 tracing::debug!(%error, "the webhook's heartbeat was not sent");
             }
         }

@@ -16,6 +16,7 @@
 //! - `registration`: the two webhook configurations, and the proof that the API server goes by them;
 //!   `tls`: the certificate.
 //! - `violations`: the violations in a decision that the webhook publishes for the reporter.
+//! - `tap`: what operators are told of decisions, while they look.
 //! - `beats`: what this webhook says that it enforces.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -32,6 +33,7 @@ mod response;
 mod review;
 mod server;
 mod start;
+mod tap;
 mod tls;
 mod violations;
 
@@ -95,7 +97,7 @@ impl Webhook {
         let registers = kube.is_some();
         let called = parts.registration(kube, &catalogs, &trust);
         parts.beats(address, &catalogs, called);
-        let endpoint = parts.decisions(catalogs, registers);
+        let endpoint = parts.decisions(catalogs, registers, address);
         parts.server(listener, certificates, &endpoint);
         let tasks = parts.tasks;
         Ok(Self {
@@ -112,7 +114,7 @@ impl Webhook {
         let parts = Parts::new(args, bus, service);
         let catalogs = parts.policies();
         parts.beats(args.listen_address, &catalogs, Vec::new());
-        let endpoint = parts.decisions(catalogs, false);
+        let endpoint = parts.decisions(catalogs, false, args.listen_address);
         Self {
             address: args.listen_address,
             trust: watch::channel(None).1,

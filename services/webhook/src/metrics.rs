@@ -48,6 +48,8 @@ pub(crate) struct WebhookMetrics {
     review_errors: Family<CodeLabels, Counter>,
     exempt: Family<ExemptLabels, Counter>,
     pub(crate) reviews_in_flight: Gauge,
+    /// Operators who look at decisions.
+    pub(crate) tap_leases: Gauge,
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
     pub(crate) unknown_configurations: Counter,
@@ -130,6 +132,7 @@ impl WebhookMetrics {
             review_errors: Family::default(),
             exempt: Family::default(),
             reviews_in_flight: Gauge::default(),
+            tap_leases: Gauge::default(),
             policies: Family::default(),
             registrations: Family::default(),
             unknown_configurations: Counter::default(),
@@ -192,6 +195,11 @@ impl WebhookMetrics {
             "anteroom_admission_reviews_in_flight",
             "Reviews that are being decided",
             own.reviews_in_flight.clone(),
+        );
+        metrics.register(
+            "anteroom_webhook_tap_leases",
+            "Operators who look at decisions now, by `anteroom top`, `anteroom tap` or the console",
+            own.tap_leases.clone(),
         );
         metrics.register(
             "anteroom_webhook_violations",

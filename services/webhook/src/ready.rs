@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Beats, Bus};
+use anteroom_bus::{Bus, BusExt as _, Signals};
 use anteroom_engine::{
     catalog::{Catalog, Catalogs},
     policies::Need,
@@ -64,14 +64,14 @@ pub(crate) async fn keep(
 ) -> anyhow::Result<()> {
     let stop = shutdown.token();
     let mut replicas = Replicas::default();
-    let mut beats: Option<Beats<ReplicaBeat>> = None;
+    let mut beats: Option<Signals<ReplicaBeat>> = None;
     let mut needs = Needs::default();
     let mut standing = Standing::new(Instant::now());
     let mut known = false;
     loop {
         if beats.is_none() {
             // The bus may be away: it is tried again at the next tick.
-            beats = bus.replica_beats().await.ok();
+            beats = bus.signals::<ReplicaBeat>().await.ok();
         }
         let is_new = catalogs.has_changed().unwrap_or_default() || !known;
         if is_new && let Some(catalog) = catalogs.borrow_and_update().as_deref() {

@@ -57,6 +57,7 @@ use crate::{
     metrics::WebhookMetrics,
     registration::{KnownConfigurations, POLICIES_PATH, PathTokens, action, proof},
     response,
+    tap::Taps,
 };
 use answer::About;
 use connections::Connection;
@@ -83,6 +84,7 @@ pub(crate) struct App {
     known: KnownConfigurations,
     callers: Callers,
     metrics: WebhookMetrics,
+    taps: Taps,
     memory: ReviewMemory,
     receiving: Receiving,
     /// Decisions are recorded, and have no effect.
@@ -130,7 +132,7 @@ impl App {
         (engine, exempt): (Engine, Exempt),
         (violations, existing): (Violations, MutateExisting),
         (known, callers): (KnownConfigurations, Callers),
-        metrics: WebhookMetrics,
+        (metrics, taps): (WebhookMetrics, Taps),
         (memory_bytes_max, is_shadow): (u64, bool),
     ) -> Self {
         Self {
@@ -142,6 +144,7 @@ impl App {
             known,
             callers,
             metrics,
+            taps,
             memory: ReviewMemory::new(memory_bytes_max),
             receiving: Receiving::default(),
         }

@@ -27,7 +27,9 @@ use crate::{
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
     registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration, left_behind},
-    server, tls,
+    server,
+    tap::{Taps, Teller},
+    tls,
 };
 
 /// The authority that the certificate is trusted by.
@@ -170,7 +172,12 @@ impl<'a> Parts<'a> {
     /// Begins the tasks that follow decisions, and returns the endpoint that decides.
     ///
     /// `registers`: the API server is told where to send reviews.
-    pub(crate) fn decisions(&self, catalogs: Catalogs, registers: bool) -> server::Endpoint {
+    pub(crate) fn decisions(
+        &self,
+        catalogs: Catalogs,
+        registers: bool,
+        address: SocketAddr,
+    ) -> server::Endpoint {
         let hedge = Duration::from_millis(self.args.query_hedge_ms);
         let (recorder, ratio) = (self.recorder(), self.args.audit_cached_calls);
         let asked = (self.bus(), self.args.asker_keys.clone());
@@ -192,11 +199,19 @@ impl<'a> Parts<'a> {
             self.shutdown(),
         );
         self.tasks.spawn("objects that exist", changing);
+        let taps = Taps::new(self.metrics.tap_leases.clone());
+        let teller = Teller {
+            bus: self.bus(),
+            taps: taps.clone(),
+            webhook: self.args.name(address.port()),
+            is_shadow: self.args.shadow,
+        };
+        self.tasks.spawn("taps", teller.run(self.shutdown()));
         server::Endpoint::new(server::App::new(
             (engine, exempt),
             (violations, existing),
             (self.known.clone(), self.callers(registers)),
-            self.metrics.clone(),
+            (self.metrics.clone(), taps),
             (self.args.review_memory_limit, self.args.shadow),
         ))
     }

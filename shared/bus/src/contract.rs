@@ -6,20 +6,14 @@ use anteroom_model::{
     Epoch, Group, Incarnation, ObjectKey, ResourceVersion, Revision, ViewId, ViewRecord,
     limits::MESSAGE_BYTES_MAX,
 };
-use anteroom_wire::{
-    beat::Beat,
-    envelope::{Envelope, Record, TraceContext},
-    replica_beat::ReplicaBeat,
-    violation::Violation,
-    webhook_beat::WebhookBeat,
-};
+use anteroom_wire::envelope::{Envelope, Record, TraceContext};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{broadcast::Receiver, watch};
 
-use crate::Violations;
+use crate::Channel;
 
 /// A message bus: the log, heartbeats and requests.
 ///
@@ -93,32 +87,13 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// everything, the first read included, arrives as events.
     fn follow(&self, scope: Scope) -> Follower;
 
-    /// Publishes a writer's heartbeat to the current subscribers. It is never stored, and lost
-    /// while the bus is out of reach.
-    async fn send_beat(&self, beat: &Beat) -> Result<(), BusError>;
+    /// Sends a message to the current subscribers of a channel. It is never stored, and lost while the bus is out of
+    /// reach. [`BusExt::send`](crate::BusExt::send) takes it by its type.
+    async fn publish(&self, channel: Channel, message: Bytes) -> Result<(), BusError>;
 
-    /// The heartbeats of the writers, from now on. A slow reader loses the oldest.
-    async fn beats(&self) -> Result<Beats, BusError>;
-
-    /// Sends a replica's heartbeat, with the guarantees of [`Bus::send_beat`].
-    async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError>;
-
-    /// The heartbeats of the replicas, from now on. A slow reader loses the oldest.
-    async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError>;
-
-    /// Sends a webhook's heartbeat, with the guarantees of [`Bus::send_beat`].
-    async fn send_webhook_beat(&self, beat: &WebhookBeat) -> Result<(), BusError>;
-
-    /// The heartbeats of the webhooks, from now on. A slow reader loses the oldest.
-    async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError>;
-
-    /// Publishes a violation that a webhook found at admission, with the guarantees of
-    /// [`Bus::send_beat`].
-    async fn send_violation(&self, violation: &Violation) -> Result<(), BusError>;
-
-    /// Subscribes to the violations that webhooks find at admission, from now on. A slow reader
-    /// loses the oldest, and learns how many it lost.
-    async fn violations(&self) -> Result<Violations, BusError>;
+    /// The messages of a channel, from now on. A slow reader loses the oldest.
+    /// [`BusExt::signals`](crate::BusExt::signals) gives them by their type.
+    async fn subscribe(&self, channel: Channel) -> Result<Receiver<Bytes>, BusError>;
 
     /// Sends a request to the queue group of `to`. One of its members answers.
     async fn request(
@@ -293,25 +268,6 @@ impl Follower {
     }
 }
 
-/// A subscription to heartbeats.
-#[derive(Debug)]
-pub struct Beats<T = Beat>(pub(crate) tokio::sync::broadcast::Receiver<T>);
-
-impl<T: Clone> Beats<T> {
-    /// The next beat; `None` when the bus was closed. Beats that came faster than they were read
-    /// are skipped: only the newest matters.
-    pub async fn next(&mut self) -> Option<T> {
-        use tokio::sync::broadcast::error::RecvError;
-        loop {
-            match self.0.recv().await {
-                Ok(beat) => return Some(beat),
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            }
-        }
-    }
-}
-
 /// The address of a request: its servers form one queue group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
@@ -324,6 +280,8 @@ pub enum Address {
     Live,
     /// Any watcher, for a write of an existing object.
     Write,
+    /// The coordinator, for the statuses of policies and entries.
+    Status,
     /// One replica.
     Replica {
         /// The replica's name.

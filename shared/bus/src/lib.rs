@@ -1,4 +1,4 @@
-//! The bus: one log for all views, heartbeats, and request-reply.
+//! The bus: one log for all views, signals, and request-reply.
 //!
 //! Two implementations stand behind [`Bus`]: [`nats`], the product, and [`local`], for single-process
 //! runs and tests. One contract suite (`tests/contract.rs`) runs against both. This is the only crate
@@ -10,13 +10,15 @@ mod counters;
 pub mod local;
 pub mod nats;
 mod position;
+mod signal;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod violation_stream;
 
 pub use contract::{
-    Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
+    Address, AppendError, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
     LogEvent, LogHead, LogIndex, LogSize, RequestError, RestartCause, Scope, Serving, Unreadable,
 };
 pub use counters::Counters;
+pub use signal::{BusExt, Channel, Signal, Signals};
 pub use violation_stream::{Heard, Violations};

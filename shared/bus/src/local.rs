@@ -14,14 +14,14 @@ mod log;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_model::{Group, Incarnation, Revision, ViewId, limits::TOMBSTONE_TTL_MS};
-use anteroom_wire::{
-    beat::Beat, envelope::Envelope, replica_beat::ReplicaBeat, violation::Violation,
-    webhook_beat::WebhookBeat,
-};
+use anteroom_wire::envelope::Envelope;
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{broadcast::Receiver, watch},
+    time::Instant,
+};
 
 pub use faults::{Chances, Faults};
 use hub::Hub;
@@ -29,8 +29,8 @@ use link::Link;
 use log::{Fenced, Log, NotAppended, NotPurged};
 
 use crate::{
-    Address, AppendError, Beats, Bus, BusError, Call, Connection, Fence, Follower, Lease, LogHead,
-    LogIndex, LogSize, RequestError, Scope, Serving, Violations, batch,
+    Address, AppendError, Bus, BusError, Call, Channel, Connection, Fence, Follower, Lease,
+    LogHead, LogIndex, LogSize, RequestError, Scope, Serving, batch,
 };
 
 /// Options of an in-process bus.
@@ -44,8 +44,8 @@ pub struct LocalOptions {
     pub follower_events_max: usize,
     /// Calls that wait for one server; one more is dropped, and its caller times out.
     pub calls_max: usize,
-    /// Beats that wait for one listener; one more replaces the oldest.
-    pub beats_max: usize,
+    /// Signals of a channel that wait for one listener; one more replaces the oldest.
+    pub signals_max: usize,
     /// The largest size of the log, as on NATS; `None`: there is no limit. [`Faults::limit_log`] changes it.
     pub log_bytes_max: Option<u64>,
 }
@@ -57,7 +57,7 @@ impl Default for LocalOptions {
             tombstone_ttl: Duration::from_millis(TOMBSTONE_TTL_MS),
             follower_events_max: 256,
             calls_max: 1024,
-            beats_max: 256,
+            signals_max: 256,
             log_bytes_max: None,
         }
     }
@@ -97,9 +97,9 @@ impl LocalBus {
     }
 
     fn client(hub: Arc<Hub>) -> Self {
-        let beats_max = hub.options.beats_max;
+        let signals_max = hub.options.signals_max;
         let link = hub.with(|state| {
-            let link = Arc::new(Link::new(state.up, beats_max));
+            let link = Arc::new(Link::new(state.up, signals_max));
             state.links.retain(|link| link.strong_count() > 0);
             state.links.push(Arc::downgrade(&link));
             link
@@ -249,83 +249,22 @@ impl Bus for LocalBus {
         follow::follow(Arc::clone(&self.hub), Arc::clone(&self.link), scope)
     }
 
-    async fn send_beat(&self, beat: &Beat) -> Result<(), BusError> {
+    async fn publish(&self, channel: Channel, message: Bytes) -> Result<(), BusError> {
         self.link.require_up()?;
         let links = self.hub.with(|state| state.links.clone());
         for link in links.iter().filter_map(std::sync::Weak::upgrade) {
             if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
-                link.hear(beat);
+                link.hear(channel, &message);
             }
         }
         Ok(())
     }
 
-    async fn beats(&self) -> Result<Beats, BusError> {
-        self.link
-            .beats()
-            .map(Beats)
-            .ok_or_else(|| BusError::Unavailable {
-                message: "this client was closed".to_owned(),
-            })
-    }
-
-    async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError> {
-        self.link.require_up()?;
-        let links = self.hub.with(|state| state.links.clone());
-        for link in links.iter().filter_map(std::sync::Weak::upgrade) {
-            if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
-                link.hear_replica(beat);
-            }
-        }
-        Ok(())
-    }
-
-    async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError> {
-        self.link
-            .replica_beats()
-            .map(Beats)
-            .ok_or_else(|| BusError::Unavailable {
-                message: "this client was closed".to_owned(),
-            })
-    }
-
-    async fn send_webhook_beat(&self, beat: &WebhookBeat) -> Result<(), BusError> {
-        self.link.require_up()?;
-        let links = self.hub.with(|state| state.links.clone());
-        for link in links.iter().filter_map(std::sync::Weak::upgrade) {
-            if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
-                link.hear_webhook(beat);
-            }
-        }
-        Ok(())
-    }
-
-    async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError> {
-        self.link
-            .webhook_beats()
-            .map(Beats)
-            .ok_or_else(|| BusError::Unavailable {
-                message: "this client was closed".to_owned(),
-            })
-    }
-
-    async fn send_violation(&self, violation: &Violation) -> Result<(), BusError> {
-        self.link.require_up()?;
-        let links = self.hub.with(|state| state.links.clone());
-        for link in links.iter().filter_map(std::sync::Weak::upgrade) {
-            if link.is_up() && !self.hub.happens(|chances| chances.beat_lost) {
-                link.hear_violation(violation);
-            }
-        }
-        Ok(())
-    }
-
-    async fn violations(&self) -> Result<Violations, BusError> {
-        let found = self.link.violations();
-        let found = found.ok_or_else(|| BusError::Unavailable {
+    async fn subscribe(&self, channel: Channel) -> Result<Receiver<Bytes>, BusError> {
+        let receiver = self.link.listen(channel);
+        receiver.ok_or_else(|| BusError::Unavailable {
             message: "this client was closed".to_owned(),
-        })?;
-        Ok(Violations::new(found, self.connection()))
+        })
     }
 
     async fn request(

@@ -1,4 +1,4 @@
-//! The bus over NATS: JetStream for the log, core pub/sub for heartbeats and requests.
+//! The bus over NATS: JetStream for the log, core pub/sub for signals and requests.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `stream` | the stream that is the log |
 //! | `append` | the lease, and fenced batches |
 //! | `consumer`, `follow`, `verify`, `index` | reading the log |
-//! | `serve`, `beats` | core pub/sub |
+//! | `serve`, `signals` | core pub/sub |
 //!
 //! Three facts about the server shape this module:
 //!
@@ -26,7 +26,6 @@
 mod api;
 mod append;
 mod args;
-mod beats;
 mod config;
 mod consumer;
 mod earlier;
@@ -36,6 +35,7 @@ mod leave;
 mod link;
 mod mux;
 mod serve;
+mod signals;
 mod stream;
 mod verify;
 
@@ -43,21 +43,17 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_model::{Group, Incarnation, Revision, ViewId, ViewState, limits::MESSAGE_BYTES_MAX};
 use anteroom_wire::{
-    beat::Beat,
     call,
     envelope::{Envelope, TraceContext},
     lease,
-    replica_beat::ReplicaBeat,
     subject::Subjects,
-    violation::Violation,
-    webhook_beat::WebhookBeat,
 };
 use async_nats::{Client, Event, HeaderMap};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{Semaphore, broadcast::Receiver, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -72,9 +68,8 @@ use link::Link;
 use mux::{Mux, Unanswered};
 
 use crate::{
-    Address, AppendError, Beats, Bus, BusError, Call, Connection, Counters, Fence, Follower, Lease,
-    LogHead, LogIndex, LogSize, RequestError, Scope, Serving, Violations, batch,
-    counters::CounterCells,
+    Address, AppendError, Bus, BusError, Call, Channel, Connection, Counters, Fence, Follower,
+    Lease, LogHead, LogIndex, LogSize, RequestError, Scope, Serving, batch, counters::CounterCells,
 };
 
 /// Requests of this process that may wait for a reply; one more waits for its turn, within its own
@@ -253,6 +248,7 @@ impl Shared {
             Address::Fallback(view) => self.subjects.fallback(view),
             Address::Live => self.subjects.live(),
             Address::Write => self.subjects.write(),
+            Address::Status => self.subjects.status(),
             Address::Replica { replica, view } => self.subjects.direct(replica, view),
         }
     }
@@ -445,37 +441,12 @@ impl Bus for NatsBus {
         follow::follow(Arc::clone(&self.shared), &scope)
     }
 
-    async fn send_beat(&self, beat: &Beat) -> Result<(), BusError> {
-        beats::send(&self.shared, beat).await
+    async fn publish(&self, channel: Channel, message: Bytes) -> Result<(), BusError> {
+        signals::publish(&self.shared, channel, message).await
     }
 
-    async fn beats(&self) -> Result<Beats, BusError> {
-        beats::listen(&self.shared).await
-    }
-
-    async fn send_replica_beat(&self, beat: &ReplicaBeat) -> Result<(), BusError> {
-        beats::send_replica(&self.shared, beat).await
-    }
-
-    async fn replica_beats(&self) -> Result<Beats<ReplicaBeat>, BusError> {
-        beats::listen_replicas(&self.shared).await
-    }
-
-    async fn send_webhook_beat(&self, beat: &WebhookBeat) -> Result<(), BusError> {
-        beats::send_webhook(&self.shared, beat).await
-    }
-
-    async fn webhook_beats(&self) -> Result<Beats<WebhookBeat>, BusError> {
-        beats::listen_webhooks(&self.shared).await
-    }
-
-    async fn send_violation(&self, violation: &Violation) -> Result<(), BusError> {
-        beats::send_violation(&self.shared, violation).await
-    }
-
-    async fn violations(&self) -> Result<Violations, BusError> {
-        let found = beats::listen_violations(&self.shared).await?;
-        Ok(Violations::new(found, self.connection()))
+    async fn subscribe(&self, channel: Channel) -> Result<Receiver<Bytes>, BusError> {
+        signals::subscribe(&self.shared, channel).await
     }
 
     async fn request(

@@ -1,6 +1,7 @@
 //! A listener's subscription to violations. It reports losses as well.
 
-use anteroom_wire::violation::Violation;
+use anteroom_wire::violation::{self, Violation};
+use bytes::Bytes;
 use tokio::sync::{
     broadcast::{Receiver, error::RecvError},
     watch,
@@ -22,13 +23,13 @@ pub enum Heard {
 /// A subscription to the violations that webhooks find at admission.
 #[derive(Debug)]
 pub struct Violations {
-    found: Receiver<Heard>,
+    found: Receiver<Bytes>,
     connection: watch::Receiver<Connection>,
     was_up: bool,
 }
 
 impl Violations {
-    pub(crate) fn new(found: Receiver<Heard>, mut connection: watch::Receiver<Connection>) -> Self {
+    pub(crate) fn new(found: Receiver<Bytes>, mut connection: watch::Receiver<Connection>) -> Self {
         let was_up = *connection.borrow_and_update() == Connection::Up;
         Self {
             found,
@@ -50,7 +51,7 @@ impl Violations {
                     }
                 }
                 found = self.found.recv() => return match found {
-                    Ok(heard) => Some(heard),
+                    Ok(message) => Some(heard(&message)),
                     Err(RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
                     Err(RecvError::Closed) => None,
                 },
@@ -59,11 +60,22 @@ impl Violations {
     }
 }
 
+/// One that cannot be read is one that is missed.
+fn heard(message: &[u8]) -> Heard {
+    match violation::decode(message) {
+        Ok(violation) => Heard::Violation(Box::new(violation)),
+        Err(error) => {
+            tracing::warn!(%error, "cannot decode a webhook's violation: counts it as missed");
+            Heard::Missed(1)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        Bus as _,
+        Bus as _, BusExt as _,
         local::{LocalBus, LocalOptions},
     };
 
@@ -78,16 +90,13 @@ mod tests {
     async fn a_slow_listener_learns_how_many_violations_it_missed() {
         const WAITING: u64 = 8; // A power of two, as the queue has it.
         let webhook = LocalBus::with_options(LocalOptions {
-            beats_max: WAITING as usize,
+            signals_max: WAITING as usize,
             ..LocalOptions::default()
         });
         let reporter = webhook.join();
         let mut violations = reporter.violations().await.unwrap();
         for number in 0..WAITING + 3 {
-            webhook
-                .send_violation(&named(number.to_string()))
-                .await
-                .unwrap();
+            webhook.send(&named(number.to_string())).await.unwrap();
         }
         assert_eq!(violations.next().await, Some(Heard::Missed(3)));
         for number in 3..WAITING + 3 {
@@ -104,15 +113,9 @@ mod tests {
         let way = reporter.faults();
         way.cut();
         assert_eq!(violations.next().await, Some(Heard::Interrupted));
-        webhook
-            .send_violation(&named("lost".to_owned()))
-            .await
-            .unwrap();
+        webhook.send(&named("lost".to_owned())).await.unwrap();
         way.mend();
-        webhook
-            .send_violation(&named("b".to_owned()))
-            .await
-            .unwrap();
+        webhook.send(&named("b".to_owned())).await.unwrap();
         let next = Heard::Violation(Box::new(named("b".to_owned())));
         assert_eq!(violations.next().await, Some(next));
         // Gone and come again between two looks.

@@ -99,8 +99,7 @@ contract! {
         live_reads_reach_one_watcher
         a_thousand_views_are_served_at_once
         beats_reach_whoever_listens
-        replicas_are_heard_too
-        webhooks_are_heard_too
+        a_signal_reaches_who_listens_to_its_type_and_nobody_else
         violations_are_heard_too;
     faults:
         the_connection_is_watched

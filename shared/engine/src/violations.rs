@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, BusExt as _};
 use anteroom_runtime::Shutdown;
 use anteroom_wire::violation::Violation;
 use tokio::sync::mpsc;
@@ -58,7 +58,7 @@ async fn send(
             stop.cancelled().await; // Nobody tells any more: the server has ended.
             return Ok(());
         };
-        let sent = bus.send_violation(&violation).await;
+        let sent = bus.send(&violation).await;
         recorder.violation(if sent.is_ok() { "sent" } else { "failed" });
         if let Err(error) = sent {
             tracing::debug!(%error, "a violation was not told of");

@@ -13,7 +13,9 @@ use nkeys::KeyPair;
 use thiserror::Error;
 
 /// The logins of `deploy/chart/files/nats.conf`.
-pub const LOGINS: [&str; 5] = ["watcher", "replica", "webhook", "reporter", "system"];
+pub const LOGINS: [&str; 6] = [
+    "watcher", "replica", "webhook", "reporter", "operator", "system",
+];
 
 /// The file with the public keys of all logins, which `nats.conf` includes.
 pub const PUBLIC_KEYS: &str = "keys.conf";
@@ -101,22 +103,46 @@ impl NatsKeys {
 
     /// Returns the text of [`PUBLIC_KEYS`].
     pub fn public_keys(&self) -> String {
-        let line = |login: &Login| {
-            let name = login.name.to_uppercase();
-            format!("NATS_NKEY_{name}: {}\n", login.public)
-        };
-        self.logins.iter().map(line).collect()
+        self.logins.iter().map(Login::line).collect()
     }
 }
 
 impl Login {
-    fn new(name: &'static str) -> Result<Self, nkeys::error::Error> {
+    /// Makes the NKey of a login, one of [`LOGINS`], anew.
+    ///
+    /// # Errors
+    /// [`KeysError::NKey`].
+    pub fn new(name: &'static str) -> Result<Self, KeysError> {
         let pair = KeyPair::new_user();
         Ok(Self {
             name,
             public: pair.public_key(),
             seed: pair.seed()?,
         })
+    }
+
+    fn variable(name: &str) -> String {
+        format!("NATS_NKEY_{}", name.to_uppercase())
+    }
+
+    /// Returns its line of [`PUBLIC_KEYS`].
+    fn line(&self) -> String {
+        format!("{}: {}\n", Self::variable(self.name), self.public)
+    }
+
+    /// Returns whether a text of [`PUBLIC_KEYS`] has a key of the login of this name.
+    pub fn is_known(name: &str, public_keys: &str) -> bool {
+        let start = format!("{}:", Self::variable(name));
+        public_keys.lines().any(|line| line.starts_with(&start))
+    }
+
+    /// Returns a text of [`PUBLIC_KEYS`] with this login in the place of what it had of the same name.
+    pub fn put_into(&self, public_keys: &str) -> String {
+        let start = format!("{}:", Self::variable(self.name));
+        let others = public_keys.lines().filter(|line| !line.starts_with(&start));
+        let mut text: String = others.map(|line| format!("{line}\n")).collect();
+        text.push_str(&self.line());
+        text
     }
 }
 
@@ -162,6 +188,17 @@ mod tests {
         let seeds: std::collections::BTreeSet<_> =
             keys.logins.iter().map(|login| &login.seed).collect();
         assert_eq!(seeds.len(), LOGINS.len());
+    }
+
+    #[test]
+    fn a_login_is_put_in_the_place_of_the_one_before() {
+        let (first, second) = (Login::new("operator"), Login::new("operator"));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        let keys = "NATS_NKEY_WATCHER: U1\n";
+        assert!(!Login::is_known("operator", keys));
+        let with = second.put_into(&first.put_into(keys));
+        assert!(Login::is_known("operator", &with) && Login::is_known("watcher", &with));
+        assert!(with.contains(&second.public) && !with.contains(&first.public));
     }
 
     #[test]

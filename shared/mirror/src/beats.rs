@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, BusExt as _};
 use anteroom_model::Group;
 use anteroom_wire::beat::Beat;
 use parking_lot::Mutex;
@@ -58,7 +58,7 @@ impl Beats {
 pub(crate) async fn listen(bus: Arc<dyn Bus>, heard: Beats, stop: CancellationToken) {
     let listening = async {
         loop {
-            match bus.beats().await {
+            match bus.signals::<Beat>().await {
                 Ok(mut beats) => {
                     while let Some(beat) = beats.next().await {
                         heard.put(beat);

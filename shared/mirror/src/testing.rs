@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_bus::{Bus, Fence, Lease};
+use anteroom_bus::{Bus, BusExt as _, Fence, Lease};
 use anteroom_model::{
     Delta, Digest, Epoch, Failure, Group, GroupVersionResource, Incarnation, ObjectKey, Op,
     ResourceVersion, Revision, Source, SourceInfo, ViewId, ViewRecord, ViewState, system,
@@ -332,6 +332,6 @@ impl Writer {
             page: 0,
             views: views.collect(),
         };
-        self.bus.send_beat(&beat).await.expect("a beat");
+        self.bus.send(&beat).await.expect("a beat");
     }
 }

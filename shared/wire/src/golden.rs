@@ -186,6 +186,7 @@ fn a_query_has_its_golden_bytes() {
         version: ResourceVersion::new("42"),
         age_ms: 12,
         objects: 1,
+        examined: 0,
         results: vec![
             Ok(body::encode_json(&json!(true)).unwrap()),
             Err(FactError::Busy { limit: 1 }),

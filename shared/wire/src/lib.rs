@@ -9,8 +9,10 @@
 //! - [`lease`]: who writes.
 //! - [`live`]: a live read through the watcher.
 //! - [`referenced`]: a record of an object that is referenced by itself.
+//! - [`tap`]: a look at what webhooks decide now.
 //! - [`unreadable`]: the stub of an object that cannot be carried.
 //! - [`violation`]: what a webhook found at admission.
+//! - [`status`]: what the coordinator says of policies and entries.
 //! - [`subject`]: the names of subjects.
 
 pub mod beat;
@@ -22,7 +24,9 @@ pub mod live;
 pub mod query;
 pub mod referenced;
 pub mod replica_beat;
+pub mod status;
 pub mod subject;
+pub mod tap;
 pub mod unreadable;
 pub mod violation;
 pub mod webhook_beat;

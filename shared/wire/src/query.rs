@@ -91,8 +91,17 @@ pub struct QueryReply {
     pub age_ms: u64,
     /// Objects in the view.
     pub objects: u64,
+    /// Objects that the queries were evaluated over, counted for each query; a result that was remembered counts none.
+    /// 0 also where the replica is of an earlier version.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub examined: u64,
     /// One for each query, in order: the result as a MessagePack body.
     pub results: Vec<Result<Bytes, FactError>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A whole request refused, or answered.

@@ -23,7 +23,12 @@ use crate::{
     live::{self, LiveCall, LiveReply, LiveRequest},
     query::{self, Query, QueryReply, QueryRequest, Selection},
     replica_beat::{self, Page, ReplicaBeat, ReplicaView},
+    status::{self, ObjectStatus, StatusReply, StatusRequest},
     subject::Subjects,
+    tap::{
+        self, DecisionRecord, FactRead, Latencies, Read, Row, RuleDecision, Summary, Tap,
+        TapFilter, Tapped,
+    },
     violation::{self, ViolatedRule, Violation},
     webhook_beat::{self, WebhookBeat},
 };
@@ -88,6 +93,10 @@ impl Sample {
             "query_outcome" => query::encode_outcome(&query::decode_outcome(bytes)?),
             "live" => live::encode_request(&live::decode_request(bytes)?),
             "live_outcome" => live::encode_outcome(&live::decode_outcome(bytes)?),
+            "tap" => tap::encode(&tap::decode(bytes)?),
+            "tapped" => tap::encode_tapped(&tap::decode_tapped(bytes)?),
+            "status" => status::encode_request(&status::decode_request(bytes)?),
+            "status_reply" => status::encode_reply(&status::decode_reply(bytes)?),
             kind => panic!("no message is a {kind}"),
         }
     }
@@ -298,6 +307,7 @@ fn questions() -> Vec<Sample> {
         version: ResourceVersion::new("42"),
         age_ms: 12,
         objects: 1,
+        examined: 1,
         results: vec![
             Ok(body::encode_json(&json!(true)).unwrap()),
             Err(FactError::Busy { limit: 1 }),
@@ -371,8 +381,94 @@ fn live_reads() -> Vec<Sample> {
     samples
 }
 
+fn taps() -> Vec<Sample> {
+    let request = Tap {
+        id: "t".into(),
+        lease_ms: 30_000,
+        filter: TapFilter {
+            policy: Some("p".into()),
+            kind: Some("Pod".into()),
+            namespace: Some("n".into()),
+            user: Some("u".into()),
+            denied: true,
+            slower_than_us: 5,
+        },
+        records_per_second: 100,
+        past: true,
+    };
+    let read = Read {
+        entry: "hosts".into(),
+        from: "view".into(),
+        age_ms: 3,
+        objects: 10,
+        examined: 1,
+    };
+    let mut latencies = Latencies::default();
+    latencies.add(300);
+    let row = Row {
+        policy: "p".into(),
+        rule: "r".into(),
+        decided: 1,
+        error: Some("AR104".into()),
+        latencies: latencies.clone(),
+        reads: vec![read.clone()],
+        ..Row::default()
+    };
+    let fact = FactRead {
+        read,
+        view: "v".into(),
+        by: "r".into(),
+        revision: 9,
+        version: "42".into(),
+        error: Some("AR104".into()),
+    };
+    let rule = RuleDecision {
+        policy: "p".into(),
+        code: Some("AR104".into()),
+        facts: vec![fact],
+        ..RuleDecision::default()
+    };
+    let told = Tapped {
+        id: "t".into(),
+        webhook: "w".into(),
+        sequence: 1,
+        shadow: true,
+        refused: Some("why".into()),
+        summary: Some(Summary {
+            decisions: 1,
+            latencies,
+            rows: vec![row],
+            ..Summary::default()
+        }),
+        records: vec![DecisionRecord {
+            uid: "u".into(),
+            rules: vec![rule],
+            ..DecisionRecord::default()
+        }],
+        left_out: 2,
+    };
+    let status = StatusReply {
+        coordinator: "w".into(),
+        log_bytes: Some(1),
+        log_bytes_max: Some(2),
+        objects: vec![ObjectStatus {
+            kind: "ClusterPolicy".into(),
+            view: Some("v".into()),
+            ..ObjectStatus::default()
+        }],
+        left_out: 1,
+        ..StatusReply::default()
+    };
+    vec![
+        Sample::new("tap", tap::encode(&request).unwrap()),
+        Sample::new("tapped", tap::encode_tapped(&told).unwrap()),
+        Sample::new("status", status::encode_request(&StatusRequest {}).unwrap()),
+        Sample::new("status_reply", status::encode_reply(&status).unwrap()),
+    ]
+}
+
 fn samples() -> Vec<Sample> {
-    [records(), beats(), questions(), live_reads()].concat()
+    [records(), beats(), questions(), live_reads(), taps()].concat()
 }
 
 fn folder() -> PathBuf {

@@ -9,6 +9,9 @@
 //! | `ar.<cluster>.rbeat` | no | the replicas' heartbeats |
 //! | `ar.<cluster>.wbeat` | no | the webhooks' heartbeats |
 //! | `ar.<cluster>.violation` | no | what webhooks found at admission |
+//! | `ar.<cluster>.tap` | no | operators' taps of decisions |
+//! | `ar.<cluster>.tapped` | no | what webhooks say to taps |
+//! | `ar.<cluster>.status` | no | operators' questions to the coordinator |
 //! | `ar.<cluster>.q.<view>` | no | queries to any replica that serves the view |
 //! | `ar.<cluster>.qf.<view>` | no | queries to any replica that knows the view, whatever its state |
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
@@ -63,6 +66,12 @@ pub enum Subject {
     WebhookBeat,
     /// Violations that webhooks found at admission.
     Violation,
+    /// Operators' taps of decisions.
+    Tap,
+    /// What webhooks say to taps.
+    Tapped,
+    /// Operators' questions to the coordinator.
+    Status,
     /// Live reads.
     Live,
     /// Writes of existing objects.
@@ -182,6 +191,21 @@ impl Subjects {
         self.of("violation", &[])
     }
 
+    /// Operators' taps of decisions.
+    pub fn tap(&self) -> String {
+        self.of("tap", &[])
+    }
+
+    /// What webhooks say to taps.
+    pub fn tapped(&self) -> String {
+        self.of("tapped", &[])
+    }
+
+    /// Operators' questions to the coordinator.
+    pub fn status(&self) -> String {
+        self.of("status", &[])
+    }
+
     /// Live reads, to any watcher.
     pub fn live(&self) -> String {
         self.of("live", &[])
@@ -245,6 +269,9 @@ impl Subjects {
             "rbeat" => Subject::ReplicaBeat,
             "wbeat" => Subject::WebhookBeat,
             "violation" => Subject::Violation,
+            "tap" => Subject::Tap,
+            "tapped" => Subject::Tapped,
+            "status" => Subject::Status,
             "live" => Subject::Live,
             "write" => Subject::Write,
             "qf" => Subject::Fallback(view(next()?)?),

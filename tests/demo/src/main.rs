@@ -69,6 +69,10 @@ struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<std::path::PathBuf>,
 
+    /// Serve the console's pages on this loopback address, as in `127.0.0.1:8700`.
+    #[arg(long, value_name = "ADDRESS")]
+    console: Option<std::net::SocketAddr>,
+
     #[command(flatten)]
     telemetry: TelemetryArgs,
 }

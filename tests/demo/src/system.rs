@@ -69,6 +69,9 @@ impl System {
         let bus = serve::connect(args.nats.as_deref()).await?;
         // The webhook gets no client: it registers itself nowhere.
         let parts = Parts::start(parts, bus, cluster.client(), None, &service);
+        if let Some(address) = args.console {
+            parts.serve_console(address)?;
+        }
         let target = Target {
             address,
             server_name: SERVER_NAME.to_owned(),

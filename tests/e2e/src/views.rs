@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_bus::{Address, Bus, LogEvent, Scope, nats::NatsBus};
+use anteroom_bus::{Address, Bus, BusExt as _, LogEvent, Scope, nats::NatsBus};
 use anteroom_load::{Said, ask_one};
 use anteroom_model::{
     Collection, DesiredView, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId,
     system,
 };
+use anteroom_wire::replica_beat::ReplicaBeat;
 use anteroom_wire::{
     body,
     envelope::Record,
@@ -183,7 +184,7 @@ pub async fn only_are_left(world: &World, names: &[&str]) -> anyhow::Result<()> 
     .await?;
     for index in 0..world.system.replicas.len() {
         let name = format!("replica-{index}");
-        let mut beats = bus.replica_beats().await?;
+        let mut beats = bus.signals::<ReplicaBeat>().await?;
         wait::until(&format!("{name} to hold no other view"), async || {
             let beat = beats.next().await.context("the bus was closed")?;
             ensure!(beat.replica == name, "the other one");

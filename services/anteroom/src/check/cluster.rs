@@ -12,6 +12,8 @@ use kube::{Api, Client, api::PostParams, client::Body};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::nats::Heard;
+
 /// Limit for one question.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,6 +47,8 @@ pub(super) struct Cluster {
     pub(super) entries: Asked<Vec<Value>>,
     /// The rights that the caller lacks for an installation, as in `create deployments.apps`.
     pub(super) lacking: Asked<Vec<String>>,
+    /// What was heard over NATS; `None`: nobody said where it is.
+    pub(super) nats: Option<Asked<Heard>>,
 }
 
 /// What an installation creates: group and plural.
@@ -66,6 +70,31 @@ const CREATED: [(&str, &str); 14] = [
 ];
 
 impl Cluster {
+    /// Returns what is known by this alone: the API server was not asked.
+    pub(super) fn unasked(heard: Heard) -> Self {
+        fn no<T>() -> Asked<T> {
+            Err("the API server was not asked".to_owned())
+        }
+        Self {
+            namespace: String::new(),
+            version: no(),
+            clock_ahead_seconds: no(),
+            definitions: no(),
+            deployments: no(),
+            stateful_sets: no(),
+            storage_classes: no(),
+            validating: no(),
+            mutating: no(),
+            endpoints: no(),
+            nats_secret: no(),
+            webhook_secret: no(),
+            policies: no(),
+            entries: no(),
+            lacking: no(),
+            nats: Some(Ok(heard)),
+        }
+    }
+
     /// Asks for everything, by the caller's own rights.
     ///
     /// # Errors
@@ -108,6 +137,7 @@ impl Cluster {
             policies: together(policies),
             entries: together(entries),
             lacking: asker.lacking(namespace).await,
+            nats: None,
         })
     }
 }

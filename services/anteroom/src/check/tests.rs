@@ -47,7 +47,7 @@ fn object(kind: &str, ready: &str) -> Value {
     json!({ "kind": kind, "metadata": { "name": "a" }, "status": { "conditions": [condition] } })
 }
 
-fn healthy() -> Cluster {
+pub(super) fn healthy() -> Cluster {
     let year = SignedDuration::from_hours(24 * 365);
     let webhook_secret = secret("anteroom-webhook-tls", year);
     let configuration = json!({
@@ -87,6 +87,7 @@ fn healthy() -> Cluster {
         policies: Ok(vec![object("ClusterPolicy", "True")]),
         entries: Ok(vec![object("CachedContextEntry", "True")]),
         lacking: Ok(Vec::new()),
+        nats: Some(Ok(system::tests::healthy())),
     }
 }
 
@@ -104,7 +105,10 @@ fn found(cluster: &Cluster, pre: bool) -> Vec<(&'static str, Finding)> {
 fn every_check_is_of_a_known_category() {
     let before = before::CHECKS.iter().filter(|check| !check.is_pre).count();
     assert_eq!(checks(true).len(), before::CHECKS.len());
-    assert_eq!(checks(false).len(), running::CHECKS.len() + before);
+    assert_eq!(
+        checks(false).len(),
+        running::CHECKS.len() + system::CHECKS.len() + before
+    );
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! `anteroom init`: makes the Secrets of an installation that are missing.
 //!
 //! Secrets of NATS belong together: the server's has the public keys of all logins, and the authority's key is kept nowhere. So
-//! all of them are made, or none. The server's comes last: where it is, all were made.
+//! all of them are made at first, and the server's comes last: where it is, all were made. Later, a login that is missing is made
+//! alone, since a new version may have one more: its public key joins the others.
 
-use anteroom_keys::{SERVER_CHAIN, SERVER_KEY};
+use anteroom_keys::{AUTHORITY, LOGINS, Login, PUBLIC_KEYS, SERVER_CHAIN, SERVER_KEY};
 use anteroom_runtime::{
     certs::{Pair, Pem},
     kubernetes::KubernetesArgs,
     telemetry::TelemetryArgs,
 };
-use anyhow::bail;
+use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -62,7 +63,7 @@ pub(crate) async fn run(args: InitArgs) -> anyhow::Result<()> {
     let client = args.kubernetes.client().await?;
     let secrets = Secrets(Api::namespaced(client, &args.make.namespace));
     match secrets.get(SERVER).await? {
-        Some(server) => secrets.are_whole(&server).await?,
+        Some(server) => secrets.complete(server, &args.make.namespace).await?,
         None => {
             for secret in keys::secrets(&args.make.keys()?, &args.make.namespace) {
                 secrets.put(&secret).await?;
@@ -121,23 +122,38 @@ impl Secrets {
         }
     }
 
-    /// Looks for the Secrets that belong to the server's.
-    async fn are_whole(&self, server: &Secret) -> anyhow::Result<()> {
+    /// Makes the logins that are missing, or that the server does not know.
+    async fn complete(&self, mut server: Secret, namespace: &str) -> anyhow::Result<()> {
         print(&format!("Secret {SERVER}: is there"))?;
-        let mut missing = Vec::new();
-        for name in keys::logins() {
-            match self.get(&name).await? {
-                Some(_) => print(&format!("Secret {name}: is there"))?,
-                None => missing.push(name),
+        let mut added = Vec::new();
+        for name in LOGINS {
+            let secret = keys::of_login(name);
+            let known = Login::is_known(name, &text(&server, PUBLIC_KEYS)?);
+            if known && self.get(&secret).await?.is_some() {
+                print(&format!("Secret {secret}: is there"))?;
+                continue;
             }
+            let login = Login::new(name)?;
+            let public_keys = login.put_into(&text(&server, PUBLIC_KEYS)?);
+            let data = server.string_data.get_or_insert_default();
+            data.insert(PUBLIC_KEYS.to_owned(), public_keys);
+            added.push(login);
         }
-        if !missing.is_empty() {
-            bail!(
-                "missing: Secret {}. A login cannot be made again alone. Put it back from a backup, or delete all Secrets \
-                 anteroom-nats-*, run this again, and restart NATS and then the services",
-                missing.join(", Secret ")
-            );
+        if !added.is_empty() {
+            // First, so that an end in between leaves a login that is missing, and none that is not known.
+            self.put(&server).await?;
+            let authority = text(&server, AUTHORITY)?;
+            for login in &added {
+                let secret = keys::login_secret(login, &authority, namespace);
+                self.put(&secret).await?;
+            }
+            let added: Vec<_> = added.iter().map(|login| login.name).collect();
+            let added = added.join(", ");
+            warn(&format!(
+                "NATS takes in the new keys of {added} when it starts again. Restart it, and then what logs in with them"
+            ));
         }
+        let server = &server;
         if let Some(end) = not_after(server)
             && Timestamp::now() + ENDS_SOON > end
         {
@@ -150,12 +166,22 @@ impl Secrets {
     }
 }
 
+/// Returns the text under a key of a Secret: as it is stored, or is about to be.
+fn text(secret: &Secret, key: &str) -> anyhow::Result<String> {
+    let written = secret.string_data.as_ref().and_then(|data| data.get(key));
+    if let Some(written) = written {
+        return Ok(written.clone());
+    }
+    let stored = secret.data.as_ref().and_then(|data| data.get(key));
+    let stored = stored.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+    stored.with_context(|| format!("Secret {} has no text {key}", secret.name_any()))
+}
+
 /// Returns the end of the certificate in a Secret, if there is one that can be read.
 fn not_after(secret: &Secret) -> Option<Timestamp> {
-    let text = |key| String::from_utf8(secret.data.as_ref()?.get(key)?.0.clone()).ok();
     let pem = Pem {
-        chain: text(SERVER_CHAIN)?,
-        key: text(SERVER_KEY)?,
+        chain: text(secret, SERVER_CHAIN).ok()?,
+        key: text(secret, SERVER_KEY).ok()?,
     };
     Some(Pair::parse(&pem, Timestamp::now()).ok()?.not_after())
 }

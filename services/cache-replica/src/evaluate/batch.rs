@@ -1,6 +1,9 @@
 //! The queries of one request, and the state of the view that all of them are answered from.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use anteroom_jmespath::{Budget, Environment, FunctionTable, MissingKey};
 use anteroom_mirror::{ReadPosition, ViewHandle};
@@ -38,6 +41,7 @@ pub(crate) struct Batch {
     pub(crate) deadline: Deadline,
     /// One for each query of it that looks at the whole view.
     pub(super) scans: Semaphore,
+    examined: AtomicU64,
 }
 
 /// One query of a batch.
@@ -90,7 +94,13 @@ impl Batch {
             queries,
             deadline,
             scans: Semaphore::new(SCANS_PER_REQUEST),
+            examined: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the number of objects that its queries were evaluated over.
+    pub(crate) fn examined(&self) -> u64 {
+        self.examined.load(Ordering::Relaxed)
     }
 
     /// Returns one of its queries with its plan.
@@ -121,6 +131,15 @@ impl<'b> Asking<'b> {
 
     pub(super) fn deadline(&self) -> Deadline {
         self.batch.deadline
+    }
+
+    /// Counts objects that it is evaluated over: these, or all that are selected.
+    pub(super) fn examines(&self, found: Option<usize>) {
+        let read = self.read();
+        let objects = found.unwrap_or_else(|| self.select.looks_at(read, read.len()));
+        self.batch
+            .examined
+            .fetch_add(objects as u64, Ordering::Relaxed);
     }
 
     /// The environment of its evaluation.

@@ -136,6 +136,7 @@ impl Evaluator {
                 }
             })
         };
+        asking.examines(found.map(|found| found.objects.len()));
         let result = match found.and_then(few) {
             None => all(),
             Some(result) if self.is_verified() => self.verified(asking, result, all()),

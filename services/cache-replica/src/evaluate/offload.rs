@@ -125,6 +125,7 @@ impl Evaluator {
         self.metrics.evaluated();
         self.metrics.scanned();
         let asking = batch.asking(&batch.queries[index])?;
+        asking.examines(None);
         let is_shortened = scan.budget.steps < self.budget.steps;
         if is_shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
             return Err(batch.deadline.exceeded());

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, BusExt as _};
 use anteroom_mirror::{Hold, Mirror};
 use anteroom_model::{
     ViewId,
@@ -120,7 +120,7 @@ impl Keeper {
         let mut share = None;
         let mut handing = HashMap::new();
         loop {
-            let mut beats = match self.bus.replica_beats().await {
+            let mut beats = match self.bus.signals::<ReplicaBeat>().await {
                 Ok(beats) => beats,
                 Err(error) => {
                     tracing::debug!(%error, "cannot subscribe to the other replicas' beats yet; tries again");

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{Address, Bus as _};
+use anteroom_bus::{Address, BusExt as _};
 use anteroom_model::{FactError, Failure, ObjectKey, Source, SourceInfo, ViewState};
 use anteroom_wire::query::{QueryOutcome, QueryRequest, encode_request};
+use anteroom_wire::replica_beat::ReplicaBeat;
 use serde_json::json;
 
 use crate::harness::{Harness, args, request};
@@ -100,7 +101,7 @@ async fn a_view_without_news_for_too_long_takes_readiness_away() {
 #[tokio::test(start_paused = true)]
 async fn beats_say_what_is_held_and_that_it_leaves() {
     let harness = Harness::with_ingresses(3, args()).await;
-    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
     let beat = beats.next().await.unwrap();
     assert_eq!((beat.replica.as_str(), beat.leaving), ("r1", false));
     let held = beat.views.iter().find(|held| held.view == harness.view);
@@ -138,7 +139,7 @@ async fn beats_say_how_old_the_answers_of_calls_are() {
     let answer = (ObjectKey::new("", Source::RESPONSE), json!(["a"]));
     harness.writer.put_all(&call, vec![answer]).await;
     harness.writer.synced(&call).await;
-    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
     let mut ages_ms = Vec::new();
     while ages_ms.last().is_none_or(|age_ms| *age_ms <= 65_000) {
         if ages_ms.is_empty() {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{Address, Bus as _};
+use anteroom_bus::{Address, BusExt as _};
 use anteroom_cache_replica::Args;
 use anteroom_mirror::testing::collection;
 use anteroom_model::{DesiredView, FactError, ObjectKey, SourceInfo, ViewId, ViewOptions, system};
 use anteroom_wire::query::{QueryOutcome, encode_request};
+use anteroom_wire::replica_beat::ReplicaBeat;
 use serde_json::json;
 
 use crate::harness::{Harness, args, request};
@@ -89,7 +90,7 @@ async fn the_least_recently_used_view_is_evicted_and_comes_back_when_asked() {
     let text = harness.service.metrics.encode();
     let evicted = "anteroom_view_evictions_total{view=\"firsts.v1.networking.k8s.io\"";
     assert!(text.contains(evicted), "{text}");
-    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
     let beat = beats.next().await.unwrap();
     let told = beat.views.iter().find(|held| held.view == first).unwrap();
     assert_eq!(told.state, "evicted");
@@ -184,7 +185,7 @@ async fn a_replica_that_starts_into_more_than_it_may_hold_is_ready_with_what_fit
         () = service.readiness.wait_ready() => {}
         () = harness.beating() => {}
     }
-    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
     beat_for(&harness, Duration::from_secs(2)).await;
     let beat = loop {
         let beat = beats.next().await.unwrap();

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use anteroom_bus::Bus as _;
+use anteroom_bus::BusExt as _;
 use anteroom_mirror::testing::collection;
 use anteroom_model::{FactError, ObjectKey, Shape, Source, SourceInfo, ViewId};
+use anteroom_wire::replica_beat::ReplicaBeat;
 use anteroom_wire::{
     body,
     query::{QueryRequest, Selection},
@@ -159,7 +161,7 @@ async fn an_idle_object_is_asked_for_in_a_beat_at_once() {
     let idle = ("x", json!({"state": "idle"}));
     let mut harness = with_references(&[idle, ("y", found("2"))]).await;
     let key = |name| (harness.view.clone(), ObjectKey::new("a", name));
-    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
     assert_eq!(
         value(&harness, &object("a", "y")).await,
         json!({"data": "2"})

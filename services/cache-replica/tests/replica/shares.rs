@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::{Address, Bus as _};
+use anteroom_bus::{Address, BusExt as _};
 use anteroom_cache_replica::Args;
 use anteroom_mirror::testing::collection;
 use anteroom_model::ViewId;
 use anteroom_runtime::Service;
 use anteroom_wire::query::encode_request;
+use anteroom_wire::replica_beat::ReplicaBeat;
 use serde_json::json;
 
 use crate::harness::{Harness, args, request};
@@ -28,7 +29,7 @@ async fn beat_for(harness: &Harness, time: Duration) {
 
 /// The replicas that serve each view, by their last beats within a second.
 async fn served(harness: &Harness) -> BTreeMap<ViewId, Vec<String>> {
-    let mut beats = harness.bus.replica_beats().await.unwrap();
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
     let mut last = BTreeMap::new();
     let hearing = async {
         while let Some(beat) = beats.next().await {

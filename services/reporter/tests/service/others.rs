@@ -1,9 +1,9 @@
 //! Actions of other programs on reports, on the Lease and at admission, and triggers for existing
 //! objects.
 
+use anteroom_bus::BusExt as _;
 use std::time::Duration;
 
-use anteroom_bus::Bus as _;
 use anteroom_simapi::{Fault, Matching};
 use anteroom_wire::violation::{ViolatedRule, Violation};
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ async fn a_violation_from_a_webhook_becomes_an_event() {
     // Nobody may listen yet; the same is told once.
     let told = async {
         while notes(&world).is_empty() {
-            webhook.send_violation(&violation).await.unwrap();
+            webhook.send(&violation).await.unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

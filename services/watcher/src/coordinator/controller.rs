@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Beats, Bus, Connection, Follower, Scope};
+use anteroom_bus::{Bus, BusExt as _, Connection, Follower, Scope, Signal, Signals};
 use anteroom_model::{Incarnation, ObjectKey};
 use anteroom_runtime::Check;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
@@ -19,6 +19,7 @@ use super::{
     policies_in_log,
     reconciler::{Manifests, Reconciler},
     resolver::Options,
+    status_server::Statuses,
     status_writer::StatusWriter,
     system_views::SystemViews,
 };
@@ -51,6 +52,8 @@ pub(crate) struct Deps {
     pub discovery: Discovery,
     /// Writes statuses.
     pub status: StatusWriter,
+    /// Keeps statuses for operators.
+    pub statuses: Statuses,
     /// Makes API calls.
     pub caller: Caller,
     /// Counts what API calls bring.
@@ -90,9 +93,9 @@ pub(crate) struct Controller {
 /// Events that come over the bus.
 struct Inputs {
     log: Follower,
-    leaders: Option<Beats<Beat>>,
-    replicas: Option<Beats<ReplicaBeat>>,
-    webhooks: Option<Beats<WebhookBeat>>,
+    leaders: Option<Signals<Beat>>,
+    replicas: Option<Signals<ReplicaBeat>>,
+    webhooks: Option<Signals<WebhookBeat>>,
 }
 
 impl Controller {
@@ -192,13 +195,13 @@ impl Controller {
         // A webhook that cannot be heard is not away.
         let mut heard_anew = *bus.connection().borrow() == Connection::Down;
         if inputs.leaders.is_none() {
-            inputs.leaders = bus.beats().await.ok();
+            inputs.leaders = bus.signals::<Beat>().await.ok();
         }
         if inputs.replicas.is_none() {
-            inputs.replicas = bus.replica_beats().await.ok();
+            inputs.replicas = bus.signals::<ReplicaBeat>().await.ok();
         }
         if inputs.webhooks.is_none() {
-            inputs.webhooks = bus.webhook_beats().await.ok();
+            inputs.webhooks = bus.signals::<WebhookBeat>().await.ok();
             heard_anew = true;
         }
         let now = Instant::now();
@@ -239,6 +242,7 @@ impl Controller {
     fn carry_out_one(&mut self, effect: Effect) {
         let Deps {
             status,
+            statuses,
             discovery,
             rights,
             entries_check,
@@ -256,8 +260,14 @@ impl Controller {
             }
             Effect::StopCall(view) => self.calls.stop(&view),
             Effect::CallWasGood(view, at) => self.calls.was_good(&view, at),
-            Effect::SetStatus(target, desired) => status.put(target, *desired),
-            Effect::ForgetStatus(target) => status.forget(&target),
+            Effect::SetStatus(target, desired) => {
+                statuses.put(&target, &desired);
+                status.put(target, *desired);
+            }
+            Effect::ForgetStatus(target) => {
+                statuses.forget(&target);
+                status.forget(&target);
+            }
             Effect::NeedRights(needed) => {
                 rights.needed.send_if_modified(|before| {
                     let is_news = **before != needed;
@@ -286,7 +296,7 @@ fn wait(check: &Check, waits_for: Option<String>) {
 }
 
 /// The next heartbeat; `None`: the bus was closed, or it is not listened to yet.
-async fn next<T: Clone>(beats: &mut Option<Beats<T>>) -> Option<T> {
+async fn next<T: Signal>(beats: &mut Option<Signals<T>>) -> Option<T> {
     let beat = beats.as_mut()?.next().await;
     if beat.is_none() {
         *beats = None;

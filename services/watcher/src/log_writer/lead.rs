@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{AppendError, Bus, BusError, Connection, Fence, Lease};
+use anteroom_bus::{AppendError, Bus, BusError, BusExt as _, Connection, Fence, Lease};
 use anteroom_model::{Group, Incarnation};
 use anteroom_runtime::{Check, backoff::Backoff};
 use anteroom_wire::beat::Beat;
@@ -249,7 +249,7 @@ impl Leadership {
             page: 0,
             views: Vec::new(),
         };
-        if let Err(error) = bus.send_beat(&last).await {
+        if let Err(error) = bus.send(&last).await {
             tracing::debug!(%error, "nobody was told that the lease is free");
         }
     }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Bus, Connection};
+use anteroom_bus::{Bus, BusExt as _, Connection};
 use anteroom_model::{
     Group, Incarnation,
     limits::{BEAT_INTERVAL_MS, BEAT_SILENCE_MAX_MS},
@@ -275,7 +275,7 @@ impl Members {
 
     async fn listen(&self, bus: &dyn Bus) {
         loop {
-            match bus.beats().await {
+            match bus.signals::<Beat>().await {
                 Ok(mut beats) => {
                     while let Some(beat) = beats.next().await {
                         self.hear(&beat);
@@ -314,7 +314,7 @@ impl Members {
             page: 0,
             views: Vec::new(),
         };
-        if let Err(error) = bus.send_beat(&beat).await {
+        if let Err(error) = bus.send(&beat).await {
             tracing::debug!(%error, "nobody was told that this watcher is there");
         }
     }

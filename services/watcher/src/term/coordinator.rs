@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::Context;
 use crate::{
-    coordinator::{Controller, Deps, Manifests, PolicyKind, Rights, StatusWriter},
+    coordinator::{
+        Controller, Deps, Manifests, PolicyKind, Rights, StatusServer, StatusWriter, Statuses,
+    },
     gateway::rights,
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
@@ -47,12 +49,22 @@ pub(super) fn spawn(
         context.metrics.status.clone(),
         context.coordinator.is_shadow,
     );
+    let statuses = Statuses::default();
+    let server = StatusServer {
+        bus: Arc::clone(&context.bus),
+        statuses: statuses.clone(),
+        coordinator: leadership.holder.clone(),
+        incarnation: leadership.incarnation.clone(),
+        log_size: context.log_size.subscribe(),
+    };
+    tasks.spawn_until_shutdown("statuses for operators", server.run());
     let deps = Deps {
         bus: Arc::clone(&context.bus),
         incarnation: leadership.incarnation.clone(),
         publisher: publisher.clone(),
         discovery: discovery.clone(),
         status: status.clone(),
+        statuses,
         caller: context.caller.clone(),
         source_metrics: context.metrics.source.clone(),
         entries_check: Arc::clone(&context.checks.entries),

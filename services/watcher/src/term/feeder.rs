@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use anteroom_bus::{Beats, Bus};
+use anteroom_bus::{Bus, BusExt as _, Signals};
 use anteroom_model::{Group, Source, ViewId};
 use anteroom_wire::replica_beat::ReplicaBeat;
 
@@ -83,7 +83,7 @@ fn take(feeder: &mut Feeder, objects: &mut HashSet<ViewId>, change: DesiredChang
 /// The next beat of a replica, however often the bus has to be asked for them.
 pub(super) async fn heard(
     bus: &Arc<dyn Bus>,
-    beats: &mut Option<Beats<ReplicaBeat>>,
+    beats: &mut Option<Signals<ReplicaBeat>>,
 ) -> ReplicaBeat {
     loop {
         match beats {
@@ -91,7 +91,7 @@ pub(super) async fn heard(
                 Some(beat) => return beat,
                 None => *beats = None,
             },
-            None => match bus.replica_beats().await {
+            None => match bus.signals::<ReplicaBeat>().await {
                 Ok(heard) => *beats = Some(heard),
                 Err(error) => tracing::debug!(%error, "replicas cannot be heard yet"),
             },

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use anteroom_bus::{Fence, local::LocalBus};
+use anteroom_bus::{BusExt as _, Fence, local::LocalBus};
 use anteroom_model::{
     Collection, GroupVersionResource, Incarnation, ResourceVersion, Revision, Source, SourceInfo,
     limits::BEAT_VIEWS_MAX,
@@ -23,7 +23,7 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
         let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
         writer.run(&*to, &led, &highest, &metrics).await
     });
-    let mut beats = bus.beats().await.unwrap();
+    let mut beats = bus.signals::<Beat>().await.unwrap();
     let to: Arc<dyn Bus> = bus.clone();
     let _beat = tokio::spawn(beat(
         to,
@@ -83,7 +83,7 @@ async fn many_views_are_told_of_in_pages() {
         };
         publisher.with(|queue| queue.open(info, HashMap::new()));
     }
-    let mut beats = bus.beats().await.unwrap();
+    let mut beats = bus.signals::<Beat>().await.unwrap();
     let (leadership, metrics) = (leading(head.incarnation), LogMetrics::default());
     let _beat = tokio::spawn(beat(bus.clone(), publisher, leadership, metrics));
     let mut views = std::collections::HashSet::new();

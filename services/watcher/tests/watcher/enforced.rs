@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{CLUSTER_POLICIES, World};
-use anteroom_bus::Bus;
+use anteroom_bus::{Bus, BusExt as _};
 use anteroom_model::Revision;
 use anteroom_wire::webhook_beat::WebhookBeat;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn webhook(world: &World, name: &str, enforced: Revision) -> DropGuard {
                 enforced,
                 ..WebhookBeat::default()
             };
-            let _ = bus.send_webhook_beat(&beat).await;
+            let _ = bus.send(&beat).await;
         }
     }));
     guard

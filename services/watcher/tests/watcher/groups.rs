@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::support::{CLUSTER_POLICIES, INGRESS_VIEW, INGRESSES, PATIENCE, World};
-use anteroom_bus::Bus;
+use anteroom_bus::BusExt as _;
 use anteroom_model::{Group, ViewState};
 use anteroom_simapi::Fault;
+use anteroom_wire::beat::Beat;
 use serde_json::json;
 use tokio::{sync::watch, task::JoinHandle, time::timeout};
 
@@ -27,7 +28,7 @@ struct Leaders {
 impl Leaders {
     async fn of(world: &World) -> Self {
         let bus = Arc::new(world.bus.join());
-        let mut beats = bus.beats().await.unwrap();
+        let mut beats = bus.signals::<Beat>().await.unwrap();
         let (sender, heard) = watch::channel(BTreeMap::new());
         let listener = tokio::spawn(async move {
             let _open = bus;

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Bus, LogEvent, Scope, local::LocalBus};
+use anteroom_bus::{Bus, BusExt as _, LogEvent, Scope, local::LocalBus};
 use anteroom_model::{Op, Revision, ViewId, ViewRecord, ViewState};
 use anteroom_runtime::Service;
 use anteroom_simapi::{SimApi, SimConfig, Stats};
@@ -239,8 +239,8 @@ impl World {
                     enforced: Revision(u64::MAX),
                     ..WebhookBeat::default()
                 };
-                let _ = bus.send_webhook_beat(&webhook).await;
-                let _ = bus.send_replica_beat(&replica).await;
+                let _ = bus.send(&webhook).await;
+                let _ = bus.send(&replica).await;
             }
         }));
         guard

@@ -1,10 +1,10 @@
 //! Leading, standing by, taking over; and a bus that goes away or is another one.
 
+use anteroom_bus::BusExt as _;
 use std::time::Duration;
 
 use crate::support::{CLUSTER_POLICIES, ENTRIES, INGRESS_VIEW, INGRESSES, Log, World};
 
-use anteroom_bus::Bus as _;
 use anteroom_model::{ViewId, ViewState};
 use anteroom_simapi::{Fault, Matching};
 use anteroom_wire::replica_beat::ReplicaBeat;
@@ -96,7 +96,7 @@ async fn a_successor_serves_the_last_answer_of_a_call_that_fails() {
     };
     let told = async {
         loop {
-            world.bus.send_replica_beat(&beat).await.unwrap();
+            world.bus.send(&beat).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };

@@ -279,7 +279,7 @@ async fn readiness_is_gained_and_kept() {
     ))
     .await;
     let synced = beat("r1", &[("va", "synced")]);
-    bus.send_replica_beat(&synced).await.unwrap();
+    bus.send(&synced).await.unwrap();
     becomes(None).await;
     // One more policy is told beside, until its view is there.
     let second = ("q", testing::reading_entry("b"));
@@ -287,7 +287,7 @@ async fn readiness_is_gained_and_kept() {
     let noted = async |expected: Option<&str>| {
         while service.readiness.report().checks[0].note.as_deref() != expected {
             assert_eq!(waits_for(), None);
-            bus.send_replica_beat(&synced).await.unwrap();
+            bus.send(&synced).await.unwrap();
             tokio::time::sleep(PACE).await;
         }
     };
@@ -296,7 +296,7 @@ async fn readiness_is_gained_and_kept() {
     ))
     .await;
     let synced = beat("r1", &[("va", "synced"), ("vb", "synced")]);
-    bus.send_replica_beat(&synced).await.unwrap();
+    bus.send(&synced).await.unwrap();
     // Then it is silent.
     let silence = "view va of CachedContextEntry `a` for policy p: no replica is heard; \
                    view vb of CachedContextEntry `b` for policy q: no replica is heard";

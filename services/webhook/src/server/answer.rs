@@ -22,6 +22,7 @@ use crate::{
     registration::proof,
     response,
     review::{Review, ReviewError},
+    tap::Decided,
     violations,
 };
 
@@ -158,6 +159,12 @@ async fn review(
     {
         app.violations.send(violation);
     }
+    app.taps.decided(Decided {
+        review: &review,
+        phase,
+        decision: &decision,
+        took,
+    });
     log(&review, &decision, took);
     let answer = match app.is_shadow {
         true => response::recorded(&review, &decision),

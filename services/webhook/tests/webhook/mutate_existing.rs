@@ -1,6 +1,6 @@
 //! Rules on objects that exist already: what is a trigger, what is written, and what is told of failures.
 
-use anteroom_bus::{Bus as _, Heard};
+use anteroom_bus::{BusExt as _, Heard};
 use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError, Failure};
 use anteroom_wire::live::{LiveCall, LiveRequest};
 use parking_lot::Mutex;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Address, Bus, Incoming};
+use anteroom_bus::{Address, Bus, BusExt as _, Incoming};
 use anteroom_model::{FactError, Incarnation, ResourceVersion, Revision, ViewId};
 use anteroom_wire::{
     body,
@@ -98,6 +98,7 @@ impl Cluster {
                 version: ResourceVersion::new("1042"),
                 age_ms: 7,
                 objects: 2,
+                examined: 0,
                 results: results.into_iter().map(encode).collect(),
             };
             Some(encode_outcome(&refused.map_or(Ok(reply), Err)).unwrap())
@@ -176,7 +177,7 @@ impl Cluster {
         AbortOnDropHandle::new(tokio::spawn(async move {
             // A beat that nobody hears is lost: the webhook may not listen yet.
             loop {
-                bus.send_replica_beat(&beat).await.unwrap();
+                bus.send(&beat).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }))

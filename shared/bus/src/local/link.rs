@@ -1,15 +1,16 @@
 //! One client's connection to the in-process broker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use anteroom_wire::{
-    beat::Beat, replica_beat::ReplicaBeat, violation::Violation, webhook_beat::WebhookBeat,
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
 };
+
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{BusError, Connection, Heard};
+use crate::{BusError, Channel, Connection};
 
 /// One client's connection.
 #[derive(Debug)]
@@ -19,11 +20,9 @@ pub(super) struct Link {
     pub(super) closed: CancellationToken,
     /// Times that messages were lost on the way to this client's followers.
     gaps: AtomicU64,
-    /// `None` once closed, which ends every [`crate::Beats`].
-    beats: Mutex<Option<broadcast::Sender<Beat>>>,
-    replica_beats: Mutex<Option<broadcast::Sender<ReplicaBeat>>>,
-    webhook_beats: Mutex<Option<broadcast::Sender<WebhookBeat>>>,
-    violations: Mutex<Option<broadcast::Sender<Heard>>>,
+    signals_max: usize,
+    /// `None` once closed, which ends every subscription.
+    signals: Mutex<Option<HashMap<Channel, broadcast::Sender<Bytes>>>>,
 }
 
 #[derive(Debug)]
@@ -35,7 +34,7 @@ struct Reach {
 }
 
 impl Link {
-    pub(super) fn new(broker_up: bool, beats_max: usize) -> Self {
+    pub(super) fn new(broker_up: bool, signals_max: usize) -> Self {
         let link = Self {
             reach: Mutex::new(Reach {
                 broker: broker_up,
@@ -44,10 +43,8 @@ impl Link {
             connection: watch::Sender::new(Connection::Down),
             closed: CancellationToken::new(),
             gaps: AtomicU64::new(0),
-            beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
-            replica_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
-            webhook_beats: Mutex::new(Some(broadcast::Sender::new(beats_max))),
-            violations: Mutex::new(Some(broadcast::Sender::new(beats_max))),
+            signals_max,
+            signals: Mutex::new(Some(HashMap::new())),
         };
         link.publish();
         link
@@ -105,60 +102,30 @@ impl Link {
         self.gaps.load(Ordering::Relaxed)
     }
 
-    /// Hands a beat to whoever listens at this client.
-    pub(super) fn hear(&self, beat: &Beat) {
-        if let Some(beats) = &*self.beats.lock() {
+    /// Hands a signal to whoever listens at this client.
+    pub(super) fn hear(&self, channel: Channel, message: &Bytes) {
+        if let Some(signals) = self
+            .signals
+            .lock()
+            .as_ref()
+            .and_then(|all| all.get(&channel))
+        {
             // An error says that nobody listens, which is no error.
-            let _ = beats.send(beat.clone());
+            let _ = signals.send(message.clone());
         }
     }
 
-    pub(super) fn beats(&self) -> Option<broadcast::Receiver<Beat>> {
-        self.beats.lock().as_ref().map(broadcast::Sender::subscribe)
-    }
-
-    /// Hands a replica's beat to the listeners at this client.
-    pub(super) fn hear_replica(&self, beat: &ReplicaBeat) {
-        if let Some(beats) = &*self.replica_beats.lock() {
-            let _ = beats.send(beat.clone());
-        }
-    }
-
-    pub(super) fn replica_beats(&self) -> Option<broadcast::Receiver<ReplicaBeat>> {
-        let beats = self.replica_beats.lock();
-        beats.as_ref().map(broadcast::Sender::subscribe)
-    }
-
-    /// Hands a webhook's beat to the listeners at this client.
-    pub(super) fn hear_webhook(&self, beat: &WebhookBeat) {
-        if let Some(beats) = &*self.webhook_beats.lock() {
-            let _ = beats.send(beat.clone());
-        }
-    }
-
-    pub(super) fn webhook_beats(&self) -> Option<broadcast::Receiver<WebhookBeat>> {
-        let beats = self.webhook_beats.lock();
-        beats.as_ref().map(broadcast::Sender::subscribe)
-    }
-
-    /// Hands a violation to the listeners at this client.
-    pub(super) fn hear_violation(&self, violation: &Violation) {
-        if let Some(violations) = &*self.violations.lock() {
-            let _ = violations.send(Heard::Violation(Box::new(violation.clone())));
-        }
-    }
-
-    pub(super) fn violations(&self) -> Option<broadcast::Receiver<Heard>> {
-        let violations = self.violations.lock();
-        violations.as_ref().map(broadcast::Sender::subscribe)
+    /// A subscription to a channel; `None` once closed.
+    pub(super) fn listen(&self, channel: Channel) -> Option<broadcast::Receiver<Bytes>> {
+        let mut signals = self.signals.lock();
+        let signals = signals.as_mut()?.entry(channel);
+        let sender = signals.or_insert_with(|| broadcast::Sender::new(self.signals_max));
+        Some(sender.subscribe())
     }
 
     pub(super) fn close(&self) {
         self.closed.cancel();
-        self.beats.lock().take();
-        self.replica_beats.lock().take();
-        self.webhook_beats.lock().take();
-        self.violations.lock().take();
+        self.signals.lock().take();
         self.publish();
     }
 }

@@ -1,6 +1,8 @@
 //! The faults that can be asked for do what they say.
 
+use crate::BusExt as _;
 use anteroom_model::{Delta, Epoch, ObjectKey, Op, ResourceVersion};
+use anteroom_wire::beat::Beat;
 use anteroom_wire::envelope::Record;
 
 use super::*;
@@ -186,7 +188,7 @@ async fn lost_messages_and_lost_records_are_noticed() {
 async fn beats_are_lost_for_one_listener_at_a_time() {
     use anteroom_model::Incarnation;
     let bus = LocalBus::new();
-    let mut beats = bus.beats().await.unwrap();
+    let mut beats = bus.signals::<Beat>().await.unwrap();
     let beat = |term| Beat {
         incarnation: Incarnation::default(),
         group: Group::COORDINATOR,
@@ -201,7 +203,7 @@ async fn beats_are_lost_for_one_listener_at_a_time() {
             ..Chances::default()
         };
         bus.faults().set_chances(chances);
-        bus.send_beat(&beat(term)).await.unwrap();
+        bus.send(&beat(term)).await.unwrap();
     }
     assert_eq!(beats.next().await, Some(beat(2)));
 }

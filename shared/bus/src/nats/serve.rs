@@ -25,7 +25,7 @@ use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
 fn queue_group(at: &Address) -> &'static str {
     match at {
         Address::View(_) | Address::Fallback(_) | Address::Replica { .. } => "replicas",
-        Address::Live | Address::Write => "watchers",
+        Address::Live | Address::Write | Address::Status => "watchers",
     }
 }
 

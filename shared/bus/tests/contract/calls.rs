@@ -1,6 +1,7 @@
 //! Request and reply, and heartbeats.
 
 use std::{
+    fmt::Debug,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -8,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Address, Beats, Bus, BusError, Call, Heard, RequestError, Serving};
+use anteroom_bus::{
+    Address, Bus, BusError, BusExt as _, Call, Heard, RequestError, Serving, Signal, Signals,
+};
 use anteroom_model::{
     Epoch, Group, Incarnation, Revision,
     limits::{MESSAGE_BYTES_MAX, RESULT_BYTES_MAX},
@@ -17,6 +20,7 @@ use anteroom_wire::{
     beat::{Beat, ViewBeat},
     envelope::TraceContext,
     replica_beat::ReplicaBeat,
+    tap::{Tap, Tapped},
     violation::Violation,
     webhook_beat::WebhookBeat,
 };
@@ -392,10 +396,10 @@ pub(crate) fn beat(term: u32) -> Beat {
 }
 
 /// Sends beats until one is heard: what is sent before a listener is there is lost, as it should be.
-pub(crate) async fn heard(from: &dyn Bus, beats: &mut anteroom_bus::Beats, term: u32) {
+pub(crate) async fn heard(from: &dyn Bus, beats: &mut anteroom_bus::Signals<Beat>, term: u32) {
     within(async {
         loop {
-            from.send_beat(&beat(term)).await.unwrap();
+            from.send(&beat(term)).await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
             match next.await {
                 Ok(heard) if heard == Some(beat(term)) => return,
@@ -410,61 +414,64 @@ pub(crate) async fn heard(from: &dyn Bus, beats: &mut anteroom_bus::Beats, term:
 
 pub(crate) async fn beats_reach_whoever_listens(harness: impl Harness) {
     let writer = harness.client().await;
-    writer.send_beat(&beat(1)).await.unwrap();
+    writer.send(&beat(1)).await.unwrap();
     let readers = [harness.client().await, harness.client().await];
     for reader in &readers {
-        let mut beats = reader.beats().await.unwrap();
+        let mut beats = reader.signals::<Beat>().await.unwrap();
         heard(&*writer, &mut beats, 2).await;
     }
 }
 
-/// Sends a replica's beat until `beats` delivers it.
-pub(crate) async fn replica_heard(from: &dyn Bus, beats: &mut Beats<ReplicaBeat>) {
-    let sent = ReplicaBeat {
+/// Sends a signal until it is heard.
+pub(crate) async fn signal_heard<S>(from: &dyn Bus, listener: &mut Signals<S>, sent: S)
+where
+    S: Signal + Debug + PartialEq,
+{
+    within(async {
+        loop {
+            from.send(&sent).await.unwrap();
+            let next = tokio::time::timeout(Duration::from_millis(100), listener.next());
+            if let Ok(heard) = next.await {
+                assert_eq!(heard.as_ref(), Some(&sent));
+                return;
+            }
+        }
+    })
+    .await;
+}
+
+pub(crate) fn replica_beat() -> ReplicaBeat {
+    ReplicaBeat {
         replica: "replica-1".into(),
         bytes: 5,
         ..ReplicaBeat::default()
-    };
-    within(async {
-        loop {
-            from.send_replica_beat(&sent).await.unwrap();
-            let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
-            if let Ok(heard) = next.await {
-                assert_eq!(heard, Some(sent.clone()));
-                return;
-            }
-        }
-    })
-    .await;
+    }
 }
 
-pub(crate) async fn replicas_are_heard_too(harness: impl Harness) {
-    let (replica, reader) = (harness.client().await, harness.client().await);
-    let mut beats = reader.replica_beats().await.unwrap();
-    let mut writers = reader.beats().await.unwrap();
-    replica_heard(&*replica, &mut beats).await;
-    // A writer's beat is what the writers' listener hears first: none of a replica's came there.
-    heard(&*replica, &mut writers, 3).await;
-}
-
-/// Sends a webhook's beat until `beats` delivers it.
-pub(crate) async fn webhook_heard(from: &dyn Bus, beats: &mut Beats<WebhookBeat>) {
-    let sent = WebhookBeat {
+pub(crate) fn webhook_beat() -> WebhookBeat {
+    WebhookBeat {
         webhook: "webhook-1".into(),
         compiled: Revision(5),
         ..WebhookBeat::default()
-    };
-    within(async {
-        loop {
-            from.send_webhook_beat(&sent).await.unwrap();
-            let next = tokio::time::timeout(Duration::from_millis(100), beats.next());
-            if let Ok(heard) = next.await {
-                assert_eq!(heard, Some(sent.clone()));
-                return;
-            }
-        }
-    })
-    .await;
+    }
+}
+
+/// What each listener hears first is of its own type: none of another came there before.
+pub(crate) async fn a_signal_reaches_who_listens_to_its_type_and_nobody_else(
+    harness: impl Harness,
+) {
+    let (sender, reader) = (harness.client().await, harness.client().await);
+    let mut writers = reader.signals::<Beat>().await.unwrap();
+    let mut replicas = reader.signals::<ReplicaBeat>().await.unwrap();
+    let mut webhooks = reader.signals::<WebhookBeat>().await.unwrap();
+    let mut taps = reader.signals::<Tap>().await.unwrap();
+    let mut tapped = reader.signals::<Tapped>().await.unwrap();
+    let (tap, told) = (Tap::default(), Tapped::default());
+    signal_heard(&*sender, &mut replicas, replica_beat()).await;
+    signal_heard(&*sender, &mut tapped, told).await;
+    signal_heard(&*sender, &mut webhooks, webhook_beat()).await;
+    signal_heard(&*sender, &mut taps, tap).await;
+    heard(&*sender, &mut writers, 3).await;
 }
 
 pub(crate) async fn violations_are_heard_too(harness: impl Harness) {
@@ -478,7 +485,7 @@ pub(crate) async fn violations_are_heard_too(harness: impl Harness) {
     within(async {
         loop {
             // One may be lost.
-            webhook.send_violation(&sent).await.unwrap();
+            webhook.send(&sent).await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(100), violations.next());
             if let Ok(heard) = next.await {
                 assert_eq!(heard, Some(Heard::Violation(Box::new(sent.clone()))));
@@ -487,13 +494,4 @@ pub(crate) async fn violations_are_heard_too(harness: impl Harness) {
         }
     })
     .await;
-}
-
-pub(crate) async fn webhooks_are_heard_too(harness: impl Harness) {
-    let (webhook, reader) = (harness.client().await, harness.client().await);
-    let mut beats = reader.webhook_beats().await.unwrap();
-    let mut replicas = reader.replica_beats().await.unwrap();
-    webhook_heard(&*webhook, &mut beats).await;
-    // A replica's beat is what the replicas' listener hears first: none of a webhook's came there.
-    replica_heard(&*webhook, &mut replicas).await;
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{AppendError, BusError, Connection, RequestError, RestartCause, Scope};
+use anteroom_bus::{
+    AppendError, BusError, BusExt as _, Connection, RequestError, RestartCause, Scope,
+};
 use anteroom_model::ViewState;
+use anteroom_wire::beat::Beat;
 
 use crate::{
     calls::{answer, at, beat, call, heard},
@@ -53,7 +56,7 @@ pub(crate) async fn while_away_everything_fails_at_once(mut harness: impl Harnes
         within(bus.head()).await.map(drop),
         within(bus.ensure_log()).await.map(drop),
         within(bus.index()).await.map(drop),
-        within(bus.send_beat(&beat(1))).await,
+        within(bus.send(&beat(1))).await,
     ] {
         assert!(
             matches!(refused, Err(BusError::Unavailable { .. })),
@@ -138,7 +141,7 @@ pub(crate) async fn a_server_is_back_after_an_outage(mut harness: impl Harness) 
 
 pub(crate) async fn beats_are_back_after_an_outage(mut harness: impl Harness) {
     let (writer, reader) = (harness.client().await, harness.client().await);
-    let mut beats = reader.beats().await.unwrap();
+    let mut beats = reader.signals::<Beat>().await.unwrap();
     heard(&*writer, &mut beats, 1).await;
     harness.stop().await;
     until(&*writer, Connection::Down).await;
@@ -216,7 +219,7 @@ pub(crate) async fn closing_ends_everything(harness: impl Harness) {
     bus.ensure_log().await.unwrap();
     let mut reader = Reader::new(&*bus, Scope::All);
     reader.until(|reader| reader.caught_up.is_some()).await;
-    let mut beats = bus.beats().await.unwrap();
+    let mut beats = bus.signals::<Beat>().await.unwrap();
     let mut serving = bus.serve(&at("a")).await.unwrap();
     bus.close().await;
     assert!(!reader.step().await);

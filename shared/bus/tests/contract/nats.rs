@@ -3,16 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{
-    Address, AppendError, Bus, BusError, Connection, RequestError, RestartCause, Scope,
+    Address, AppendError, Bus, BusError, BusExt as _, Connection, RequestError, RestartCause,
+    Scope,
     nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
     testing::NatsServer,
 };
 use anteroom_model::{FactError, Group, Revision, ViewState};
 use anteroom_wire::{WireError, query};
+use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use async_nats::jetstream::{self, stream};
 
 use crate::{
-    calls::{answer, at, call, heard, replica_heard, webhook_heard},
+    calls::{answer, at, call, heard, replica_beat, signal_heard, webhook_beat},
     deployed::deployed,
     harness::{Harness, until},
     server::{CLUSTER, Nats},
@@ -382,15 +384,15 @@ async fn the_permissions_that_are_deployed_suffice() {
             reader.caught_up_at(last).await;
             assert_eq!(reader.objects.len(), 1);
         }
-        let mut beats = bus.beats().await.unwrap();
+        let mut beats = bus.signals::<Beat>().await.unwrap();
         heard(&*writer.bus, &mut beats, 1).await;
-        let mut beats = bus.replica_beats().await.unwrap();
-        replica_heard(&*replica, &mut beats).await;
+        let mut beats = bus.signals::<ReplicaBeat>().await.unwrap();
+        signal_heard(&*replica, &mut beats, replica_beat()).await;
     }
     // A webhook's beat is for the watchers.
     for bus in [&writer.bus, &other.bus] {
-        let mut beats = bus.webhook_beats().await.unwrap();
-        webhook_heard(&*webhook, &mut beats).await;
+        let mut beats = bus.signals::<WebhookBeat>().await.unwrap();
+        signal_heard(&*webhook, &mut beats, webhook_beat()).await;
     }
     let own = Address::Replica {
         replica: "replica-1".into(),

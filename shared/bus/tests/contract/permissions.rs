@@ -12,7 +12,7 @@ use crate::deployed::{Deployed, deployed};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Subjects that somebody may publish to, of everything that there is.
-const PUBLISHED: [&str; 34] = [
+const PUBLISHED: [&str; 38] = [
     "ar.default.obj.v.n.o",
     "ar.default.ctl.view.v",
     "ar.default.ctl.lease.i.0",
@@ -20,6 +20,9 @@ const PUBLISHED: [&str; 34] = [
     "ar.default.rbeat",
     "ar.default.wbeat",
     "ar.default.violation",
+    "ar.default.tap",
+    "ar.default.tapped",
+    "ar.default.status",
     "ar.default.q.v",
     "ar.default.qf.v",
     "ar.default.qi.r.v",
@@ -30,6 +33,7 @@ const PUBLISHED: [&str; 34] = [
     "_INBOX_cache_replica.a",
     "_INBOX_webhook.a",
     "_INBOX_reporter.a",
+    "_INBOX_operator.a",
     "$JS.API.INFO",
     "$JS.API.STREAM.LIST",
     "$JS.API.STREAM.INFO.anteroom-default",
@@ -50,7 +54,7 @@ const PUBLISHED: [&str; 34] = [
 ];
 
 /// Subjects that somebody may subscribe to, each with its queue group, or alone.
-const SUBSCRIBED: [(&str, &str); 18] = [
+const SUBSCRIBED: [(&str, &str); 23] = [
     ("_INBOX_watcher.>", ""),
     ("_INBOX_cache_replica.>", ""),
     ("_INBOX_webhook.>", ""),
@@ -59,6 +63,11 @@ const SUBSCRIBED: [(&str, &str); 18] = [
     ("ar.default.rbeat", ""),
     ("ar.default.wbeat", ""),
     ("ar.default.violation", ""),
+    ("ar.default.tap", ""),
+    ("ar.default.tapped", ""),
+    ("ar.default.status", ""),
+    ("ar.default.status", "watchers"),
+    ("_INBOX_operator.>", ""),
     ("ar.default.live", ""),
     ("ar.default.live", "watchers"),
     ("ar.default.write", ""),
@@ -74,6 +83,7 @@ const SUBSCRIBED: [(&str, &str); 18] = [
 /// What one login may do, of all that there is.
 struct Allowed {
     user: &'static str,
+    reads_the_log: bool,
     publish: &'static [&'static str],
     subscribe: &'static [(&'static str, &'static str)],
 }
@@ -84,9 +94,10 @@ const READS_THE_LOG: [&str; 3] = [
     "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
 ];
 
-const LOGINS: [Allowed; 4] = [
+const LOGINS: [Allowed; 5] = [
     Allowed {
         user: "watcher",
+        reads_the_log: true,
         publish: &[
             "ar.default.obj.v.n.o",
             "ar.default.ctl.view.v",
@@ -104,10 +115,12 @@ const LOGINS: [Allowed; 4] = [
             ("ar.default.wbeat", ""),
             ("ar.default.live", "watchers"),
             ("ar.default.write", "watchers"),
+            ("ar.default.status", "watchers"),
         ],
     },
     Allowed {
         user: "replica",
+        reads_the_log: true,
         publish: &["ar.default.rbeat"],
         subscribe: &[
             ("_INBOX_cache_replica.>", ""),
@@ -119,9 +132,11 @@ const LOGINS: [Allowed; 4] = [
     },
     Allowed {
         user: "webhook",
+        reads_the_log: true,
         publish: &[
             "ar.default.wbeat",
             "ar.default.violation",
+            "ar.default.tapped",
             "ar.default.q.v",
             "ar.default.qf.v",
             "ar.default.qi.r.v",
@@ -132,10 +147,12 @@ const LOGINS: [Allowed; 4] = [
             ("_INBOX_webhook.>", ""),
             ("ar.default.beat", ""),
             ("ar.default.rbeat", ""),
+            ("ar.default.tap", ""),
         ],
     },
     Allowed {
         user: "reporter",
+        reads_the_log: true,
         publish: &[
             "ar.default.q.v",
             "ar.default.qf.v",
@@ -148,6 +165,18 @@ const LOGINS: [Allowed; 4] = [
             ("ar.default.beat", ""),
             ("ar.default.rbeat", ""),
             ("ar.default.violation", ""),
+        ],
+    },
+    Allowed {
+        user: "operator",
+        reads_the_log: false,
+        publish: &["ar.default.tap", "ar.default.status"],
+        subscribe: &[
+            ("_INBOX_operator.>", ""),
+            ("ar.default.beat", ""),
+            ("ar.default.rbeat", ""),
+            ("ar.default.wbeat", ""),
+            ("ar.default.tapped", ""),
         ],
     },
 ];
@@ -197,7 +226,7 @@ async fn each_login_may_do_its_own_work_and_nothing_else() {
         let may_publish: BTreeSet<&str> = login
             .publish
             .iter()
-            .chain(&READS_THE_LOG)
+            .chain(READS_THE_LOG.iter().filter(|_| login.reads_the_log))
             .copied()
             .collect();
         for subject in PUBLISHED {

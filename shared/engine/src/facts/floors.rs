@@ -150,6 +150,7 @@ mod tests {
             version: ResourceVersion("1".into()),
             age_ms: 0,
             objects: 0,
+            examined: 0,
             results: Vec::new(),
         }
     }

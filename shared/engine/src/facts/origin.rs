@@ -21,6 +21,10 @@ pub enum Origin {
         version: String,
         /// The age of the view's news.
         age_ms: u64,
+        /// Objects in the view.
+        objects: u64,
+        /// Objects that the queries of the request were evaluated over.
+        examined: u64,
         /// The replica does not serve the view now: last-good data of an age that the reader accepts.
         last_good: bool,
     },
@@ -48,6 +52,8 @@ impl Origin {
             revision: reply.revision,
             version: reply.version.0.clone().into(),
             age_ms: reply.age_ms,
+            objects: reply.objects,
+            examined: reply.examined,
             last_good,
         }
     }
@@ -94,6 +100,8 @@ impl Serialize for Origin {
                 revision,
                 version,
                 age_ms,
+                objects: _,
+                examined: _,
                 last_good,
             } => {
                 let from = if *last_good { "fallback" } else { "view" };

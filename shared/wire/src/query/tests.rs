@@ -29,6 +29,7 @@ fn reply(results: Vec<Result<Bytes, FactError>>) -> QueryOutcome {
         version: ResourceVersion::new("2"),
         age_ms: 3,
         objects: 4,
+        examined: 0,
         results,
     })
 }

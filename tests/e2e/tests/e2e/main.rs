@@ -24,6 +24,7 @@ mod mutate_existing;
 mod mutated;
 mod nats_servers;
 mod one_way;
+mod operators;
 mod outages;
 mod own_rights;
 mod policies;

@@ -106,7 +106,7 @@ async fn a_standby_waits_for_silence_and_fences_its_predecessor() {
     let standby = tokio::spawn(async move { b.win(0).await });
     for _ in 0..20 {
         tokio::time::sleep(SILENCE_MAX / 2).await;
-        a.bus.send_beat(&beat(&leader)).await.unwrap();
+        a.bus.send(&beat(&leader)).await.unwrap();
         assert!(!standby.is_finished());
     }
     let next = standby.await.unwrap();
@@ -120,7 +120,7 @@ async fn a_hand_over_needs_no_silence() {
     let bus = LocalBus::new();
     let (a, b) = (Candidate::new(&bus, "a"), Candidate::new(&bus, "b"));
     let leader = a.win(0).await;
-    a.bus.send_beat(&beat(&leader)).await.unwrap();
+    a.bus.send(&beat(&leader)).await.unwrap();
     let begun = Instant::now();
     let standby = tokio::spawn(async move { b.win(0).await });
     tokio::time::sleep(Duration::from_millis(10)).await;

@@ -238,6 +238,7 @@ pub(super) fn outcome(said: Vec<Said>) -> Result<QueryReply, FactError> {
         version: ResourceVersion::new("1042"),
         age_ms: 7,
         objects: 2,
+        examined: 0,
         results: said.into_iter().map(|said| said.map(encode)).collect(),
     })
 }

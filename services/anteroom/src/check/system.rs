@@ -1,0 +1,270 @@
+//! Checks of what runs, by what is heard over NATS. Pure.
+
+use anteroom_model::{Group, ViewId, limits::AGE_MAX_DEFAULT_MS};
+
+use super::{
+    cluster::Cluster,
+    finding::{Check, Finding},
+    nats::Heard,
+};
+use crate::operator::table::{bytes, count, millis};
+
+/// The part of a limit above which there is little room left, in percent.
+const FULL_PERCENT: u64 = 80;
+
+/// The time after which an error of a rule is of the past.
+const RECENT_MS: u64 = 60_000;
+
+/// Objects that one request may be evaluated over without a warning.
+const EXAMINED_MAX: u64 = 10_000;
+
+pub(super) const CHECKS: [Check; 12] = [
+    Check {
+        id: "nats-reachable",
+        category: "nats",
+        fact: "NATS takes the operator's login",
+        is_pre: false,
+        find: reachable,
+    },
+    Check {
+        id: "nats-room",
+        category: "nats",
+        fact: "the log has room",
+        is_pre: false,
+        find: room,
+    },
+    Check {
+        id: "watchers-coordinator",
+        category: "watchers",
+        fact: "a watcher coordinates, and answers",
+        is_pre: false,
+        find: coordinator,
+    },
+    Check {
+        id: "watchers-groups",
+        category: "watchers",
+        fact: "every group of views has a leader",
+        is_pre: false,
+        find: groups,
+    },
+    Check {
+        id: "watchers-standby",
+        category: "watchers",
+        fact: "a second watcher is there to take over",
+        is_pre: false,
+        find: standby,
+    },
+    Check {
+        id: "views-heard",
+        category: "views",
+        fact: "the source of every view is heard",
+        is_pre: false,
+        find: heard,
+    },
+    Check {
+        id: "views-fresh",
+        category: "views",
+        fact: "no view is older than a minute",
+        is_pre: false,
+        find: fresh,
+    },
+    Check {
+        id: "views-served",
+        category: "views",
+        fact: "a replica serves every view",
+        is_pre: false,
+        find: served,
+    },
+    Check {
+        id: "replicas-memory",
+        category: "views",
+        fact: "views fit into the replicas' memory",
+        is_pre: false,
+        find: memory,
+    },
+    Check {
+        id: "webhooks-called",
+        category: "webhooks",
+        fact: "the API server calls each webhook for all that it has compiled",
+        is_pre: false,
+        find: called,
+    },
+    Check {
+        id: "decisions-errors",
+        category: "decisions",
+        fact: "every rule could be evaluated in the last minute",
+        is_pre: false,
+        find: errors,
+    },
+    Check {
+        id: "decisions-scans",
+        category: "decisions",
+        fact: "no request looks at more than 10,000 objects",
+        is_pre: false,
+        find: scans,
+    },
+];
+
+const NOT_NAMED: &str = "needs the operator's login: --nats-url, --nats-nkey-file and --nats-ca-file (docs/operators.md)";
+
+/// What `find` makes of what was heard.
+fn of(cluster: &Cluster, find: impl FnOnce(&Heard) -> Finding) -> Finding {
+    match &cluster.nats {
+        None => Finding::NotAsked(NOT_NAMED.to_owned()),
+        Some(Err(_)) => Finding::NotAsked("NATS was not reached".to_owned()),
+        Some(Ok(nats)) => find(nats),
+    }
+}
+
+fn reachable(cluster: &Cluster) -> Finding {
+    match &cluster.nats {
+        Some(Err(error)) => Finding::Failed(error.clone()),
+        _ => of(cluster, |_| Finding::Good),
+    }
+}
+
+fn room(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        Finding::of(&nats.statuses, |said| {
+            match (said.log_bytes, said.log_bytes_max) {
+                (Some(size), Some(limit)) if is_nearly(size, limit) => {
+                    Finding::Failed(format!("{} of {} are taken", bytes(size), bytes(limit)))
+                }
+                _ => Finding::Good,
+            }
+        })
+    })
+}
+
+fn is_nearly(size: u64, limit: u64) -> bool {
+    size > limit / 100 * FULL_PERCENT
+}
+
+fn coordinator(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        match (nats.system.coordinator(), &nats.statuses) {
+            (None, _) => Finding::Failed("no watcher leads group 0".to_owned()),
+            (Some(name), Err(error)) => Finding::Failed(format!("{name}: {error}")),
+            (Some(_), Ok(_)) => Finding::Good,
+        }
+    })
+}
+
+fn groups(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let led = nats.system.groups();
+        let is_led = |group: &Group| led.iter().any(|row| row.group == group.0);
+        let without = Group::all().filter(|group| !is_led(group));
+        let without = without.map(|group| format!("group {group} has no leader"));
+        Finding::none(without.collect(), Finding::Failed)
+    })
+}
+
+fn standby(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| match &nats.system.watchers()[..] {
+        [alone] => Finding::Warning(format!(
+            "{alone} is alone: facts grow old while it restarts"
+        )),
+        _ => Finding::Good,
+    })
+}
+
+fn heard(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let rows = nats.system.views(nats.at).into_iter();
+        let troubled = rows.filter_map(|row| Some(format!("{}: {}", row.view, row.trouble?)));
+        Finding::none(troubled.collect(), Finding::Failed)
+    })
+}
+
+fn fresh(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let rows = nats.system.views(nats.at).into_iter();
+        // A polled call is as old as its interval.
+        let watched = rows.filter(|row| !ViewId::new(&*row.view).is_of_a_call());
+        let old = watched.filter_map(|row| match row.age_ms {
+            None => Some(format!("{}: nothing was heard yet", row.view)),
+            Some(age_ms) if age_ms > AGE_MAX_DEFAULT_MS => {
+                Some(format!("{}: {} old", row.view, millis(age_ms)))
+            }
+            Some(_) => None,
+        });
+        Finding::none(old.collect(), Finding::Failed)
+    })
+}
+
+fn served(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        if nats.system.replicas().is_empty() {
+            return Finding::Failed("no replica runs".to_owned());
+        }
+        let rows = nats.system.views(nats.at).into_iter();
+        let unserved = rows.filter(|row| !row.is_system && row.served_by == 0);
+        let unserved = unserved.map(|row| format!("{}: {}", row.view, row.state));
+        Finding::none(unserved.collect(), Finding::Failed)
+    })
+}
+
+fn memory(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let rows = nats.system.replicas().into_iter();
+        let full = rows.filter_map(|row| {
+            let limit = row.bytes_max?;
+            let text = format!("{}: {} of {}", row.replica, bytes(row.bytes), bytes(limit));
+            is_nearly(row.bytes, limit).then_some(text)
+        });
+        Finding::none(full.collect(), Finding::Warning)
+    })
+}
+
+fn called(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let rows = nats.system.webhooks();
+        if rows.is_empty() {
+            return Finding::Failed("no webhook runs".to_owned());
+        }
+        let behind = rows.into_iter().filter_map(|row| match row.trouble {
+            Some(trouble) => Some(format!("{}: {trouble}", row.webhook)),
+            None if row.compiled == 0 => Some(format!("{}: has read no policies yet", row.webhook)),
+            None if row.enforced == 0 => Some(format!("{}: is not called yet", row.webhook)),
+            None => None,
+        });
+        Finding::none(behind.collect(), Finding::Failed)
+    })
+}
+
+fn errors(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let recent = nats
+            .records
+            .iter()
+            .filter(|record| record.age_ms <= RECENT_MS);
+        let rules = recent.flat_map(|record| &record.rules);
+        let mut found: Vec<_> = rules
+            .filter_map(|rule| {
+                let code = rule.code.as_ref()?;
+                Some(format!(
+                    "{} / {}: {code} {}",
+                    rule.policy, rule.rule, rule.message
+                ))
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        Finding::none(found, Finding::Failed)
+    })
+}
+
+fn scans(cluster: &Cluster) -> Finding {
+    of(cluster, |nats| {
+        let scans = nats.decisions.rules.iter().filter_map(|row| {
+            let read = row.reads.iter().find(|read| read.examined > EXAMINED_MAX)?;
+            let (rule, entry) = (format!("{} / {}", row.policy, row.rule), &read.entry);
+            Some(format!("{rule}: {} of {entry}", count(read.examined)))
+        });
+        Finding::none(scans.collect(), Finding::Warning)
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests;

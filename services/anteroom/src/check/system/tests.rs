@@ -1,0 +1,237 @@
+//! Faults are put into what a healthy system says, one at a time.
+
+use std::time::{Duration, Instant};
+
+use anteroom_model::{Epoch, Failure, Group, Incarnation, Revision, ViewId};
+use anteroom_wire::{
+    beat::{Beat, ViewBeat},
+    replica_beat::{ReplicaBeat, ReplicaView},
+    status::StatusReply,
+    tap::{DecisionRecord, RuleDecision},
+    webhook_beat::WebhookBeat,
+};
+
+use super::{super::nats::Heard, *};
+use crate::operator::{
+    system::System,
+    window::{Decisions, RuleRead, RuleRow},
+};
+
+const VIEW: &str = "pods.v1";
+
+/// What the parts of a system beat, and what else is heard.
+struct Parts {
+    writers: Vec<Beat>,
+    replicas: Vec<ReplicaBeat>,
+    webhooks: Vec<WebhookBeat>,
+    status: Result<StatusReply, String>,
+    examined: u64,
+    records: Vec<DecisionRecord>,
+}
+
+impl Parts {
+    fn healthy() -> Self {
+        let writer = |group: Group| Beat {
+            incarnation: Incarnation("i".into()),
+            group,
+            term: 1,
+            holder: format!("w-{}", group.0 % 2),
+            page: 0,
+            views: Vec::new(),
+        };
+        let mut writers: Vec<_> = Group::all().map(writer).collect();
+        writers[1].views.push(ViewBeat {
+            view: ViewId::new(VIEW),
+            epoch: Epoch(1),
+            revision: Revision(9),
+            news_age_ms: 100,
+            objects: 3,
+            bytes: 50,
+            skipped: 0,
+            trouble: None,
+        });
+        let view = ReplicaView {
+            view: ViewId::new(VIEW),
+            state: "synced".into(),
+            bytes: 60,
+        };
+        Self {
+            writers,
+            replicas: vec![ReplicaBeat {
+                replica: "r-1".into(),
+                bytes: 60,
+                bytes_max: Some(1_000),
+                views: vec![view],
+                ..ReplicaBeat::default()
+            }],
+            webhooks: vec![WebhookBeat {
+                webhook: "h-1".into(),
+                compiled: Revision(9),
+                enforced: Revision(9),
+                ..WebhookBeat::default()
+            }],
+            status: Ok(StatusReply {
+                log_bytes: Some(100),
+                log_bytes_max: Some(1_000),
+                ..StatusReply::default()
+            }),
+            examined: 1,
+            records: Vec::new(),
+        }
+    }
+
+    fn heard(self) -> Heard {
+        let (mut system, at) = (System::default(), Instant::now());
+        for beat in self.writers {
+            system.writer(beat, at);
+        }
+        for beat in self.replicas {
+            system.replica(beat, at);
+        }
+        for beat in self.webhooks {
+            system.webhook(beat, at);
+        }
+        let read = RuleRead {
+            entry: "pods".into(),
+            examined: self.examined,
+            ..RuleRead::default()
+        };
+        let row = RuleRow {
+            policy: "p".into(),
+            rule: "r".into(),
+            reads: vec![read],
+            ..RuleRow::default()
+        };
+        Heard {
+            system,
+            at: at + Duration::from_millis(10),
+            statuses: self.status,
+            decisions: Decisions {
+                rules: vec![row],
+                ..Decisions::default()
+            },
+            records: self.records,
+        }
+    }
+}
+
+/// What a healthy system says.
+pub(in super::super) fn healthy() -> Heard {
+    Parts::healthy().heard()
+}
+
+fn found(nats: Option<Result<Heard, String>>) -> Vec<(&'static str, Finding)> {
+    let cluster = Cluster {
+        nats,
+        ..super::super::tests::healthy()
+    };
+    let findings = CHECKS
+        .iter()
+        .map(|check| (check.id, (check.find)(&cluster)));
+    findings
+        .filter(|(_, finding)| *finding != Finding::Good)
+        .collect()
+}
+
+fn error(age_ms: u64) -> DecisionRecord {
+    DecisionRecord {
+        age_ms,
+        rules: vec![RuleDecision {
+            code: Some("AR104".into()),
+            ..RuleDecision::default()
+        }],
+        ..DecisionRecord::default()
+    }
+}
+
+type Fault = fn(&mut Parts);
+
+#[test]
+fn each_fault_of_a_system_is_found_by_its_own_check_alone() {
+    let faults: &[(&str, bool, Fault)] = &[
+        ("nats-room", true, |of| {
+            of.status.as_mut().unwrap().log_bytes = Some(801);
+        }),
+        ("watchers-groups", true, |of| drop(of.writers.remove(5))),
+        ("watchers-standby", false, |of| {
+            of.writers
+                .iter_mut()
+                .for_each(|beat| beat.holder = "w-0".into());
+        }),
+        ("views-heard", true, |of| {
+            let trouble = Failure::new("Forbidden", "the watcher may not list pods");
+            of.writers[1].views[0].trouble = Some(trouble);
+        }),
+        ("views-fresh", true, |of| {
+            of.writers[1].views[0].news_age_ms = 60_001;
+        }),
+        ("views-fresh", true, |of| {
+            of.writers[1].views[0].news_age_ms = u64::MAX;
+        }),
+        ("views-served", true, |of| {
+            of.replicas[0].views[0].state = "evicted".into();
+        }),
+        ("views-served", true, |of| of.replicas[0].views.clear()),
+        ("views-served", true, |of| of.replicas.clear()),
+        ("replicas-memory", false, |of| of.replicas[0].bytes = 801),
+        ("webhooks-called", true, |of| of.webhooks.clear()),
+        ("webhooks-called", true, |of| {
+            of.webhooks[0].enforced = Revision(0);
+        }),
+        ("webhooks-called", true, |of| {
+            of.webhooks[0].trouble = Some(Failure::new("NotCalled", "x509: unknown authority"));
+        }),
+        ("decisions-errors", true, |of| {
+            of.records = vec![error(59_000)];
+        }),
+        ("decisions-scans", false, |of| of.examined = 10_001),
+    ];
+    for (id, fails, fault) in faults {
+        let mut parts = Parts::healthy();
+        fault(&mut parts);
+        let found = found(Some(Ok(parts.heard())));
+        let [(by, finding)] = &found[..] else {
+            panic!("{id}: {found:?}");
+        };
+        assert_eq!(by, id);
+        assert_eq!(matches!(finding, Finding::Failed(_)), *fails, "{found:?}");
+    }
+}
+
+#[test]
+fn errors_of_the_past_and_answers_of_calls_may_be_old() {
+    let mut parts = Parts::healthy();
+    parts.records = vec![error(61_000)];
+    assert_eq!(found(Some(Ok(parts.heard()))), []);
+}
+
+#[test]
+fn without_a_coordinator_the_room_of_the_log_is_not_known() {
+    let mut parts = Parts::healthy();
+    parts.writers.remove(0);
+    parts.status = Err("there is no coordinator".into());
+    let found = found(Some(Ok(parts.heard())));
+    let kinds: Vec<_> = found
+        .iter()
+        .map(|(id, finding)| (*id, matches!(finding, Finding::NotAsked(_))))
+        .collect();
+    let expected = [
+        ("nats-room", true),
+        ("watchers-coordinator", false),
+        ("watchers-groups", false),
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn without_nats_one_check_fails_and_the_others_are_not_asked() {
+    let unreached = found(Some(Err("no route".into())));
+    assert_eq!(unreached.len(), CHECKS.len());
+    assert_eq!(
+        unreached[0],
+        ("nats-reachable", Finding::Failed("no route".into()))
+    );
+    let not_asked = |(_, finding): &(_, Finding)| matches!(finding, Finding::NotAsked(_));
+    assert!(unreached[1..].iter().all(not_asked));
+    assert!(found(None).iter().all(not_asked));
+}

@@ -1,0 +1,20 @@
+//! What operators look at: `anteroom top`, `anteroom tap`, and the console.
+//!
+//! All of it comes over NATS, by a login that hears heartbeats, asks the coordinator for statuses, and looks at decisions by a
+//! lease. It reads no object.
+//!
+//! | module | content |
+//! |---|---|
+//! | `hear` | the connection: heartbeats, taps and statuses |
+//! | `system` | the parts of a system and its views, put together from heartbeats. Pure |
+//! | `window` | the decisions of the last seconds, put together from all webhooks. Pure |
+//! | `table`, `screen` | text tables; the terminal |
+//! | `top`, `tap` | the commands |
+
+pub(crate) mod hear;
+mod screen;
+pub(crate) mod system;
+pub(crate) mod table;
+pub(crate) mod tap;
+pub(crate) mod top;
+pub(crate) mod window;

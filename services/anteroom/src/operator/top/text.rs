@@ -1,0 +1,355 @@
+//! What `anteroom top` shows, as text and JSON. Pure.
+
+use std::time::Instant;
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        screen::Key,
+        system::System,
+        table::{bytes, count, micros, millis, table},
+        window::{By, Decisions, RuleRead, RuleRow},
+    },
+    Heard, What,
+};
+
+/// Columns that rows can be sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sort {
+    /// The most decisions first.
+    #[default]
+    Rate,
+    /// The most denials first.
+    Denied,
+    /// The most errors first.
+    Errors,
+    /// The slowest first.
+    P99,
+    /// By policy and rule.
+    Name,
+}
+
+impl Sort {
+    fn next(self) -> Self {
+        match self {
+            Self::Rate => Self::Denied,
+            Self::Denied => Self::Errors,
+            Self::Errors => Self::P99,
+            Self::P99 => Self::Name,
+            Self::Name => Self::Rate,
+        }
+    }
+
+    fn sort(self, rows: &mut [RuleRow]) {
+        // They come by name, and equal ones stay so.
+        match self {
+            Self::Rate => rows.sort_by_key(|row| std::cmp::Reverse(row.decided)),
+            Self::Denied => rows.sort_by_key(|row| std::cmp::Reverse(row.denied)),
+            Self::Errors => rows.sort_by_key(|row| std::cmp::Reverse(row.errors)),
+            Self::P99 => rows.sort_by_key(|row| std::cmp::Reverse(row.p99_us)),
+            Self::Name => {}
+        }
+    }
+}
+
+/// What is on the screen.
+pub(super) struct Shown {
+    what: What,
+    by: By,
+    sort: Sort,
+    is_paused: bool,
+    /// Rows that contain this text.
+    text: String,
+    is_typing: bool,
+}
+
+impl Shown {
+    /// Begins without a filter.
+    pub(super) fn new(what: What, by: By, sort: Sort) -> Self {
+        Self {
+            what,
+            by,
+            sort,
+            is_paused: false,
+            text: String::new(),
+            is_typing: false,
+        }
+    }
+
+    pub(super) fn what(&self) -> What {
+        self.what
+    }
+
+    pub(super) fn is_typing(&self) -> bool {
+        self.is_typing
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    pub(super) fn press(&mut self, key: Key) {
+        match key {
+            Key::Escape => (self.is_typing, self.text) = (false, String::new()),
+            Key::Enter => self.is_typing = false,
+            Key::Backspace => drop(self.text.pop()),
+            Key::Character(typed) if self.is_typing => self.text.push(typed),
+            Key::Quit if self.is_typing => self.text.push('q'),
+            Key::Character('/') => self.is_typing = true,
+            Key::Character('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Character('s') => self.sort = self.sort.next(),
+            Key::Character(_) | Key::Quit | Key::Resized => {}
+        }
+    }
+
+    fn holds(&self, names: &[&str]) -> bool {
+        self.text.is_empty() || names.iter().any(|name| name.contains(&self.text))
+    }
+
+    /// Returns the page.
+    pub(super) fn text(&self, heard: &mut Heard) -> String {
+        let now = Instant::now();
+        heard.system.forget_silent(now);
+        match self.what {
+            What::Policies => {
+                let mut decisions = heard.window.decisions(self.by, now);
+                self.sort.sort(&mut decisions.rules);
+                policies(self, &decisions, heard)
+            }
+            What::Views => views(self, &heard.system, now),
+            What::Replicas => replicas(self, &heard.system),
+            What::Webhooks => webhooks(self, &heard.system),
+        }
+    }
+
+    /// Returns the same for machines.
+    pub(super) fn json(&self, heard: &mut Heard) -> Value {
+        let now = Instant::now();
+        heard.system.forget_silent(now);
+        let system = &heard.system;
+        match self.what {
+            What::Policies => {
+                let mut decisions = heard.window.decisions(self.by, now);
+                self.sort.sort(&mut decisions.rules);
+                let mut all = json!(decisions);
+                all["lost"] = heard.lost.into();
+                all["refused"] = json!(heard.window.refused);
+                all
+            }
+            What::Views => json!({ "views": system.views(now), "groups": system.groups() }),
+            What::Replicas => json!({ "replicas": system.replicas() }),
+            What::Webhooks => json!({ "webhooks": system.webhooks() }),
+        }
+    }
+
+    /// What was chosen by keys, for the end of the first line.
+    fn state(&self) -> String {
+        let mut state = String::new();
+        if self.is_paused {
+            state.push_str("  paused");
+        }
+        if self.is_typing || !self.text.is_empty() {
+            state.push_str(&format!("  /{}", self.text));
+        }
+        state
+    }
+}
+
+fn policies(shown: &Shown, all: &Decisions, heard: &Heard) -> String {
+    let latency = |us: Option<u64>| us.map_or("-".to_owned(), micros);
+    let mut head = format!(
+        "{} decisions/s  {} denied/s  {} errors/s  p50 {}  p99 {}  {} webhooks{}{}",
+        all.per_second,
+        all.denied_per_second,
+        all.errors_per_second,
+        latency(all.p50_us),
+        latency(all.p99_us),
+        all.webhooks,
+        match all.shadows {
+            0 => String::new(),
+            shadows => format!(" ({shadows} in shadow mode: nothing is denied)"),
+        },
+        shown.state(),
+    );
+    for (webhook, reason) in &heard.window.refused {
+        head.push_str(&format!("\n{webhook} tells nothing: {reason}"));
+    }
+    if heard.lost > 0 {
+        head.push_str(&format!(
+            "\n{} messages were lost: counts are too low",
+            heard.lost
+        ));
+    }
+    if all.left_out > 0 {
+        head.push_str(&format!(
+            "\n{} results have no row: filter, to see them",
+            all.left_out
+        ));
+    }
+    let mut columns = vec![("POLICY / RULE", false)];
+    if shown.by.kind {
+        columns.push(("KIND", false));
+    }
+    if shown.by.namespace {
+        columns.push(("NAMESPACE", false));
+    }
+    columns.extend([
+        ("RATE", true),
+        ("DENIED", true),
+        ("ERRORS", true),
+        ("P50", true),
+        ("P99", true),
+        ("WORST", true),
+        ("READS (OBJECTS LOOKED AT, AGE)", false),
+    ]);
+    let held = all.rules.iter().filter(|row| {
+        shown.holds(&[
+            &row.policy,
+            &row.rule,
+            row.kind.as_deref().unwrap_or_default(),
+            row.namespace.as_deref().unwrap_or_default(),
+        ])
+    });
+    let rows: Vec<_> = held.map(rule_cells).collect();
+    format!("{head}\n\n{}", table(&columns, &rows))
+}
+
+fn rule_cells(row: &RuleRow) -> Vec<String> {
+    let mut cells = vec![format!("{} / {}", row.policy, row.rule)];
+    cells.extend(row.kind.clone());
+    cells.extend(row.namespace.clone());
+    let errors = match &row.error {
+        Some(code) => format!("{} {code}", count(row.errors)),
+        None => count(row.errors),
+    };
+    let reads: Vec<_> = row.reads.iter().map(read_text).collect();
+    cells.extend([
+        format!("{}/s", row.per_second),
+        count(row.denied),
+        errors,
+        micros(row.p50_us),
+        micros(row.p99_us),
+        micros(row.worst_us),
+        reads.join("; "),
+    ]);
+    cells
+}
+
+/// As in `ingresses 1 of 3,010, 0.2 s`.
+pub(crate) fn read_text(read: &RuleRead) -> String {
+    let age = millis(read.age_ms);
+    match &*read.from {
+        "" => format!("{} not answered", read.entry),
+        "live" => format!("{} live, {age}", read.entry),
+        from => {
+            let last_good = if from == "fallback" {
+                " last good,"
+            } else {
+                ""
+            };
+            let (examined, objects) = (count(read.examined), count(read.objects));
+            format!("{}{last_good} {examined} of {objects}, {age}", read.entry)
+        }
+    }
+}
+
+fn views(shown: &Shown, system: &System, now: Instant) -> String {
+    let columns = [
+        ("VIEW", false),
+        ("STATE", false),
+        ("OBJECTS", true),
+        ("BYTES", true),
+        ("AGE", true),
+        ("REPLICAS", true),
+        ("LEADER", false),
+        ("TROUBLE", false),
+    ];
+    let rows = system.views(now);
+    let held = rows
+        .iter()
+        .filter(|row| shown.holds(&[&row.view, &row.state]));
+    let rows: Vec<_> = held
+        .map(|row| {
+            vec![
+                row.view.clone(),
+                row.state.clone(),
+                count(row.objects),
+                bytes(row.bytes),
+                row.age_ms.map_or("-".to_owned(), millis),
+                row.served_by.to_string(),
+                row.leader.clone(),
+                row.trouble.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    let coordinator = system.coordinator().unwrap_or("nobody");
+    let head = format!(
+        "{} watchers, {coordinator} coordinates  {} replicas{}",
+        system.watchers().len(),
+        system.replicas().len(),
+        shown.state()
+    );
+    format!("{head}\n\n{}", table(&columns, &rows))
+}
+
+fn replicas(shown: &Shown, system: &System) -> String {
+    let columns = [
+        ("REPLICA", false),
+        ("MEMORY OF VIEWS", true),
+        ("LIMIT", true),
+        ("VIEWS", true),
+        ("NOT SERVED", false),
+    ];
+    let rows = system.replicas();
+    let held = rows.iter().filter(|row| shown.holds(&[&row.replica]));
+    let rows: Vec<_> = held
+        .map(|row| {
+            let unserved = row
+                .unserved
+                .iter()
+                .map(|(view, state)| format!("{view} {state}"));
+            vec![
+                row.replica.clone(),
+                bytes(row.bytes),
+                row.bytes_max.map_or("-".to_owned(), bytes),
+                row.views.to_string(),
+                unserved.collect::<Vec<_>>().join(", "),
+            ]
+        })
+        .collect();
+    format!(
+        "{} replicas{}\n\n{}",
+        rows.len(),
+        shown.state(),
+        table(&columns, &rows)
+    )
+}
+
+fn webhooks(shown: &Shown, system: &System) -> String {
+    let columns = [
+        ("WEBHOOK", false),
+        ("COMPILED", true),
+        ("ENFORCED", true),
+        ("TROUBLE", false),
+    ];
+    let rows = system.webhooks();
+    let held = rows.iter().filter(|row| shown.holds(&[&row.webhook]));
+    let rows: Vec<_> = held
+        .map(|row| {
+            vec![
+                row.webhook.clone(),
+                count(row.compiled),
+                count(row.enforced),
+                row.trouble.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    format!(
+        "{} webhooks{}\n\n{}",
+        rows.len(),
+        shown.state(),
+        table(&columns, &rows)
+    )
+}

@@ -1,0 +1,190 @@
+//! Answers operators who ask how policies and entries are.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anteroom_bus::{Address, Bus, Incoming, LogSize};
+use anteroom_model::Incarnation;
+use anteroom_wire::{
+    status::{
+        MESSAGE_BYTES_MAX, OBJECTS_MAX, ObjectStatus, StatusReply, decode_request, encode_reply,
+    },
+    violation::cut,
+};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::status_writer::{DesiredStatus, StatusTarget};
+
+/// The wait before a failed subscription is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The statuses of a term as they were found last: also those that a shadow does not write. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Statuses(Arc<Mutex<BTreeMap<Key, ObjectStatus>>>);
+
+type Key = (&'static str, String, String);
+
+impl Statuses {
+    /// Notes a status.
+    pub(crate) fn put(&self, target: &StatusTarget, desired: &DesiredStatus) {
+        let figures = desired.figures.as_ref();
+        let status = ObjectStatus {
+            kind: target.kind.to_owned(),
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            ready: desired.ready.status.to_owned(),
+            reason: desired.ready.reason.clone(),
+            message: cut(&desired.ready.message, MESSAGE_BYTES_MAX),
+            view: figures.and_then(|figures| figures.view.clone()),
+        };
+        self.0.lock().insert(key(target), status);
+    }
+
+    /// The object is gone.
+    pub(crate) fn forget(&self, target: &StatusTarget) {
+        self.0.lock().remove(&key(target));
+    }
+
+    /// Those that are not ready first; and how many are left out.
+    fn list(&self) -> (Vec<ObjectStatus>, u64) {
+        let all = self.0.lock();
+        let is_ready = |status: &&ObjectStatus| status.ready == "True";
+        let (ready, not_ready): (Vec<_>, Vec<_>) = all.values().partition(is_ready);
+        let listed = not_ready.into_iter().chain(ready).take(OBJECTS_MAX);
+        let listed: Vec<_> = listed.cloned().collect();
+        let left_out = (all.len() - listed.len()) as u64;
+        (listed, left_out)
+    }
+}
+
+fn key(target: &StatusTarget) -> Key {
+    (target.kind, target.namespace.clone(), target.name.clone())
+}
+
+/// What the answers are made of.
+pub(crate) struct StatusServer {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) statuses: Statuses,
+    pub(crate) coordinator: String,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) log_size: watch::Receiver<LogSize>,
+}
+
+impl StatusServer {
+    /// Answers, for ever.
+    pub(crate) async fn run(self) {
+        loop {
+            match self.bus.serve(&Address::Status).await {
+                Ok(mut serving) => {
+                    while let Some(call) = serving.next().await {
+                        match call {
+                            Ok(call) => self.answer(call).await,
+                            Err(error) => tracing::debug!(%error, "a question cannot be read"),
+                        }
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "cannot answer operators yet"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn answer(&self, call: Incoming) {
+        if decode_request(&call.call.body).is_err() {
+            return; // The caller's wait ends by itself.
+        }
+        let (objects, left_out) = self.statuses.list();
+        let size = *self.log_size.borrow();
+        let reply = StatusReply {
+            coordinator: self.coordinator.clone(),
+            incarnation: self.incarnation.clone(),
+            log_bytes: Some(size.bytes),
+            log_bytes_max: size.bytes_max,
+            objects,
+            left_out,
+        };
+        let sent = match encode_reply(&reply) {
+            Ok(body) => call.answer(body).await,
+            Err(error) => {
+                tracing::warn!(%error, "statuses cannot be told");
+                return;
+            }
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "an operator was not answered");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_bus::{Call, local::LocalBus};
+    use anteroom_model::Failure;
+    use anteroom_wire::status::{StatusRequest, decode_reply, encode_request};
+
+    use super::*;
+    use crate::coordinator::{conditions::Ready, status_writer::Figures};
+
+    fn target(name: String) -> StatusTarget {
+        StatusTarget {
+            api_version: "kyverno.io/v1",
+            kind: "ClusterPolicy",
+            plural: "clusterpolicies",
+            namespace: String::new(),
+            name,
+            uid: "u".into(),
+        }
+    }
+
+    fn desired(status: &'static str) -> DesiredStatus {
+        DesiredStatus {
+            ready: Ready::new(status, Failure::new("Reason", "m".repeat(1_000)), 1),
+            figures: None,
+            rules: None,
+            rules_now: None,
+            global: false,
+            conditions: Vec::new(),
+            figures_now: Figures::default(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_is_told_first_of_what_is_not_ready() {
+        let bus = LocalBus::new();
+        let operator = bus.join();
+        let statuses = Statuses::default();
+        for number in 0..=OBJECTS_MAX {
+            statuses.put(&target(format!("p{number:04}")), &desired("True"));
+        }
+        statuses.put(&target("z".into()), &desired("False"));
+        statuses.forget(&target("p0000".into()));
+        let server = StatusServer {
+            bus: Arc::new(bus),
+            statuses,
+            coordinator: "w-1".into(),
+            incarnation: Incarnation("i".into()),
+            log_size: watch::channel(LogSize::default()).1,
+        };
+        let serving = tokio::spawn(server.run());
+        let call = Call {
+            body: encode_request(&StatusRequest {}).unwrap(),
+            deadline: RETRY,
+            trace: None,
+        };
+        let reply = loop {
+            match operator
+                .request(&Address::Status, call.clone(), RETRY)
+                .await
+            {
+                Ok(reply) => break decode_reply(&reply).unwrap(),
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+        };
+        serving.abort();
+        assert_eq!((&*reply.coordinator, reply.left_out), ("w-1", 1));
+        assert_eq!(reply.objects.len(), OBJECTS_MAX);
+        let first = &reply.objects[0];
+        assert_eq!((&*first.name, &*first.ready), ("z", "False"));
+        assert!(first.message.len() <= MESSAGE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,236 @@
+//! Taps: operators who look at decisions for a while.
+//!
+//! | module | content |
+//! |---|---|
+//! | `filter` | which decisions a tap means |
+//! | `lease` | one tap: what it has not been told yet |
+//! | `record` | a decision as it is told |
+//!
+//! Without a tap, an admitted request costs one load of an atomic. The last denials and errors are kept, so that one can be
+//! explained after it has happened.
+
+mod filter;
+mod lease;
+mod record;
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anteroom_bus::{Bus, BusExt as _};
+use anteroom_engine::verdict::Decision;
+use anteroom_policy::Phase;
+use anteroom_runtime::Shutdown;
+use anteroom_wire::tap::{DecisionRecord, NAME_BYTES_MAX, Tap, Tapped};
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::review::Review;
+use lease::Lease;
+
+/// Taps at once; one more is refused. Each costs every decision about as much as its metrics do.
+const TAPS_MAX: usize = 8;
+
+/// Denials and errors that are kept: at most 1 MiB of them.
+const KEPT_MAX: usize = 256;
+
+/// The interval at which taps are told.
+const TELL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The wait before a failed subscription is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A decision on a review, as it was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Decided<'a> {
+    pub(crate) review: &'a Review<'a>,
+    pub(crate) phase: Phase,
+    pub(crate) decision: &'a Decision,
+    pub(crate) took: Duration,
+}
+
+/// The taps of a webhook, and the decisions that it keeps for them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taps(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The number of leases: what a decision looks at.
+    leases: AtomicUsize,
+    state: Mutex<State>,
+    gauge: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    leases: Vec<Lease>,
+    /// The last denials and errors, with their times.
+    kept: VecDeque<(Instant, DecisionRecord)>,
+}
+
+impl Taps {
+    /// Returns taps that are counted in `gauge`.
+    pub(crate) fn new(gauge: Gauge) -> Self {
+        Self(Arc::new(Inner {
+            gauge,
+            ..Inner::default()
+        }))
+    }
+
+    /// Takes note of a decision.
+    pub(crate) fn decided(&self, decided: Decided<'_>) {
+        let is_notable = !decided.decision.allowed() || decided.decision.error;
+        if is_notable || self.0.leases.load(Ordering::Relaxed) > 0 {
+            self.note(decided, is_notable);
+        }
+    }
+
+    #[cold]
+    fn note(&self, decided: Decided<'_>, is_notable: bool) {
+        let now = Instant::now();
+        let kept = is_notable.then(|| record::of(&decided));
+        let mut state = self.0.state.lock();
+        for lease in &mut state.leases {
+            lease.decided(&decided, is_notable, now, kept.as_ref());
+        }
+        if let Some(record) = kept {
+            if state.kept.len() == KEPT_MAX {
+                state.kept.pop_front();
+            }
+            state.kept.push_back((now, record));
+        }
+    }
+
+    /// Begins, renews or ends a tap. Returns the reason why it is refused, if it is.
+    fn take(&self, tap: Tap, now: Instant) -> Result<(), String> {
+        let mut state = self.0.state.lock();
+        let State { leases, kept } = &mut *state;
+        let known = leases.iter().position(|lease| lease.id() == tap.id);
+        let result = match known {
+            _ if tap.id.is_empty() || tap.id.len() > NAME_BYTES_MAX => {
+                Err("a tap has a name of at most 253 bytes".to_owned())
+            }
+            Some(at) if tap.lease_ms == 0 => {
+                leases.remove(at);
+                Ok(())
+            }
+            None if tap.lease_ms == 0 => Ok(()),
+            Some(at) => {
+                leases[at].renew(tap, now);
+                Ok(())
+            }
+            None if leases.len() >= TAPS_MAX => {
+                Err(format!("{TAPS_MAX} others look at decisions already"))
+            }
+            None => {
+                let past = tap.past.then_some(kept);
+                let past = past
+                    .into_iter()
+                    .flatten()
+                    .map(|(at, record)| (*at, &*record));
+                leases.push(Lease::new(tap, now, past));
+                Ok(())
+            }
+        };
+        self.count(leases);
+        result
+    }
+
+    /// Returns what taps are told now, and ends those whose time is over.
+    fn messages(&self, now: Instant) -> Vec<Tapped> {
+        let mut state = self.0.state.lock();
+        state.leases.retain(|lease| !lease.is_over(now));
+        self.count(&state.leases);
+        state
+            .leases
+            .iter_mut()
+            .flat_map(|lease| lease.messages(now))
+            .collect()
+    }
+
+    fn count(&self, leases: &[Lease]) {
+        self.0.leases.store(leases.len(), Ordering::Relaxed);
+        self.0.gauge.set(leases.len() as i64);
+    }
+
+    fn is_idle(&self) -> bool {
+        self.0.leases.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Listens to operators, and tells them what is decided.
+pub(crate) struct Teller {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) taps: Taps,
+    pub(crate) webhook: String,
+    pub(crate) is_shadow: bool,
+}
+
+impl Teller {
+    /// Tells until shutdown.
+    pub(crate) async fn run(self, shutdown: Shutdown) -> anyhow::Result<()> {
+        let stop = shutdown.token();
+        stop.run_until_cancelled(async {
+            loop {
+                if let Err(error) = self.tell().await {
+                    tracing::debug!(%error, "no tap can be heard");
+                }
+                sleep(RETRY).await;
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Until the subscription ends.
+    async fn tell(&self) -> Result<(), anteroom_bus::BusError> {
+        let mut asked = self.bus.signals::<Tap>().await?;
+        let mut due = interval(TELL_INTERVAL);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                tap = asked.next() => match tap {
+                    Some(tap) => self.take(tap).await,
+                    None => return Ok(()),
+                },
+                _ = due.tick(), if !self.taps.is_idle() => {
+                    for message in self.taps.messages(Instant::now()) {
+                        self.send(message).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&self, tap: Tap) {
+        let id = tap.id.clone();
+        if let Err(reason) = self.taps.take(tap, Instant::now()) {
+            self.send(Tapped {
+                id,
+                refused: Some(reason),
+                ..Tapped::default()
+            })
+            .await;
+        }
+    }
+
+    async fn send(&self, message: Tapped) {
+        let message = Tapped {
+            webhook: self.webhook.clone(),
+            shadow: self.is_shadow,
+            ..message
+        };
+        if let Err(error) = self.bus.send(&message).await {
+            tracing::debug!(%error, "a tap was not told");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
