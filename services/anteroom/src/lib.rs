@@ -25,7 +25,7 @@ mod installation;
 mod jp;
 mod keys;
 mod offline;
-mod operator;
+pub mod operator;
 pub mod output;
 mod parameter;
 mod query;

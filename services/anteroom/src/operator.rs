@@ -9,12 +9,17 @@
 //! | `system` | the parts of a system and its views, put together from heartbeats. Pure |
 //! | `window` | the decisions of the last seconds, put together from all webhooks. Pure |
 //! | `table`, `screen` | text tables; the terminal |
+//! | `look` | a system as text, for the demo's page |
 //! | `top`, `tap` | the commands |
 
 pub(crate) mod hear;
+mod look;
 mod screen;
 pub(crate) mod system;
 pub(crate) mod table;
 pub(crate) mod tap;
 pub(crate) mod top;
 pub(crate) mod window;
+
+pub use look::{Look, denial};
+pub use screen::{Key, Screen};

@@ -132,6 +132,21 @@ impl Parts {
         webhook_client: Option<Client>,
         service: &Service,
     ) -> Self {
+        let (watcher, scope) = (args.watcher.clone(), service.scope("watcher"));
+        let parts = Self::without_watcher(args, bus, client.clone(), webhook_client, service);
+        let watches = anteroom_watcher::run(watcher, Arc::clone(&parts.bus), client, scope);
+        parts.tasks.spawn("watcher", watches);
+        parts
+    }
+
+    /// Starts all of them but the watcher, for a caller that starts and stops one by itself.
+    pub fn without_watcher(
+        args: PartsArgs,
+        bus: Arc<dyn Bus>,
+        client: Client,
+        webhook_client: Option<Client>,
+        service: &Service,
+    ) -> Self {
         let tasks = Tasks::new(service.shutdown.clone());
         let PartsArgs {
             watcher,
@@ -143,16 +158,11 @@ impl Parts {
         reporter.resource_filters = webhook.filters.resource_filters.clone();
         let scope = |name| service.scope(name);
         if watcher.background_scans {
-            let client = client.clone();
             tasks.spawn(
                 "reporter",
                 anteroom_reporter::run(reporter, bus.clone(), client, scope("reporter")),
             );
         }
-        tasks.spawn(
-            "watcher",
-            anteroom_watcher::run(watcher, bus.clone(), client, scope("watcher")),
-        );
         tasks.spawn(
             "cache-replica",
             anteroom_cache_replica::run(replica, bus.clone(), scope("cache-replica")),
@@ -162,6 +172,11 @@ impl Parts {
             anteroom_webhook::run(webhook, bus.clone(), webhook_client, scope("webhook")),
         );
         Self { tasks, bus }
+    }
+
+    /// The bus between them.
+    pub fn bus(&self) -> &Arc<dyn Bus> {
+        &self.bus
     }
 
     /// Serves the console's pages on a loopback address too.

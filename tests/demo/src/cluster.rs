@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use anteroom_load::{Oracle, ingress};
-use anteroom_simapi::{SimApi, SimConfig, generate};
+use anteroom_simapi::{Fault, SimApi, SimConfig, generate};
 use anyhow::Context;
 use futures::{TryStreamExt, stream};
 use kube::{
@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{DemoArgs, show::Show};
+use crate::{args::DemoArgs, show::Show};
 
 /// The namespace of the demo's objects in a real cluster, so that they go with it.
 const NAMESPACE: &str = "anteroom-demo";
@@ -32,6 +32,9 @@ const MANIFESTS: [&str; 3] = [
     include_str!("../manifests/entry-services.yaml"),
     include_str!("../manifests/policy.yaml"),
 ];
+
+/// The policy of the tour, whose query no index answers.
+pub(crate) const SCAN: &str = include_str!("../manifests/scan.yaml");
 
 pub(crate) struct Cluster {
     client: Client,
@@ -132,10 +135,18 @@ impl Cluster {
         self.sim.as_ref().map(|sim| sim.stats().watches() as u64)
     }
 
+    /// The cluster in words.
+    pub(crate) fn description(&self) -> &'static str {
+        match self.sim {
+            Some(_) => "a simulated API server",
+            None => "the API server of a kubeconfig",
+        }
+    }
+
     /// Creates the entries and the policy, as a user does.
     pub(crate) async fn install(&self) -> anyhow::Result<()> {
         for text in MANIFESTS {
-            self.apply(&serde_saphyr::from_str::<Value>(text)?).await?;
+            self.apply_text(text).await?;
         }
         Ok(())
     }
@@ -150,28 +161,60 @@ impl Cluster {
         Ok(())
     }
 
+    /// Has an Ingress own that host, until [`Cluster::free_host`].
+    pub(crate) async fn own_host(&self, name: &str, host: &str) -> anyhow::Result<()> {
+        let mut object = ingress(&self.namespace, name, host);
+        object["apiVersion"] = "networking.k8s.io/v1".into();
+        object["kind"] = "Ingress".into();
+        self.apply(&object).await
+    }
+
+    /// Deletes the Ingress that owns that host.
+    pub(crate) async fn free_host(&self, name: &str, host: &str) -> anyhow::Result<()> {
+        self.delete(&ingress(&self.namespace, name, host)).await
+    }
+
+    /// Creates what a manifest says.
+    pub(crate) async fn apply_text(&self, text: &str) -> anyhow::Result<()> {
+        self.apply(&serde_saphyr::from_str::<Value>(text)?).await
+    }
+
+    /// Deletes what a manifest says, if it is there.
+    pub(crate) async fn delete_text(&self, text: &str) -> anyhow::Result<()> {
+        self.delete(&serde_saphyr::from_str::<Value>(text)?).await
+    }
+
+    /// Has a simulated API server misbehave; false: the cluster is real.
+    pub(crate) fn fault(&self, fault: Fault) -> anyhow::Result<bool> {
+        if let Some(sim) = &self.sim {
+            sim.fault(fault)?;
+        }
+        Ok(self.sim.is_some())
+    }
+
     /// Leaves a real cluster as it was found, but for the CRDs.
     pub(crate) async fn clean_up(self) -> anyhow::Result<()> {
-        let Some(sim) = self.sim else {
-            let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-            let manifests = MANIFESTS
-                .iter()
-                .rev()
-                .map(|text| serde_saphyr::from_str::<Value>(text));
-            let manifests = manifests.collect::<Result<Vec<Value>, _>>()?;
-            for manifest in manifests.into_iter().chain([namespace]) {
-                let (resource, name) = place(&manifest)?;
-                let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-                match api.delete(&name, &DeleteParams::default()).await {
-                    Ok(_) => {}
-                    Err(error) if gone(&error) => {}
-                    Err(error) => return Err(error).context(format!("deleting {name}")),
-                }
+        if self.sim.is_none() {
+            for text in MANIFESTS.iter().rev().chain([&SCAN]) {
+                self.delete_text(text).await?;
             }
-            return Ok(());
-        };
-        sim.shutdown().await;
+            let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+            self.delete(&namespace).await?;
+        }
+        if let Some(sim) = self.sim {
+            sim.shutdown().await;
+        }
         Ok(())
+    }
+
+    async fn delete(&self, manifest: &Value) -> anyhow::Result<()> {
+        let (_, name) = place(manifest)?;
+        let api = self.api(manifest)?;
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => Ok(()),
+            Err(error) if gone(&error) => Ok(()),
+            Err(error) => Err(error).context(format!("deleting {name}")),
+        }
     }
 
     async fn install_crds(&self) -> anyhow::Result<()> {

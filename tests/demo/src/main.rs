@@ -1,8 +1,11 @@
 //! A whole system under load in one process, measured: what README's first command runs.
 
+mod args;
 mod cluster;
+mod page;
 mod show;
 mod system;
+mod tour;
 
 use std::{
     process::ExitCode,
@@ -10,72 +13,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_command::output::{Output, quiet};
+use anteroom_command::output::quiet;
 use anteroom_load::{Live, Plan, Report, Stop};
-use anteroom_runtime::{Service, telemetry::TelemetryArgs};
+use anteroom_runtime::Service;
 use anyhow::bail;
-use clap::Parser;
+use clap::Parser as _;
 use tokio_util::sync::CancellationToken;
 
+use args::{DUPLICATE_SHARE, DemoArgs};
 use show::{Show, Summary};
 use system::Freshness;
+use tour::{Tour, Transcript};
 
 /// The longest that everything may take to be synced and enforced.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Trials of the freshness measurement.
 const FRESHNESS_TRIALS: usize = 10;
-
-/// Runs everything in one process under load, and shows decisions, latencies and memory.
-#[derive(Clone, Debug, Parser)]
-#[command(
-    name = "anteroom-demo",
-    version,
-    after_help = "Examples:\n  \
-    anteroom-demo                      until Ctrl-C, a line a second\n  \
-    anteroom-demo --once -o json       a bounded run, one JSON object\n  \
-    anteroom-demo --objects 40000      a larger cluster\n  \
-    anteroom-demo --nats nats://127.0.0.1:4222 --kubeconfig kubeconfig   on real parts\n\n\
-    Exit codes: 0 all decisions were right, 1 some were wrong or none was made, 2 wrong usage."
-)]
-struct DemoArgs {
-    /// Stop after a bounded run, with a summary.
-    #[arg(long)]
-    once: bool,
-
-    /// The format of the summary.
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
-
-    /// Objects in the cluster: four Services for every three Ingresses.
-    #[arg(long, default_value_t = 7_000, value_parser = clap::value_parser!(u32).range(7..=1_000_000))]
-    objects: u32,
-
-    /// Reviews in flight in the second part; the first part sends one at a time.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
-    concurrency: u16,
-
-    /// The seconds that each of the two parts lasts, with --once.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
-
-    /// Use this NATS (with JetStream) instead of the in-process bus.
-    #[arg(long, value_name = "URL")]
-    nats: Option<String>,
-
-    /// Use the API server of this kubeconfig instead of the simulated one. The demo creates a
-    /// namespace `anteroom-demo`, an entry and a policy there, and removes them at the end. It does
-    /// not register its webhook, so it decides no requests of others.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<std::path::PathBuf>,
-
-    /// Serve the console's pages on this loopback address, as in `127.0.0.1:8700`.
-    #[arg(long, value_name = "ADDRESS")]
-    console: Option<std::net::SocketAddr>,
-
-    #[command(flatten)]
-    telemetry: TelemetryArgs,
-}
 
 fn main() -> ExitCode {
     let args = DemoArgs::parse();
@@ -107,7 +61,7 @@ async fn run(args: DemoArgs, service: Service) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the system, drives it, and stops it; `None` if it was interrupted before the load began.
+/// Starts the system, shows what it does, and stops it; `None` where nothing was measured.
 async fn with_system(
     args: &DemoArgs,
     cluster: &cluster::Cluster,
@@ -117,10 +71,8 @@ async fn with_system(
     // A life of its own: the first Ctrl-C ends the load, and then the system.
     let system = system::System::start(args, cluster).await?;
     let outcome = match prepare(cluster, &system, stopped, show).await {
-        Ok(Some(freshness)) => drive(args, cluster, &system, freshness, stopped, show)
-            .await
-            .map(Some),
-        Ok(None) => Ok(None),
+        Ok(true) => show_off(args, cluster, &system, stopped, show).await,
+        Ok(false) => Ok(None),
         Err(error) => Err(error),
     };
     let ended = system.stop().await;
@@ -129,13 +81,13 @@ async fn with_system(
     Ok(outcome)
 }
 
-/// Waits until the policy is enforced, and measures how fresh its facts are.
+/// Waits until the policy is enforced; false if the demo was stopped before.
 async fn prepare(
     cluster: &cluster::Cluster,
     system: &system::System,
     stopped: &CancellationToken,
     show: &Show,
-) -> anyhow::Result<Option<Freshness>> {
+) -> anyhow::Result<bool> {
     let preparation = async {
         let started = Instant::now();
         cluster.install().await?;
@@ -144,12 +96,41 @@ async fn prepare(
         show.step(&format!(
             "enforced {enforced_ms:.0} ms after entry and policy were created"
         ));
-        system.freshness(cluster, FRESHNESS_TRIALS).await
+        anyhow::Ok(())
     };
-    tokio::select! {
-        freshness = preparation => freshness.map(Some),
-        () = stopped.cancelled() => Ok(None),
+    match stopped.run_until_cancelled(preparation).await {
+        Some(prepared) => prepared.map(|()| true),
+        None => Ok(false),
     }
+}
+
+/// Plays the tour, runs the page, or measures, as the options ask for it; `None` where nothing is measured.
+async fn show_off(
+    args: &DemoArgs,
+    cluster: &cluster::Cluster,
+    system: &system::System,
+    stopped: &CancellationToken,
+    show: &Show,
+) -> anyhow::Result<Option<Summary>> {
+    if args.tour {
+        let transcript = Transcript::new(true);
+        let tour = Tour::new(cluster, system, &transcript);
+        let played = stopped.run_until_cancelled(tour.play_all()).await;
+        played.unwrap_or(Ok(()))?;
+        if args.once {
+            return Ok(None);
+        }
+    }
+    if args.has_page() {
+        page::run(args, cluster, system, stopped, show).await?;
+        return Ok(None);
+    }
+    let freshness = system.freshness(cluster, FRESHNESS_TRIALS);
+    let Some(freshness) = stopped.run_until_cancelled(freshness).await else {
+        return Ok(None);
+    };
+    let measured = drive(args, cluster, system, freshness?, stopped, show);
+    measured.await.map(Some)
 }
 
 async fn drive(
@@ -193,7 +174,7 @@ async fn load(
     let live = Arc::new(Live::default());
     let plan = Plan {
         concurrency,
-        duplicate_share: 0.1,
+        duplicate_share: DUPLICATE_SHARE,
         stop,
     };
     let run = anteroom_load::run(system.target(), plan, cluster.oracle(), live.clone());
@@ -205,20 +186,5 @@ async fn load(
             report = &mut run => return report,
             _ = interval.tick() => show.live(&live.report(), &system.state(cluster)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn every_option_is_documented() {
-        DemoArgs::command().debug_assert();
-        let page = include_str!("../../../docs/options.md");
-        let missing = anteroom_runtime::testing::undocumented(&DemoArgs::command(), page);
-        assert!(missing.is_empty(), "not in docs/options.md: {missing:#?}");
     }
 }

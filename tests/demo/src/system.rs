@@ -2,16 +2,19 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use anteroom_bus::Bus;
 use anteroom_command::serve::{self, Parts, PartsArgs};
 use anteroom_load::{Answer, Client, Target, ingress, review};
-use anteroom_runtime::{Service, certs::issue::Authority};
+use anteroom_runtime::{Service, certs::issue::Authority, supervise::Tasks};
 use anyhow::{Context, bail};
+use parking_lot::Mutex;
 use rand::Rng;
 
-use crate::{DemoArgs, cluster::Cluster};
+use crate::{args::DemoArgs, cluster::Cluster};
 
 /// The name in the certificate that the load generator checks.
 const SERVER_NAME: &str = "localhost";
@@ -22,12 +25,26 @@ const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two looks at whether the webhook enforces yet.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
+/// The age of facts that the tour accepts: nobody waits the usual minute for them to be too old, and a watcher that is silent
+/// is named.
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(10);
+
 pub(crate) struct System {
     parts: Parts,
     service: Service,
+    client: kube::Client,
+    watcher_args: anteroom_watcher::Args,
+    /// `None` while it is stopped.
+    watcher: Mutex<Option<Watcher>>,
     target: Target,
     /// Holds the certificate's files while the webhook follows them.
     _certificate: tempfile::TempDir,
+}
+
+/// A watcher that runs, and can be stopped by itself.
+struct Watcher {
+    service: Service,
+    tasks: Tasks,
 }
 
 /// The figures of one moment.
@@ -65,10 +82,15 @@ impl System {
         parts.webhook.listen_address = address;
         parts.webhook.tls.tls_cert_file = Some(chain);
         parts.webhook.tls.tls_key_file = Some(key);
+        if args.has_tour() {
+            parts.watcher.stale_after = STALE_AFTER;
+            parts.replica.age_max_ms = u64::try_from(STALE_AFTER.as_millis())?;
+        }
         let service = Service::new("demo");
         let bus = serve::connect(args.nats.as_deref()).await?;
+        let (client, watcher_args) = (cluster.client(), parts.watcher.clone());
         // The webhook gets no client: it registers itself nowhere.
-        let parts = Parts::start(parts, bus, cluster.client(), None, &service);
+        let parts = Parts::without_watcher(parts, bus, client.clone(), None, &service);
         if let Some(address) = args.console {
             parts.serve_console(address)?;
         }
@@ -79,18 +101,53 @@ impl System {
             path: format!("/validate?timeout={}s", REVIEW_TIMEOUT.as_secs()),
             timeout: REVIEW_TIMEOUT,
         };
-        Ok(Self {
+        let system = Self {
             parts,
             service,
+            client,
+            watcher_args,
+            watcher: Mutex::default(),
             target,
             _certificate: certificate,
-        })
+        };
+        system.start_watcher();
+        Ok(system)
     }
 
     /// Drains everything.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        let stopped = self.stop_watcher().await;
         self.service.shutdown.trigger("the demo is over");
-        self.parts.join().await
+        self.parts.join().await?;
+        stopped
+    }
+
+    /// Starts a watcher, if none runs.
+    pub(crate) fn start_watcher(&self) {
+        let mut watcher = self.watcher.lock();
+        watcher.get_or_insert_with(|| {
+            let service = Service::new("watcher");
+            let tasks = Tasks::new(service.shutdown.clone());
+            let (args, client) = (self.watcher_args.clone(), self.client.clone());
+            let bus = Arc::clone(self.parts.bus());
+            let scope = service.scope("watcher");
+            tasks.spawn("watcher", anteroom_watcher::run(args, bus, client, scope));
+            Watcher { service, tasks }
+        });
+    }
+
+    /// Stops the watcher, and waits until it has ended.
+    pub(crate) async fn stop_watcher(&self) -> anyhow::Result<()> {
+        let watcher = self.watcher.lock().take();
+        let Some(Watcher { service, tasks }) = watcher else {
+            return Ok(());
+        };
+        service.shutdown.trigger("the demo stops it");
+        tasks.join().await
+    }
+
+    pub(crate) fn bus(&self) -> &Arc<dyn Bus> {
+        self.parts.bus()
     }
 
     pub(crate) fn target(&self) -> Target {
@@ -170,7 +227,12 @@ impl System {
 
     /// Reads what there is to see off the services' own metrics.
     pub(crate) fn state(&self, cluster: &Cluster) -> State {
-        let metrics = self.service.metrics.encode();
+        let mut metrics = self.service.metrics.encode();
+        let watcher = self.watcher.lock();
+        let own = watcher
+            .as_ref()
+            .map(|watcher| watcher.service.metrics.encode());
+        metrics.push_str(&own.unwrap_or_default());
         let of_views = |name| {
             sum(&metrics, name, |labels| {
                 !labels.contains("view=\"anteroom:")

@@ -14,7 +14,7 @@ use anteroom_wire::{
     webhook_beat::WebhookBeat,
 };
 use anyhow::{Context as _, bail};
-use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::system::AnyBeat;
 
@@ -72,6 +72,7 @@ pub(crate) struct Tapping {
     tap: Tap,
     told: Signals<Tapped>,
     renew: Interval,
+    is_due: bool,
     /// The number of the next message of each webhook.
     sequences: HashMap<String, u64>,
     /// Messages that were lost on the way.
@@ -85,9 +86,9 @@ impl Tapping {
     /// NATS is out of reach.
     pub(crate) async fn begin(bus: &Arc<dyn Bus>, tap: Tap) -> anyhow::Result<Self> {
         let told = bus.signals::<Tapped>().await?;
-        let mut renew = interval(RENEW_INTERVAL);
+        let mut renew = interval_at(Instant::now() + RENEW_INTERVAL, RENEW_INTERVAL);
         renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Ok(Self {
+        let mut tapping = Self {
             bus: Arc::clone(bus),
             tap: Tap {
                 id: format!("{:016x}", rand::random::<u64>()),
@@ -96,9 +97,21 @@ impl Tapping {
             },
             told,
             renew,
+            is_due: true,
             sequences: HashMap::new(),
             lost: 0,
-        })
+        };
+        tapping.renew().await;
+        Ok(tapping)
+    }
+
+    /// Tells webhooks of the tap, if that is due.
+    async fn renew(&mut self) {
+        if self.is_due {
+            // While NATS is away, the next one does.
+            let _ = self.bus.send(&self.tap).await;
+            self.is_due = false;
+        }
     }
 
     /// The next message of a webhook. Nothing is lost where the future is dropped.
@@ -107,11 +120,10 @@ impl Tapping {
     /// The connection was closed.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Tapped> {
         loop {
+            // Where the future is dropped meanwhile, it stays due.
+            self.renew().await;
             tokio::select! {
-                _ = self.renew.tick() => {
-                    // While NATS is away, the next one does.
-                    let _ = self.bus.send(&self.tap).await;
-                }
+                _ = self.renew.tick() => self.is_due = true,
                 told = self.told.next() => {
                     let told = told.context("the connection to NATS was closed")?;
                     if told.id == self.tap.id {
@@ -201,6 +213,8 @@ mod tests {
             };
             webhook.send(&told).await.unwrap();
         };
+        // Webhooks hear of it before anybody waits for what they tell.
+        assert_eq!(asked.next().await.unwrap(), tapping.tap);
         let id = tapping.tap.id.clone();
         for (sequence, lost) in [(0, 0), (1, 0), (4, 2), (0, 2), (1, 2)] {
             tell("another's", 99).await;

@@ -17,25 +17,32 @@ use futures::StreamExt as _;
 
 /// A key, as far as it means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub enum Key {
     /// `q`, or Ctrl-C.
     Quit,
+    /// Enter.
     Enter,
+    /// Escape.
     Escape,
+    /// Backspace.
     Backspace,
+    /// Any other character.
     Character(char),
     /// The terminal has another size: everything is to be drawn again.
     Resized,
 }
 
 /// The terminal, until it is dropped.
-pub(super) struct Screen {
+pub struct Screen {
     events: EventStream,
 }
 
 impl Screen {
     /// Takes the terminal over.
-    pub(super) fn open() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// There is no terminal.
+    pub fn open() -> anyhow::Result<Self> {
         enable_raw_mode().context("the terminal cannot be taken over")?;
         let screen = Self {
             events: EventStream::new(),
@@ -45,7 +52,10 @@ impl Screen {
     }
 
     /// The next key that means something.
-    pub(super) async fn key(&mut self) -> anyhow::Result<Key> {
+    ///
+    /// # Errors
+    /// The terminal was closed.
+    pub async fn key(&mut self) -> anyhow::Result<Key> {
         loop {
             let event = self
                 .events
@@ -59,7 +69,10 @@ impl Screen {
     }
 
     /// Draws a page: what does not fit is cut off.
-    pub(super) fn draw(&mut self, page: &str) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// The terminal was closed.
+    pub fn draw(&mut self, page: &str) -> anyhow::Result<()> {
         let (columns, rows) = size().context("the terminal has no size")?;
         let mut out = stdout().lock();
         queue!(out, Clear(ClearType::All))?;

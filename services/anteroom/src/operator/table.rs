@@ -79,6 +79,12 @@ fn tenths(number: u64, unit: u64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
+/// Names and messages come from the cluster: none of them may end a line, or move the cursor.
+pub(super) fn one_line(text: &str) -> String {
+    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    shown.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     hear::{self, Tapping},
-    table::{count, micros, millis},
+    table::{count, micros, millis, one_line},
     top::FilterArgs,
 };
 use crate::output::{Output, print, warn};
@@ -238,12 +238,6 @@ pub(crate) fn fact_text(fact: &FactRead) -> String {
         Some(code) => format!("{text}: {code}"),
         None => text,
     }
-}
-
-/// Names and messages come from the cluster: none of them may end a line, or move the cursor.
-fn one_line(text: &str) -> String {
-    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    shown.collect()
 }
 
 fn json_of(record: &DecisionRecord, webhook: &str, shadow: bool, at: Timestamp) -> Value {

@@ -24,7 +24,7 @@ use super::{
 use crate::output::{Output, print, warn};
 
 /// The seconds that a table is about.
-const SPAN: Duration = Duration::from_secs(10);
+pub(super) const SPAN: Duration = Duration::from_secs(10);
 
 /// The time after which one table is printed where nobody looks at a terminal.
 const ONCE_AFTER: Duration = Duration::from_secs(5);
@@ -121,7 +121,7 @@ impl FilterArgs {
 
 /// What `anteroom top` shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum What {
+pub(crate) enum What {
     /// Decisions, by rule.
     #[default]
     Policies,
@@ -143,10 +143,10 @@ enum Column {
 }
 
 /// What an operator has heard.
-struct Heard {
-    window: Window,
-    system: System,
-    lost: u64,
+pub(crate) struct Heard {
+    pub(super) window: Window,
+    pub(super) system: System,
+    pub(super) lost: u64,
 }
 
 /// Runs `anteroom top`.

@@ -17,7 +17,7 @@ use super::{
 
 /// Columns that rows can be sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     /// The most decisions first.
     #[default]
     Rate,
@@ -55,7 +55,7 @@ impl Sort {
 }
 
 /// What is on the screen.
-pub(super) struct Shown {
+pub(crate) struct Shown {
     what: What,
     by: By,
     sort: Sort,
@@ -63,11 +63,13 @@ pub(super) struct Shown {
     /// Rows that contain this text.
     text: String,
     is_typing: bool,
+    /// Views that the system needs itself are left out.
+    hides_system: bool,
 }
 
 impl Shown {
     /// Begins without a filter.
-    pub(super) fn new(what: What, by: By, sort: Sort) -> Self {
+    pub(crate) fn new(what: What, by: By, sort: Sort) -> Self {
         Self {
             what,
             by,
@@ -75,6 +77,16 @@ impl Shown {
             is_paused: false,
             text: String::new(),
             is_typing: false,
+            hides_system: false,
+        }
+    }
+
+    /// Leaves out the views that the system needs itself.
+    #[must_use]
+    pub(crate) fn without_system(self) -> Self {
+        Self {
+            hides_system: true,
+            ..self
         }
     }
 
@@ -109,7 +121,7 @@ impl Shown {
     }
 
     /// Returns the page.
-    pub(super) fn text(&self, heard: &mut Heard) -> String {
+    pub(crate) fn text(&self, heard: &mut Heard) -> String {
         let now = Instant::now();
         heard.system.forget_silent(now);
         match self.what {
@@ -269,6 +281,7 @@ fn views(shown: &Shown, system: &System, now: Instant) -> String {
     let rows = system.views(now);
     let held = rows
         .iter()
+        .filter(|row| !(shown.hides_system && row.is_system))
         .filter(|row| shown.holds(&[&row.view, &row.state]));
     let rows: Vec<_> = held
         .map(|row| {
