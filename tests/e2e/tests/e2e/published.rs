@@ -85,32 +85,35 @@ async fn published_policies_pass_their_own_cluster_tests() -> anyhow::Result<()>
     let results = run(&world, &tool, &corpus, SUITES).await?;
     let scenarios = results["scenarios"].as_array().context("no scenarios")?;
     for scenario in scenarios {
-        let suite = &scenario["suite"];
         if is_early(scenario) {
-            println!("{suite}: the view was a moment behind; once more");
-            let again = run(&world, &tool, &corpus, &[IN_ONE_BREATH]).await?;
-            let scenario = &again["scenarios"][0];
-            ensure!(scenario["ok"] == true, "{suite}: {}", scenario["reason"]);
-            continue;
+            let suite = scenario["suite"].as_str().context("no suite")?;
+            println!("{suite}: an object came before the view knew the fact; once more");
+            let again = run(&world, &tool, &corpus, &[suite]).await?;
+            passed(&again["scenarios"][0])?;
+        } else {
+            passed(scenario)?;
         }
-        ensure!(scenario["ok"] == true, "{suite}: {}", scenario["reason"]);
-        // Each refusal is ours, and was there at once.
-        ensure!(scenario["vacuous"] == json!([]), "{suite}: {scenario}");
     }
     ensure!(scenarios.len() == SUITES.len(), "{} ran", scenarios.len());
     Ok(())
 }
 
-/// The suite that makes a fact and the object that must be refused for it in one breath. Kyverno reads the fact live;
-/// here a view learns of it some milliseconds later.
-const IN_ONE_BREATH: &str = "other/require-replicas-allow-disruption";
+fn passed(scenario: &Value) -> anyhow::Result<()> {
+    let suite = &scenario["suite"];
+    ensure!(scenario["ok"] == true, "{suite}: {}", scenario["reason"]);
+    // Each refusal is ours, and was there at once.
+    ensure!(scenario["vacuous"] == json!([]), "{suite}: {scenario}");
+    Ok(())
+}
 
-/// Returns true if that suite's object was admitted for want of the fact.
+/// Returns true if an object was admitted that must be refused.
+///
+/// Suites make a fact, or set a policy to enforce, and make the object in one breath. Kyverno reads facts live; here
+/// views learn of them some milliseconds later, and on a busy machine some more. Nothing but the race is forgiven: a
+/// suite that fails so twice fails.
 fn is_early(scenario: &Value) -> bool {
     let reason = scenario["reason"].as_str().unwrap_or_default();
-    scenario["suite"] == IN_ONE_BREATH
-        && scenario["ok"] != true
-        && reason.ends_with("expected ($error != null): true, got no error")
+    scenario["ok"] != true && reason.ends_with("expected ($error != null): true, got no error")
 }
 
 async fn has_python() -> bool {
