@@ -25,6 +25,7 @@ use anteroom_bus::nats::NatsArgs;
 use anteroom_runtime::{kubernetes::KubernetesArgs, telemetry::TelemetryArgs};
 use anyhow::bail;
 use clap::Args;
+use serde_json::Value;
 
 pub(crate) use self::nats::Heard;
 use self::{
@@ -151,6 +152,29 @@ pub(crate) async fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
         }
         tokio::time::sleep(LOOK_INTERVAL).await;
     }
+}
+
+/// Makes all checks of an installation, and returns what they find, and what was heard over NATS.
+///
+/// # Errors
+/// The API server does not answer at all.
+pub(crate) async fn of_installation(
+    client: &kube::Client,
+    namespace: &str,
+    nats: &NatsArgs,
+) -> anyhow::Result<(Value, Result<Value, String>)> {
+    let mut cluster = Cluster::ask(client, namespace).await?;
+    if nats::is_named(nats) {
+        let heard = nats::ask(nats).await;
+        cluster.nats = Some(heard.map_err(|error| format!("{error:#}")));
+    }
+    let checks = Report::new(&checks(false), &cluster).json();
+    let heard = match &cluster.nats {
+        None => Err("no login to NATS was given".to_owned()),
+        Some(Err(error)) => Err(error.clone()),
+        Some(Ok(heard)) => Ok(heard.json()),
+    };
+    Ok((checks, heard))
 }
 
 /// A check of what is heard over NATS, and what it found.

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
-    check, console, explain, installation, jp, keys, offline, operator,
+    bundle, check, console, explain, installation, jp, keys, offline, operator,
     output::{finish, print, quiet},
     query, serve,
 };
@@ -70,6 +70,8 @@ enum Command {
     Tap(Box<operator::tap::TapArgs>),
     /// Show a running system in a browser.
     Console(Box<console::ConsoleArgs>),
+    /// Write one archive for somebody who helps with an installation, without secrets.
+    SupportBundle(Box<bundle::BundleArgs>),
     /// Make the Secrets of an installation that are missing.
     Init(installation::init::InitArgs),
     /// Take the webhook out of the API server's way, before the rest is removed.
@@ -146,6 +148,10 @@ pub fn run() -> ExitCode {
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 console::run(*args, service)
             })
+        }
+        Command::SupportBundle(args) => {
+            let process = quiet(&args.telemetry, "error");
+            anteroom_runtime::process::run("anteroom", &process, |_| bundle::run(*args))
         }
         Command::Init(args) => {
             let process = quiet(&args.telemetry, "warn");

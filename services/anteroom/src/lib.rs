@@ -12,10 +12,13 @@
 //! | `keys` | makes what NATS and the services know each other by |
 //! | `check` | facts about an installation, and what to do about them |
 //! | `top`, `tap`, `console` | what is decided now, in a terminal or a browser |
+//! | `support-bundle` | one archive for somebody who helps, without secrets |
 //! | `init` | makes the Secrets of an installation that are missing |
 //! | `uninstall` | takes the webhook out of the API server's way |
 //! | `completion` | shell completions |
 
+mod asker;
+mod bundle;
 mod check;
 mod cli;
 pub mod console;

@@ -1,9 +1,7 @@
 //! What the API server says, asked once for all checks.
 
-use std::time::Duration;
-
 use anyhow::Context as _;
-use http::{Method, Request};
+use http::Request;
 use jiff::{Timestamp, fmt::rfc2822};
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -13,15 +11,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::nats::Heard;
-
-/// Limit for one question.
-const TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The most objects of a list that are looked at.
-const OBJECTS_MAX: usize = 10_000;
-
-/// An answer, or the reason why there is none.
-pub(super) type Asked<T> = Result<T, String>;
+use crate::asker::{Asked, Asker, TIMEOUT};
 
 /// What the API server said.
 #[derive(Debug)]
@@ -153,8 +143,6 @@ fn together([first, second]: [Asked<Option<Vec<Value>>>; 2]) -> Asked<Vec<Value>
     Ok(all)
 }
 
-struct Asker<'a>(&'a Client);
-
 impl Asker<'_> {
     /// Returns the version, and how far the API server's clock is ahead.
     async fn version(&self) -> anyhow::Result<(Asked<(u32, u32)>, Asked<i64>)> {
@@ -179,39 +167,6 @@ impl Asker<'_> {
             version.ok_or(format!("version {}", info.git_version)),
             clock,
         ))
-    }
-
-    /// Returns the answer at a path; `None`: there is nothing.
-    async fn get(&self, path: &str) -> Asked<Option<Value>> {
-        let request = Request::builder().method(Method::GET).uri(path);
-        let request = request
-            .body(Vec::new())
-            .map_err(|error| error.to_string())?;
-        match timeout(TIMEOUT, self.0.request::<Value>(request)).await {
-            Err(_) => Err("the API server does not answer".to_owned()),
-            Ok(Ok(answer)) => Ok(Some(answer)),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                Err(format!("you may not read {path}"))
-            }
-            Ok(Err(error)) => Err(error.to_string()),
-        }
-    }
-
-    /// Returns the objects of a resource; `None`: there is no such resource.
-    async fn list(&self, path: &str) -> Asked<Option<Vec<Value>>> {
-        let separator = if path.contains('?') { '&' } else { '?' };
-        let path = format!("{path}{separator}limit={OBJECTS_MAX}");
-        let answer = self.get(&path).await?;
-        Ok(answer.map(|mut list| match list["items"].take() {
-            Value::Array(items) => items,
-            _ => Vec::new(),
-        }))
-    }
-
-    /// Returns the objects of a resource, none if there is no such resource.
-    async fn all(&self, path: &str) -> Asked<Vec<Value>> {
-        Ok(self.list(path).await?.unwrap_or_default())
     }
 
     async fn lacking(&self, namespace: &str) -> Asked<Vec<String>> {

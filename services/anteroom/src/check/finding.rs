@@ -1,6 +1,7 @@
 //! What a check finds. Pure.
 
-use super::cluster::{Asked, Cluster};
+use super::cluster::Cluster;
+use crate::asker::Asked;
 
 /// A fact that should hold.
 #[derive(Clone, Copy, Debug)]

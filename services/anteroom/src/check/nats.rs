@@ -7,6 +7,7 @@ use anteroom_wire::{
     status::StatusReply,
     tap::{DecisionRecord, RECORDS_PER_SECOND_MAX, Tap, TapFilter},
 };
+use serde_json::{Value, json};
 
 use crate::operator::{
     hear::{self, Beats, Tapping},
@@ -28,6 +29,19 @@ pub(crate) struct Heard {
     pub(crate) decisions: Decisions,
     /// Denials and errors, also of the past.
     pub(crate) records: Vec<DecisionRecord>,
+}
+
+impl Heard {
+    /// Returns the parts, the views, and counts of decisions. Decisions one by one are left out: they name users.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "groups": self.system.groups(),
+            "views": self.system.views(self.at),
+            "replicas": self.system.replicas(),
+            "webhooks": self.system.webhooks(),
+            "decisions": self.decisions,
+        })
+    }
 }
 
 /// Returns true if somebody said where NATS is, or with what login.

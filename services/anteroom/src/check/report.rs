@@ -83,7 +83,7 @@ impl Report {
         text
     }
 
-    fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let checks = |checks: Vec<&(Check, Finding)>| -> Vec<Value> {
             let one = |(check, finding): &&(Check, Finding)| {
                 let (result, error) = match finding {

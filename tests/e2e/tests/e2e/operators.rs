@@ -5,12 +5,13 @@ use std::time::Duration;
 use anteroom_e2e::{
     check::{ENTRY, POLICY, entry_is_ready},
     cluster::Identity,
+    manifests,
     process::workspace_binary,
     wait,
     world::{World, host, ingress},
 };
 use anyhow::{Context, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 const INGRESSES: usize = 200;
@@ -45,6 +46,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     denials_are_explained_after_they_have_happened(world).await?;
     views_and_parts_are_shown(world).await?;
     no_object_is_read(world).await?;
+    a_bundle_for_support_holds_no_secret(world).await?;
     faults_are_found(world).await
 }
 
@@ -221,6 +223,110 @@ async fn faults_are_found(world: &mut World) -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+/// A text that stands wherever an installation may hold a secret.
+const CANARY: &str = "canary7f3a9";
+
+/// Objects of an installation that hold secrets, and an entry whose source has one in its URL.
+fn with_canaries() -> Vec<Value> {
+    let metadata = json!({ "namespace": "anteroom", "name": "with-canaries",
+        "annotations": { "note": CANARY }, "labels": { "note": CANARY } });
+    let pod = json!({
+        "containers": [{
+            "name": "c", "image": "none.invalid/image",
+            "command": [CANARY],
+            "args": [format!("--nats-url=nats://user:{CANARY}@nats:4222"), CANARY],
+            "env": [{ "name": "PASSWORD", "value": CANARY }],
+            "ports": [{ "name": "admin", "containerPort": 9090 }],
+        }],
+    });
+    let selector = json!({ "app": "with-canaries" });
+    let template = json!({ "metadata": { "labels": selector }, "spec": pod });
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": metadata, "type": "Warning", "reason": "FailedCreate",
+        "involvedObject": { "kind": "Pod", "namespace": "anteroom", "name": "with-canaries" },
+        "message": format!("failed calling webhook: Post https://anteroom-webhook.anteroom.svc/validate/{CANARY}?timeout=10s"),
+    });
+    let entry = json!({
+        "apiVersion": "kyverno.io/v2alpha1", "kind": "GlobalContextEntry", "metadata": { "name": "with-canaries" },
+        "spec": { "apiCall": { "refreshInterval": "1h",
+            "service": { "url": format!("http://127.0.0.1:9/{CANARY}?token={CANARY}") } } },
+    });
+    vec![
+        json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": { "key": CANARY } }),
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { "key": CANARY } }),
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod }),
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+            "spec": { "replicas": 0, "selector": { "matchLabels": selector }, "template": template } }),
+        event,
+        entry,
+    ]
+}
+
+async fn a_bundle_for_support_holds_no_secret(world: &World) -> anyhow::Result<()> {
+    for object in with_canaries() {
+        manifests::apply(&world.client, &object).await?;
+    }
+    wait::until("what the watcher says of the entry", async || {
+        let path = "/apis/kyverno.io/v2alpha1/globalcontextentries/with-canaries";
+        let request = http::Request::get(path).body(Vec::new())?;
+        let entry: Value = world.client.request(request).await?;
+        ensure!(
+            entry["status"]["conditions"][0]["message"].is_string(),
+            "{entry}"
+        );
+        Ok(())
+    })
+    .await?;
+    let file = world.folder.path().join("bundle.tar.gz");
+    let bundle = async |agreed: &[&str]| {
+        let mut command = operator(world, &["support-bundle", "--file"])?;
+        let kubeconfig = world.cluster.kubeconfig_file(Identity::Admin)?;
+        command
+            .arg(&file)
+            .args(agreed)
+            .arg("--kubeconfig")
+            .arg(kubeconfig);
+        anyhow::Ok(command.stdin(std::process::Stdio::null()).output().await?)
+    };
+    let asked = bundle(&[]).await?;
+    let said = String::from_utf8(asked.stdout)?;
+    ensure!(
+        !asked.status.success() && said.contains("Never:\n  - Secrets"),
+        "{said}"
+    );
+    ensure!(!file.exists(), "it was written without a yes");
+
+    let written = bundle(&["--yes"]).await?;
+    let said = String::from_utf8(written.stderr)?;
+    ensure!(written.status.success(), "{said}");
+    // There is no kubelet.
+    ensure!(
+        said.contains("pods/with-canaries/metrics.txt is left out"),
+        "{said}"
+    );
+    let mut unpack = Command::new("tar");
+    unpack.args(["--extract", "--gzip", "--to-stdout", "--file"]);
+    let unpacked = unpack.arg(&file).output().await?;
+    let text = String::from_utf8(unpacked.stdout)?;
+    for expected in [
+        "\"with-canaries\"",
+        "\"--nats-url=…\"",
+        "\"PASSWORD=…\"",
+        "https://anteroom-webhook.anteroom.svc/…",
+        "\"unique-ingress-host\"",
+        "\"ingresses.v1.networking.k8s.io\"",
+        "\"failurePolicy\"",
+        "\"id\": \"views-served\"",
+    ] {
+        ensure!(text.contains(expected), "there is no {expected} in {text}");
+    }
+    let leaked = text.lines().find(|line| line.contains(CANARY));
+    ensure!(leaked.is_none(), "{leaked:?}");
+    // No replica serves it, which the checks would find.
+    let objects = with_canaries();
+    manifests::delete(&world.client, objects.last().context("the entry")?).await
 }
 
 /// The login is for looking: a query is not even sent on.
