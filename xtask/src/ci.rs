@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 
 use crate::{
-    licences, parts,
+    alerts, licences, parts,
     shell::{cargo, root, run, say, target},
     tidy,
 };
@@ -27,6 +27,7 @@ const BUS: &str = "anteroom-bus";
 pub(crate) fn all() -> anyhow::Result<()> {
     tidy::check()?;
     licences::check()?;
+    alerts::check_if_installed()?;
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
     run(cargo(&["clippy", "--all-targets"])
         .args(WHOLE)

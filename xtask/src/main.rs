@@ -1,10 +1,12 @@
 //! Developer tasks. `cargo xtask --help` lists them.
 
+mod alerts;
 mod architecture;
 mod browser;
 mod chart;
 mod ci;
 mod crates;
+mod dashboards;
 mod fuzz;
 mod instructions;
 mod licences;
@@ -102,6 +104,10 @@ enum Task {
     /// Count the instructions and allocations of a decision, by function (needs valgrind; with --stacks,
     /// perf).
     Profile(profile::ProfileArgs),
+    /// Write Grafana's dashboards from their table.
+    Dashboards,
+    /// Test the alerts: each fires on its series, and clears (needs promtool, of Debian's package prometheus).
+    Alerts,
     /// Write the list of crates in ARCHITECTURE.md from their manifests.
     Architecture,
     /// Check licences, banned crates and sources of all that is depended on.
@@ -134,6 +140,8 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Soak { args } => ci::bench("soak", &args),
         Task::Instructions { only } => instructions::count(only.as_deref()),
         Task::Profile(args) => profile::profile(&args),
+        Task::Dashboards => dashboards::write(),
+        Task::Alerts => alerts::check(),
         Task::Architecture => architecture::write(),
         Task::Licences => licences::check(),
         Task::Tidy => tidy::check(),

@@ -2,6 +2,7 @@
 
 mod knots;
 mod layers;
+mod links;
 mod metrics;
 mod paths;
 
@@ -16,6 +17,7 @@ use anyhow::{Context, bail};
 use crate::{
     architecture,
     crates::{self, Crate, dependencies},
+    dashboards,
     shell::{root, say},
 };
 
@@ -200,6 +202,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     for name in ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"] {
         problems.extend(paths::check(root(), name, &page(name)?));
     }
+    problems.extend(links::check(root())?);
+    problems.extend(dashboards::check());
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
     }

@@ -127,6 +127,11 @@ impl Running {
         &self.recipe
     }
 
+    /// The address of its admin server.
+    pub fn admin(&self) -> SocketAddr {
+        self.recipe.admin
+    }
+
     /// Waits until `/readyz` answers 200.
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let what = format!("{} to be ready", self.recipe.name);

@@ -44,12 +44,13 @@ const COMMON: [&str; 7] = [
 ];
 
 /// Values that change what is rendered.
-const VALUES: [&str; 6] = [
+const VALUES: [&str; 7] = [
     "nats.replicas=5,cluster=prod",
     "config.allowSecrets={clusterpolicy/a,policy/b/c},config.resourceFilters={[Event\\,*\\,*]},config.excludeGroups={a,b}",
     "features.backgroundScan.enabled=false,features.policyExceptions.enabled=true,features.policyExceptions.namespace=*",
     "features.tracing.endpoint=http://collector:4318,features.logging.level=debug,networkPolicy.watcherEgress=true",
     "watcher.container.resources.limits.memory=2Gi,admissionController.container.extraArgs.query-hedge-ms=50",
+    "grafana.enabled=true,grafana.labels.team=ours",
     "global.image.registry=registry.example.com,watcher.rbac.sources=false,watcher.podDisruptionBudget.enabled=false",
 ];
 
@@ -91,6 +92,7 @@ async fn an_installation_comes_and_goes_without_a_refusal() -> anyhow::Result<()
 async fn story(world: &mut World) -> anyhow::Result<()> {
     renderings_are_up_to_date()?;
     wrong_values_are_refused()?;
+    alerts_and_dashboards_are_the_files()?;
     for object in manifests::installed()? {
         if object["kind"] == "Namespace" {
             manifests::apply(&world.client, &object).await?;
@@ -129,6 +131,28 @@ fn text_of(output: Output) -> anyhow::Result<String> {
 /// Returns the objects of the chart with these flags.
 fn rendered(flags: &[&str]) -> anyhow::Result<Vec<Value>> {
     manifests::parse(&text_of(helm(COMMON.iter().chain(flags).copied())?)?)
+}
+
+/// What Prometheus' operator and Grafana are given is what tests of these files have seen.
+fn alerts_and_dashboards_are_the_files() -> anyhow::Result<()> {
+    let files = root().join("deploy/chart/files");
+    let enabled = "podMonitor.enabled=true,prometheusRule.enabled=true,grafana.enabled=true";
+    let objects = rendered(&["--set", enabled, "--show-only", "templates/monitors.yaml"])?;
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind);
+    let dashboards = &of_kind("ConfigMap").context("no dashboards")?["data"];
+    ensure!(
+        dashboards.as_object().map(serde_json::Map::len) == Some(2),
+        "{dashboards}"
+    );
+    for name in ["decisions.json", "facts.json"] {
+        let file = std::fs::read_to_string(files.join("dashboards").join(name))?;
+        ensure!(dashboards[name] == file, "{name} differs");
+    }
+    let rules: Value = serde_saphyr::from_str(&std::fs::read_to_string(files.join("rules.yaml"))?)?;
+    let rule = of_kind("PrometheusRule").context("no alerts")?;
+    ensure!(rule["spec"] == rules, "{rule}");
+    ensure!(of_kind("PodMonitor").is_some(), "no PodMonitor");
+    Ok(())
 }
 
 /// Each file of `deploy/install` is what the command in its header renders.

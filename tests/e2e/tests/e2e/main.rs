@@ -47,3 +47,4 @@ mod surroundings;
 mod tenants;
 mod traces;
 mod unreadable;
+mod watched;

@@ -94,12 +94,47 @@ fn alerts_are_about_metrics_that_there_are() {
     for rule in list(&alerts, "/groups/0/rules") {
         let words = text(rule, "/expr").split(|of: char| !(of.is_alphanumeric() || of == '_'));
         for name in words.filter(|word| word.starts_with("anteroom_")) {
-            let name = name.trim_end_matches("_total");
+            let name = name.trim_end_matches("_total").trim_end_matches("_bucket");
             assert!(documented.contains(&format!("| `{name}` |")), "{name}");
             metrics += 1;
         }
     }
     assert!(metrics > 4);
+}
+
+/// Whoever gets an alert finds what to do, and has an alert that was seen to fire and to clear.
+#[test]
+fn every_alert_has_a_runbook_and_a_test() {
+    let alerts = yaml("deploy/chart/files/rules.yaml");
+    let runbooks = fs::read_to_string(root().join("docs/runbooks.md")).unwrap();
+    let headings: BTreeSet<_> = runbooks
+        .lines()
+        .filter_map(|line| line.strip_prefix("## Anteroom"))
+        .map(|rest| format!("Anteroom{rest}"))
+        .collect();
+    let tests = yaml("tests/alerts/rules_test.yaml");
+    let mut names = BTreeSet::new();
+    for rule in list(&alerts, "/groups/0/rules") {
+        let name = text(rule, "/alert");
+        let runbook = format!("docs/runbooks.md#{}", name.to_lowercase());
+        assert_eq!(text(rule, "/annotations/runbook"), runbook);
+        let test = list(&tests, "/tests").find(|test| test["name"] == name);
+        let expected = list(
+            test.unwrap_or_else(|| panic!("{name} has no test")),
+            "/alert_rule_test",
+        );
+        let fires: Vec<_> = expected
+            .inspect(|look| assert_eq!(text(look, "/alertname"), name))
+            .map(|look| {
+                look["exp_alerts"]
+                    .as_array()
+                    .is_some_and(|alerts| !alerts.is_empty())
+            })
+            .collect();
+        assert_eq!(fires, [false, true, false], "{name}");
+        names.insert(name.to_owned());
+    }
+    assert_eq!(names, headings);
 }
 
 #[test]
