@@ -406,6 +406,10 @@ impl Reconciler {
         for view in FOLLOWING {
             self.write(view, Write::Listed);
         }
+        if self.exceptions.is_absent() {
+            // That there are none is as new as what was listed: a quiet watch may bring nothing but lists.
+            self.write(SystemView::Exceptions, Write::Heard(now));
+        }
         if !std::mem::replace(&mut self.settled, true) {
             self.effects.push(Effect::FreeInherited);
         }

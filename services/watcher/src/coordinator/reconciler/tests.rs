@@ -171,6 +171,21 @@ fn shown(effect: &Effect) -> Option<String> {
     })
 }
 
+/// A quiet watch may bring nothing but lists. That nobody reads exceptions is news as well.
+#[test]
+fn exceptions_that_nobody_reads_are_as_new_as_what_is_listed() {
+    let mut world = World::settled();
+    world.now += Duration::from_secs(60);
+    let version = ResourceVersion::default();
+    world
+        .reconciler
+        .note(POLICIES, Note::Listed { version }, world.now);
+    let heard = world.reconciler.take_effects().into_iter().any(|effect| {
+        matches!(effect, Effect::Write(SystemView::Exceptions, Write::Heard(at)) if at == world.now)
+    });
+    assert!(heard);
+}
+
 #[test]
 fn an_entry_is_resolved_once_the_kinds_are_known_and_wanted_before_it_is_published() {
     let mut world = World::new();
