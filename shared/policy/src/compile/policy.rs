@@ -11,8 +11,8 @@ use super::{
     rule, settings,
 };
 use crate::ir::{
-    Driver, MANIFEST_DEPTH_MAX, NotRun, Policy, Problem, Rule, manifest::is_deeper_than,
-    problem::Problems, subquery::ExpressionIds,
+    Driver, MANIFEST_DEPTH_MAX, NotRun, Policy, PolicyKind, Problem, Rule,
+    manifest::is_deeper_than, problem::Problems, subquery::ExpressionIds,
 };
 
 /// Rules of one policy.
@@ -77,6 +77,10 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
         );
     }
     Some(Policy {
+        kind: match namespace {
+            None => PolicyKind::Cluster,
+            Some(_) => PolicyKind::Namespaced,
+        },
         name: name?.to_owned(),
         namespace,
         uid: uid.map(str::to_owned),

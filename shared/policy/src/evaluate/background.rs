@@ -109,7 +109,7 @@ pub fn scanned<'k>(
         let gvr = &record.gvr;
         let covers = |pattern: &KindPattern| {
             let own = pattern.subresource.is_empty() || pattern.subresource == "*";
-            own && pattern.covers(&gvr.group, &gvr.version, &record.kind, "")
+            own && pattern.covers(ServedKind::of(record, ""))
         };
         let place = (gvr.group.as_str(), gvr.resource.as_str());
         let is_scanned = !NEVER_SCANNED.contains(&place)

@@ -10,7 +10,7 @@ mod surroundings;
 mod users;
 
 pub(crate) use filter::{Filter, Filters, Match};
-pub use kind::KindPattern;
+pub use kind::{KindPattern, ResourcePattern, ServedKind};
 pub use registration::Target;
 pub(crate) use roles::{BINDINGS_OF_USER, names_of_user, roles_of};
 pub(crate) use selector::{Requirement, Selector, SetOperator};

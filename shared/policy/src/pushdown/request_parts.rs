@@ -33,6 +33,7 @@ const OLD_OBJECT: &str = "oldObject";
 const ALWAYS: &[&[&str]] = &[
     &["uid"],
     &["kind"],
+    &["resource"],
     &["subResource"],
     &["name"],
     &["namespace"],
