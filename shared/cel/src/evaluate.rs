@@ -3,16 +3,19 @@
 mod arithmetic;
 mod collections;
 mod logic;
+mod results;
 mod transform;
 
 use serde_json::Value;
 
+pub use results::{JsonPatchOperation, PatchOp};
+
 use crate::{
-    Budget, EvalError, Program,
+    Arrival, Budget, EvalError, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
     limits::EVALUATION_DEPTH_MAX,
-    value::{Val, compare, equal, no_overload},
+    value::{List, Val, compare, equal, no_overload},
 };
 
 /// The values of an expression's roots. A missing one is null.
@@ -29,6 +32,10 @@ pub struct Roots<'v> {
     pub params: Option<&'v Value>,
     /// The root `namespaceObject`.
     pub namespace: Option<&'v Value>,
+    /// `exceptions.allowedImages`: those of the exceptions that apply.
+    pub allowed_images: &'v [Value],
+    /// `exceptions.allowedValues`: those of the exceptions that apply.
+    pub allowed_values: &'v [Value],
 }
 
 /// Expressions on their way through one request: what they find out of variables, they share, and their
@@ -55,6 +62,13 @@ impl<'v> Machine<'v> {
             depth: 0,
             tools: Tools::new(budget),
         }
+    }
+
+    /// With a clock and random numbers. Without them, functions that need them are errors.
+    #[must_use]
+    pub fn with_arrival(mut self, arrival: Arrival) -> Self {
+        self.tools.arrival = Some(arrival);
+        self
     }
 
     /// The rest of the budget.
@@ -135,6 +149,7 @@ impl<'v> Machine<'v> {
             Expr::Binary(operator, pair) => self.binary(*operator, &pair.0, &pair.1),
             Expr::List(elements) => self.list(elements),
             Expr::Map(entries) => self.map(entries),
+            Expr::Made(made) => self.made(made),
             Expr::Macro(made) => self.run_macro(made),
             Expr::Call(call) => {
                 let mut arguments = Vec::with_capacity(call.arguments.len());
@@ -144,6 +159,7 @@ impl<'v> Machine<'v> {
                 let mut given = Given {
                     name: call.function.name,
                     pattern: call.pattern.as_ref(),
+                    site: call.site,
                     tools: &mut self.tools,
                 };
                 (call.function.run)(&mut given, &arguments)
@@ -157,8 +173,18 @@ impl<'v> Machine<'v> {
             Root::OldObject => self.roots.old_object,
             Root::Params => self.roots.params,
             Root::Namespace => self.roots.namespace,
+            Root::RequestObject => self.of_request("object").or(self.roots.object),
+            Root::RequestOldObject => self.of_request("oldObject").or(self.roots.old_object),
+            Root::AllowedImages => return Val::List(List::Json(self.roots.allowed_images)),
+            Root::AllowedValues => return Val::List(List::Json(self.roots.allowed_values)),
         };
         value.map_or(Val::Null, Val::of)
+    }
+
+    /// An object that the request itself holds.
+    fn of_request(&self, field: &str) -> Option<&'v Value> {
+        let found = self.roots.request?.get(field)?;
+        (!found.is_null()).then_some(found)
     }
 
     fn request(&self, field: &str) -> Option<Val<'v>> {

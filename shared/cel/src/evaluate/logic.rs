@@ -57,6 +57,9 @@ impl<'v> Machine<'v> {
 
     pub(super) fn run_macro(&mut self, made: &'v Macro) -> Result<Val<'v>, EvalError> {
         let range = self.eval(&made.range)?;
+        if made.kind == MacroKind::Bind {
+            return self.of_element(&made.body, (range, None));
+        }
         if let MacroKind::OptionalMap | MacroKind::OptionalFlatMap = made.kind {
             return self.optional_macro(made, range);
         }
@@ -174,7 +177,10 @@ impl<'v> Machine<'v> {
                 }
                 Ok(Val::Bool(false))
             }
-            Val::Map(entries) => Ok(Val::Bool(entries.get(value).is_some())),
+            Val::Map(entries) => {
+                self.tools.budget.steps(entries.len() as u64 / 64)?;
+                Ok(Val::Bool(entries.get(value).is_some()))
+            }
             _ => Err(no_overload("@in", &[value.clone(), of.clone()])),
         }
     }

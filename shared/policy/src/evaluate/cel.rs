@@ -127,6 +127,7 @@ fn machine<'v>(
         request: Some(request.value()),
         params: params.map(|params| &**params),
         namespace: beside.namespace.as_deref(),
+        ..Roots::default()
     };
     Machine::new(roots, &cel.variables, budget)
 }
