@@ -1,6 +1,7 @@
 //! Evaluation over a request, within a budget.
 
 mod arithmetic;
+mod bind;
 mod collections;
 mod logic;
 mod results;
@@ -47,6 +48,8 @@ pub struct Machine<'v> {
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
     locals: Vec<Val<'v>>,
+    /// Those among them that are evaluated when they are needed, the innermost last.
+    bound: Vec<bind::Bound<'v>>,
     depth: usize,
     tools: Tools,
 }
@@ -59,6 +62,7 @@ impl<'v> Machine<'v> {
             variables,
             known: vec![None; variables.len()],
             locals: Vec::new(),
+            bound: Vec::new(),
             depth: 0,
             tools: Tools::new(budget),
         }
@@ -129,7 +133,7 @@ impl<'v> Machine<'v> {
                 .ok_or_else(|| EvalError::NoSuchKey((*field).to_owned())),
             Expr::HasRequest(field) => Ok(Val::Bool(self.request(field).is_some())),
             Expr::Variable(at) => self.variable(*at),
-            Expr::Local(at) => Ok(self.locals.get(*at).cloned().unwrap_or(Val::Null)),
+            Expr::Local(at) => self.local(*at),
             Expr::Select(operand, field) => self.select(operand, field),
             Expr::Has(operand, field) => self.has(operand, field),
             Expr::Index(pair) => self.index(&pair.0, &pair.1),
@@ -202,8 +206,9 @@ impl<'v> Machine<'v> {
             return Err(EvalError::refused("a variable is missing"));
         };
         let around = std::mem::take(&mut self.locals);
+        let bound = std::mem::take(&mut self.bound);
         let value = self.eval(program.expr());
-        self.locals = around;
+        (self.locals, self.bound) = (around, bound);
         // Nothing is known of what was not evaluated to its end.
         if !matches!(value, Err(EvalError::TooDeep)) {
             self.known[at] = Some(value.clone());

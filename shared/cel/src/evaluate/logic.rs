@@ -56,10 +56,10 @@ impl<'v> Machine<'v> {
     }
 
     pub(super) fn run_macro(&mut self, made: &'v Macro) -> Result<Val<'v>, EvalError> {
-        let range = self.eval(&made.range)?;
         if made.kind == MacroKind::Bind {
-            return self.of_element(&made.body, (range, None));
+            return self.bind(made);
         }
+        let range = self.eval(&made.range)?;
         if let MacroKind::OptionalMap | MacroKind::OptionalFlatMap = made.kind {
             return self.optional_macro(made, range);
         }

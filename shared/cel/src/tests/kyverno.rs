@@ -59,9 +59,10 @@ fn each_dialect_has_its_own_functions_and_names() {
             Some(name) => format!("object.{name}()"),
             None => format!("{name}()"),
         };
-        let error = Program::compile(&call, &Names::default()).unwrap_err();
-        let error = error.to_string();
-        assert!(error.starts_with("there is no "), "{call}: {error}");
+        assert!(
+            Program::compile(&call, &Names::default()).is_err(),
+            "{call}"
+        );
     }
     for source in [
         "math.abs(1) == 1",
@@ -95,7 +96,7 @@ fn each_dialect_has_its_own_functions_and_names() {
         ),
         ("request.path == ''", "`request` has no field `path` here"),
         ("math.abs() == 1", "math.abs() takes 1 arguments"),
-        ("authorizer.path('a') == 1", "there is no function path()"),
+        ("object.path('a') == 1", "there is no function path()"),
         ("cel.bind(x, 1)", "cel.bind() takes 3 arguments"),
         (
             "cel.bind(x.y, 1, true)",
@@ -112,18 +113,25 @@ fn each_dialect_has_its_own_functions_and_names() {
 }
 
 #[test]
-fn a_bound_value_is_evaluated_once() {
+fn a_bound_value_is_evaluated_where_it_is_needed_and_once() {
     all_true(
         &json!({"a": [1, 2]}),
         &[
             "cel.bind(x, object.a, x.size() == 2 && x[0] == 1)",
             "cel.bind(x, 1, cel.bind(y, x + 1, cel.bind(x, 5, x + y))) == 7",
             "object.a.map(x, cel.bind(y, x * 2, y + x)) == [3, 6]",
+            "cel.bind(x, object.a.map(y, y + 1), object.a.map(z, cel.bind(w, z, x[0] + w + x[0]))) == [5, 6]",
+            "cel.bind(x, object.nothing, true || x) && cel.bind(x, object.nothing, cel.bind(y, x, true))",
+            "cel.bind(x, 1, cel.bind(y, [x].map(x, x + 1), y.map(z, z + x + y[0]))) == [5]",
         ],
     );
     all_errors(
         &json!({}),
-        &[("cel.bind(x, object.y, true)", "no such key: y")],
+        &[
+            ("cel.bind(x, object.y, x)", "no such key: y"),
+            ("cel.bind(x, object.y, x && x)", "no such key: y"),
+            ("cel.bind(x, cel.bind(y, object.z, y), x)", "no such key: z"),
+        ],
     );
     let spent = |source: &str| {
         let program = compiled(source);
@@ -135,6 +143,32 @@ fn a_bound_value_is_evaluated_once() {
     let once = spent("object.list.map(y, y).size() == 100");
     let four = spent("cel.bind(x, object.list.map(y, y), x.size() + x.size() + x.size() > 0)");
     assert!(four < once + 50, "{four} {once}");
+}
+
+#[test]
+fn bound_values_within_each_other_are_limited() {
+    let run = || {
+        let mut names = names();
+        let mut variables = vec![compiled("1")];
+        names.define("v0", &variables[0]);
+        for at in 0..127 {
+            let source = format!("cel.bind(a, variables.v{at}, cel.bind(b, a + 1, b + 0))");
+            let program = Program::compile(&source, &names).unwrap();
+            names.define(&format!("v{}", at + 1), &program);
+            variables.push(program);
+        }
+        for (last, expected) in [(20, Some(Ok(true))), (127, None)] {
+            let source = format!("variables.v{last} == {}", last + 1);
+            let program = Program::compile(&source, &names).unwrap();
+            let mut machine = Machine::new(Roots::default(), &variables, Budget::default());
+            let found = machine.truth(&program);
+            let expected = expected.unwrap_or(Err(EvalError::TooDeep));
+            assert_eq!(found, expected, "{last}");
+        }
+    };
+    // A stack as small as those that evaluations run on.
+    let builder = std::thread::Builder::new().stack_size(2 * 1024 * 1024);
+    builder.spawn(run).unwrap().join().unwrap();
 }
 
 #[test]

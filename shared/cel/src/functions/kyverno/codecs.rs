@@ -48,11 +48,12 @@ fn base64_decode<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     };
     given.budget().build(2 * text.len())?;
     let plain = text.chars().filter(|c| !matches!(c, '\n' | '\r')).count();
-    let missing = match text.contains('=') {
-        true => 0,
-        false => plain.next_multiple_of(4) - plain,
+    let padding = match (text.contains('='), plain % 4) {
+        (false, 2) => "==",
+        (false, 3) => "=",
+        _ => "",
     };
-    let padded = format!("{}{}", &**text, &"==="[..missing]);
+    let padded = format!("{}{padding}", &**text);
     match pure::base64_bytes(&padded) {
         Ok(bytes) => Ok(Val::Bytes(bytes.into())),
         Err(message) => Err(EvalError::Refused(message)),
