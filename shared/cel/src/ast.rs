@@ -1,8 +1,10 @@
 //! A checked expression.
 
+use std::sync::Arc;
+
 use regex::Regex;
 
-use crate::{functions::Function, value::Val};
+use crate::{fact::Site, functions::Function, value::Val};
 
 /// A term.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ pub(crate) enum Expr {
     Made(Box<Made>),
     Macro(Box<Macro>),
     Call(Box<Call>),
+    /// A call that reads a fact.
+    Fact(Box<FactCall>),
 }
 
 /// An element of a list, or a value of a map.
@@ -162,4 +166,12 @@ pub(crate) struct Call {
     pub(crate) pattern: Option<Regex>,
     /// A number that tells the call from others, and is the same wherever the expression is compiled.
     pub(crate) site: u64,
+}
+
+/// A call that reads a fact.
+#[derive(Debug)]
+pub(crate) struct FactCall {
+    pub(crate) site: Arc<Site>,
+    /// Those that are not constant, in the order in which the site counts them.
+    pub(crate) arguments: Vec<Expr>,
 }

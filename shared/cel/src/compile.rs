@@ -2,6 +2,7 @@
 
 mod call;
 mod dialect;
+mod fact;
 mod made;
 mod names;
 mod operators;

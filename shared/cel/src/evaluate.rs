@@ -3,6 +3,7 @@
 mod arithmetic;
 mod bind;
 mod collections;
+mod fact;
 mod logic;
 mod results;
 mod transform;
@@ -12,7 +13,7 @@ use serde_json::Value;
 pub use results::{JsonPatchOperation, PatchOp};
 
 use crate::{
-    Arrival, Budget, EvalError, Program,
+    Arrival, Budget, EvalError, Host, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
     limits::EVALUATION_DEPTH_MAX,
@@ -52,6 +53,9 @@ pub struct Machine<'v> {
     bound: Vec<bind::Bound<'v>>,
     depth: usize,
     tools: Tools,
+    host: Option<&'v dyn Host<'v>>,
+    /// A fact was asked for that is not there yet.
+    lacks: bool,
 }
 
 impl<'v> Machine<'v> {
@@ -65,6 +69,8 @@ impl<'v> Machine<'v> {
             bound: Vec::new(),
             depth: 0,
             tools: Tools::new(budget),
+            host: None,
+            lacks: false,
         }
     }
 
@@ -72,6 +78,14 @@ impl<'v> Machine<'v> {
     #[must_use]
     pub fn with_arrival(mut self, arrival: Arrival) -> Self {
         self.tools.arrival = Some(arrival);
+        self
+    }
+
+    /// With facts. Where one is not there yet, an expression comes to [`EvalError::Unknown`], unless what is there
+    /// decides.
+    #[must_use]
+    pub fn with_host(mut self, host: &'v dyn Host<'v>) -> Self {
+        self.host = Some(host);
         self
     }
 
@@ -155,11 +169,9 @@ impl<'v> Machine<'v> {
             Expr::Map(entries) => self.map(entries),
             Expr::Made(made) => self.made(made),
             Expr::Macro(made) => self.run_macro(made),
+            Expr::Fact(call) => self.fact(call),
             Expr::Call(call) => {
-                let mut arguments = Vec::with_capacity(call.arguments.len());
-                for argument in &call.arguments {
-                    arguments.push(self.eval(argument)?);
-                }
+                let arguments = self.all(&call.arguments)?;
                 let mut given = Given {
                     name: call.function.name,
                     pattern: call.pattern.as_ref(),
@@ -222,7 +234,7 @@ impl<'v> Machine<'v> {
         left: &'v Expr,
         right: &'v Expr,
     ) -> Result<Val<'v>, EvalError> {
-        let (left, right) = (self.eval(left)?, self.eval(right)?);
+        let (left, right) = self.both(left, right)?;
         let budget = &mut self.tools.budget;
         Ok(Val::Bool(match operator {
             Operator::Equal => equal(&left, &right, budget)?,

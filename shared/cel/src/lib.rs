@@ -32,6 +32,7 @@ mod chance;
 mod compile;
 mod error;
 mod evaluate;
+mod fact;
 mod functions;
 mod kind;
 mod limits;
@@ -45,6 +46,7 @@ pub use chance::Arrival;
 pub use compile::{Dialect, Names};
 pub use error::{CompileError, EvalError};
 pub use evaluate::{JsonPatchOperation, Machine, PatchOp, Roots};
+pub use fact::{Argument, Fact, FactFunction, FactScope, Host, Site, plural_of_kind};
 pub use functions::names as function_names;
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,

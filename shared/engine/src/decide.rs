@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{
-    AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Policy, Rule,
+    AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Policy, Rule, ServedKind,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -113,10 +113,13 @@ impl<F: FactSource> Engine<F> {
             kind,
         } = head.named_kind(Some(catalog));
         let subject = Subject {
-            group,
-            version,
-            kind,
-            subresource: head.resource.subresource,
+            served: ServedKind {
+                group,
+                version,
+                kind,
+                resource: head.resource.resource,
+                subresource: head.resource.subresource,
+            },
             operation: head.operation,
             namespace: namespace(&head, group, kind, catalog),
         };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anteroom_model::{GroupVersionResource, KindRecord};
-use anteroom_policy::KindPattern;
+use anteroom_policy::{KindPattern, ServedKind};
 
 /// The kinds that the API server serves. Immutable.
 #[derive(Debug, Default)]
@@ -51,23 +51,18 @@ impl Kinds {
     /// Every resource and subresource that `pattern` takes in, in order.
     pub fn covered_by(&self, pattern: &KindPattern) -> Vec<ResourceName> {
         let mut covered = Vec::new();
-        for KindRecord {
-            gvr,
-            kind,
-            subresources,
-            ..
-        } in &self.records
-        {
+        for record in &self.records {
+            let gvr = &record.gvr;
             let name = |resource: String| ResourceName {
                 group: gvr.group.clone(),
                 version: gvr.version.clone(),
                 resource,
             };
-            if pattern.covers(&gvr.group, &gvr.version, kind, "") {
+            if pattern.is_called_for(ServedKind::of(record, "")) {
                 covered.push(name(gvr.resource.clone()));
             }
-            for subresource in subresources {
-                if pattern.covers(&gvr.group, &gvr.version, kind, subresource) {
+            for subresource in &record.subresources {
+                if pattern.is_called_for(ServedKind::of(record, subresource)) {
                     covered.push(name(format!("{}/{subresource}", gvr.resource)));
                 }
             }

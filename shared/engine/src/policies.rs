@@ -11,7 +11,7 @@ use std::{
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
     FailurePolicy, KindPattern, NamedObject, Operation, Phase, Policy, Problem, Reference,
-    RequestParts, Target, compile,
+    RequestParts, ServedKind, Target, compile,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -184,14 +184,7 @@ impl Entry {
         }
         self.targets.get(phase).iter().any(|target| {
             target.operations.contains(&subject.operation)
-                && target.kinds.iter().any(|kind| {
-                    kind.covers(
-                        subject.group,
-                        subject.version,
-                        subject.kind,
-                        subject.subresource,
-                    )
-                })
+                && target.kinds.iter().any(|kind| kind.covers(subject.served))
         })
     }
 
@@ -207,14 +200,8 @@ impl Entry {
 /// The part of a request that the index needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Empty for the core group.
-    pub group: &'a str,
-    /// The version, as in `v1`.
-    pub version: &'a str,
     /// The kind of the resource, also where a subresource is accessed.
-    pub kind: &'a str,
-    /// Empty for the resource itself.
-    pub subresource: &'a str,
+    pub served: ServedKind<'a>,
     /// The operation.
     pub operation: Operation,
     /// The namespace of the object, empty for what lives in none; `None` where that is not known before the
@@ -226,7 +213,8 @@ impl Subject<'_> {
     /// Returns whether a policy or an exception is to be deleted. No policy of a namespace speaks of that, so that
     /// none can keep an administrator from removing it.
     fn is_deletion_of_policy(&self) -> bool {
-        self.operation == Operation::Delete && self.group == "kyverno.io"
+        self.operation == Operation::Delete
+            && matches!(self.served.group, "kyverno.io" | "policies.kyverno.io")
     }
 }
 
@@ -294,7 +282,7 @@ impl PolicySet {
 
     /// Those of which rules of this phase may speak of `subject`.
     pub fn concerned(&self, phase: Phase, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
-        let candidates = self.indexes.get(phase).candidates(subject.kind);
+        let candidates = self.indexes.get(phase).candidates(subject.served.kind);
         let positions = candidates.of(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);
         let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);

@@ -4,7 +4,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `policy`, `rule`, `settings` | a policy, its rules, its `spec` |
+//! | `policy`, `policy_kind`, `rule`, `settings` | a policy, its kind, its rules, its `spec` |
 //! | `matching`, `conditions`, `context`, `mutation`, `mutate_existing`, `cel`, `exception` | parts of a rule; PolicyExceptions |
 //! | `template` | `{{ }}` in texts and values |
 //! | `reference`, `call` | what a policy reads |
@@ -25,6 +25,7 @@ pub(crate) mod matching;
 pub(crate) mod mutate_existing;
 pub(crate) mod mutation;
 pub(crate) mod policy;
+mod policy_kind;
 pub(crate) mod problem;
 pub(crate) mod reference;
 pub(crate) mod request;
@@ -39,9 +40,10 @@ pub use driver::Driver;
 pub use exception::PolicyException;
 pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
 pub use manifest::MANIFEST_DEPTH_MAX;
-pub use matching::{KindPattern, Target};
+pub use matching::{KindPattern, ResourcePattern, ServedKind, Target};
 pub use mutate_existing::ChangedObject;
 pub use policy::{NotRun, Policy};
+pub use policy_kind::PolicyKind;
 pub use problem::Problem;
 pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactTarget,

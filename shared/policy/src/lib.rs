@@ -64,8 +64,9 @@ pub use ir::{
     CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactTarget, FailureAction,
     FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptTarget, KindPattern,
     MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, Problem,
-    Reference, Reporting, RequestError, ResourceFilters, Rule, SecretName, Target, VariableError,
-    VariableErrorKind, WRITER,
+    Reference, Reporting, RequestError, ResourceFilters, ResourcePattern, Rule, SecretName,
+    ServedKind, Target, VariableError, VariableErrorKind, WRITER,
+    PolicyKind,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

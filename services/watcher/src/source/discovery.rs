@@ -10,7 +10,7 @@ mod loss;
 mod parse;
 
 use anteroom_model::{Failure, GroupVersionResource, KindRecord};
-use anteroom_policy::KindPattern;
+use anteroom_policy::{KindPattern, ServedKind};
 
 pub(crate) use parse::{Document, parse_aggregated};
 
@@ -101,9 +101,8 @@ impl Catalog {
     pub(crate) fn serves(&self, kind: &KindPattern) -> bool {
         self.resources.iter().any(|Resource { record, .. }| {
             let subresources = record.subresources.iter().map(String::as_str);
-            let gvr = &record.gvr;
             let mut parts = subresources.chain([""]);
-            parts.any(|part| kind.covers(&gvr.group, &gvr.version, &record.kind, part))
+            parts.any(|part| kind.covers(ServedKind::of(record, part)))
         })
     }
 

@@ -199,13 +199,13 @@ impl<'n> Compiler<'n> {
             });
         }
         if self.is_root(operand, "variables") {
-            let Some((at, kind)) = self.names.variable(field) else {
+            let Some((variable, kind)) = self.names.variable(field) else {
                 let message = format!("there is no variable `{field}` before this expression");
                 return Err(CompileError::Invalid(message));
             };
             return Ok(match test {
                 true => (Expr::Literal(Val::Bool(true)), Kind::Bool),
-                false => (Expr::Variable(at), kind),
+                false => (variable, kind),
             });
         }
         if let Some(typed) = self.qualified_type(operand, field) {

@@ -5,10 +5,13 @@ use crate::testing::{manifest, policies};
 
 fn subject(kind: &str) -> Subject<'_> {
     Subject {
-        group: "networking.k8s.io",
-        version: "v1",
-        kind,
-        subresource: "",
+        served: ServedKind {
+            group: "networking.k8s.io",
+            version: "v1",
+            kind,
+            resource: "",
+            subresource: "",
+        },
         operation: Operation::Create,
         namespace: Some("n"),
     }

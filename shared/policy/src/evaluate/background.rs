@@ -6,7 +6,7 @@ use anteroom_model::KindRecord;
 
 use crate::{
     evaluate::Evaluation,
-    ir::{AdmissionRequest, CollectionReference, KindPattern, Operation, Phase, Policy, Rule},
+    ir::{AdmissionRequest, CollectionReference, KindPattern, ServedKind, Operation, Phase, Policy, Rule},
     pushdown::RequestParts,
 };
 
@@ -109,7 +109,7 @@ pub fn scanned<'k>(
         let gvr = &record.gvr;
         let covers = |pattern: &KindPattern| {
             let own = pattern.subresource.is_empty() || pattern.subresource == "*";
-            own && pattern.covers(&gvr.group, &gvr.version, &record.kind, "")
+            own && pattern.covers(ServedKind::of(record, ""))
         };
         let place = (gvr.group.as_str(), gvr.resource.as_str());
         let is_scanned = !NEVER_SCANNED.contains(&place)

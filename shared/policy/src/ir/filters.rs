@@ -129,6 +129,7 @@ impl Filter {
             version,
             kind,
             subresource,
+            resource: _,
         } = &self.kind;
         [group, version, kind, subresource, &self.name]
             .iter()

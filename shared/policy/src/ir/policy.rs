@@ -1,10 +1,13 @@
 //! A compiled policy.
 
-use super::{Phase, Rule, Target, settings::Settings};
+use anteroom_model::ObjectKey;
 
-/// A compiled `ClusterPolicy` or `Policy`: immutable, and shared by all evaluations.
+use super::{Phase, PolicyKind, Rule, Target, settings::Settings};
+
+/// A compiled policy of any kind: immutable, and shared by all evaluations.
 #[derive(Debug)]
 pub struct Policy {
+    pub(crate) kind: PolicyKind,
     pub(crate) name: String,
     pub(crate) namespace: Option<String>,
     pub(crate) uid: Option<String>,
@@ -14,12 +17,23 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Returns its kind.
+    pub fn kind(&self) -> PolicyKind {
+        self.kind
+    }
+
+    /// Returns its key among the policies of all kinds.
+    pub fn key(&self) -> ObjectKey {
+        self.kind
+            .key(self.namespace().unwrap_or_default(), &self.name)
+    }
+
     /// Returns `metadata.name`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The namespace of a `Policy`, which matches nothing outside it; `None` for a `ClusterPolicy`.
+    /// The namespace of a namespaced policy, which matches nothing outside it; `None` for a cluster-wide one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }

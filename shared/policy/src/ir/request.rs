@@ -6,7 +6,7 @@ use anteroom_model::ExistingObjects;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::Operation;
+use super::{Operation, ServedKind};
 
 /// The name under which a rule finds them.
 const IMAGES: &str = "images";
@@ -266,6 +266,22 @@ impl AdmissionRequest {
     /// Returns the subresource, as in `status` or `exec`; empty for the resource itself.
     pub fn subresource(&self) -> &str {
         &self.subresource
+    }
+
+    /// Returns the plural of the resource; empty where the request does not say it.
+    pub fn resource(&self) -> &str {
+        self.text(&["resource", "resource"])
+    }
+
+    /// Returns the kind that rules match.
+    pub fn served_kind(&self) -> ServedKind<'_> {
+        ServedKind {
+            group: self.group(),
+            version: self.version(),
+            kind: self.kind(),
+            resource: self.resource(),
+            subresource: self.subresource(),
+        }
     }
 
     /// Returns `request.uid`.

@@ -3,11 +3,40 @@
 use std::fmt;
 
 use anteroom_functions::wildcard;
+use anteroom_model::KindRecord;
 
 use crate::ir::AdmissionRequest;
 
+/// A kind that the API server serves, or that a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedKind<'a> {
+    /// Empty for the core group.
+    pub group: &'a str,
+    /// The version, as in `v1`.
+    pub version: &'a str,
+    /// The kind, as in `Ingress`.
+    pub kind: &'a str,
+    /// The plural, as in `ingresses`; empty where it is not known.
+    pub resource: &'a str,
+    /// Empty for the resource itself.
+    pub subresource: &'a str,
+}
+
+impl<'a> ServedKind<'a> {
+    /// A kind of discovery, or a subresource of it.
+    pub fn of(record: &'a KindRecord, subresource: &'a str) -> Self {
+        Self {
+            group: &record.gvr.group,
+            version: &record.gvr.version,
+            kind: &record.kind,
+            resource: &record.gvr.resource,
+            subresource,
+        }
+    }
+}
+
 /// A kind to match, each part with wildcards: `Pod`, `v1/Pod`, `networking.k8s.io/v1/Ingress`,
-/// `Pod/exec`, `*/scale`, `*/*`.
+/// `Pod/exec`, `*/scale`, `*/*`. Policies of policies.kyverno.io name its plural instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindPattern {
     /// `*` where the policy names none.
@@ -18,6 +47,18 @@ pub struct KindPattern {
     pub kind: String,
     /// Empty: the resource itself.
     pub subresource: String,
+    /// By the plural, as a webhook configuration names it; the kind is `*` then.
+    pub resource: Option<ResourcePattern>,
+}
+
+/// A resource by its plural.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourcePattern {
+    /// The plural, or `*`.
+    pub plural: String,
+    /// Objects in other versions are meant too (`matchPolicy: Equivalent`): the API server sends them in the version
+    /// that is registered, if there is only one.
+    pub is_equivalent: bool,
 }
 
 impl KindPattern {
@@ -64,39 +105,78 @@ impl KindPattern {
             version: version.to_owned(),
             kind: kind.to_owned(),
             subresource: subresource.to_owned(),
+            resource: None,
         }
     }
 
-    /// Returns whether it matches a kind that the API server serves. `group` is empty for the core group,
-    /// `subresource` for the resource itself.
-    pub fn covers(&self, group: &str, version: &str, kind: &str, subresource: &str) -> bool {
+    /// A resource as the rule of a webhook configuration names it: `pods`, `pods/exec`, `*`, `*/scale`, `*/*`.
+    pub fn of_resource(group: &str, version: &str, resource: &str, is_equivalent: bool) -> Self {
+        let (plural, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        Self {
+            resource: Some(ResourcePattern {
+                plural: plural.to_owned(),
+                is_equivalent,
+            }),
+            ..Self::new(group, version, "*", subresource)
+        }
+    }
+
+    /// Returns whether it matches a kind that the API server serves.
+    pub fn covers(&self, served: ServedKind<'_>) -> bool {
+        match &self.resource {
+            Some(resource) if resource.is_equivalent => self.covers_but_version(served),
+            _ => self.is_called_for(served),
+        }
+    }
+
+    /// The same in its own version alone: the webhook is called for that, and the API server converts.
+    pub fn is_called_for(&self, served: ServedKind<'_>) -> bool {
+        wildcard::matches(&self.version, served.version) && self.covers_but_version(served)
+    }
+
+    fn covers_but_version(&self, served: ServedKind<'_>) -> bool {
+        let ServedKind {
+            group,
+            version,
+            kind,
+            resource,
+            subresource,
+        } = served;
         // What is said of Pods themselves is said of their ephemeral containers too.
-        let of_pod = self.subresource.is_empty()
+        let of_pod = self.resource.is_none()
+            && self.subresource.is_empty()
             && (group, version, kind, subresource) == ("", "v1", "Pod", "ephemeralcontainers");
-        self.covers_any_subresource(group, version, kind)
+        wildcard::matches(&self.group, group)
+            && wildcard::matches(&self.kind, kind)
+            && self.is_of_resource(resource)
             && (wildcard::matches(&self.subresource, subresource) || of_pod)
+    }
+
+    fn is_of_resource(&self, resource: &str) -> bool {
+        let plural = self.resource.as_ref().map(|resource| &*resource.plural);
+        plural.is_none_or(|plural| plural == "*" || plural == resource)
     }
 
     /// Returns whether it matches a kind, or a subresource that carries objects of that kind.
     pub(crate) fn covers_any_subresource(&self, group: &str, version: &str, kind: &str) -> bool {
-        wildcard::matches(&self.group, group)
+        self.resource.is_none()
+            && wildcard::matches(&self.group, group)
             && wildcard::matches(&self.version, version)
             && wildcard::matches(&self.kind, kind)
     }
 
     pub(super) fn matches(&self, request: &AdmissionRequest) -> bool {
-        self.covers(
-            request.group(),
-            request.version(),
-            request.kind(),
-            request.subresource(),
-        )
+        self.covers(request.served_kind())
     }
 }
 
 impl fmt::Display for KindPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.group, self.version, self.kind)?;
+        let kind = self
+            .resource
+            .as_ref()
+            .map_or(&self.kind, |resource| &resource.plural);
+        write!(f, "{}/{}/{kind}", self.group, self.version)?;
         if !self.subresource.is_empty() {
             write!(f, "/{}", self.subresource)?;
         }
@@ -162,9 +242,13 @@ mod tests {
     #[test]
     fn a_kind_pattern_covers_a_subresource_only_when_it_names_it() {
         let covers = |pattern: &str, group: &str, version: &str, kind: &str, sub: &str| {
-            KindPattern::parse(pattern)
-                .unwrap()
-                .covers(group, version, kind, sub)
+            KindPattern::parse(pattern).unwrap().covers(ServedKind {
+                group,
+                version,
+                kind,
+                resource: "",
+                subresource: sub,
+            })
         };
         assert!(covers("Pod", "", "v1", "Pod", ""));
         assert!(!covers("Pod", "", "v1", "Pod", "exec"));
@@ -205,5 +289,34 @@ mod tests {
             "Ingress",
             ""
         ));
+    }
+
+    #[test]
+    fn a_resource_is_covered_as_a_webhooks_rule_does() {
+        let served = |version, resource, subresource| ServedKind {
+            group: "",
+            version,
+            kind: "Pod",
+            resource,
+            subresource,
+        };
+        let exact = |resource| KindPattern::of_resource("", "v1", resource, false);
+        for (rule, resource, subresource, expected) in [
+            ("pods", "pods", "", true),
+            ("pods", "pods", "ephemeralcontainers", false),
+            ("pods/exec", "pods", "exec", true),
+            ("pods/*", "pods", "exec", true),
+            ("*", "pods", "", true),
+            ("*", "pods", "exec", false),
+            ("*/*", "pods", "exec", true),
+            ("services", "pods", "", false),
+        ] {
+            let found = exact(rule).covers(served("v1", resource, subresource));
+            assert_eq!(found, expected, "{rule} {resource}/{subresource}");
+        }
+        assert!(!exact("pods").covers(served("v2", "pods", "")));
+        let equivalent = KindPattern::of_resource("", "v1", "pods", true);
+        assert!(equivalent.covers(served("v2", "pods", "")));
+        assert!(!equivalent.is_called_for(served("v2", "pods", "")));
     }
 }

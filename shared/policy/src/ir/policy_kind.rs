@@ -1,0 +1,184 @@
+//! The kinds of policies, and the key of a policy among all of them. Pure.
+
+use std::fmt;
+
+use anteroom_model::ObjectKey;
+
+/// The group of Kyverno's policies in patterns and JMESPath.
+const CLASSIC_GROUP: &str = "kyverno.io";
+
+/// The group of Kyverno's policies in CEL.
+const CEL_GROUP: &str = "policies.kyverno.io";
+
+/// A kind of policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyKind {
+    /// `ClusterPolicy` of kyverno.io.
+    Cluster,
+    /// `Policy` of kyverno.io, which has a namespace.
+    Namespaced,
+    /// `ValidatingPolicy` of policies.kyverno.io.
+    Validating,
+    /// `NamespacedValidatingPolicy` of policies.kyverno.io.
+    NamespacedValidating,
+    /// `MutatingPolicy` of policies.kyverno.io.
+    Mutating,
+    /// `NamespacedMutatingPolicy` of policies.kyverno.io.
+    NamespacedMutating,
+}
+
+impl PolicyKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Cluster,
+        Self::Namespaced,
+        Self::Validating,
+        Self::NamespacedValidating,
+        Self::Mutating,
+        Self::NamespacedMutating,
+    ];
+
+    /// Those of policies.kyverno.io.
+    pub const IN_CEL: [Self; 4] = [
+        Self::Validating,
+        Self::NamespacedValidating,
+        Self::Mutating,
+        Self::NamespacedMutating,
+    ];
+
+    /// From the `apiVersion` and `kind` of a manifest, whatever the version.
+    pub fn of_manifest(api_version: &str, kind: &str) -> Option<Self> {
+        let (group, _) = api_version.split_once('/')?;
+        Self::ALL
+            .into_iter()
+            .find(|known| known.as_str() == kind && known.group() == group)
+    }
+
+    /// The `kind` of a manifest.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cluster => "ClusterPolicy",
+            Self::Namespaced => "Policy",
+            Self::Validating => "ValidatingPolicy",
+            Self::NamespacedValidating => "NamespacedValidatingPolicy",
+            Self::Mutating => "MutatingPolicy",
+            Self::NamespacedMutating => "NamespacedMutatingPolicy",
+        }
+    }
+
+    /// The plural, as in `clusterpolicies`.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Cluster => "clusterpolicies",
+            Self::Namespaced => "policies",
+            Self::Validating => "validatingpolicies",
+            Self::NamespacedValidating => "namespacedvalidatingpolicies",
+            Self::Mutating => "mutatingpolicies",
+            Self::NamespacedMutating => "namespacedmutatingpolicies",
+        }
+    }
+
+    /// The API group.
+    pub fn group(self) -> &'static str {
+        match self.is_cel() {
+            true => CEL_GROUP,
+            false => CLASSIC_GROUP,
+        }
+    }
+
+    /// The versions in which a manifest is taken, the one that is asked for first.
+    pub fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Cluster | Self::Namespaced => &["v1", "v2beta1"],
+            Self::Validating | Self::Mutating => &["v1", "v1beta1", "v1alpha1"],
+            Self::NamespacedValidating | Self::NamespacedMutating => &["v1", "v1beta1"],
+        }
+    }
+
+    /// Returns whether it is of policies.kyverno.io.
+    pub fn is_cel(self) -> bool {
+        !matches!(self, Self::Cluster | Self::Namespaced)
+    }
+
+    /// Returns whether its policies live in a namespace, which they speak of alone.
+    pub fn is_namespaced(self) -> bool {
+        matches!(
+            self,
+            Self::Namespaced | Self::NamespacedValidating | Self::NamespacedMutating
+        )
+    }
+
+    /// Returns whether its policies change the object, rather than judge it. Policies of kyverno.io may do either.
+    pub fn is_mutating(self) -> bool {
+        matches!(self, Self::Mutating | Self::NamespacedMutating)
+    }
+
+    /// The key of a policy among those of all kinds, in views, logs and records: namespace and name, with the kind
+    /// before the name for kinds of policies.kyverno.io, as in `ValidatingPolicy/unique-host`. No name of an object
+    /// has a slash in it, so no two policies share a key.
+    pub fn key(self, namespace: &str, name: &str) -> ObjectKey {
+        let namespace = match self.is_namespaced() {
+            true => namespace,
+            false => "",
+        };
+        match self.is_cel() {
+            true => ObjectKey::new(namespace, format!("{}/{name}", self.as_str())),
+            false => ObjectKey::new(namespace, name),
+        }
+    }
+
+    /// The kind and the name of the policy that has this key.
+    pub fn of_key(key: &ObjectKey) -> (Self, &str) {
+        let in_cel = key.name.split_once('/').and_then(|(kind, name)| {
+            let mut kinds = Self::IN_CEL.into_iter();
+            kinds
+                .find(|known| known.as_str() == kind)
+                .map(|kind| (kind, name))
+        });
+        in_cel.unwrap_or_else(|| match key.namespace.is_empty() {
+            true => (Self::Cluster, &key.name),
+            false => (Self::Namespaced, &key.name),
+        })
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_names_one_policy_of_one_kind() {
+        let mut keys = Vec::new();
+        for kind in PolicyKind::ALL {
+            let key = kind.key("shop", "web");
+            assert_eq!(PolicyKind::of_key(&key), (kind, "web"));
+            assert_eq!(key.namespace.is_empty(), !kind.is_namespaced(), "{kind}");
+            keys.push(key);
+        }
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), PolicyKind::ALL.len());
+    }
+
+    #[test]
+    fn a_manifest_has_the_kind_of_its_group() {
+        let of = PolicyKind::of_manifest;
+        assert_eq!(
+            of("kyverno.io/v1", "ClusterPolicy"),
+            Some(PolicyKind::Cluster)
+        );
+        let validating = Some(PolicyKind::Validating);
+        assert_eq!(
+            of("policies.kyverno.io/v1beta1", "ValidatingPolicy"),
+            validating
+        );
+        assert_eq!(of("kyverno.io/v1", "ValidatingPolicy"), None);
+        assert_eq!(of("v1", "Policy"), None);
+    }
+}
