@@ -2,6 +2,7 @@
 
 mod made;
 mod published;
+mod unknown;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
