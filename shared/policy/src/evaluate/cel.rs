@@ -150,6 +150,7 @@ pub(super) fn evaluate<W: Expressions>(
         request: Some(request.value()),
         params: params.map(|params| &**params),
         namespace: beside.namespace.as_deref(),
+        ..Roots::default()
     };
     let host = CelHost::new(cel, scope.namespace, scope.facts);
     let (result, left) = {
