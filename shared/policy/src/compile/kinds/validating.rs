@@ -57,14 +57,14 @@ pub(super) fn compile(
         let matches = Matches::Constraints(constraints);
         Some(rule(name, actions.action, matches, work, context))
     };
-    let derived = match &constraints {
-        Some(own) if problems.is_empty() => {
-            autogen::derive(&spec, &written, own, problems, constraints::compile)
-        }
-        _ => Vec::new(),
-    };
-    let mut rules = vec![one("", constraints?, &[], problems)?];
+    let constraints = constraints?;
+    // Those of a policy with problems would have the same ones.
+    let derived = autogen::derive(&spec, &written, &constraints, problems);
+    let mut rules = vec![one("", constraints, &[], problems)?];
     for derived in derived {
+        if !problems.is_empty() {
+            break;
+        }
         rules.extend(one(
             derived.name,
             derived.constraints,
