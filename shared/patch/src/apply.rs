@@ -23,7 +23,7 @@
 //! | [`record`] | tables of types as text |
 //! | [`smallest`] | the smallest table that says the same |
 //! | [`built_in`] | the table of Kubernetes' own types |
-//! | [`fits`] | whether a value fits a type, and where a patch touches what is atomic |
+//! | [`fits`] | the check that a value fits a type, and the search for what is atomic in a patch |
 //! | [`item`] | the identity of an element in its list |
 //! | [`union`] | the merge itself |
 
@@ -46,7 +46,7 @@ use crate::{
 };
 
 use fits::{Fits, Misfit};
-pub use openapi::{TYPES_MAX, built_in_table};
+pub use openapi::{TYPES_MAX, built_in_table, published};
 use path::Path;
 pub use types::{ObjectSchema, SchemaError};
 

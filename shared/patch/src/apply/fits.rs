@@ -1,4 +1,4 @@
-//! Whether a value fits a type, and where a patch touches what is atomic.
+//! The check that a value fits a type, and the search for what is atomic in a patch.
 
 use std::{borrow::Cow, collections::BTreeSet};
 

@@ -41,12 +41,12 @@ const WHOLE: TypeId = 0;
 /// Anything, of which objects are merged.
 const DEDUCED: TypeId = 1;
 
-/// Makes the table of Kubernetes' own types from an API server's OpenAPI v3 documents, one for each group and
-/// version: what `cargo xtask schemas` writes.
+/// Reads the types of all kinds of objects in an API server's OpenAPI v3 documents, one for each group and
+/// version. They are by `apiVersion` and kind: `apps/v1 Deployment`.
 ///
 /// # Errors
 /// [`SchemaError`]: a document is none.
-pub fn built_in_table(documents: &[Value]) -> Result<String, SchemaError> {
+pub fn published(documents: &[Value]) -> Result<BTreeMap<String, ObjectSchema>, SchemaError> {
     let schemas = documents.iter().filter_map(|document| {
         let schemas = document.pointer("/components/schemas")?;
         schemas.as_object()
@@ -55,11 +55,10 @@ pub fn built_in_table(documents: &[Value]) -> Result<String, SchemaError> {
         .flatten()
         .map(|(name, schema)| (name.as_str(), schema))
         .collect();
-    let mut reader = Reader::new(schemas, None);
+    let mut reader = Reader::new(schemas);
     let mut kinds = BTreeMap::new();
     for (name, schema) in reader.schemas.clone() {
-        let metadata = schema.pointer("/properties/metadata");
-        let metadata = metadata.and_then(reference);
+        let metadata = schema.pointer("/properties/metadata").and_then(reference);
         if metadata != Some(OBJECT_META) {
             continue;
         }
@@ -75,8 +74,23 @@ pub fn built_in_table(documents: &[Value]) -> Result<String, SchemaError> {
         }
     }
     let types = reader.finish()?;
-    let roots: Vec<TypeId> = kinds.values().copied().collect();
-    let (types, roots) = smallest::table(&types, &roots);
+    let kinds = kinds.into_iter();
+    Ok(kinds
+        .map(|(kind, root)| (kind, ObjectSchema::new(types.clone(), root)))
+        .collect())
+}
+
+/// Makes the table of Kubernetes' own types: what `cargo xtask schemas` writes.
+///
+/// # Errors
+/// [`SchemaError`]: a document is none.
+pub fn built_in_table(documents: &[Value]) -> Result<String, SchemaError> {
+    let kinds = published(documents)?;
+    let Some(any) = kinds.values().next() else {
+        return Err(malformed("the documents", "they have no kinds of objects"));
+    };
+    let roots: Vec<TypeId> = kinds.values().map(ObjectSchema::root).collect();
+    let (types, roots) = smallest::table(any.types(), &roots);
     let kinds = kinds.into_keys().zip(roots).collect();
     Ok(record::write_kinds(&types, &kinds))
 }
@@ -85,11 +99,10 @@ pub fn built_in_table(documents: &[Value]) -> Result<String, SchemaError> {
 /// metadata of all objects, in embedded ones too.
 pub(super) fn of_custom(schema: &Value) -> Result<ObjectSchema, SchemaError> {
     size::check_depth(schema).map_err(|_| SchemaError::TooDeep)?;
-    let metadata = built_in::metadata();
-    let Some(metadata) = metadata else {
+    let Some(metadata) = built_in::metadata() else {
         return Err(malformed("metadata", "the table of own types has none"));
     };
-    let mut reader = Reader::new(BTreeMap::new(), None);
+    let mut reader = Reader::new(BTreeMap::new());
     reader.metadata = Some(reader.copied(&metadata)?);
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(malformed("type", "objects are of the type `object`"));
@@ -114,11 +127,12 @@ struct Reader<'d> {
     types: Vec<Type>,
     /// Types that are as another one, but for being atomic or not.
     alike: Vec<(TypeId, TypeId, bool)>,
+    /// The type of metadata, where schemas leave it out: in those of definitions.
     metadata: Option<TypeId>,
 }
 
 impl<'d> Reader<'d> {
-    fn new(schemas: BTreeMap<&'d str, &'d Value>, metadata: Option<TypeId>) -> Self {
+    fn new(schemas: BTreeMap<&'d str, &'d Value>) -> Self {
         let any = |objects: TypeId, is_atomic| Type {
             scalar: Some(Scalar::Any),
             list: Some(List {
@@ -137,7 +151,7 @@ impl<'d> Reader<'d> {
             named: BTreeMap::new(),
             types: vec![any(WHOLE, true), any(DEDUCED, false)],
             alike: Vec::new(),
-            metadata,
+            metadata: None,
         }
     }
 
@@ -345,12 +359,13 @@ fn is_true(schema: &Value, name: &str) -> bool {
 
 /// The name of the schema that this one refers to.
 fn reference(schema: &Value) -> Option<&str> {
-    let of = |schema: &'_ Value| schema.get("$ref").and_then(Value::as_str).is_some();
-    let schema = match schema.get("allOf").and_then(Value::as_array) {
-        Some(all) if !of(schema) => all.first().filter(|_| all.len() == 1)?,
-        _ => schema,
-    };
-    let path = schema.get("$ref")?.as_str()?;
+    let own = schema.get("$ref");
+    // With a description or a default beside it, it stands alone in `allOf`.
+    let path = own.or_else(|| match schema.get("allOf")?.as_array()?.as_slice() {
+        [one] => one.get("$ref"),
+        _ => None,
+    });
+    let path = path?.as_str()?;
     path.rsplit('/').next().filter(|name| !name.is_empty())
 }
 

@@ -9,7 +9,7 @@ mod lists;
 mod properties;
 mod schemas;
 
-/// Of a kind of Kubernetes' own.
+/// Merges into an object of one of Kubernetes' own kinds.
 fn applied(api_version: &str, kind: &str, object: &Value, patch: &Value) -> Result<Value, String> {
     let schema = ObjectSchema::built_in(api_version, kind).unwrap();
     apply(object, patch, &schema, Atomics::Refused).map_err(|error| error.to_string())
