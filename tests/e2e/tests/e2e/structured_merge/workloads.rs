@@ -179,7 +179,7 @@ pub(super) fn deployment(dice: &mut Dice, part: Part) -> Value {
 
 fn pod_spec(dice: &mut Dice, part: Part) -> Value {
     let mut spec = json!({});
-    let mut named = |dice: &mut Dice, names: &[&str]| {
+    let named = |dice: &mut Dice, names: &[&str]| {
         let mut names = dice.some(names);
         if names.is_empty() {
             names.push("a");
