@@ -43,6 +43,7 @@ mod shares;
 mod simulator;
 mod sources;
 mod stops;
+mod structured_merge;
 mod surroundings;
 mod tenants;
 mod traces;
