@@ -263,7 +263,7 @@ fn a_namespaced_policy_reads_its_own_namespace() {
     for (expression, says) in [
         (
             "resource.get('v1', 'configmaps', 'other', 'x') != null",
-            "AR301",
+            "AR302",
         ),
         ("http.get('http://a.b/') != null", "AR304"),
     ] {
