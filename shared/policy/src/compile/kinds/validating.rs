@@ -45,7 +45,7 @@ pub(super) fn compile(
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
-    let mut settings = settings(&spec, metadata, problems);
+    let (mut settings, _) = settings(&spec, metadata, problems);
     let actions = Actions::of(&spec, problems);
     settings.emit_warning = actions.warns;
     let written = spec.required("matchConstraints", problems)?;

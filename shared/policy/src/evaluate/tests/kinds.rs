@@ -1,5 +1,7 @@
 //! Policies of policies.kyverno.io.
 
+mod mutating;
+
 use super::*;
 use crate::{ApiTarget, FailureAction, PolicyKind, Reference};
 
