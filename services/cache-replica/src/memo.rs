@@ -135,6 +135,7 @@ mod tests {
             parameters: serde_json::from_value(parameters).unwrap(),
             missing_key_is_error: strict,
             selection: None,
+            cel: None,
         })
     }
 
@@ -153,6 +154,7 @@ mod tests {
                 parameters: serde_json::from_value(serde_json::json!({"x": 1})).unwrap(),
                 missing_key_is_error: false,
                 selection: Some(selection),
+                cel: None,
             })
         };
         assert_eq!(base, selecting(Selection::default()), "the view whole");

@@ -3,12 +3,14 @@
 mod arithmetic;
 mod collections;
 mod logic;
+mod narrowed;
+mod outcome;
 mod transform;
 
 use serde_json::Value;
 
 use crate::{
-    Budget, EvalError, Program,
+    Bound, Budget, EvalError, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
     limits::EVALUATION_DEPTH_MAX,
@@ -36,6 +38,7 @@ pub struct Roots<'v> {
 pub struct Machine<'v> {
     roots: Roots<'v>,
     variables: &'v [Program],
+    given: &'v [Bound<'v>],
     /// The value of each variable, once it is evaluated.
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
@@ -50,11 +53,18 @@ impl<'v> Machine<'v> {
         Self {
             roots,
             variables,
+            given: &[],
             known: vec![None; variables.len()],
             locals: Vec::new(),
             depth: 0,
             tools: Tools::new(budget),
         }
+    }
+
+    /// With the values that names were [given](crate::Names::give), in the order of the names.
+    #[must_use]
+    pub fn given(self, given: &'v [Bound<'v>]) -> Self {
+        Self { given, ..self }
     }
 
     /// The rest of the budget.
@@ -115,6 +125,10 @@ impl<'v> Machine<'v> {
                 .ok_or_else(|| EvalError::NoSuchKey((*field).to_owned())),
             Expr::HasRequest(field) => Ok(Val::Bool(self.request(field).is_some())),
             Expr::Variable(at) => self.variable(*at),
+            Expr::Given(at) => match self.given.get(*at) {
+                Some(Bound(value)) => value.clone(),
+                None => Err(EvalError::refused("a value that it is given is missing")),
+            },
             Expr::Local(at) => Ok(self.locals.get(*at).cloned().unwrap_or(Val::Null)),
             Expr::Select(operand, field) => self.select(operand, field),
             Expr::Has(operand, field) => self.has(operand, field),

@@ -7,6 +7,7 @@ use crate::{Budget, EvalError, Machine, Names, Program, Roots};
 mod limits;
 mod oracle;
 mod pairs;
+mod text;
 
 pub(crate) fn compiled(source: &str) -> Program {
     Program::compile(source, &Names::default()).unwrap_or_else(|error| panic!("{source}: {error}"))

@@ -286,7 +286,7 @@ impl Found {
         let probes = self.0.probes();
         probes
             .iter()
-            .map(|probe| probe.key.expression().as_str())
+            .map(|probe| probe.key.text())
             .collect()
     }
 
@@ -300,7 +300,7 @@ fn rows(narrow: &Narrow, by_key: &HashMap<String, u64>) -> u64 {
     match narrow {
         Narrow::Probe(probe) if probe.once => 1,
         Narrow::Probe(probe) => by_key
-            .get(probe.key.expression().as_str())
+            .get(probe.key.text())
             .copied()
             .unwrap_or(1),
         Narrow::Any(parts) => parts.iter().map(|part| rows(part, by_key)).sum(),
