@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use crate::{ast::Expr, kind::Kind, reads::Reads};
 
+/// Functions whose value depends on the moment.
+const VOLATILE: [&str; 2] = ["random", "time.now"];
+
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
@@ -56,6 +59,12 @@ impl Program {
     /// Returns whether it refers to `params`, its own variables aside.
     pub fn reads_params(&self) -> bool {
         self.0.reads.params
+    }
+
+    /// Returns whether equal values of all that it reads give an equal value, its own variables aside.
+    pub fn is_deterministic(&self) -> bool {
+        let is_volatile = |term: &Expr| matches!(term, Expr::Call(call) if VOLATILE.contains(&call.function.name));
+        !self.0.expr.any(&is_volatile)
     }
 
     /// The variables that it refers to, by their place among those that it was compiled with.

@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{WireError, body::within, frame};
 
-pub use cel::{
-    CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_cel, encode_cel,
-};
+pub use cel::{CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_cel, encode_cel};
 
 /// The largest request or outcome: what [`MESSAGE_BYTES_MAX`] leaves beside headers.
 pub const RPC_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;

@@ -293,10 +293,7 @@ fn selected(shape: Shape) -> Query {
 fn in_cel() -> Query {
     let cel = CelQuery {
         expression: "variables.n.exists(_0, _0 == p0) && all.items.size() > p1".into(),
-        variables: vec![(
-            "n".into(),
-            "view.items.map(_0, _0.metadata.name)".into(),
-        )],
+        variables: vec![("n".into(), "view.items.map(_0, _0.metadata.name)".into())],
         failed: BTreeMap::from([("p1".into(), "no such key: a".into())]),
         documents: BTreeMap::from([("all".into(), Selection::default())]),
     };

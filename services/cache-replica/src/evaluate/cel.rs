@@ -95,9 +95,7 @@ impl ListHost for Host<'_> {
         match self.pace {
             Pace::Inline => looked_through < PACE_OBJECTS,
             Pace::Worker => looked_through < SLICE_OBJECTS,
-            Pace::Turns(turns) => {
-                !looked_through.is_multiple_of(SLICE_OBJECTS) || turns.next()
-            }
+            Pace::Turns(turns) => !looked_through.is_multiple_of(SLICE_OBJECTS) || turns.next(),
         }
     }
 }
@@ -116,7 +114,10 @@ enum Attempt {
 
 impl Evaluator {
     /// Returns the result of a query in CEL, if it takes no time that another could miss.
-    pub(super) fn answer_cel_inline(&self, asking: CelAsking<'_>) -> Option<Result<Bytes, FactError>> {
+    pub(super) fn answer_cel_inline(
+        &self,
+        asking: CelAsking<'_>,
+    ) -> Option<Result<Bytes, FactError>> {
         if self.verifies() || asking.cel.plan.is_long() {
             return None;
         }
@@ -286,11 +287,10 @@ impl Evaluator {
             steps: budget.steps,
             built_bytes: budget.built_bytes,
         };
-        let mut machine =
-            Machine::new(Roots::default(), &plan.variables, limit).given(&given);
+        let mut machine = Machine::new(Roots::default(), &plan.variables, limit).given(&given);
         let value = machine.json(&plan.program);
         let steps = budget.steps.saturating_sub(machine.budget().steps);
-        asking.batch.examined(documents.examined());
+        asking.batch.examines(documents.examined());
         if documents.are_cut() {
             return Attempt::Cut;
         }
@@ -332,7 +332,10 @@ fn outcome(
         Err(JsonError::NoJson(kind)) => CelOutcome::NoJson { kind: kind.into() },
         Err(JsonError::Failed(EvalError::Given { name, .. })) => CelOutcome::Parameter { name },
         Err(JsonError::Failed(EvalError::Steps)) => {
-            return exceeded(format!("the expression takes more than {} steps", budget.steps));
+            return exceeded(format!(
+                "the expression takes more than {} steps",
+                budget.steps
+            ));
         }
         Err(JsonError::Failed(EvalError::Bytes)) => {
             return exceeded(format!(
@@ -450,7 +453,9 @@ impl Document<'_> {
             return items;
         }
         let texts = list.objects().texts();
-        let mut fields: Vec<_> = texts.map(|(name, text)| (name, Bound::text(text))).collect();
+        let mut fields: Vec<_> = texts
+            .map(|(name, text)| (name, Bound::text(text)))
+            .collect();
         if *shape == Shape::List {
             let metadata = Bound::record(vec![("resourceVersion", Bound::text(version))]);
             fields.push(("metadata", metadata));

@@ -154,10 +154,19 @@ mod tests {
         let first = plan(&plans, &good).unwrap();
         assert!(Arc::ptr_eq(&first, &plan(&plans, &good).unwrap()));
         assert_eq!(first.variables.len(), 1);
-        for bad in ["view.items[", "object.a", "p1", "variables.n", "request.name"] {
+        for bad in [
+            "view.items[",
+            "object.a",
+            "p1",
+            "variables.n",
+            "request.name",
+        ] {
             for _ in 0..2 {
                 let error = plan(&plans, &query(bad, &[])).unwrap_err();
-                assert!(matches!(error, FactError::ExpressionInvalid { .. }), "{bad}");
+                assert!(
+                    matches!(error, FactError::ExpressionInvalid { .. }),
+                    "{bad}"
+                );
             }
         }
     }

@@ -41,12 +41,13 @@ impl Expr {
 
     /// The term at a path.
     pub(crate) fn at(&self, path: &[u16]) -> Option<&Expr> {
-        path.iter().try_fold(self, |term, place| match (term, place) {
-            // The most frequent ones without a list of all.
-            (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 0) => Some(&pair.0),
-            (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 1) => Some(&pair.1),
-            _ => term.children().get(usize::from(*place)).copied(),
-        })
+        path.iter()
+            .try_fold(self, |term, place| match (term, place) {
+                // The most frequent ones without a list of all.
+                (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 0) => Some(&pair.0),
+                (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 1) => Some(&pair.1),
+                _ => term.children().get(usize::from(*place)).copied(),
+            })
     }
 
     /// Returns whether a term within it, or itself, is one of these.

@@ -7,7 +7,8 @@ fn asked(source: &str) -> Option<String> {
     for name in ["view", "p", "q", "list"] {
         names.give(name);
     }
-    let program = Program::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let program =
+        Program::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error}"));
     let mut found = None;
     look(program.expr(), 0, &mut found);
     let (made, place) = found.unwrap_or_else(|| panic!("{source}: no macro"));
@@ -21,11 +22,15 @@ fn look<'e>(term: &'e Expr, depth: usize, found: &mut Option<(&'e Macro, usize)>
             *found = found.or(Some((made, depth)));
         }
         look(&made.range, depth, found);
-        made.filter.iter().for_each(|filter| look(filter, depth + 1, found));
+        made.filter
+            .iter()
+            .for_each(|filter| look(filter, depth + 1, found));
         look(&made.body, depth + 1, found);
         return;
     }
-    term.children().into_iter().for_each(|child| look(child, depth, found));
+    term.children()
+        .into_iter()
+        .for_each(|child| look(child, depth, found));
 }
 
 fn words(narrow: &Narrow) -> String {
@@ -56,23 +61,44 @@ fn recognised_shapes_say_what_elements_have_to_have() {
         ("view.exists(x, x.a in [p, q])", "a Among"),
         ("view.exists(x, p in x.a)", "a[] Equal"),
         ("view.exists(x, p in x.a.map(y, y.b))", "a[].b Equal"),
-        ("view.exists(x, x.a == p && x.b == q)", "(a Equal and b Equal)"),
-        ("view.exists(x, x.a == p || x.b == q)", "(a Equal or b Equal)"),
-        ("view.exists(x, x.a.exists(y, y.b.exists(z, z.c == p)))", "a[].b[].c Equal"),
+        (
+            "view.exists(x, x.a == p && x.b == q)",
+            "(a Equal and b Equal)",
+        ),
+        (
+            "view.exists(x, x.a == p || x.b == q)",
+            "(a Equal or b Equal)",
+        ),
+        (
+            "view.exists(x, x.a.exists(y, y.b.exists(z, z.c == p)))",
+            "a[].b[].c Equal",
+        ),
         ("view.exists(x, !x.a.all(y, y.b != p))", "a[].b Equal"),
         ("list.exists(r, view.exists(x, x.a == r.a))", "a Equal"),
         ("view.exists(x, list.exists(r, x.a == r.a))", "over a Equal"),
-        ("view.exists(x, x.a.exists(y, y.b in list.map(r, r.b)))", "a[].b Among"),
+        (
+            "view.exists(x, x.a.exists(y, y.b in list.map(r, r.b)))",
+            "a[].b Among",
+        ),
         ("view.exists(x, has(x.a) && x.a == p)", "a? Equal"),
         ("view.exists(x, x.a == p && has(x.a))", "a? Equal"),
-        ("view.exists(x, has(x.l) && x.l.exists(y, has(y.h) && y.h == p))", "l?[].h? Equal"),
+        (
+            "view.exists(x, has(x.l) && x.l.exists(y, has(y.h) && y.h == p))",
+            "l?[].h? Equal",
+        ),
         ("view.exists(x, 'a' in x.l && x.l['a'] == p)", "l.a? Equal"),
         ("view.all(x, !has(x.a) || x.a != p)", "a? Equal"),
         ("view.exists(x, x.?a.orValue('') == p)", "a? Equal"),
         ("view.exists(x, x.?a.?b.orValue('') == p)", "a?.b? Equal"),
-        ("view.exists(x, x.?l.orValue([]).exists(y, y.a == p))", "l?[].a Equal"),
+        (
+            "view.exists(x, x.?l.orValue([]).exists(y, y.a == p))",
+            "l?[].a Equal",
+        ),
         ("view.exists(x, x.?a == optional.of(p))", "a? OptionalEqual"),
-        ("view.exists(x, (has(x.a) && x.a == p) || x.a == q)", "(a? Equal or a Equal)"),
+        (
+            "view.exists(x, (has(x.a) && x.a == p) || x.a == q)",
+            "(a? Equal or a Equal)",
+        ),
     ] {
         assert_eq!(asked(source).as_deref(), Some(expected), "{source}");
     }

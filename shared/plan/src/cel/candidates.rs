@@ -6,7 +6,7 @@ use anteroom_cel::Candidates;
 use anteroom_view::Object;
 use anteroom_wire::body::BodyNode;
 
-use super::list::ViewList;
+use super::list::{ViewList, node};
 use crate::IndexKey;
 
 /// Irregular objects that are read from an index at once, the first time; the next time twice as many.
@@ -57,7 +57,7 @@ impl<'l, 'a> Found<'l, 'a> {
     }
 }
 
-impl<'v> Candidates<'v> for Found<'_, 'v> {
+impl<'v, 'a: 'v> Candidates<'v> for Found<'_, 'a> {
     fn matching(&self) -> &[BodyNode<'v>] {
         &self.nodes
     }
@@ -65,16 +65,16 @@ impl<'v> Candidates<'v> for Found<'_, 'v> {
     fn irregular(&self, before: Option<usize>) -> Box<dyn Iterator<Item = BodyNode<'v>> + '_> {
         let end = before.and_then(|at| self.matching.get(at).copied());
         let objects = self.irregulars();
-        let is_before = move |object: &&'v Object| end.is_none_or(|end| *object < end);
-        Box::new(objects.take_while(is_before).map(Object::node))
+        let is_before = move |object: &&'a Object| end.is_none_or(|end| *object < end);
+        Box::new(objects.take_while(is_before).map(node))
     }
 
     fn all(&self) -> Box<dyn Iterator<Item = BodyNode<'v>> + '_> {
         let both = Merged(vec![
-            (Box::new(self.matching.iter().copied()) as Ordered<'v, '_>).peekable(),
-            (Box::new(self.irregulars()) as Ordered<'v, '_>).peekable(),
+            (Box::new(self.matching.iter().copied()) as Ordered<'a, '_>).peekable(),
+            (Box::new(self.irregulars()) as Ordered<'a, '_>).peekable(),
         ]);
-        Box::new(both.map(Object::node))
+        Box::new(both.map(node))
     }
 }
 
@@ -128,9 +128,8 @@ impl<'l, 'a> Batches<'l, 'a> {
         let ask = &mut |index: &crate::Index| found = index.always_after(after, size);
         if !self.list.host.ask(self.key, ask) {
             let last = self.last.clone();
-            let behind = move |object: &&'a Object| {
-                last.as_ref().is_some_and(|last| *object <= last)
-            };
+            let behind =
+                move |object: &&'a Object| last.as_ref().is_some_and(|last| *object <= last);
             self.rest = Some(Box::new(self.list.objects.iter().skip_while(behind)));
             return;
         }

@@ -131,6 +131,11 @@ impl<'a> ViewList<'a> {
     }
 }
 
+/// The body of an object, for as long as its list lasts.
+pub(super) fn node<'l, 'a: 'l>(object: &'a Object) -> BodyNode<'l> {
+    object.node()
+}
+
 /// Values that are looked up in one index.
 #[derive(Debug)]
 pub(super) struct Lookup {
@@ -169,7 +174,7 @@ impl ObjectList for ViewList<'_> {
     }
 
     fn iter(&self) -> Box<dyn Iterator<Item = BodyNode<'_>> + '_> {
-        Box::new(self.paced(self.objects.iter()).map(Object::node))
+        Box::new(self.paced(self.objects.iter()).map(node))
     }
 
     fn find(&self, probes: &Probes<'_>) -> Option<Box<dyn Candidates<'_> + '_>> {
