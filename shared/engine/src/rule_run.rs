@@ -201,6 +201,7 @@ impl<'a> RuleRun<'a> {
             facts: Vec::new(),
             excepted_by: Vec::new(),
             changed: Vec::new(),
+            properties: Default::default(),
         }
     }
 
