@@ -50,8 +50,8 @@ const MERGED: &str = "merged";
 const POLICY: &str = "policy";
 const CASE: &str = "case";
 
-/// What the API server says before the message of a policy that fails.
-const BY_POLICY: &str = "MutatingAdmissionPolicy";
+/// The API server's words before the message of a policy that fails.
+const BY_POLICY: &str = "denied request: ";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()> {
@@ -113,7 +113,7 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
             }
         }
         let count = failures.len();
-        failures.truncate(5);
+        failures.truncate(10);
         ensure!(
             count == 0,
             "{count} of {} differ, among them:\n{}",
@@ -139,6 +139,8 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
 
 /// Both have the same object.
 const MERGED_ALIKE: &str = "merged alike";
+/// Both have the same object, but for empty lists.
+const MERGED_BUT_EMPTY_LISTS: &str = "merged alike, but for empty lists";
 /// Both refuse the same atomic fields.
 const REFUSED_ATOMIC: &str = "refused as atomic";
 /// Both refuse a patch that is not of the type.
@@ -183,6 +185,28 @@ fn stripped(mut object: Value) -> Value {
     object
 }
 
+fn has_empty_list(value: &Value) -> bool {
+    match value {
+        Value::Array(elements) => elements.is_empty() || elements.iter().any(has_empty_list),
+        Value::Object(fields) => fields.values().any(has_empty_list),
+        _ => false,
+    }
+}
+
+/// A value without fields that are null or an empty list.
+fn without_empty(value: &Value) -> Value {
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    match value {
+        Value::Array(elements) => elements.iter().map(without_empty).collect(),
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(_, value)| !is_empty(value));
+            let kept = kept.map(|(name, value)| (name.clone(), without_empty(value)));
+            Value::Object(kept.collect())
+        }
+        single => single.clone(),
+    }
+}
+
 /// The message of a refusal; anything else is a failure of the test.
 fn refusal(error: kube::Error) -> anyhow::Result<String> {
     match error {
@@ -222,6 +246,12 @@ async fn compare(
         .map(stripped);
     match (ours, theirs) {
         (Ok(ours), Ok(theirs)) if ours == theirs => Ok(MERGED_ALIKE),
+        // Of an empty list in an expression the API server makes null: where it stays, ours is a list.
+        (Ok(ours), Ok(theirs))
+            if has_empty_list(&case.patch) && without_empty(&ours) == without_empty(&theirs) =>
+        {
+            Ok(MERGED_BUT_EMPTY_LISTS)
+        }
         (Err(ours), Err(theirs)) => {
             let (ours, theirs) = (refusal(ours)?, refusal(theirs)?);
             match theirs.contains(BY_POLICY) {

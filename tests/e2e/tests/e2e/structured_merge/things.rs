@@ -96,7 +96,11 @@ fn of_schema(dice: &mut Dice, part: Part, schema: &Value) -> Value {
         return dice.pick(&[json!(80), json!("http")]);
     }
     match schema["type"].as_str() {
-        None => dice.free(part, 3),
+        None => match dice.free(part, 3) {
+            // It is not declared as nullable.
+            Value::Null => json!({}),
+            free => free,
+        },
         Some("string") if schema["format"] == "date-time" => "2026-01-02T03:04:05Z".into(),
         Some("string") => {
             match part == Part::Whole && schema["nullable"] == true && dice.chance(50) {
