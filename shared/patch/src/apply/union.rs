@@ -107,7 +107,7 @@ fn merge_elements(types: &Types, list: &List, elements: &[Value], patch: &[Value
         element: list.element,
         shared: shared.cloned().collect(),
         of_object,
-        waiting: waiting.into(),
+        waiting,
         merged: Vec::new(),
     };
     for (item, element) in &elements {

@@ -112,6 +112,7 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
                 Err(error) => failures.push(format!("{error:#}")),
             }
         }
+        tell(&format!("{counts:?}"));
         let count = failures.len();
         failures.truncate(10);
         ensure!(
@@ -124,7 +125,6 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
             .try_for_each_concurrent(None, |policy| unbind(&client, policy))
             .await?;
     }
-    println!("{merges} merges: {counts:?}");
     let of = |outcome| counts.get(outcome).copied().unwrap_or_default();
     ensure!(
         of(MERGED_ALIKE) * 2 > merges,
@@ -135,6 +135,10 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
         "too few were refused: {counts:?}"
     );
     Ok(())
+}
+
+fn tell(text: &str) {
+    println!("{text}");
 }
 
 /// Both have the same object.
@@ -285,14 +289,13 @@ fn refused_alike(message: &str, error: &ApplyError) -> anyhow::Result<&'static s
             Ok(REFUSED_ATOMIC)
         }
         ApplyError::Patch { path, .. } => {
-            let is_at = message.contains("failed to convert patch object to typed object");
-            // The API server names a list by its elements' keys, or by its own path where there are none.
-            let path = path
-                .rsplit_once('[')
-                .filter(|(_, rest)| rest.ends_with(']'))
-                .map_or(path.as_str(), |(list, _)| list);
+            let is_of_patch = message.contains("failed to convert patch object to typed object");
+            // It writes keys that are no single values otherwise, and names the list where an element is there
+            // twice. So the path before the first element and that after the last are compared.
+            let (before, _) = path.split_once('[').unwrap_or((path, ""));
+            let (_, after) = path.rsplit_once(']').unwrap_or(("", path));
             ensure!(
-                is_at && message.contains(path),
+                is_of_patch && message.contains(before) && message.contains(after),
                 "refused: {error}\ntheirs: {message}"
             );
             Ok(REFUSED_TYPE)
