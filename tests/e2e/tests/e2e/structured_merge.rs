@@ -137,6 +137,8 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
     Ok(())
 }
 
+/// Says how far the story is; seen with `--nocapture`.
+#[expect(clippy::print_stdout, reason = "progress of a long test")]
 fn tell(text: &str) {
     println!("{text}");
 }
