@@ -10,7 +10,8 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub struct Exceptions {
     entries: Vec<Arc<Entry>>,
-    /// Positions, by the policy's name, or `namespace/name` of a `Policy`.
+    /// Positions, by the policy's name, or `namespace/name` of a `Policy`; of policies of policies.kyverno.io, by kind
+    /// and name, as in `ValidatingPolicy/unique-host`.
     by_policy: HashMap<String, Vec<usize>>,
     /// The parts of a request that all of them read.
     parts: RequestParts,
@@ -89,11 +90,11 @@ impl Exceptions {
     pub fn of(&self, policy: &Policy) -> impl Iterator<Item = &PolicyException> {
         let found = match policy.namespace() {
             _ if self.by_policy.is_empty() => None,
-            None => self.by_policy.get(policy.name()),
-            Some(namespace) => {
+            Some(namespace) if !policy.kind().is_cel() => {
                 let name = format!("{namespace}/{}", policy.name());
                 self.by_policy.get(&name)
             }
+            _ => self.by_policy.get(&*policy.key().name),
         };
         let positions = found.into_iter().flatten();
         positions.filter_map(|at| self.entries[*at].exception.as_ref())
