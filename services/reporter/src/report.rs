@@ -286,7 +286,10 @@ mod tests {
     fn a_policy_in_cel_has_its_own_source_and_no_rule() {
         for (kind, expected) in [
             (PolicyKind::Validating, ["KyvernoValidatingPolicy", "p"]),
-            (PolicyKind::NamespacedValidating, ["KyvernoValidatingPolicy", "n/p"]),
+            (
+                PolicyKind::NamespacedValidating,
+                ["KyvernoValidatingPolicy", "n/p"],
+            ),
             (PolicyKind::Mutating, ["KyvernoMutatingPolicy", "p"]),
         ] {
             let mut findings = Findings::default();

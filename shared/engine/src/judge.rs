@@ -160,7 +160,10 @@ impl Judge {
             return Vec::new();
         }
         let (group, version) = group_version(&object);
-        let kind = catalog.0.kinds.of_kind(group, version, text(&object, "kind"));
+        let kind = catalog
+            .0
+            .kinds
+            .of_kind(group, version, text(&object, "kind"));
         let Some(request) = creation(object, kind) else {
             return Vec::new();
         };

@@ -98,9 +98,8 @@ impl CelStatus {
     /// Returns whether these conditions say it already, with these fields beside them; `None`: those of the object.
     pub(crate) fn is_said_by(&self, conditions: &[Condition], summary: Option<&Summary>) -> bool {
         let said = self.conditions.iter().zip(conditions);
-        let mut said = said.map(|(wanted, said)| {
-            said.type_ == wanted.type_ && wanted.is_said_by(said)
-        });
+        let mut said =
+            said.map(|(wanted, said)| said.type_ == wanted.type_ && wanted.is_said_by(said));
         conditions.len() == self.conditions.len()
             && said.all(|said| said)
             && *summary.unwrap_or(&self.summary_now) == self.summary
@@ -143,7 +142,10 @@ mod tests {
         assert_eq!(read_conditions(&patch), conditions);
         let read = Summary::read(&patch);
         assert!(status.is_said_by(&conditions, Some(&read)));
-        assert!(!status.is_said_by(&conditions, None), "the object says nothing yet");
+        assert!(
+            !status.is_said_by(&conditions, None),
+            "the object says nothing yet"
+        );
         patch
     }
 
@@ -198,7 +200,8 @@ mod tests {
     fn another_order_or_more_conditions_are_written_again() {
         let status = CelStatus::new(&ready("True", "Succeeded", SERVED), "", Summary::default());
         let all = status.conditions(&[], Timestamp::UNIX_EPOCH);
-        let is_said = |conditions: &[Condition]| status.is_said_by(conditions, Some(status.summary()));
+        let is_said =
+            |conditions: &[Condition]| status.is_said_by(conditions, Some(status.summary()));
         assert!(is_said(&all));
         let reversed: Vec<_> = all.iter().rev().cloned().collect();
         let cached = Condition {

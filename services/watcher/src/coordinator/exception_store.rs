@@ -25,9 +25,7 @@ impl ExceptionKind {
     pub(super) fn key(self, object: &ObjectKey) -> ObjectKey {
         match self {
             Self::Classic => object.clone(),
-            Self::Cel => {
-                ObjectKey::new(&*object.namespace, format!("{CEL_PREFIX}{}", object.name))
-            }
+            Self::Cel => ObjectKey::new(&*object.namespace, format!("{CEL_PREFIX}{}", object.name)),
         }
     }
 }

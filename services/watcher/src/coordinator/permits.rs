@@ -137,9 +137,9 @@ impl FromStr for PolicyWriter {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pattern = NamePattern::parse(text, &POLICIES);
-        pattern.map(Self).ok_or_else(|| {
-            format!("`{text}` is none of {POLICIES_FORMS}")
-        })
+        pattern
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is none of {POLICIES_FORMS}"))
     }
 }
 
@@ -269,9 +269,8 @@ mod tests {
         assert!(!readers.allows_entry(EntryKind::Cached, "my-ca-bundle"));
         assert!(!readers.allows_entry(EntryKind::Global, "ca-bundle"));
         assert!(!readers.allows_entry(EntryKind::Implicit, "ca-bundle"));
-        let allows = |namespace: &str, name: &str| {
-            readers.allows_policy(&ObjectKey::new(namespace, name))
-        };
+        let allows =
+            |namespace: &str, name: &str| readers.allows_policy(&ObjectKey::new(namespace, name));
         assert!(allows("team-a", "x"));
         assert!(!allows("other", "x"));
         assert!(!allows("", "team-a/x"));
@@ -314,13 +313,23 @@ mod tests {
             ("clusterpolicy/*", PolicyKind::Cluster),
             ("policy/*/*", PolicyKind::Namespaced),
             ("validatingpolicy/*", PolicyKind::Validating),
-            ("namespacedvalidatingpolicy/*/lab*", PolicyKind::NamespacedValidating),
+            (
+                "namespacedvalidatingpolicy/*/lab*",
+                PolicyKind::NamespacedValidating,
+            ),
             ("mutatingpolicy/labels", PolicyKind::Mutating),
-            ("namespacedmutatingpolicy/team-a/*", PolicyKind::NamespacedMutating),
+            (
+                "namespacedmutatingpolicy/team-a/*",
+                PolicyKind::NamespacedMutating,
+            ),
         ] {
             let writers = PolicyWriters(vec![pattern.parse().unwrap()]);
             for kind in PolicyKind::ALL {
-                assert_eq!(writers.allows(&of(kind)), kind == allowed, "{pattern} {kind}");
+                assert_eq!(
+                    writers.allows(&of(kind)),
+                    kind == allowed,
+                    "{pattern} {kind}"
+                );
             }
         }
     }

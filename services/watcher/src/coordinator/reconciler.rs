@@ -395,9 +395,8 @@ impl Reconciler {
 
     /// Frees all other views, once all desired ones are known.
     fn settle(&mut self, now: Instant) {
-        let known = self.entries.are_known()
-            && self.policies.are_known()
-            && self.exceptions.are_settled();
+        let known =
+            self.entries.are_known() && self.policies.are_known() && self.exceptions.are_settled();
         let awaits_writer = is_awaited(&self.writer, now.saturating_duration_since(self.begun));
         if !known || self.catalog.is_none() || awaits_writer {
             return;

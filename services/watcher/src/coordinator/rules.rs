@@ -256,7 +256,11 @@ mod tests {
         assert_eq!(status, json!({"autogen": {"configs": configs}}));
         assert_eq!(RulesStatus::read_cel(&status), some);
         none.set_in(&mut status);
-        assert_eq!(status, json!({"autogen": null}), "in a merge patch, null removes it");
+        assert_eq!(
+            status,
+            json!({"autogen": null}),
+            "in a merge patch, null removes it"
+        );
     }
 
     #[test]

@@ -121,17 +121,48 @@ mod tests {
     #[test]
     fn a_policy_in_cel_is_served_in_all_of_kyvernos_versions_with_one_schema() {
         for (plural, short, scope, expected) in [
-            ("validatingpolicies", "vpol", "Cluster", &["v1", "v1beta1", "v1alpha1"][..]),
-            ("namespacedvalidatingpolicies", "nvpol", "Namespaced", &["v1", "v1beta1"]),
-            ("mutatingpolicies", "mpol", "Cluster", &["v1", "v1beta1", "v1alpha1"]),
-            ("namespacedmutatingpolicies", "nmpol", "Namespaced", &["v1", "v1beta1"]),
-            ("policyexceptions", "polex", "Namespaced", &["v1", "v1beta1", "v1alpha1"]),
+            (
+                "validatingpolicies",
+                "vpol",
+                "Cluster",
+                &["v1", "v1beta1", "v1alpha1"][..],
+            ),
+            (
+                "namespacedvalidatingpolicies",
+                "nvpol",
+                "Namespaced",
+                &["v1", "v1beta1"],
+            ),
+            (
+                "mutatingpolicies",
+                "mpol",
+                "Cluster",
+                &["v1", "v1beta1", "v1alpha1"],
+            ),
+            (
+                "namespacedmutatingpolicies",
+                "nmpol",
+                "Namespaced",
+                &["v1", "v1beta1"],
+            ),
+            (
+                "policyexceptions",
+                "polex",
+                "Namespaced",
+                &["v1", "v1beta1", "v1alpha1"],
+            ),
         ] {
             let crd = definition(&format!("{plural}.policies.kyverno.io"));
-            assert_eq!(crd["spec"]["names"]["shortNames"], serde_json::json!([short]));
+            assert_eq!(
+                crd["spec"]["names"]["shortNames"],
+                serde_json::json!([short])
+            );
             assert_eq!(crd["spec"]["scope"], scope);
             let versions = crd["spec"]["versions"].as_array().unwrap();
-            let names: Vec<_> = versions.iter().map(|v| v["name"].as_str().unwrap()).collect();
+            let names: Vec<_> = versions
+                .iter()
+                .map(|v| v["name"].as_str().unwrap())
+                .collect();
             assert_eq!(names, expected);
             for version in versions {
                 assert_eq!(version["schema"], versions[0]["schema"]);
@@ -145,7 +176,9 @@ mod tests {
     #[test]
     fn all_of_the_spec_of_a_policy_in_cel_is_typed() {
         fn untyped(schema: &Value, at: &str, found: &mut Vec<String>) {
-            if schema.get("type").is_none() || schema.get("x-kubernetes-preserve-unknown-fields").is_some() {
+            if schema.get("type").is_none()
+                || schema.get("x-kubernetes-preserve-unknown-fields").is_some()
+            {
                 found.push(at.to_owned());
             }
             let fields = schema.get("properties").and_then(Value::as_object);
@@ -158,7 +191,8 @@ mod tests {
         }
         for plural in ["validatingpolicies", "mutatingpolicies", "policyexceptions"] {
             let crd = definition(&format!("{plural}.policies.kyverno.io"));
-            let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            let spec =
+                &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
             let mut found = Vec::new();
             untyped(spec, "spec", &mut found);
             assert_eq!(found, [""; 0], "{plural}");

@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, watch};
 
 use super::Context;
 use crate::{
-    coordinator::{Controller, Deps, ExceptionKind, Manifests, Rights, StatusServer, StatusWriter, Statuses},
+    coordinator::{
+        Controller, Deps, ExceptionKind, Manifests, Rights, StatusServer, StatusWriter, Statuses,
+    },
     gateway::rights,
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
@@ -148,7 +150,9 @@ pub(super) fn spawn(
                 version,
                 view: system::exceptions(),
             };
-            reader.clone().spawn_served(served, namespace.clone(), tasks);
+            reader
+                .clone()
+                .spawn_served(served, namespace.clone(), tasks);
         }
     }
     // Definitions say that what is served may have changed. Where they may not be watched, the

@@ -80,10 +80,7 @@ fn policies_are_found_by_kind_and_by_plural() {
         in_cel(PolicyKind::NamespacedValidating, &["*"]),
         in_cel(PolicyKind::Mutating, &["pods", "pods/exec"]),
     ];
-    let set = PolicySet::build(
-        &PolicySet::default(),
-        by_kind.into_iter().chain(by_plural),
-    );
+    let set = PolicySet::build(&PolicySet::default(), by_kind.into_iter().chain(by_plural));
     let found = |kind, resource, subresource, namespace| {
         let mut subject = subject(kind);
         subject.served.resource = resource;
@@ -99,7 +96,10 @@ fn policies_are_found_by_kind_and_by_plural() {
         [all, validating, "ingress", namespaced]
     );
     // Another kind of this plural, as of another version.
-    assert_eq!(found("Other", "ingresses", "", Some("o")), [all, validating]);
+    assert_eq!(
+        found("Other", "ingresses", "", Some("o")),
+        [all, validating]
+    );
     assert_eq!(found("Pod", "pods", "", Some("o")), [all, mutating]);
     assert_eq!(found("Pod", "pods", "exec", own), [mutating]);
     assert_eq!(found("Service", "services", "", own), [all, namespaced]);

@@ -79,7 +79,10 @@ async fn says(world: &World, policy: &Value, expected: [(&str, &str); 2]) -> any
         let conditions = status["conditions"].as_array();
         let conditions = conditions.with_context(|| format!("{}", found.data))?;
         let types: Vec<_> = conditions.iter().map(|c| &c["type"]).collect();
-        ensure!(types == ["WebhookConfigured", "RBACPermissionsGranted"], "{status}");
+        ensure!(
+            types == ["WebhookConfigured", "RBACPermissionsGranted"],
+            "{status}"
+        );
         for (condition, (expected, says)) in conditions.iter().zip(expected) {
             let reason = match expected {
                 "True" => "Succeeded",
@@ -103,7 +106,12 @@ async fn says(world: &World, policy: &Value, expected: [(&str, &str); 2]) -> any
 /// What a published policy's test asserts.
 async fn is_ready(world: &World, policy: &Value) -> anyhow::Result<()> {
     let webhook = ("True", "Webhook configured.");
-    says(world, policy, [webhook, ("True", "Policy is ready for reporting.")]).await
+    says(
+        world,
+        policy,
+        [webhook, ("True", "Policy is ready for reporting.")],
+    )
+    .await
 }
 
 /// From the first request on: ready means enforced.
@@ -126,7 +134,10 @@ async fn a_policy_denies_and_admits(world: &World) -> anyhow::Result<()> {
 }
 
 async fn reports_are_kyvernos(world: &World) -> anyhow::Result<()> {
-    let uid = world.api(&config_map("before", NAMESPACE, None)).get("before").await?;
+    let uid = world
+        .api(&config_map("before", NAMESPACE, None))
+        .get("before")
+        .await?;
     let uid = uid.uid().context("no UID")?;
     let report = json!({ "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": "PolicyReport",
         "metadata": { "name": uid, "namespace": NAMESPACE } });
@@ -148,7 +159,9 @@ async fn reports_are_kyvernos(world: &World) -> anyhow::Result<()> {
 }
 
 async fn a_policy_stays_at_home(world: &World) -> anyhow::Result<()> {
-    world.delete(&policy("ValidatingPolicy", "has-team")).await?;
+    world
+        .delete(&policy("ValidatingPolicy", "has-team"))
+        .await?;
     let home = policy("NamespacedValidatingPolicy", "at-home");
     world.create(&home).await?;
     is_ready(world, &home).await?;

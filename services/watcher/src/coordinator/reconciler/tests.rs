@@ -187,7 +187,9 @@ fn policies_told(world: &mut World, of: Manifests, note: Note) -> (bool, bool) {
     let effects = world.reconciler.take_effects();
     let is = |wanted: fn(&Write) -> bool| {
         let mut effects = effects.iter();
-        effects.any(|effect| matches!(effect, Effect::Write(SystemView::Policies, write) if wanted(write)))
+        effects.any(
+            |effect| matches!(effect, Effect::Write(SystemView::Policies, write) if wanted(write)),
+        )
     };
     let listed = is(|write| matches!(write, Write::Listed));
     (listed, is(|write| matches!(write, Write::Refused(_))))
@@ -233,11 +235,17 @@ fn policies_of_one_name_and_two_kinds_do_not_disturb_each_other() {
     assert_eq!(put, ["put Policies ValidatingPolicy/p"]);
     let statuses = world.statuses();
     let said = |kind: &str| statuses.iter().any(|status| status.contains(kind));
-    assert!(said(" ClusterPolicy p ") && said(" ValidatingPolicy p "), "{statuses:?}");
+    assert!(
+        said(" ClusterPolicy p ") && said(" ValidatingPolicy p "),
+        "{statuses:?}"
+    );
     let gone = world.gone(validating, "p");
     assert_eq!(
         gone,
-        ["delete Policies ValidatingPolicy/p", "forget ValidatingPolicy p"]
+        [
+            "delete Policies ValidatingPolicy/p",
+            "forget ValidatingPolicy p"
+        ]
     );
     assert!(world.reconciler.policies.iter().count() == 1);
 }

@@ -171,7 +171,10 @@ fn mutating_spec() -> Value {
 /// A spec with the fields that all kinds have, beside its own.
 fn spec(mut fields: Value) -> Value {
     for (name, field) in [
-        ("failurePolicy", json!({"type": "string", "enum": ["Ignore", "Fail"]})),
+        (
+            "failurePolicy",
+            json!({"type": "string", "enum": ["Ignore", "Fail"]}),
+        ),
         ("matchConditions", conditions()),
         ("matchConstraints", constraints()),
         ("variables", conditions()),
@@ -268,7 +271,10 @@ fn status() -> Value {
     );
     // A derived policy, which nobody reads back.
     let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let config = object(&["spec", "targets"], &json!({"spec": spec, "targets": list(target)}));
+    let config = object(
+        &["spec", "targets"],
+        &json!({"spec": spec, "targets": list(target)}),
+    );
     let configs = json!({"type": "object", "additionalProperties": config});
     object(
         &[],

@@ -67,12 +67,8 @@ fn rules_of_unready(resources: &[&str], group: &str, version: &str) -> Vec<Strin
     let body = anteroom_wire::body::encode_json(&policy).unwrap();
     let key = PolicyKind::Validating.key("", "p");
     let set = PolicySet::build(&PolicySet::default(), [(key, body)]);
-    let made = registration(None).configuration(
-        Phase::Validation,
-        &set,
-        &testing::kinds(),
-        ("PEM", ""),
-    );
+    let made =
+        registration(None).configuration(Phase::Validation, &set, &testing::kinds(), ("PEM", ""));
     let webhooks = made.webhooks.iter();
     let of_objects = webhooks.filter(|webhook| webhook.name.contains(".validate."));
     let rules = of_objects.flat_map(|webhook| webhook.rules.iter().flatten());
@@ -106,7 +102,10 @@ fn resources_that_a_wildcard_covers_are_left_out() {
         (&["*/*", "*", "pods", "pods/exec"][..], "*/*"),
         (&["*", "pods", "pods/exec"], "*,pods/exec"),
         (&["pods/*", "pods", "pods/exec"], "pods,pods/*"),
-        (&["*/scale", "deployments/scale", "pods/exec"], "*/scale,pods/exec"),
+        (
+            &["*/scale", "deployments/scale", "pods/exec"],
+            "*/scale,pods/exec",
+        ),
         (&["*/scale", "pods/*"], "*/scale,pods/*"),
     ] {
         let found = rules_of_unready(resources, "", "v1");
