@@ -1,8 +1,10 @@
 //! A checked expression.
 
+use std::sync::Arc;
+
 use regex::Regex;
 
-use crate::{functions::Function, value::Val};
+use crate::{fact::Site, functions::Function, value::Val};
 
 /// A term.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(crate) enum Expr {
     Map(Vec<(Expr, Element)>),
     Macro(Box<Macro>),
     Call(Box<Call>),
+    /// A call that reads a fact.
+    Fact(Box<FactCall>),
 }
 
 /// An element of a list, or a value of a map.
@@ -130,4 +134,12 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Expr>,
     /// The compiled pattern, if it is a literal.
     pub(crate) pattern: Option<Regex>,
+}
+
+/// A call that reads a fact.
+#[derive(Debug)]
+pub(crate) struct FactCall {
+    pub(crate) site: Arc<Site>,
+    /// Those that are not constant, in the order in which the site counts them.
+    pub(crate) arguments: Vec<Expr>,
 }

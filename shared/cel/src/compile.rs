@@ -1,6 +1,7 @@
 //! From text to a checked expression.
 
 mod call;
+mod fact;
 mod names;
 mod operators;
 mod term;

@@ -56,6 +56,17 @@ pub enum EvalError {
     /// More bytes than there may be.
     #[error("the expression builds more than {BUILT_BYTES_MAX} bytes on this object")]
     Bytes,
+    /// A fact is not there yet, and what is there does not decide.
+    #[error("a fact that it reads is not known yet")]
+    Unknown,
+    /// A fact cannot be read.
+    #[error("{message}")]
+    Fact {
+        /// The number that the [`Host`](crate::Host) gave.
+        id: u32,
+        /// Why.
+        message: String,
+    },
     /// Variables that refer to variables, too deep.
     #[error("the expression is evaluated more than {EVALUATION_DEPTH_MAX} levels deep")]
     TooDeep,

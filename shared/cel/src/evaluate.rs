@@ -2,13 +2,14 @@
 
 mod arithmetic;
 mod collections;
+mod fact;
 mod logic;
 mod transform;
 
 use serde_json::Value;
 
 use crate::{
-    Budget, EvalError, Program,
+    Budget, EvalError, Host, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
     limits::EVALUATION_DEPTH_MAX,
@@ -42,6 +43,9 @@ pub struct Machine<'v> {
     locals: Vec<Val<'v>>,
     depth: usize,
     tools: Tools,
+    host: Option<&'v dyn Host<'v>>,
+    /// A fact was asked for that is not there yet.
+    lacks: bool,
 }
 
 impl<'v> Machine<'v> {
@@ -54,7 +58,17 @@ impl<'v> Machine<'v> {
             locals: Vec::new(),
             depth: 0,
             tools: Tools::new(budget),
+            host: None,
+            lacks: false,
         }
+    }
+
+    /// With facts. Where one is not there yet, an expression comes to [`EvalError::Unknown`], unless what is there
+    /// decides.
+    #[must_use]
+    pub fn with_host(mut self, host: &'v dyn Host<'v>) -> Self {
+        self.host = Some(host);
+        self
     }
 
     /// The rest of the budget.
@@ -136,11 +150,9 @@ impl<'v> Machine<'v> {
             Expr::List(elements) => self.list(elements),
             Expr::Map(entries) => self.map(entries),
             Expr::Macro(made) => self.run_macro(made),
+            Expr::Fact(call) => self.fact(call),
             Expr::Call(call) => {
-                let mut arguments = Vec::with_capacity(call.arguments.len());
-                for argument in &call.arguments {
-                    arguments.push(self.eval(argument)?);
-                }
+                let arguments = self.all(&call.arguments)?;
                 let mut given = Given {
                     name: call.function.name,
                     pattern: call.pattern.as_ref(),
@@ -191,7 +203,7 @@ impl<'v> Machine<'v> {
         left: &'v Expr,
         right: &'v Expr,
     ) -> Result<Val<'v>, EvalError> {
-        let (left, right) = (self.eval(left)?, self.eval(right)?);
+        let (left, right) = self.both(left, right)?;
         let budget = &mut self.tools.budget;
         Ok(Val::Bool(match operator {
             Operator::Equal => equal(&left, &right, budget)?,

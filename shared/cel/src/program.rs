@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{ast::Expr, kind::Kind, reads::Reads};
+use crate::{ast::Expr, fact::Site, kind::Kind, reads::Reads, value::Val};
 
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
@@ -67,6 +67,19 @@ impl Program {
     /// `object` stands for the old object too.
     pub fn request_paths(&self) -> impl Iterator<Item = &[Box<str>]> {
         self.0.reads.paths.iter().map(|path| &**path)
+    }
+
+    /// The calls that read facts, in the order in which they are written. Those of variables are the variables' own.
+    pub fn sites(&self) -> impl Iterator<Item = &Arc<Site>> {
+        self.0.reads.sites.iter()
+    }
+
+    /// Returns the value, if the expression is no more than that.
+    pub(crate) fn literal(&self) -> Option<&Val<'static>> {
+        match &self.0.expr {
+            Expr::Literal(value) => Some(value),
+            _ => None,
+        }
     }
 
     pub(crate) fn expr(&self) -> &Expr {

@@ -1,6 +1,11 @@
 //! The parts of a request that an expression reads.
 
-use crate::ast::{Expr, Root};
+use std::sync::Arc;
+
+use crate::{
+    ast::{Expr, Root},
+    fact::Site,
+};
 
 /// The inputs that an expression reads.
 #[derive(Debug, Default)]
@@ -10,6 +15,7 @@ pub(crate) struct Reads {
     pub(crate) variables: Vec<usize>,
     /// From the request on.
     pub(crate) paths: Vec<Box<[Box<str>]>>,
+    pub(crate) sites: Vec<Arc<Site>>,
 }
 
 impl Reads {
@@ -69,6 +75,10 @@ impl Reads {
                 self.apart(&made.body);
             }
             Expr::Call(call) => call.arguments.iter().for_each(|one| self.apart(one)),
+            Expr::Fact(call) => {
+                self.sites.push(Arc::clone(&call.site));
+                call.arguments.iter().for_each(|one| self.apart(one));
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! on, whatever its size.
 
 mod compare;
+mod json;
 mod list;
 mod map;
 mod quantity;

@@ -16,6 +16,7 @@ mod exception;
 mod expressions;
 mod fields;
 mod foreach;
+mod kinds;
 mod match_conditions;
 mod mutate;
 mod mutate_existing;

@@ -66,6 +66,7 @@ pub use ir::{
     MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, Problem,
     Reference, Reporting, RequestError, ResourceFilters, ResourcePattern, Rule, SecretName,
     ServedKind, Target, VariableError, VariableErrorKind, WRITER,
+    PolicyKind,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

@@ -65,6 +65,9 @@ impl Compiler<'_> {
             if let Some(function) = functions::find(&qualified, false) {
                 return self.function(function, None, arguments);
             }
+            if let Some(made) = self.fact_call(namespace, name, arguments) {
+                return made;
+            }
         }
         if let Some(target) = target
             && let Some(made) = self.written_macro(name, target, arguments)

@@ -1,6 +1,6 @@
 //! The names that an expression may start from.
 
-use crate::{kind::Kind, program::Program};
+use crate::{ast::Expr, fact::FactScope, kind::Kind, program::Program, value::Val};
 
 /// The names that an expression may start from, at one place of a policy.
 ///
@@ -9,7 +9,18 @@ use crate::{kind::Kind, program::Program};
 pub struct Names {
     pub(super) params: bool,
     pub(super) template: Vec<String>,
-    pub(super) variables: Vec<(String, Kind)>,
+    pub(super) variables: Vec<Defined>,
+    /// Expressions may read facts.
+    pub(super) facts: Option<FactScope>,
+}
+
+/// A variable before an expression.
+#[derive(Clone, Debug)]
+pub(super) struct Defined {
+    name: String,
+    kind: Kind,
+    /// Its value, if that is a literal: it stands in the variable's place then.
+    literal: Option<Val<'static>>,
 }
 
 impl Names {
@@ -32,9 +43,22 @@ impl Names {
         }
     }
 
+    /// With functions that read facts.
+    #[must_use]
+    pub fn with_facts(self, scope: FactScope) -> Self {
+        Self {
+            facts: Some(scope),
+            ..self
+        }
+    }
+
     /// From here on there is a variable of this name, whose value `program` gives.
     pub fn define(&mut self, name: &str, program: &Program) {
-        self.variables.push((name.to_owned(), program.kind()));
+        self.variables.push(Defined {
+            name: name.to_owned(),
+            kind: program.kind(),
+            literal: program.literal().cloned(),
+        });
     }
 
     /// Returns whether there is a variable of this name.
@@ -42,9 +66,13 @@ impl Names {
         self.variable(name).is_some()
     }
 
-    pub(super) fn variable(&self, name: &str) -> Option<(usize, Kind)> {
+    pub(super) fn variable(&self, name: &str) -> Option<(Expr, Kind)> {
         let mut all = self.variables.iter().enumerate();
-        let (at, (_, kind)) = all.find(|(_, (own, _))| own == name)?;
-        Some((at, *kind))
+        let (at, found) = all.find(|(_, own)| own.name == name)?;
+        let term = match &found.literal {
+            Some(literal) => Expr::Literal(literal.clone()),
+            None => Expr::Variable(at),
+        };
+        Some((term, found.kind))
     }
 }

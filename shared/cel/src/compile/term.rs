@@ -64,7 +64,7 @@ const OPERATORS: &[(&str, Operator)] = &[
 pub(super) type Typed = (Expr, Kind);
 
 pub(super) struct Compiler<'n> {
-    names: &'n Names,
+    pub(super) names: &'n Names,
     /// The variables of macros around the term, with what is known of them.
     locals: Vec<String>,
     depth: usize,
@@ -183,13 +183,13 @@ impl<'n> Compiler<'n> {
             });
         }
         if self.is_root(operand, "variables") {
-            let Some((at, kind)) = self.names.variable(field) else {
+            let Some((variable, kind)) = self.names.variable(field) else {
                 let message = format!("there is no variable `{field}` before this expression");
                 return Err(CompileError::Invalid(message));
             };
             return Ok(match test {
                 true => (Expr::Literal(Val::Bool(true)), Kind::Bool),
-                false => (Expr::Variable(at), kind),
+                false => (variable, kind),
             });
         }
         if let Some(typed) = self.qualified_type(operand, field) {

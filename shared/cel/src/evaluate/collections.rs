@@ -1,6 +1,9 @@
 //! Looking into values, and making lists and maps.
 
-use super::Machine;
+use super::{
+    Machine,
+    fact::{complete, known},
+};
 use crate::{
     EvalError,
     ast::{Element, Expr},
@@ -42,7 +45,7 @@ impl<'v> Machine<'v> {
         operand: &'v Expr,
         index: &'v Expr,
     ) -> Result<Val<'v>, EvalError> {
-        let (operand, index) = (self.eval(operand)?, self.eval(index)?);
+        let (operand, index) = self.both(operand, index)?;
         match &operand {
             Val::List(list) => {
                 let Some(at) = whole(&index) else {
@@ -65,7 +68,7 @@ impl<'v> Machine<'v> {
         operand: &'v Expr,
         index: &'v Expr,
     ) -> Result<Val<'v>, EvalError> {
-        let (operand, index) = (self.eval(operand)?, self.eval(index)?);
+        let (operand, index) = self.both(operand, index)?;
         match &operand {
             Val::Optional(None) => Ok(Val::Optional(None)),
             Val::Optional(Some(inner)) => inside(inner, &index),
@@ -75,9 +78,11 @@ impl<'v> Machine<'v> {
 
     pub(super) fn list(&mut self, elements: &'v [Element]) -> Result<Val<'v>, EvalError> {
         let mut list = Vec::with_capacity(elements.len());
+        let mut lacks = false;
         for element in elements {
-            list.extend(self.element(element)?);
+            list.extend(known(self.element(element), &mut lacks)?.flatten());
         }
+        complete(lacks)?;
         self.tools.budget.elements(list.len())?;
         Ok(Val::list(list))
     }
@@ -95,6 +100,7 @@ impl<'v> Machine<'v> {
 
     pub(super) fn map(&mut self, entries: &'v [(Expr, Element)]) -> Result<Val<'v>, EvalError> {
         let mut map: Vec<(Val<'v>, Val<'v>)> = Vec::with_capacity(entries.len());
+        let mut lacks = false;
         for (key, value) in entries {
             let key = self.eval(key)?;
             if !Map::is_key(&key) || matches!(key, Val::Double(_)) {
@@ -111,10 +117,11 @@ impl<'v> Machine<'v> {
                 let message = format!("Failed with repeated key: {}", shown(&key));
                 return Err(EvalError::Refused(message));
             }
-            if let Some(value) = self.element(value)? {
+            if let Some(value) = known(self.element(value), &mut lacks)?.flatten() {
                 map.push((key, value));
             }
         }
+        complete(lacks)?;
         self.tools.budget.elements(2 * map.len())?;
         Ok(Val::Map(Map::Own(map.into())))
     }

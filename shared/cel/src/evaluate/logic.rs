@@ -3,6 +3,7 @@
 
 use super::{
     Machine,
+    fact::{complete, known},
     transform::{Bound, Range},
 };
 use crate::{
@@ -15,6 +16,8 @@ use crate::{
 enum Side {
     Says(bool),
     Fails(EvalError),
+    /// A fact is not there yet.
+    Unknown,
 }
 
 impl<'v> Machine<'v> {
@@ -40,6 +43,7 @@ impl<'v> Machine<'v> {
         };
         match (left, self.side(right, name)?) {
             (_, Side::Says(value)) if value == decides => Ok(Val::Bool(decides)),
+            (Side::Unknown, _) | (_, Side::Unknown) => Err(EvalError::Unknown),
             (Side::Fails(error), _) | (_, Side::Fails(error)) => Err(error),
             _ => Ok(Val::Bool(!decides)),
         }
@@ -50,6 +54,7 @@ impl<'v> Machine<'v> {
         match self.eval(expr) {
             Ok(Val::Bool(value)) => Ok(Side::Says(value)),
             Ok(other) => Ok(Side::Fails(no_overload(name, &[other]))),
+            Err(EvalError::Unknown) => Ok(Side::Unknown),
             Err(error) if error.is_budget() => Err(error),
             Err(error) => Ok(Side::Fails(error)),
         }
@@ -95,16 +100,18 @@ impl<'v> Machine<'v> {
         range: &Range<'v>,
         decides: bool,
     ) -> Result<Val<'v>, EvalError> {
-        let mut failed = None;
+        let (mut failed, mut lacks) = (None, false);
         for element in range.iter() {
             match self.of_element(&made.body, element) {
                 Ok(Val::Bool(value)) if value == decides => return Ok(Val::Bool(decides)),
                 Ok(Val::Bool(_)) => {}
                 Ok(other) => failed = failed.or(Some(no_overload("_&&_", &[other]))),
+                Err(EvalError::Unknown) => lacks = true,
                 Err(error) if error.is_budget() => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
+        complete(lacks)?;
         match failed {
             Some(error) => Err(error),
             None => Ok(Val::Bool(!decides)),
@@ -112,26 +119,28 @@ impl<'v> Machine<'v> {
     }
 
     fn exists_one(&mut self, made: &'v Macro, range: &Range<'v>) -> Result<Val<'v>, EvalError> {
-        let mut count = 0_usize;
+        let (mut count, mut lacks) = (0_usize, false);
         for element in range.iter() {
-            match self.of_element(&made.body, element)? {
-                Val::Bool(value) => count += usize::from(value),
-                other => return Err(no_overload("_?_:_", &[other])),
+            match known(self.of_element(&made.body, element), &mut lacks)? {
+                Some(Val::Bool(value)) => count += usize::from(value),
+                Some(other) => return Err(no_overload("_?_:_", &[other])),
+                None => {}
             }
         }
+        complete(lacks)?;
         Ok(Val::Bool(count == 1))
     }
 
     fn collect(&mut self, made: &'v Macro, range: &Range<'v>) -> Result<Val<'v>, EvalError> {
-        let mut all = Vec::new();
+        let (mut all, mut lacks) = (Vec::new(), false);
         for element in range.iter() {
-            if !self.passes(made, &element)? {
+            if known(self.passes(made, &element), &mut lacks)? != Some(true) {
                 continue;
             }
             self.tools.budget.elements(1)?;
-            let value = self.of_element(&made.body, element)?;
-            all.push(value);
+            all.extend(known(self.of_element(&made.body, element), &mut lacks)?);
         }
+        complete(lacks)?;
         Ok(Val::list(all))
     }
 

@@ -1,6 +1,9 @@
 //! Ranges of macros, and the macros that make maps or sort.
 
-use super::Machine;
+use super::{
+    Machine,
+    fact::{complete, known},
+};
 use crate::{
     Budget, EvalError,
     ast::{Macro, MacroKind},
@@ -82,12 +85,16 @@ impl<'v> Machine<'v> {
         range: &Range<'v>,
     ) -> Result<Val<'v>, EvalError> {
         let mut entries: Vec<(Val<'v>, Val<'v>)> = Vec::new();
+        let mut lacks = false;
         for element in range.iter() {
-            if !self.passes(made, &element)? {
+            if known(self.passes(made, &element), &mut lacks)? != Some(true) {
                 continue;
             }
             let key = element.0.clone();
-            match (made.kind, self.of_element(&made.body, element)?) {
+            let Some(value) = known(self.of_element(&made.body, element), &mut lacks)? else {
+                continue;
+            };
+            match (made.kind, value) {
                 (MacroKind::TransformMap, value) => {
                     self.tools.budget.elements(2)?;
                     entries.push((key, value));
@@ -107,6 +114,7 @@ impl<'v> Machine<'v> {
                 (_, other) => return Err(no_overload(name(made), &[other])),
             }
         }
+        complete(lacks)?;
         Ok(Val::Map(Map::Own(entries.into())))
     }
 
@@ -115,12 +123,14 @@ impl<'v> Machine<'v> {
         made: &'v Macro,
         range: &Range<'v>,
     ) -> Result<Val<'v>, EvalError> {
-        let mut keyed = Vec::new();
+        let (mut keyed, mut lacks) = (Vec::new(), false);
         for element in range.iter() {
             self.tools.budget.elements(2)?;
             let value = element.0.clone();
-            keyed.push((self.of_element(&made.body, element)?, value));
+            let key = known(self.of_element(&made.body, element), &mut lacks)?;
+            keyed.extend(key.map(|key| (key, value)));
         }
+        complete(lacks)?;
         let sorted = functions::sorted(name(made), &mut self.tools, keyed)?;
         Ok(Val::list(
             sorted.into_iter().map(|(_, value)| value).collect(),

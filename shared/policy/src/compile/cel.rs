@@ -11,7 +11,7 @@ use super::{
 use crate::ir::{
     CollectionReference,
     call::check_name,
-    cel::{Cel, Judged, Params, Placed},
+    cel::{Annotation, Cel, CelDialect, Judged, Params, Placed},
     matching::{Requirement, SetOperator},
     problem::Problems,
 };
@@ -109,7 +109,7 @@ pub(super) fn compile(
     let preconditions = preconditions.iter().filter_map(|field| {
         let condition = field.object(&NAMED, problems)?;
         condition.required("name", problems)?.text(problems)?;
-        truth(&condition, &names, place, problems)
+        truth(&condition, &names, place.rule, problems)
     });
     let preconditions = preconditions.collect();
     let expressions = cel.required("expressions", problems)?;
@@ -119,7 +119,7 @@ pub(super) fn compile(
     }
     let expressions = fields
         .iter()
-        .filter_map(|field| judged(field, &names, place, problems));
+        .filter_map(|field| judged(field, &names, (place.rule, place.message), problems));
     let expressions = expressions.collect();
     let annotations = annotations(&cel, &names, problems);
     Some(Cel {
@@ -128,10 +128,12 @@ pub(super) fn compile(
         expressions,
         annotations,
         params: params?,
+        dialect: CelDialect::Rule,
+        facts: Vec::new(),
     })
 }
 
-fn limited<'m>(field: &Field<'m>, most: usize, problems: &mut Problems) -> Vec<Field<'m>> {
+pub(super) fn limited<'m>(field: &Field<'m>, most: usize, problems: &mut Problems) -> Vec<Field<'m>> {
     let mut fields = field.list(problems);
     if fields.len() > most {
         problems.invalid(field.path(), format!("more than {most} of them"));
@@ -141,7 +143,7 @@ fn limited<'m>(field: &Field<'m>, most: usize, problems: &mut Problems) -> Vec<F
 }
 
 /// An expression, its problem noted.
-fn program(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Program> {
+pub(super) fn program(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Program> {
     let source = field.text(problems)?;
     match Program::compile(source, names) {
         Ok(program) => return Some(program),
@@ -151,11 +153,11 @@ fn program(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<
     None
 }
 
-/// The `expression` of this, which must be true.
-fn truth(
+/// The `expression` of this, which must be true. `around` is the path that errors leave out.
+pub(super) fn truth(
     of: &Object<'_>,
     names: &Names,
-    place: &RuleSite<'_>,
+    around: &str,
     problems: &mut Problems,
 ) -> Option<Placed> {
     let field = of.required("expression", problems)?;
@@ -165,13 +167,13 @@ fn truth(
     }
     let path = field.path();
     Some(Placed {
-        place: path.strip_prefix(place.rule).unwrap_or(path).to_owned(),
+        place: path.strip_prefix(around).unwrap_or(path).to_owned(),
         program,
     })
 }
 
 /// An expression that gives a text, or null.
-fn text(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Program> {
+pub(super) fn text(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Program> {
     let program = program(field, names, problems)?;
     if !program.can_be_text() && !program.can_be_null() {
         problems.invalid(field.path(), "it must come to a string");
@@ -180,7 +182,7 @@ fn text(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Pro
 }
 
 /// `None` after a problem: then their places are not those that other expressions know.
-fn variables(cel: &Object<'_>, names: &mut Names, problems: &mut Problems) -> Option<Vec<Program>> {
+pub(super) fn variables(cel: &Object<'_>, names: &mut Names, problems: &mut Problems) -> Option<Vec<Program>> {
     let Some(field) = cel.get("variables") else {
         return Some(Vec::new());
     };
@@ -213,10 +215,12 @@ fn variables(cel: &Object<'_>, names: &mut Names, problems: &mut Problems) -> Op
     is_whole.then_some(programs)
 }
 
-fn judged(
+/// One of the expressions that must be true. `around` is the path that errors leave out, and the message where the
+/// expression has none.
+pub(super) fn judged(
     field: &Field<'_>,
     names: &Names,
-    place: &RuleSite<'_>,
+    around: (&str, &str),
     problems: &mut Problems,
 ) -> Option<Judged> {
     let expression = field.object(&EXPRESSION, problems)?;
@@ -227,18 +231,22 @@ fn judged(
     let message = message.and_then(|field| field.text(problems));
     let message = message
         .filter(|text| !text.is_empty())
-        .unwrap_or(place.message);
+        .unwrap_or(around.1);
     let message_expression = expression.get("messageExpression");
     let message_expression = message_expression.filter(|field| field.value().as_str() != Some(""));
     let message_expression = message_expression.and_then(|field| text(&field, names, problems));
     Some(Judged {
-        expression: truth(&expression, names, place, problems)?,
+        expression: truth(&expression, names, around.0, problems)?,
         message: message.trim().to_owned(),
         message_expression,
     })
 }
 
-fn annotations(cel: &Object<'_>, names: &Names, problems: &mut Problems) -> Vec<Program> {
+pub(super) fn annotations(
+    cel: &Object<'_>,
+    names: &Names,
+    problems: &mut Problems,
+) -> Vec<Annotation> {
     let Some(field) = cel.get("auditAnnotations") else {
         return Vec::new();
     };
@@ -247,11 +255,15 @@ fn annotations(cel: &Object<'_>, names: &Names, problems: &mut Problems) -> Vec<
     let all = fields.iter().filter_map(|field| {
         let annotation = field.object(&ANNOTATION, problems)?;
         let key = annotation.required("key", problems)?;
-        if !keys.insert(key.plain_text(problems)?) {
+        let name = key.plain_text(problems)?;
+        if !keys.insert(name.clone()) {
             problems.invalid(key.path(), "another audit annotation has this key");
         }
         let value = annotation.required("valueExpression", problems)?;
-        text(&value, names, problems)
+        Some(Annotation {
+            key: name,
+            value: text(&value, names, problems)?,
+        })
     });
     all.collect()
 }

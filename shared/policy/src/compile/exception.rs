@@ -1,16 +1,16 @@
 //! Compiles the custom resource `PolicyException`.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     conditions,
     expressions::Names,
-    fields::{Field, KnownFields},
+    fields::{Field, KnownFields, Object},
     pod_security, resources,
 };
 use crate::ir::{
     Driver, MANIFEST_DEPTH_MAX, PolicyException, Problem, exception::Covered,
-    manifest::is_deeper_than, matching::Match, problem::Problems, subquery::ExpressionIds,
+    manifest::is_deeper_than, matching::{Match, Matches}, problem::Problems, subquery::ExpressionIds,
 };
 
 const MANIFEST: KnownFields = KnownFields {
@@ -74,7 +74,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
     let namespace = metadata.text_at("namespace").unwrap_or("default");
     let spec = manifest.required("spec", problems)?;
     let spec = spec.object(&SPEC, problems)?;
-    let matches = resources::compile(&spec, problems).map(Match::sparing);
+    let matches = matches(&spec, problems);
     let exceptions = spec.required("exceptions", problems)?;
     let fields = exceptions.list(problems);
     if fields.is_empty() {
@@ -100,6 +100,16 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
         controls: controls?,
         background: background.unwrap_or(true),
     })
+}
+
+/// An empty `match` is about every request, as in Kyverno.
+fn matches(spec: &Object<'_>, problems: &mut Problems) -> Option<Matches> {
+    let is_empty = |field: Field<'_>| field.value().as_object().is_some_and(Map::is_empty);
+    if spec.get("match").is_some_and(is_empty) {
+        return Some(Matches::All);
+    }
+    let matches = resources::compile(spec, problems).map(Match::sparing);
+    matches.map(Matches::Filters)
 }
 
 fn covered(field: &Field<'_>, problems: &mut Problems) -> Option<Covered> {

@@ -8,11 +8,11 @@ use super::{
     actions::Actions,
     autogen,
     fields::{Field, KnownFields, Object},
-    rule, settings,
+    kinds, rule, settings,
 };
 use crate::ir::{
     Driver, MANIFEST_DEPTH_MAX, NotRun, Policy, PolicyKind, Problem, Rule,
-    manifest::is_deeper_than, problem::Problems, subquery::ExpressionIds,
+    manifest::is_deeper_than, matching::Matches, problem::Problems, subquery::ExpressionIds,
 };
 
 /// Rules of one policy.
@@ -30,7 +30,11 @@ pub(crate) fn policy(manifest: &Value, driver: Driver) -> Result<Policy, Vec<Pro
         problems.invalid("", message);
         None
     } else {
-        compile_manifest(&Field::root(manifest), &mut problems)
+        let manifest = Field::root(manifest);
+        match kinds::kind_of(&manifest) {
+            Some(kind) => kinds::compile(kind, &manifest, &mut problems),
+            None => compile_manifest(&manifest, &mut problems),
+        }
     };
     match policy {
         Some(policy) if problems.is_empty() => Ok(policy),
@@ -173,7 +177,9 @@ fn derive_rules(
             let template = derived.template;
             let compile = || rule::compile(&field, actions, home, template, problems);
             let mut rule = is_run.then(compile)??;
-            rule.matches.kinds_alone.clone_from(&derived.kinds);
+            if let Matches::Filters(filters) = &mut rule.matches {
+                filters.kinds_alone.clone_from(&derived.kinds);
+            }
             Some(rule)
         })
         .collect()

@@ -75,7 +75,7 @@ pub(super) fn compile(spec: &Object<'_>, metadata: &Value, problems: &mut Proble
 }
 
 /// Reads the annotations about reports. An unknown value is left out, since nothing is decided by it.
-fn reporting(metadata: &Value) -> Reporting {
+pub(super) fn reporting(metadata: &Value) -> Reporting {
     let annotation = |name: &str| {
         let name = format!("policies.kyverno.io/{name}");
         metadata["annotations"][name].as_str()

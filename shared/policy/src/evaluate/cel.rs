@@ -1,8 +1,11 @@
 //! A rule in CEL.
 
+mod host;
+mod target;
+
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_cel::{Budget, Machine, Program, Roots};
+use anteroom_cel::{Budget, EvalError, Machine, Roots};
 use anteroom_functions::meter;
 use anteroom_model::FactError;
 use serde_json::Value;
@@ -16,15 +19,19 @@ use super::{
 };
 use crate::ir::{
     FactTarget,
-    cel::{Cel, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed, Reads},
+    cel::{Cel, CelDialect, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed, Reads},
 };
+use host::CelHost;
 
 /// Bytes of a message that an expression makes; a longer one is not used, as in Kubernetes.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
+/// The property that says which validation decided.
+const VALIDATION_INDEX: &str = "cel.validationIndex";
+
 /// The facts beside the request.
 #[derive(Default)]
-struct Beside {
+pub(super) struct Beside {
     /// `None`: the rule takes none.
     params: Option<Vec<Arc<Value>>>,
     namespace: Option<Arc<Value>>,
@@ -35,7 +42,11 @@ enum Verdict {
     /// A precondition is not met.
     Apart,
     Complies,
-    Violates(String),
+    Violates {
+        /// The place of the expression among those that must be true.
+        index: usize,
+        message: String,
+    },
 }
 
 /// Holds the object against the rule. `None` while a fact is waited for.
@@ -43,7 +54,7 @@ pub(super) fn judge(cel: &Cel, scope: &mut Scope<'_>) -> Option<RuleOutcome> {
     match verdict(cel, scope) {
         Ok(Verdict::Apart) => Some(skipped("preconditions not met")),
         Ok(Verdict::Complies) => Some(RuleOutcome::Pass),
-        Ok(Verdict::Violates(message)) => Some(RuleOutcome::Fail { message }),
+        Ok(Verdict::Violates { message, .. }) => Some(RuleOutcome::Fail { message }),
         Err(stop) => stop.outcome(),
     }
 }
@@ -60,8 +71,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     // A rule that its preconditions stop asks nobody, unless they do.
     if !applies_to_all && !before.params {
         let beside = beside(cel, before, scope)?;
-        let mut machine = machine(cel, scope, &beside, None, budget());
-        if !spend(&mut machine, |machine| applies(cel, machine))? {
+        if !evaluate(&Conditions(cel), cel, scope, (&beside, None), &mut budget())? {
             return Ok(Verdict::Apart);
         }
         applies_to_all = true;
@@ -73,18 +83,27 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     };
     let beside = beside(cel, reads, scope)?;
     let Some(params) = &beside.params else {
-        let mut machine = machine(cel, scope, &beside, None, budget());
-        return spend(&mut machine, |machine| one(cel, applies_to_all, machine));
+        let judging = Judging {
+            cel,
+            applies_to_all,
+        };
+        let (verdict, properties) =
+            evaluate(&judging, cel, scope, (&beside, None), &mut budget())?;
+        scope.facts.properties = properties.into_iter().collect();
+        return Ok(verdict);
     };
     let (mut budget, mut is_apart) = (budget(), !params.is_empty());
     for params in params {
-        let mut machine = machine(cel, scope, &beside, Some(params), budget);
-        match spend(&mut machine, |machine| one(cel, applies_to_all, machine))? {
+        let judging = Judging {
+            cel,
+            applies_to_all,
+        };
+        let values = (&beside, Some(params));
+        match evaluate(&judging, cel, scope, values, &mut budget)?.0 {
             Verdict::Apart => {}
             Verdict::Complies => is_apart = false,
             violation => return Ok(violation),
         }
-        budget = machine.budget().clone();
     }
     // Where there are none, nothing is said against it.
     Ok(match is_apart {
@@ -113,13 +132,18 @@ pub(super) fn spend<'v, T>(
     result
 }
 
-fn machine<'v>(
-    cel: &'v Cel,
-    scope: &Scope<'v>,
-    beside: &'v Beside,
-    params: Option<&'v Arc<Value>>,
-    budget: Budget,
-) -> Machine<'v> {
+/// An expression that came to an error, with the path of its field.
+pub(super) type Failed<'v> = (&'v str, EvalError);
+
+/// Evaluates expressions of the rule with the facts that are there. Where they come to nothing without others, those
+/// are asked for.
+pub(super) fn evaluate<W: Expressions>(
+    work: &W,
+    cel: &Cel,
+    scope: &mut Scope<'_>,
+    (beside, params): (&Beside, Option<&Arc<Value>>),
+    budget: &mut Budget,
+) -> Result<W::Result, Stop> {
     let request = scope.request;
     let roots = Roots {
         object: request.object(),
@@ -128,62 +152,165 @@ fn machine<'v>(
         params: params.map(|params| &**params),
         namespace: beside.namespace.as_deref(),
     };
-    Machine::new(roots, &cel.variables, budget)
+    let host = CelHost::new(cel, scope.namespace, scope.facts);
+    let (result, left) = {
+        let mut machine = Machine::new(roots, &cel.variables, budget.clone()).with_host(&host);
+        let result = spend(&mut machine, |machine| work.evaluate(machine));
+        let result = result.map_err(|(place, error)| (place.to_owned(), error));
+        (result, machine.budget().clone())
+    };
+    *budget = left;
+    let demands = host.into_demands();
+    result.map_err(|(place, error)| match error {
+        EvalError::Unknown => demands.ask(scope.facts),
+        error => Stop::Error(demands.error(&place, error)),
+    })
+}
+
+/// Expressions that are evaluated together.
+pub(super) trait Expressions {
+    /// What comes of them.
+    type Result;
+
+    /// Evaluates them.
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>>;
+}
+
+/// The conditions of a rule.
+struct Conditions<'c>(&'c Cel);
+
+impl Expressions for Conditions<'_> {
+    type Result = bool;
+
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<bool, Failed<'v>> {
+        applies(self.0, machine)
+    }
+}
+
+/// All of a rule.
+struct Judging<'c> {
+    cel: &'c Cel,
+    /// The conditions are known to be met.
+    applies_to_all: bool,
+}
+
+impl Expressions for Judging<'_> {
+    type Result = (Verdict, Vec<(String, String)>);
+
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
+        let verdict = one(self.cel, self.applies_to_all, machine)?;
+        let properties = annotations(self.cel, &verdict, machine)?;
+        Ok((verdict, properties))
+    }
 }
 
 /// Returns whether all preconditions are met. One that is not decides, whatever error another has.
-fn applies<'v>(cel: &'v Cel, machine: &mut Machine<'v>) -> Result<bool, Stop> {
-    let mut failed = None;
+fn applies<'v>(cel: &'v Cel, machine: &mut Machine<'v>) -> Result<bool, Failed<'v>> {
+    let (mut failed, mut lacks) = (None, None);
     for condition in &cel.preconditions {
         match truth(condition, machine) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
+            Err(unknown @ (_, EvalError::Unknown)) => lacks = Some(unknown),
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    failed.map_or(Ok(true), |error| Err(Stop::Error(error)))
+    match (lacks.or(failed), cel.dialect) {
+        (None, _) => Ok(true),
+        (
+            Some((_, error)),
+            CelDialect::Policy {
+                skips_failed_conditions: true,
+            },
+        ) if error != EvalError::Unknown => Ok(false),
+        (Some(error), _) => Err(error),
+    }
 }
 
 /// For one object of parameters, or none. `applies_to_all`: the preconditions are met whichever it is.
-fn one<'v>(cel: &'v Cel, applies_to_all: bool, machine: &mut Machine<'v>) -> Result<Verdict, Stop> {
+fn one<'v>(
+    cel: &'v Cel,
+    applies_to_all: bool,
+    machine: &mut Machine<'v>,
+) -> Result<Verdict, Failed<'v>> {
     if !applies_to_all && !applies(cel, machine)? {
         return Ok(Verdict::Apart);
     }
-    for judged in &cel.expressions {
-        match truth(&judged.expression, machine) {
-            Ok(true) => {}
-            Ok(false) => return Ok(Verdict::Violates(message(judged, machine))),
-            Err(error) => return Err(Stop::Error(error)),
-        }
+    for (index, judged) in cel.expressions.iter().enumerate() {
+        let message = match truth(&judged.expression, machine) {
+            Ok(true) => continue,
+            Ok(false) => message(cel, index, judged, machine)?,
+            // As in Kyverno, which hands such a rule to Kubernetes' own validator.
+            Err((_, error)) if cel.dialect == CelDialect::Rule && is_of_expression(&error) => {
+                let expression = judged.expression.program.source().trim();
+                format!("expression '{expression}' resulted in error: {error}")
+            }
+            Err(error) => return Err(error),
+        };
+        return Ok(Verdict::Violates { index, message });
     }
     Ok(Verdict::Complies)
 }
 
-fn truth<'v>(expression: &'v Placed, machine: &mut Machine<'v>) -> Result<bool, Box<RuleError>> {
-    machine.truth(&expression.program).map_err(|source| {
-        Box::new(RuleError::Cel {
-            place: expression.place.clone(),
-            source,
-        })
-    })
+/// Returns whether an error is what the expression comes to: not of a limit, nor of a fact.
+fn is_of_expression(error: &EvalError) -> bool {
+    !error.is_budget() && !matches!(error, EvalError::Unknown | EvalError::Fact { .. })
 }
 
-/// Returns the message: the value of its expression, or else the written one, or else the failed expression.
-fn message<'v>(judged: &'v Judged, machine: &mut Machine<'v>) -> String {
-    let made = |program: &'v Program| {
-        let text = machine.text(program).ok().flatten()?;
-        let text = text.trim();
-        let is_fit = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
-        is_fit.then(|| text.to_owned())
-    };
-    let made = judged.message_expression.as_ref().and_then(made);
-    made.unwrap_or_else(|| match &*judged.message {
-        "" => {
+fn truth<'v>(expression: &'v Placed, machine: &mut Machine<'v>) -> Result<bool, Failed<'v>> {
+    let truth = machine.truth(&expression.program);
+    truth.map_err(|source| (&*expression.place, source))
+}
+
+/// Returns the message: the value of its expression, or else the written one, or else one that names the expression.
+fn message<'v>(
+    cel: &Cel,
+    index: usize,
+    judged: &'v Judged,
+    machine: &mut Machine<'v>,
+) -> Result<String, Failed<'v>> {
+    if let Some(program) = &judged.message_expression {
+        match machine.text(program) {
+            Err(error @ EvalError::Unknown) => return Err((&judged.expression.place, error)),
+            Ok(Some(text)) if is_message(text.trim()) => return Ok(text.trim().to_owned()),
+            _ => {}
+        }
+    }
+    Ok(match (&*judged.message, cel.dialect) {
+        ("", CelDialect::Rule) => {
             let expression = judged.expression.program.source().trim();
             format!("failed expression: {expression}")
         }
-        message => message.to_owned(),
+        ("", CelDialect::Policy { .. }) => {
+            format!("CEL expression validation failed at index {index}")
+        }
+        (message, _) => message.to_owned(),
     })
+}
+
+fn is_message(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n')
+}
+
+/// Returns the audit annotations of a policy that applies, and which validation decided. A null is no annotation.
+fn annotations<'v>(
+    cel: &'v Cel,
+    verdict: &Verdict,
+    machine: &mut Machine<'v>,
+) -> Result<Vec<(String, String)>, Failed<'v>> {
+    let mut found = Vec::new();
+    if cel.dialect == CelDialect::Rule || matches!(verdict, Verdict::Apart) {
+        return Ok(found);
+    }
+    for annotation in &cel.annotations {
+        let text = machine.text(&annotation.value);
+        let text = text.map_err(|error| ("spec.auditAnnotations", error))?;
+        found.extend(text.map(|text| (annotation.key.clone(), text)));
+    }
+    if let Verdict::Violates { index, .. } = verdict {
+        found.push((VALIDATION_INDEX.to_owned(), index.to_string()));
+    }
+    Ok(found)
 }
 
 /// Asks for the facts beside the request, all at once.

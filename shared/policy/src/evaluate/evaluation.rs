@@ -106,6 +106,7 @@ impl<'a> Evaluation<'a> {
                     _ => Vec::new(),
                 },
                 changed: self.take_changed(),
+                properties: std::mem::take(&mut self.facts.properties),
             }),
             None => Step::Need(self.facts.questions()),
         }

@@ -51,10 +51,13 @@ pub(super) struct Facts {
     pub(super) goes_without: bool,
     /// A condition that may not be needed is evaluated: only little is asked for.
     pub(super) looks_ahead: bool,
+    /// Further results of the rule, for reports: audit annotations, and which validation decided.
+    pub(super) properties: BTreeMap<String, String>,
 }
 
 struct Fact {
     request: FactRequest,
+    reading: Reading,
     answer: Option<Result<Arc<Value>, FactError>>,
     is_declined: bool,
     is_left_out: bool,
@@ -72,6 +75,19 @@ pub(super) struct Question {
     pub(super) is_pushed_down: bool,
     /// The answer may be large.
     pub(super) is_large: bool,
+    pub(super) reading: Reading,
+}
+
+/// How an answer is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// As it is.
+    #[default]
+    AsItIs,
+    /// As an object that may not be there: that the API server has no such object is null.
+    ObjectOrNull,
+    /// As a list whose items say their kind. The API server says that of the list alone.
+    ListWithKinds,
 }
 
 impl Question {
@@ -89,7 +105,16 @@ impl Question {
             age_max_ms: None,
             is_pushed_down: false,
             is_large: false,
+            reading: Reading::AsItIs,
         }
+    }
+
+    /// Returns whether another question is about the same target, read alike.
+    pub(super) fn is_the_same_target(&self, other: &Self) -> bool {
+        self.target == other.target
+            && self.expression == other.expression
+            && self.parameters == other.parameters
+            && self.reading == other.reading
     }
 
     fn is(&self, asked: &FactRequest) -> bool {
@@ -106,6 +131,14 @@ impl Question {
             && self.parameters == other.parameters
             && self.age_max_ms == other.age_max_ms
     }
+}
+
+/// The state of a question that was asked.
+pub(super) enum Known<'f> {
+    Value(&'f Value),
+    Failed(&'f FactError),
+    Pending,
+    LeftOut,
 }
 
 /// The state of a question.
@@ -203,6 +236,7 @@ impl Facts {
                 age_max_ms: question.age_max_ms,
                 is_pushed_down: question.is_pushed_down,
             },
+            reading: question.reading,
             answer: None,
             is_declined: false,
             is_left_out: false,
@@ -210,9 +244,22 @@ impl Facts {
         Lookup::Pending
     }
 
+    /// The answer to a question, if it was asked.
+    pub(super) fn known(&self, question: &Question) -> Option<Known<'_>> {
+        let mut facts = self.facts.iter();
+        let fact = facts.find(|fact| question.is(&fact.request) && fact.reading == question.reading)?;
+        Some(match &fact.answer {
+            _ if fact.is_left_out => Known::LeftOut,
+            Some(Ok(value)) => Known::Value(value),
+            Some(Err(error)) => Known::Failed(error),
+            None => Known::Pending,
+        })
+    }
+
     fn find(&mut self, question: &Question) -> Option<&Fact> {
+        let is = |fact: &&Fact| question.is(&fact.request) && fact.reading == question.reading;
         if self.facts.len() <= LOOKED_THROUGH_MAX {
-            return self.facts.iter().find(|fact| question.is(&fact.request));
+            return self.facts.iter().find(is);
         }
         for (at, fact) in self.facts.iter().enumerate().skip(self.placed) {
             let hash = hash(&fact.request.expression, &fact.request.parameters);
@@ -222,7 +269,7 @@ impl Facts {
         let hash = hash(&question.expression, &question.parameters);
         let places = self.places.get(&hash)?;
         let mut facts = places.iter().map(|at| &self.facts[*at]);
-        facts.find(|fact| question.is(&fact.request))
+        facts.find(is)
     }
 
     /// Returns whether subqueries may be asked in place of a fact.
@@ -269,7 +316,9 @@ impl Facts {
     /// The first answer to a question counts.
     pub(super) fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
         if let Some(fact) = self.facts.get_mut(id as usize) {
-            fact.answer.get_or_insert_with(|| answer.map(Arc::new));
+            let reading = fact.reading;
+            let read = || reading.read(answer).map(Arc::new);
+            fact.answer.get_or_insert_with(read);
         }
     }
 
@@ -326,6 +375,42 @@ pub(super) fn left_out() -> FactError {
     FactError::RequestInvalid {
         message: "nobody gives it a value".to_owned(),
     }
+}
+
+impl Reading {
+    fn read(self, answer: Result<Value, FactError>) -> Result<Value, FactError> {
+        match (self, answer) {
+            (Self::ObjectOrNull, Err(error)) if is_absence(&error) => Ok(Value::Null),
+            (Self::ListWithKinds, Ok(list)) => Ok(with_kinds(list)),
+            (_, answer) => answer,
+        }
+    }
+}
+
+/// Returns whether the API server says that it has no such object. That it does not serve the path is another error.
+fn is_absence(error: &FactError) -> bool {
+    match error {
+        FactError::ObjectNotFound { .. } => true,
+        FactError::LiveReadFailed { code: 404, message } => message.ends_with("not found"),
+        _ => false,
+    }
+}
+
+/// Says of each item of a list what the list says of all.
+fn with_kinds(mut list: Value) -> Value {
+    let text = |field: &str| list[field].as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let Some(kind) = kind.strip_suffix("List").filter(|kind| !kind.is_empty()) else {
+        return list;
+    };
+    let items = list.get_mut("items").and_then(Value::as_array_mut);
+    for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if !item.contains_key("kind") {
+            item.insert("apiVersion".to_owned(), version.clone().into());
+            item.insert("kind".to_owned(), kind.into());
+        }
+    }
+    list
 }
 
 fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {

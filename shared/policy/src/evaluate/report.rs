@@ -55,6 +55,9 @@ pub struct RuleReport {
     /// The objects that exist already and are to be written, of a rule with `mutate.targets`, but for those that
     /// were [taken](super::Evaluation::take_changed) before: also where it came to an error with others.
     pub changed: Vec<ChangedObject>,
+    /// Further results: audit annotations of a policy in CEL by their keys, and which of its validations decided
+    /// (`cel.validationIndex`).
+    pub properties: BTreeMap<String, String>,
 }
 
 /// The outcome of a rule.

@@ -11,14 +11,14 @@ use super::{
 use crate::ir::{
     AdmissionRequest, FactTarget, FailureAction, Rule,
     matching::{
-        BINDINGS_OF_USER, LABELS, Lacking, Match, Matched, NAMESPACE_SELECTOR, ROLES, Surroundings,
+        BINDINGS_OF_USER, LABELS, Lacking, Matched, Matches, NAMESPACE_SELECTOR, ROLES, Surroundings,
         names_of_user, roles_of,
     },
 };
 
 /// Returns whether this matches the request. Facts are asked for only where the request does not decide it.
 pub(super) fn matches(
-    matches: &Match,
+    matches: &Matches,
     request: &AdmissionRequest,
     facts: &mut Facts,
     known: &mut Surroundings,

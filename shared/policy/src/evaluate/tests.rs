@@ -5,6 +5,7 @@ mod context;
 mod exceptions;
 mod facts;
 mod foreach;
+mod kinds;
 mod mutate;
 mod mutate_existing;
 mod nondeterministic;

@@ -1,8 +1,11 @@
-//! `validate.cel`: what an object is held against in CEL.
+//! The expressions in CEL that an object is held against: those of `validate.cel`, and of the policies of
+//! policies.kyverno.io.
 
-use anteroom_cel::Program;
+use std::sync::Arc;
 
-use crate::ir::{CollectionReference, Reference};
+use anteroom_cel::{Program, Site};
+
+use crate::ir::{CollectionReference, Reference, context::ContextEntry};
 
 /// In place of a context entry's name: the objects that a rule takes parameters from.
 pub(crate) const PARAMS: &str = "params";
@@ -23,9 +26,53 @@ pub(crate) struct Cel {
     pub(crate) variables: Vec<Program>,
     /// All must be true; the first that is not is the violation.
     pub(crate) expressions: Vec<Judged>,
-    /// Checked, and not evaluated: nothing is decided by them.
-    pub(crate) annotations: Vec<Program>,
+    pub(crate) annotations: Vec<Annotation>,
     pub(crate) params: Option<Params>,
+    pub(crate) dialect: CelDialect,
+    /// What the expressions read; the entries stand in the rule's context too.
+    pub(crate) facts: Vec<CelFact>,
+}
+
+/// The differences between rules of both groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CelDialect {
+    /// `validate.cel` of kyverno.io. Its audit annotations are checked, and not evaluated, as in Kyverno.
+    #[default]
+    Rule,
+    /// A policy of policies.kyverno.io.
+    Policy {
+        /// A condition that comes to an error skips the policy (`failurePolicy: Ignore`).
+        skips_failed_conditions: bool,
+    },
+}
+
+/// One of `auditAnnotations`.
+#[derive(Debug)]
+pub(crate) struct Annotation {
+    pub(crate) key: String,
+    pub(crate) value: Program,
+}
+
+/// A fact that expressions read.
+#[derive(Clone, Debug)]
+pub(crate) struct CelFact {
+    /// The call; those of the same name are the same fact.
+    pub(crate) site: Arc<Site>,
+    /// The entry for a call in a namespace, and that for one in none or in all. At least one is there.
+    pub(crate) entries: [Option<Arc<ContextEntry>>; 2],
+}
+
+impl CelFact {
+    /// The entries of the rule's context for these.
+    pub(crate) fn context(facts: &[Self]) -> Vec<Arc<ContextEntry>> {
+        let entries = facts.iter().flat_map(|fact| fact.entries.iter().flatten());
+        entries.cloned().collect()
+    }
+}
+
+/// The variable that stands in a template for the dynamic value at this place.
+pub(crate) fn hole(at: usize) -> String {
+    format!("v{at}")
 }
 
 /// An expression and where it stands, for errors.
@@ -69,7 +116,7 @@ impl Cel {
         preconditions
             .chain(&self.variables)
             .chain(self.judging())
-            .chain(&self.annotations)
+            .chain(self.annotations.iter().map(|one| &one.value))
     }
 
     fn judging(&self) -> impl Iterator<Item = &Program> {
@@ -86,7 +133,9 @@ impl Cel {
     /// Returns the facts that the rule reads.
     pub(crate) fn reads(&self) -> Reads {
         let preconditions = self.preconditions.iter().map(|one| &one.program);
-        self.read_by(preconditions.chain(self.judging()))
+        let annotations = self.annotations.iter().map(|one| &one.value);
+        let annotations = annotations.filter(|_| self.dialect != CelDialect::Rule);
+        self.read_by(preconditions.chain(self.judging()).chain(annotations))
     }
 
     /// Returns the references that have to be kept for what it reads.

@@ -5,7 +5,7 @@ use anteroom_functions::operator::Operator;
 use crate::ir::template::{Template, ValueTemplate};
 
 /// Conditions of a rule, in one of the two shapes that a manifest may give them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Conditions {
     /// `None` where the manifest has no `any`: then nothing is asked of it. An empty one is never
     /// met.

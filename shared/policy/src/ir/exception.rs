@@ -2,13 +2,13 @@
 
 use anteroom_functions::{pod_security::Exclusion, wildcard};
 
-use super::{Policy, Rule, conditions::Conditions, matching::Match};
+use super::{Policy, Rule, conditions::Conditions, matching::Matches};
 
 /// A compiled `PolicyException` of kyverno.io.
 #[derive(Debug)]
 pub struct PolicyException {
     pub(crate) name: String,
-    pub(crate) matches: Match,
+    pub(crate) matches: Matches,
     pub(crate) covers: Vec<Covered>,
     /// Evaluated in the context of the rule.
     pub(crate) conditions: Option<Conditions>,

@@ -10,7 +10,7 @@ use crate::ir::{
     cel::Cel,
     conditions::Conditions,
     context::ContextEntry,
-    matching::{Match, Selector},
+    matching::{Matches, Selector},
     mutate_existing::MutateExisting,
     mutation::Mutation,
     subquery::Pushdown,
@@ -24,7 +24,7 @@ pub struct Rule {
     pub(crate) action: FailureAction,
     pub(crate) overrides: Overrides,
     pub(crate) allow_existing_violations: bool,
-    pub(crate) matches: Match,
+    pub(crate) matches: Matches,
     /// In the manifest's order: an entry sees those before it.
     pub(crate) context: Vec<Arc<ContextEntry>>,
     pub(crate) preconditions: Conditions,
@@ -72,15 +72,12 @@ impl Rule {
 
     /// Returns whether an operation can trigger it: a deletion only where its match says so.
     pub fn is_triggered_by(&self, operation: Operation) -> bool {
-        let mut filters = self.matches.included().iter();
-        operation != Operation::Delete
-            || filters.any(|filter| filter.operations.contains(&Operation::Delete))
+        operation != Operation::Delete || self.matches.names_deletion()
     }
 
     /// The kinds that it matches.
     pub fn kinds(&self) -> impl Iterator<Item = &KindPattern> {
-        let filters = self.matches.included().iter();
-        filters.flat_map(|filter| &filter.kinds)
+        self.matches.kinds()
     }
 
     /// Returns the objects that it changes, as far as they are known before there is a trigger: a text with

@@ -165,11 +165,11 @@ impl Rule {
         };
         let labels = self.asks_labels().then(|| {
             let namespaces = CollectionReference::namespaces();
-            let field = side(self.matches.include.asks_labels());
+            let field = side(self.matches.includes_by().0);
             read((NAMESPACE_SELECTOR, field), namespaces, LABELS, &[])
         });
         let field = match self.matches.asks_roles() {
-            true => side(self.matches.include.asks_roles()),
+            true => side(self.matches.includes_by().1),
             false => "request.roles",
         };
         let bindings = [false, true].map(|cluster| {

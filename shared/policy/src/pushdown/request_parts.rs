@@ -130,8 +130,7 @@ impl RequestParts {
         let mut parts = Self::default();
         parts.read_by_programs(policy.settings.match_conditions.iter());
         for rule in policy.rules_called_in(phase) {
-            let mut filters = rule.matches.filters();
-            if rule.names_roles || filters.any(|filter| !filter.users.is_empty()) {
+            if rule.names_roles || rule.matches.asks_users() {
                 USERS.iter().for_each(|path| parts.add(path));
             }
             if rule.changes_existing() {
@@ -165,7 +164,7 @@ impl RequestParts {
         let asked = conditions.any(|program| program.request_paths().any(is_user));
         asked
             || policy.rules.iter().any(|rule| {
-                let mut found = rule.matches.filters().any(|f| !f.users.is_empty());
+                let mut found = rule.matches.asks_users();
                 each_expression(rule, &mut |_, prepared| {
                     let mut parts = Self(Tree::NONE);
                     parts.read_by(prepared, &rule.pushdown);
@@ -262,8 +261,7 @@ impl PolicyException {
             return RequestParts::ALL;
         }
         let mut parts = RequestParts::default();
-        let mut filters = self.matches.filters();
-        if filters.any(|filter| !filter.users.is_empty()) {
+        if self.matches.asks_users() {
             USERS.iter().for_each(|path| parts.add(path));
         }
         parts

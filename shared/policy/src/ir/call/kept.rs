@@ -65,13 +65,17 @@ impl KeptPlan {
                 declared,
                 inline,
             }),
-            _ => Reference::Collection(CollectionReference {
+            (namespace, name) => Reference::Collection(CollectionReference {
                 group: Some(resource.group.to_owned()),
                 version: Some(resource.version.to_owned()),
                 resource: resource.plural.to_owned(),
                 namespace: namespace.unwrap_or_default().to_owned(),
                 label_selector: filters.literal_labels,
-                field_selector: filters.literal_fields,
+                // One name in whichever namespace: far less than all objects.
+                field_selector: match name {
+                    Some(Some(name)) => format!("metadata.name={name}"),
+                    _ => filters.literal_fields,
+                },
                 declared,
                 inline,
             }),

@@ -35,6 +35,29 @@ pub(crate) struct Concrete {
 }
 
 impl PathTemplate {
+    /// A path of segments and parameters that are apart already, decoded.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn of_parts(
+        segments: Vec<Template>,
+        query: Vec<(String, Template)>,
+    ) -> Result<Self, String> {
+        for segment in &segments {
+            check_name(&segment.sample("x"))?;
+        }
+        if segments.len() > SEGMENTS_MAX || query.len() > PARAMETERS_MAX {
+            return Err(format!(
+                "it has more than {SEGMENTS_MAX} segments or {PARAMETERS_MAX} parameters"
+            ));
+        }
+        Ok(Self {
+            segments,
+            query,
+            selectors: true,
+        })
+    }
+
     /// Returns the templates that it is made of.
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
         let values = self.query.iter().map(|(_, value)| value);

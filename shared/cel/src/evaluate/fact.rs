@@ -1,0 +1,90 @@
+//! Facts that an expression reads, and what it comes to where one is not there yet.
+//!
+//! Such a fact is *unknown*. A value that decides an `&&`, `||`, `all` or `exists` stands whatever is unknown beside
+//! it; everything else that depends on it is unknown too. So where an expression comes to a value or an error, it
+//! comes to the same with any facts in place of the unknown ones. What stands beside something unknown is
+//! evaluated all the same, so that all facts are asked for at once.
+
+use super::Machine;
+use crate::{
+    EvalError,
+    ast::{Expr, FactCall},
+    fact::Fact,
+    value::Val,
+};
+
+/// Takes a value out of a result; `None`: it is unknown, which is noted.
+pub(super) fn known<T>(
+    result: Result<T, EvalError>,
+    lacks: &mut bool,
+) -> Result<Option<T>, EvalError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(EvalError::Unknown) => {
+            *lacks = true;
+            Ok(None)
+        }
+        // What comes before it is unknown, and may be another error.
+        Err(error) if *lacks && !error.is_budget() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// # Errors
+/// Something is unknown.
+pub(super) fn complete(lacks: bool) -> Result<(), EvalError> {
+    match lacks {
+        true => Err(EvalError::Unknown),
+        false => Ok(()),
+    }
+}
+
+impl<'v> Machine<'v> {
+    pub(super) fn fact(&mut self, call: &'v FactCall) -> Result<Val<'v>, EvalError> {
+        let arguments = self.all(&call.arguments)?;
+        let mut values = Vec::with_capacity(arguments.len());
+        for argument in &arguments {
+            values.push(argument.to_json(&mut self.tools.budget)?);
+        }
+        let Some(host) = self.host else {
+            return Err(EvalError::refused("no facts can be read here"));
+        };
+        match host.read(&call.site, values, !self.lacks) {
+            Fact::Value(value) => Ok(Val::of(value)),
+            Fact::Unknown => {
+                self.lacks = true;
+                Err(EvalError::Unknown)
+            }
+            Fact::Failed(id, message) => Err(EvalError::Fact {
+                id,
+                message: message.to_owned(),
+            }),
+        }
+    }
+
+    /// Evaluates terms that are all needed.
+    pub(super) fn all(&mut self, terms: &'v [Expr]) -> Result<Vec<Val<'v>>, EvalError> {
+        let mut values = Vec::with_capacity(terms.len());
+        let mut lacks = false;
+        for term in terms {
+            values.extend(known(self.eval(term), &mut lacks)?);
+        }
+        complete(lacks)?;
+        Ok(values)
+    }
+
+    /// Evaluates two terms that are both needed.
+    pub(super) fn both(
+        &mut self,
+        left: &'v Expr,
+        right: &'v Expr,
+    ) -> Result<(Val<'v>, Val<'v>), EvalError> {
+        let mut lacks = false;
+        let left = known(self.eval(left), &mut lacks)?;
+        let right = known(self.eval(right), &mut lacks)?;
+        match (left, right) {
+            (Some(left), Some(right)) => Ok((left, right)),
+            _ => Err(EvalError::Unknown),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Policies of policies.kyverno.io: `ValidatingPolicy`, `MutatingPolicy` and the same of one namespace.
+//!
+//! A policy is one rule without a name, and one for each way to make Pods that Kyverno derives from a policy on Pods.
+
+mod autogen;
+mod constraints;
+mod expressions;
+mod facts;
+mod validating;
+
+use super::{
+    fields::{Field, KnownFields, Object},
+    settings::reporting,
+};
+use crate::ir::{
+    FailurePolicy, Policy, PolicyKind, Rule,
+    matching::Matches,
+    problem::Problems,
+    rule::{FailureAction, Overrides, Work},
+    settings::Settings,
+    subquery::Pushdown,
+};
+
+const MANIFEST: KnownFields = KnownFields {
+    evaluated: &["apiVersion", "kind", "metadata", "spec"],
+    inert: &["status"],
+    later: &[],
+};
+
+const WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
+    evaluated: &["timeoutSeconds"],
+    inert: &[],
+    later: &[],
+};
+
+const EVALUATION: KnownFields = KnownFields {
+    evaluated: &["admission", "background", "mode"],
+    inert: &[],
+    later: &[],
+};
+
+const SWITCH: KnownFields = KnownFields {
+    evaluated: &["enabled"],
+    inert: &[],
+    later: &[],
+};
+
+/// The only payload of admission; others are of Kyverno's other servers.
+const MODES: &[&str] = &["Kubernetes"];
+
+/// Where a policy of these kinds stands.
+struct PolicySite<'p> {
+    /// The namespace of a namespaced policy.
+    home: Option<&'p str>,
+}
+
+/// Returns the kind of a manifest of policies.kyverno.io, whether it is run or not.
+pub(super) fn kind_of(manifest: &Field<'_>) -> Option<PolicyKind> {
+    let version = manifest.text_at("apiVersion")?;
+    let kind = PolicyKind::of_manifest(version, manifest.text_at("kind")?)?;
+    kind.is_cel().then_some(kind)
+}
+
+/// Compiles a manifest of this kind.
+pub(super) fn compile(
+    kind: PolicyKind,
+    manifest: &Field<'_>,
+    problems: &mut Problems,
+) -> Option<Policy> {
+    let manifest = manifest.object(&MANIFEST, problems)?;
+    if let Some(version) = manifest.required("apiVersion", problems) {
+        let known = kind.versions().iter();
+        let known: Vec<_> = known
+            .map(|version| format!("{}/{version}", kind.group()))
+            .collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        version.known_text(&known, problems);
+    }
+    let metadata = manifest.required("metadata", problems)?;
+    let (name, uid) = (metadata.text_at("name"), metadata.text_at("uid"));
+    if name.is_none() {
+        problems.invalid("metadata.name", "a name is required");
+    }
+    // Where the API server has not filled it in.
+    let namespace = metadata.text_at("namespace").unwrap_or("default");
+    let namespace = kind.is_namespaced().then_some(namespace);
+    let spec = manifest.required("spec", problems)?;
+    let site = PolicySite { home: namespace };
+    let (rules, settings) = validating::compile(&spec, &site, metadata.value(), problems)?;
+    Some(Policy {
+        kind,
+        name: name?.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        uid: uid.map(str::to_owned),
+        rules,
+        not_run: Vec::new(),
+        settings,
+    })
+}
+
+/// Compiles the fields of `spec` that hold for all rules.
+fn settings(spec: &Object<'_>, metadata: &serde_json::Value, problems: &mut Problems) -> Settings {
+    let webhook = spec.get("webhookConfiguration");
+    let webhook = webhook.and_then(|field| field.object(&WEBHOOK_CONFIGURATION, problems));
+    let timeout = webhook.and_then(|webhook| webhook.get("timeoutSeconds"));
+    let failure_policy = spec
+        .get("failurePolicy")
+        .and_then(|field| field.known_text(&["Fail", "Ignore"], problems));
+    let evaluation = spec.get("evaluation");
+    let evaluation = evaluation.and_then(|field| field.object(&EVALUATION, problems));
+    if let Some(mode) = evaluation.as_ref().and_then(|found| found.get("mode"))
+        && let Some(text) = mode.text(problems)
+        && !MODES.contains(&text)
+    {
+        let message = format!("evaluation mode `{text}` is not run: only `Kubernetes` is");
+        problems.unsupported(mode.path(), message);
+    }
+    let mut switch = |name| {
+        let field = evaluation.as_ref().and_then(|found| found.get(name));
+        let switch = field.and_then(|field| field.object(&SWITCH, problems));
+        let enabled = switch.and_then(|switch| switch.get("enabled"));
+        enabled
+            .and_then(|field| field.boolean(problems))
+            .unwrap_or(true)
+    };
+    let (admission, background) = (switch("admission"), switch("background"));
+    Settings {
+        failure_policy: match failure_policy {
+            Some("Ignore") => FailurePolicy::Ignore,
+            _ => FailurePolicy::Fail,
+        },
+        timeout_seconds: timeout.and_then(|field| field.integer(1..=30, problems)),
+        admission,
+        emit_warning: false,
+        background,
+        applies_one: false,
+        match_conditions: Vec::new(),
+        reporting: reporting(metadata),
+    }
+}
+
+/// A rule of these kinds: what is left out is as in a rule that says nothing of it.
+fn rule(
+    name: &str,
+    action: FailureAction,
+    matches: Matches,
+    work: Work,
+    context: Vec<std::sync::Arc<crate::ir::context::ContextEntry>>,
+) -> Rule {
+    Rule {
+        name: name.to_owned(),
+        action,
+        overrides: Overrides::default(),
+        allow_existing_violations: false,
+        matches,
+        context,
+        preconditions: crate::ir::conditions::Conditions::default(),
+        message: None,
+        work,
+        pushdown: Pushdown::default(),
+        names_roles: false,
+    }
+}

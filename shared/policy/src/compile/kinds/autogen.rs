@@ -1,0 +1,121 @@
+//! The rules that Kyverno derives from a policy on Pods for what makes Pods.
+//!
+//! A policy is left as it is unless it has exactly one resource rule, on Pods of `v1`, and selects by nothing that a
+//! template need not share with its controller.
+
+use super::super::fields::{Field, KnownFields, Object};
+use crate::ir::{
+    KindPattern,
+    matching::{Constraints, ResourceRule},
+    problem::Problems,
+};
+
+const AUTOGEN: KnownFields = KnownFields {
+    evaluated: &["podControllers"],
+    // A native policy would be made of this one; it is evaluated here instead.
+    inert: &["mutatingAdmissionPolicy", "validatingAdmissionPolicy"],
+    later: &[],
+};
+
+const POD_CONTROLLERS: KnownFields = KnownFields {
+    evaluated: &["controllers"],
+    inert: &[],
+    later: &[],
+};
+
+/// Group, version and plural of the kinds whose template is `spec.template`.
+const CONTROLLERS: &[(&str, &str, &str)] = &[
+    ("apps", "v1", "daemonsets"),
+    ("apps", "v1", "deployments"),
+    ("apps", "v1", "replicasets"),
+    ("apps", "v1", "statefulsets"),
+    ("batch", "v1", "jobs"),
+];
+
+const CRON_JOBS: &[(&str, &str, &str)] = &[("batch", "v1", "cronjobs")];
+
+/// One derived rule.
+pub(super) struct Derived {
+    /// The name in the policy's status.
+    pub(super) name: &'static str,
+    /// The path from the object to the template of its Pods.
+    pub(super) template: &'static [&'static str],
+    pub(super) constraints: Constraints,
+}
+
+/// The rules that are derived of a policy with these constraints.
+pub(super) fn derive(
+    spec: &Object<'_>,
+    field: &Field<'_>,
+    constraints: &Constraints,
+    problems: &mut Problems,
+    compile: impl Fn(&Field<'_>, &mut Problems) -> Option<Constraints>,
+) -> Vec<Derived> {
+    let wanted = controllers(spec, problems);
+    if !is_on_pods_alone(constraints) {
+        return Vec::new();
+    }
+    let shapes = [
+        ("defaults", CONTROLLERS, &["spec", "template"][..]),
+        ("cronjobs", CRON_JOBS, &["spec", "jobTemplate", "spec", "template"]),
+    ];
+    let derived = shapes.into_iter().filter_map(|(name, kinds, template)| {
+        let is_wanted = |plural: &str| {
+            let wanted = wanted.as_ref();
+            wanted.is_none_or(|wanted| wanted.iter().any(|one| one == plural))
+        };
+        let kinds = kinds.iter().filter(|(_, _, plural)| is_wanted(plural));
+        let kinds: Vec<_> = kinds
+            .map(|(group, version, plural)| KindPattern::of_resource(group, version, plural, true))
+            .collect();
+        if kinds.is_empty() {
+            return None;
+        }
+        // The selector of namespaces is the policy's own.
+        let own = compile(field, problems)?;
+        let include = own.include.into_iter().map(|rule| ResourceRule {
+            kinds: kinds.clone(),
+            ..rule
+        });
+        Some(Derived {
+            name,
+            template,
+            constraints: Constraints {
+                include: include.collect(),
+                exclude: Vec::new(),
+                ..own
+            },
+        })
+    });
+    derived.collect()
+}
+
+/// The plurals that the policy names; `None`: it names none, and means all.
+fn controllers(spec: &Object<'_>, problems: &mut Problems) -> Option<Vec<String>> {
+    let autogen = spec.get("autogen")?.object(&AUTOGEN, problems)?;
+    let controllers = autogen.get("podControllers")?;
+    let controllers = controllers.object(&POD_CONTROLLERS, problems)?;
+    Some(controllers.get("controllers")?.texts(problems))
+}
+
+fn is_on_pods_alone(constraints: &Constraints) -> bool {
+    let Constraints {
+        include,
+        exclude,
+        object_selector,
+        namespace_selector: _,
+    } = constraints;
+    let [rule] = &**include else {
+        return false;
+    };
+    let [kind] = &*rule.kinds else {
+        return false;
+    };
+    let plural = kind.resource.as_ref().map(|resource| &*resource.plural);
+    let is_pods = (&*kind.group, &*kind.version, plural) == ("", "v1", Some("pods"));
+    is_pods
+        && kind.subresource.is_empty()
+        && rule.names.is_empty()
+        && exclude.is_empty()
+        && object_selector.is_none()
+}

@@ -1,0 +1,53 @@
+//! Expressions of a policy.
+
+use anteroom_cel::{FactScope, Names, Program};
+
+use super::{
+    super::{
+        cel::{CEL_EXPRESSIONS_MAX, limited, truth},
+        fields::{KnownFields, Object},
+    },
+    PolicySite,
+};
+use crate::ir::{cel::Placed, problem::Problems};
+
+const CONDITION: KnownFields = KnownFields {
+    evaluated: &["expression", "name"],
+    inert: &[],
+    later: &[],
+};
+
+/// The names that expressions start from. `template` is the path to the template of Pods, of a derived rule.
+pub(super) fn names(site: &PolicySite<'_>, template: &[&str]) -> Names {
+    let scope = match site.home {
+        Some(_) => FactScope::Namespace,
+        None => FactScope::Cluster,
+    };
+    Names::default().within_template(template).with_facts(scope)
+}
+
+/// Compiles `matchConditions`: all must be true.
+pub(super) fn conditions(
+    spec: &Object<'_>,
+    names: &Names,
+    problems: &mut Problems,
+) -> Vec<Placed> {
+    let Some(field) = spec.get("matchConditions") else {
+        return Vec::new();
+    };
+    let fields = limited(&field, CEL_EXPRESSIONS_MAX, problems);
+    let conditions = fields.iter().filter_map(|field| {
+        let condition = field.object(&CONDITION, problems)?;
+        condition.required("name", problems)?.text(problems)?;
+        truth(&condition, names, "", problems)
+    });
+    conditions.collect()
+}
+
+/// Expressions with the path of the list that they stand in.
+pub(super) fn with_path<'p>(
+    path: &'p str,
+    programs: impl Iterator<Item = &'p Program>,
+) -> impl Iterator<Item = (&'p str, &'p Program)> {
+    programs.map(move |program| (path, program))
+}

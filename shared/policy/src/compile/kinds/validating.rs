@@ -1,0 +1,148 @@
+//! `ValidatingPolicy` and `NamespacedValidatingPolicy`.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        cel::{CEL_EXPRESSIONS_MAX, annotations, judged, limited, variables},
+        fields::{Field, KnownFields, Object},
+    },
+    PolicySite, autogen, constraints,
+    expressions::{conditions, names, with_path},
+    facts, rule, settings,
+};
+use crate::ir::{
+    FailurePolicy, Rule,
+    cel::{Cel, CelDialect, CelFact},
+    matching::{Constraints, Matches},
+    problem::Problems,
+    rule::{Check, FailureAction, Validation, Work},
+    settings::Settings,
+};
+
+const SPEC: KnownFields = KnownFields {
+    evaluated: &[
+        "auditAnnotations",
+        "autogen",
+        "evaluation",
+        "failurePolicy",
+        "matchConditions",
+        "matchConstraints",
+        "validationActions",
+        "validations",
+        "variables",
+        "webhookConfiguration",
+    ],
+    inert: &[],
+    later: &[],
+};
+
+/// Compiles the rules and the settings of `spec`.
+pub(super) fn compile(
+    field: &Field<'_>,
+    site: &PolicySite<'_>,
+    metadata: &Value,
+    problems: &mut Problems,
+) -> Option<(Vec<Rule>, Settings)> {
+    let spec = field.object(&SPEC, problems)?;
+    let mut settings = settings(&spec, metadata, problems);
+    let actions = Actions::of(&spec, problems);
+    settings.emit_warning = actions.warns;
+    let written = spec.required("matchConstraints", problems)?;
+    let constraints = constraints::compile(&written, problems);
+    let one = |name: &str, constraints: Constraints, template: &[&str], problems: &mut Problems| {
+        let cel = expressions(&spec, site, template, settings.failure_policy, problems)?;
+        let context = CelFact::context(&cel.facts);
+        let work = Work::Validate(Validation::Whole(Check::Cel(Box::new(cel))));
+        let matches = Matches::Constraints(constraints);
+        Some(rule(name, actions.action, matches, work, context))
+    };
+    let derived = match &constraints {
+        Some(own) if problems.is_empty() => {
+            autogen::derive(&spec, &written, own, problems, constraints::compile)
+        }
+        _ => Vec::new(),
+    };
+    let mut rules = vec![one("", constraints?, &[], problems)?];
+    for derived in derived {
+        rules.extend(one(
+            derived.name,
+            derived.constraints,
+            derived.template,
+            problems,
+        ));
+    }
+    Some((rules, settings))
+}
+
+/// `validationActions`: what a violation leads to.
+struct Actions {
+    action: FailureAction,
+    warns: bool,
+}
+
+impl Actions {
+    /// None are as `Deny` alone.
+    fn of(spec: &Object<'_>, problems: &mut Problems) -> Self {
+        let fields = spec.get("validationActions");
+        let fields = fields.map_or_else(Vec::new, |field| field.list(problems));
+        let known = &["Deny", "Warn", "Audit"];
+        let mut given = Vec::new();
+        for field in &fields {
+            given.extend(field.known_text(known, problems));
+        }
+        Self {
+            action: match given.is_empty() || given.contains(&"Deny") {
+                true => FailureAction::Enforce,
+                false => FailureAction::Audit,
+            },
+            warns: given.contains(&"Warn"),
+        }
+    }
+}
+
+fn expressions(
+    spec: &Object<'_>,
+    site: &PolicySite<'_>,
+    template: &[&str],
+    failure_policy: FailurePolicy,
+    problems: &mut Problems,
+) -> Option<Cel> {
+    let mut names = names(site, template);
+    // They do not see the variables.
+    let preconditions = conditions(spec, &names, problems);
+    let variables = variables(spec, &mut names, problems);
+    let validations = spec.get("validations");
+    let fields = validations.map_or_else(Vec::new, |field| {
+        limited(&field, CEL_EXPRESSIONS_MAX, problems)
+    });
+    let judged = fields
+        .iter()
+        .filter_map(|field| judged(field, &names, ("", ""), problems));
+    let expressions: Vec<_> = judged.collect();
+    let annotations = annotations(spec, &names, problems);
+    let mut cel = Cel {
+        preconditions,
+        variables: variables?,
+        expressions,
+        annotations,
+        params: None,
+        dialect: CelDialect::Policy {
+            skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
+        },
+        facts: Vec::new(),
+    };
+    let of_conditions = cel.preconditions.iter().map(|one| &one.program);
+    let judged = cel.expressions.iter().flat_map(|one| {
+        std::iter::once(&one.expression.program).chain(&one.message_expression)
+    });
+    let all = with_path("spec.matchConditions", of_conditions)
+        .chain(with_path("spec.variables", cel.variables.iter()))
+        .chain(with_path("spec.validations", judged))
+        .chain(with_path(
+            "spec.auditAnnotations",
+            cel.annotations.iter().map(|one| &one.value),
+        ));
+    cel.facts = facts::compile(all, site, problems);
+    Some(cel)
+}

@@ -1,0 +1,251 @@
+//! Policies of policies.kyverno.io.
+
+use super::*;
+use crate::{ApiTarget, PolicyKind, Reference};
+
+fn policy_of(kind: &str, spec: &str) -> Policy {
+    let manifest = format!(
+        "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{name: p, namespace: shop}}\nspec:\n{}",
+        spec.lines().map(|line| format!("  {line}\n")).collect::<String>()
+    );
+    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
+    compile(&manifest).unwrap_or_else(|problems| panic!("{problems:?}"))
+}
+
+fn problems_of(kind: &str, spec: &str) -> Vec<String> {
+    let manifest = format!(
+        "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{name: p, namespace: shop}}\nspec:\n{}",
+        spec.lines().map(|line| format!("  {line}\n")).collect::<String>()
+    );
+    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
+    let problems = compile(&manifest).err().unwrap_or_default();
+    problems.iter().map(ToString::to_string).collect()
+}
+
+fn of_resource(operation: &str, resource: (&str, &str, &str, &str), object: &Value) -> AdmissionRequest {
+    let (group, version, kind, plural) = resource;
+    let (object, old) = match operation {
+        "DELETE" => (Value::Null, object.clone()),
+        _ => (object.clone(), Value::Null),
+    };
+    AdmissionRequest::new(json!({
+        "uid": "u", "operation": operation, "namespace": "shop", "name": "web",
+        "kind": {"group": group, "version": version, "kind": kind},
+        "resource": {"group": group, "version": version, "resource": plural},
+        "userInfo": {"username": "ann", "groups": ["dev"]},
+        "object": object, "oldObject": old,
+    }))
+    .unwrap()
+}
+
+const POD: (&str, &str, &str, &str) = ("", "v1", "Pod", "pods");
+const DEPLOYMENT: (&str, &str, &str, &str) = ("apps", "v1", "Deployment", "deployments");
+
+fn pod(labels: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "labels": labels},
+        "spec": {"containers": [{"name": "a", "image": "x:1"}]}})
+}
+
+/// The outcome of each rule of the policy.
+fn outcomes(
+    policy: &Policy,
+    request: &AdmissionRequest,
+    mut answer: impl FnMut(&FactTarget) -> Result<Value, FactError>,
+) -> Vec<(String, RuleReport)> {
+    let of = |rule| {
+        let mut evaluation = Evaluation::start(policy, rule, request);
+        for _ in 0..16 {
+            match evaluation.step() {
+                Step::Done(report) => return report,
+                Step::Need(requests) => {
+                    for request in requests {
+                        evaluation.supply(request.id, answer(&request.target));
+                    }
+                }
+            }
+        }
+        panic!("no end");
+    };
+    let mut all = Vec::new();
+    for rule in policy.rules() {
+        all.push((rule.name().to_owned(), of(rule)));
+    }
+    all
+}
+
+fn no_facts(target: &FactTarget) -> Result<Value, FactError> {
+    panic!("{target} was asked for")
+}
+
+const REQUIRE_APP: &str = r#"
+matchConstraints:
+  resourceRules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}
+validationActions: [Audit, Warn]
+auditAnnotations:
+- {key: who, valueExpression: "request.userInfo.username"}
+validations:
+- {expression: "true"}
+- {expression: "has(object.metadata.labels) && 'app' in object.metadata.labels", message: "say which app"}
+"#;
+
+#[test]
+fn a_validating_policy_judges_pods_and_what_makes_them() {
+    let policy = policy_of("ValidatingPolicy", REQUIRE_APP);
+    assert_eq!(policy.kind(), PolicyKind::Validating);
+    assert_eq!((policy.namespace(), policy.emit_warning()), (None, true));
+    let names: Vec<_> = policy.rules().iter().map(Rule::name).collect();
+    assert_eq!(names, ["", "defaults", "cronjobs"]);
+    let request = of_resource("CREATE", POD, &pod(&json!({"team": "a"})));
+    let found = outcomes(&policy, &request, no_facts);
+    let fails = RuleOutcome::Fail {
+        message: "say which app".to_owned(),
+    };
+    assert_eq!(found[0].1.outcome, fails);
+    assert_eq!(found[0].1.action, FailureAction::Audit);
+    let properties: Vec<_> = found[0].1.properties.iter().collect();
+    let expected = [("cel.validationIndex", "1"), ("who", "ann")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+    assert_eq!(properties, expected.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
+    assert_eq!(found[1].1.outcome, RuleOutcome::NotMatched);
+    let complies = of_resource("CREATE", POD, &pod(&json!({"app": "a"})));
+    assert_eq!(outcomes(&policy, &complies, no_facts)[0].1.outcome, RuleOutcome::Pass);
+    let deletion = of_resource("DELETE", POD, &pod(&json!({})));
+    assert_eq!(outcomes(&policy, &deletion, no_facts)[0].1.outcome, RuleOutcome::NotMatched);
+    let template = |labels: Value| {
+        let object = json!({"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "x"}},
+            "spec": {"template": {"metadata": {"labels": labels}, "spec": {}}}});
+        let request = of_resource("CREATE", DEPLOYMENT, &object);
+        outcomes(&policy, &request, no_facts)[1].1.outcome.clone()
+    };
+    assert_eq!(template(json!({"team": "a"})), fails);
+    assert_eq!(template(json!({"app": "a"})), RuleOutcome::Pass);
+}
+
+#[test]
+fn an_error_is_an_error_and_a_condition_may_skip_it() {
+    let spec = |failure: &str, condition: &str| {
+        format!(
+            "failurePolicy: {failure}\nmatchConstraints:\n  resourceRules:\n  - {{apiGroups: ['*'], apiVersions: ['*'], \
+             operations: ['*'], resources: [pods]}}\nmatchConditions:\n- {{name: c, expression: \"{condition}\"}}\n\
+             validations:\n- expression: object.spec.nothing == 1\n"
+        )
+    };
+    let of = |failure, condition: &str| {
+        let policy = policy_of("ValidatingPolicy", &spec(failure, condition));
+        let request = of_resource("CREATE", POD, &pod(&json!({})));
+        outcomes(&policy, &request, no_facts)[0].1.outcome.clone()
+    };
+    let is_error = |outcome| matches!(outcome, RuleOutcome::Error(RuleError::Cel { .. }));
+    let is_skip = |outcome| matches!(outcome, RuleOutcome::Skipped { .. });
+    assert!(is_error(of("Fail", "true")));
+    assert!(is_error(of("Ignore", "true")));
+    assert!(is_skip(of("Fail", "false")));
+    assert!(is_error(of("Fail", "object.a == 1")));
+    assert!(is_skip(of("Ignore", "object.a == 1")));
+}
+
+const BY_CONFIG_MAP: &str = r#"
+matchConstraints:
+  resourceRules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+autogen: {podControllers: {controllers: []}}
+variables:
+- {name: version, expression: "'v1'"}
+- {name: limits, expression: "resource.get(variables.version, 'configmaps', object.metadata.namespace, 'limits')"}
+- {name: pods, expression: "resource.list('v1', 'pods', '').items"}
+validations:
+- expression: "has(object.metadata.labels.exempt) || variables.limits == null || size(variables.pods) < int(variables.limits.data.pods)"
+"#;
+
+#[test]
+fn facts_are_asked_for_together_and_only_where_they_matter() {
+    let policy = policy_of("ValidatingPolicy", BY_CONFIG_MAP);
+    let mut asked = Vec::new();
+    let limits = |limits: Result<Value, FactError>, asked: &mut Vec<String>, labels: &Value| {
+        let request = of_resource("CREATE", POD, &pod(labels));
+        let mut answer = |target: &FactTarget| {
+            asked.push(target.to_string());
+            match target {
+                FactTarget::Api(ApiTarget { path, .. }) if path.contains("configmaps") => limits.clone(),
+                _ => Ok(json!({"apiVersion": "v1", "kind": "PodList", "items": [{}, {}]})),
+            }
+        };
+        outcomes(&policy, &request, &mut answer)[0].1.outcome.clone()
+    };
+    let absent = || FactError::ObjectNotFound {
+        resource: "configmaps".to_owned(),
+        namespace: "shop".to_owned(),
+        name: "limits".to_owned(),
+    };
+    let of = |pods: &str| Ok(json!({"data": {"pods": pods}}));
+    let none = json!({});
+    assert_eq!(limits(of("3"), &mut asked, &none), RuleOutcome::Pass);
+    assert_eq!(asked, ["/api/v1/namespaces/shop/configmaps/limits", "/api/v1/pods"]);
+    assert!(matches!(limits(of("2"), &mut asked, &none), RuleOutcome::Fail { .. }));
+    assert_eq!(limits(Err(absent()), &mut asked, &none), RuleOutcome::Pass);
+    asked.clear();
+    let unknown = Err(FactError::RequestInvalid { message: "gone".to_owned() });
+    let outcome = limits(unknown, &mut asked, &none);
+    assert!(matches!(outcome, RuleOutcome::Error(RuleError::Fact { .. })), "{outcome:?}");
+    asked.clear();
+    assert_eq!(limits(of("0"), &mut asked, &json!({"exempt": "yes"})), RuleOutcome::Pass);
+    assert!(asked.is_empty(), "{asked:?}");
+    let references: Vec<_> = policy.references().map(|reference| reference.name()).collect();
+    assert_eq!(references, ["/v1/configmaps/?&metadata.name=limits", "/v1/pods/?&"]);
+}
+
+#[test]
+fn a_namespaced_policy_reads_its_own_namespace() {
+    let spec = |expression: &str| {
+        format!(
+            "matchConstraints:\n  resourceRules:\n  - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+             resources: [pods]}}\nvalidations:\n- expression: >-\n    {expression}\n"
+        )
+    };
+    let policy = policy_of(
+        "NamespacedValidatingPolicy",
+        &spec("resource.get('v1', 'configmaps', object.metadata.name) != null"),
+    );
+    assert_eq!(policy.namespace(), Some("shop"));
+    let request = of_resource("CREATE", POD, &pod(&json!({})));
+    let mut asked = Vec::new();
+    let found = outcomes(&policy, &request, |target| {
+        asked.push(target.to_string());
+        Ok(json!({}))
+    });
+    assert_eq!(found[0].1.outcome, RuleOutcome::Pass);
+    assert_eq!(asked, ["/api/v1/namespaces/shop/configmaps/web"]);
+    let reference = policy.references().next();
+    assert!(matches!(reference, Some(Reference::Collection(found)) if found.namespace == "shop"));
+    for (expression, says) in [
+        ("resource.get('v1', 'configmaps', 'other', 'x') != null", "AR301"),
+        ("http.get('http://a.b/') != null", "AR304"),
+    ] {
+        let problems = problems_of("NamespacedValidatingPolicy", &spec(expression));
+        assert!(problems.iter().any(|problem| problem.contains(says)), "{problems:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_its_place() {
+    let of = |expression: &str| {
+        let spec = format!(
+            "matchConstraints:\n  resourceRules:\n  - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+             resources: [pods]}}\nvalidations:\n- expression: >-\n    {expression}\n"
+        );
+        problems_of("ValidatingPolicy", &spec).join("; ")
+    };
+    for (expression, says) in [
+        ("resource.get('v1', object.kind, '', 'a') != null", "must be constant"),
+        ("resource.get('v1', 'pods', 'a/b', 'a') != null", "spec.validations"),
+        ("resource.post('v1', 'pods', 'a', {'spec': {}}) != null", "resource.post() makes no pods"),
+        ("resource.list('v1', 'pods') != null", "takes an API version"),
+        ("globalContext.get(object.kind) != null", "must be constant"),
+        ("http.get(object.url) != null", "http"),
+        ("nothing.get('a') != null", "nothing"),
+        ("params.a == 1", "params"),
+    ] {
+        let problems = of(expression);
+        assert!(problems.contains(says), "{expression}: {problems}");
+    }
+}

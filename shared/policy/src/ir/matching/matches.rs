@@ -1,0 +1,115 @@
+//! The two ways in which rules say what they speak of. Pure.
+
+use super::{Constraints, Filter, KindPattern, Lacking, Match, Matched, Surroundings, Target};
+use crate::ir::{AdmissionRequest, Operation, Phase};
+
+/// The requests that a rule speaks of.
+#[derive(Debug)]
+pub(crate) enum Matches {
+    /// `match` and `exclude` of kyverno.io.
+    Filters(Match),
+    /// `matchConstraints` of policies.kyverno.io.
+    Constraints(Constraints),
+    /// Every request: of an exception that says nothing.
+    All,
+}
+
+impl Matches {
+    /// Returns whether the rule speaks of the request, as far as `known` tells.
+    pub(crate) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
+        match self {
+            Self::Filters(matches) => matches.matches(request, known),
+            Self::Constraints(constraints) => constraints.matches(request, known),
+            Self::All => Matched::Yes,
+        }
+    }
+
+    /// Returns the facts about the request that it needs and that are not known.
+    pub(crate) fn lacks(&self, request: &AdmissionRequest, known: &Surroundings) -> Lacking {
+        match self {
+            Self::Filters(matches) => matches.lacks(request, known),
+            Self::Constraints(constraints) => constraints.lacks(request, known),
+            Self::All => Lacking::default(),
+        }
+    }
+
+    /// Returns whether it selects by the labels of namespaces.
+    pub(crate) fn asks_labels(&self) -> bool {
+        match self {
+            Self::Filters(matches) => matches.asks_labels(),
+            Self::Constraints(constraints) => constraints.asks_labels(),
+            Self::All => false,
+        }
+    }
+
+    /// Returns whether it selects by roles.
+    pub(crate) fn asks_roles(&self) -> bool {
+        match self {
+            Self::Filters(matches) => matches.asks_roles(),
+            Self::Constraints(_) | Self::All => false,
+        }
+    }
+
+    /// Returns whether what is included, rather than excluded, selects by the labels of namespaces and by roles.
+    pub(crate) fn includes_by(&self) -> (bool, bool) {
+        match self {
+            Self::Filters(matches) => {
+                let include = &matches.include;
+                (include.asks_labels(), include.asks_roles())
+            }
+            Self::Constraints(constraints) => (constraints.asks_labels(), false),
+            Self::All => (false, false),
+        }
+    }
+
+    /// Returns whether it selects by users.
+    pub(crate) fn asks_users(&self) -> bool {
+        self.filters().any(|filter| !filter.users.is_empty())
+    }
+
+    /// Returns whether a deletion is named.
+    pub(crate) fn names_deletion(&self) -> bool {
+        let is_deletion = |operations: &[Operation]| operations.contains(&Operation::Delete);
+        match self {
+            Self::Filters(matches) => {
+                let mut filters = matches.included().iter();
+                filters.any(|filter| is_deletion(&filter.operations))
+            }
+            Self::Constraints(constraints) => {
+                let mut rules = constraints.include.iter();
+                rules.any(|rule| is_deletion(&rule.operations))
+            }
+            Self::All => true,
+        }
+    }
+
+    /// The kinds that it includes.
+    pub(crate) fn kinds(&self) -> Box<dyn Iterator<Item = &KindPattern> + '_> {
+        match self {
+            Self::Filters(matches) => {
+                let filters = matches.included().iter();
+                Box::new(filters.flat_map(|filter| &filter.kinds))
+            }
+            Self::Constraints(constraints) => Box::new(constraints.kinds()),
+            Self::All => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// Returns the kinds and operations to register for.
+    pub(crate) fn targets(&self, phase: Phase) -> Box<dyn Iterator<Item = Target> + '_> {
+        match self {
+            Self::Filters(matches) => Box::new(matches.targets(phase)),
+            Self::Constraints(constraints) => Box::new(constraints.targets(phase)),
+            Self::All => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// The filters, of either side, of rules that have them.
+    fn filters(&self) -> impl Iterator<Item = &Filter> {
+        let matches = match self {
+            Self::Filters(matches) => Some(matches),
+            Self::Constraints(_) | Self::All => None,
+        };
+        matches.into_iter().flat_map(Match::filters)
+    }
+}
