@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, LogSize};
 use anteroom_mirror::MirrorMetrics;
-use anteroom_model::Group;
+use anteroom_model::{Group, ObjectKey};
 use anteroom_runtime::{Service, backoff::Backoff, supervise::Tasks};
 use kube::Client;
 use tokio::sync::watch;

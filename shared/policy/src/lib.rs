@@ -63,10 +63,9 @@ pub use ir::{
     AdmissionRequest, ApiTarget, Arrival, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,
     CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactTarget, FailureAction,
     FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptTarget, KindPattern,
-    MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, Problem,
-    Reference, Reporting, RequestError, ResourceFilters, ResourcePattern, Rule, SecretName,
-    ServedKind, Target, VariableError, VariableErrorKind, WRITER,
-    PolicyKind,
+    MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, PolicyKind,
+    Problem, Reference, Reporting, RequestError, ResourceFilters, ResourcePattern, Rule,
+    SecretName, ServedKind, Target, VariableError, VariableErrorKind, WRITER,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

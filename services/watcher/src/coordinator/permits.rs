@@ -119,7 +119,7 @@ impl FromStr for SecretsReader {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let kinds = [ENTRIES, POLICIES].concat();
+        let kinds = [&ENTRIES[..], &POLICIES[..]].concat();
         NamePattern::parse(text, &kinds).map(Self).ok_or_else(|| {
             format!(
                 "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, {POLICIES_FORMS}"

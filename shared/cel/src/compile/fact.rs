@@ -79,7 +79,8 @@ impl Compiler<'_> {
             });
         }
         if dynamic.len() > DYNAMIC_MAX {
-            let message = format!("a call has more than {DYNAMIC_MAX} arguments that are not constant");
+            let message =
+                format!("a call has more than {DYNAMIC_MAX} arguments that are not constant");
             return Err(CompileError::Invalid(message));
         }
         check_constants(function, &arguments)?;
@@ -164,7 +165,9 @@ fn ordered(
         (FactFunction::ResourcePost, false, 4) => vec![take(), take(), take(), take()],
         (FactFunction::ResourcePost, false, 3) => vec![take(), take(), Given::Empty, take()],
         (FactFunction::ResourcePost, true, 3) => vec![take(), take(), Given::Home, take()],
-        (FactFunction::ResourcePost, ..) => return Err("an API version, a plural, a namespace and a body"),
+        (FactFunction::ResourcePost, ..) => {
+            return Err("an API version, a plural, a namespace and a body");
+        }
         (FactFunction::Entry, _, 1 | 2) => vec![take(), take()],
         (FactFunction::Entry, ..) => return Err("a name, and a projection or not"),
         (FactFunction::ImageMetadata, _, 1) => vec![take()],
@@ -245,7 +248,12 @@ pub(super) fn constant(term: &Expr) -> Option<Value> {
 
 /// Type, entry and projection have to be constant: what is kept close at hand depends on them.
 fn check_constants(function: FactFunction, arguments: &[Argument]) -> Result<(), CompileError> {
-    let is_text = |at: usize| matches!(arguments.get(at), Some(Argument::Constant(Value::String(_))));
+    let is_text = |at: usize| {
+        matches!(
+            arguments.get(at),
+            Some(Argument::Constant(Value::String(_)))
+        )
+    };
     let is_text_or_null = |at: usize| {
         is_text(at) || matches!(arguments.get(at), Some(Argument::Constant(Value::Null)))
     };

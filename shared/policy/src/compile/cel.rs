@@ -133,7 +133,11 @@ pub(super) fn compile(
     })
 }
 
-pub(super) fn limited<'m>(field: &Field<'m>, most: usize, problems: &mut Problems) -> Vec<Field<'m>> {
+pub(super) fn limited<'m>(
+    field: &Field<'m>,
+    most: usize,
+    problems: &mut Problems,
+) -> Vec<Field<'m>> {
     let mut fields = field.list(problems);
     if fields.len() > most {
         problems.invalid(field.path(), format!("more than {most} of them"));
@@ -143,7 +147,11 @@ pub(super) fn limited<'m>(field: &Field<'m>, most: usize, problems: &mut Problem
 }
 
 /// An expression, its problem noted.
-pub(super) fn program(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Program> {
+pub(super) fn program(
+    field: &Field<'_>,
+    names: &Names,
+    problems: &mut Problems,
+) -> Option<Program> {
     let source = field.text(problems)?;
     match Program::compile(source, names) {
         Ok(program) => return Some(program),
@@ -182,7 +190,11 @@ pub(super) fn text(field: &Field<'_>, names: &Names, problems: &mut Problems) ->
 }
 
 /// `None` after a problem: then their places are not those that other expressions know.
-pub(super) fn variables(cel: &Object<'_>, names: &mut Names, problems: &mut Problems) -> Option<Vec<Program>> {
+pub(super) fn variables(
+    cel: &Object<'_>,
+    names: &mut Names,
+    problems: &mut Problems,
+) -> Option<Vec<Program>> {
     let Some(field) = cel.get("variables") else {
         return Some(Vec::new());
     };
@@ -229,9 +241,7 @@ pub(super) fn judged(
     }
     let message = expression.get("message");
     let message = message.and_then(|field| field.text(problems));
-    let message = message
-        .filter(|text| !text.is_empty())
-        .unwrap_or(around.1);
+    let message = message.filter(|text| !text.is_empty()).unwrap_or(around.1);
     let message_expression = expression.get("messageExpression");
     let message_expression = message_expression.filter(|field| field.value().as_str() != Some(""));
     let message_expression = message_expression.and_then(|field| text(&field, names, problems));

@@ -9,8 +9,12 @@ use super::{
     pod_security, resources,
 };
 use crate::ir::{
-    Driver, MANIFEST_DEPTH_MAX, PolicyException, Problem, exception::Covered,
-    manifest::is_deeper_than, matching::{Match, Matches}, problem::Problems, subquery::ExpressionIds,
+    Driver, MANIFEST_DEPTH_MAX, PolicyException, Problem,
+    exception::Covered,
+    manifest::is_deeper_than,
+    matching::{Match, Matches},
+    problem::Problems,
+    subquery::ExpressionIds,
 };
 
 const MANIFEST: KnownFields = KnownFields {

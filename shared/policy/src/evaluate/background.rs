@@ -6,7 +6,10 @@ use anteroom_model::KindRecord;
 
 use crate::{
     evaluate::Evaluation,
-    ir::{AdmissionRequest, CollectionReference, KindPattern, ServedKind, Operation, Phase, Policy, Rule},
+    ir::{
+        AdmissionRequest, CollectionReference, KindPattern, Operation, Phase, Policy, Rule,
+        ServedKind,
+    },
     pushdown::RequestParts,
 };
 

@@ -87,8 +87,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
             cel,
             applies_to_all,
         };
-        let (verdict, properties) =
-            evaluate(&judging, cel, scope, (&beside, None), &mut budget())?;
+        let (verdict, properties) = evaluate(&judging, cel, scope, (&beside, None), &mut budget())?;
         scope.facts.properties = properties.into_iter().collect();
         return Ok(verdict);
     };

@@ -247,7 +247,8 @@ impl Facts {
     /// The answer to a question, if it was asked.
     pub(super) fn known(&self, question: &Question) -> Option<Known<'_>> {
         let mut facts = self.facts.iter();
-        let fact = facts.find(|fact| question.is(&fact.request) && fact.reading == question.reading)?;
+        let fact =
+            facts.find(|fact| question.is(&fact.request) && fact.reading == question.reading)?;
         Some(match &fact.answer {
             _ if fact.is_left_out => Known::LeftOut,
             Some(Ok(value)) => Known::Value(value),

@@ -11,8 +11,8 @@ use super::{
 use crate::ir::{
     AdmissionRequest, FactTarget, FailureAction, Rule,
     matching::{
-        BINDINGS_OF_USER, LABELS, Lacking, Matched, Matches, NAMESPACE_SELECTOR, ROLES, Surroundings,
-        names_of_user, roles_of,
+        BINDINGS_OF_USER, LABELS, Lacking, Matched, Matches, NAMESPACE_SELECTOR, ROLES,
+        Surroundings, names_of_user, roles_of,
     },
 };
 

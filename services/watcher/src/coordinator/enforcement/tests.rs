@@ -1,4 +1,4 @@
-use anteroom_policy::KindPattern;
+use anteroom_policy::{KindPattern, PolicyKind};
 use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
 use serde_json::json;
 

@@ -57,7 +57,11 @@ pub(super) fn derive(
     }
     let shapes = [
         ("defaults", CONTROLLERS, &["spec", "template"][..]),
-        ("cronjobs", CRON_JOBS, &["spec", "jobTemplate", "spec", "template"]),
+        (
+            "cronjobs",
+            CRON_JOBS,
+            &["spec", "jobTemplate", "spec", "template"],
+        ),
     ];
     let derived = shapes.into_iter().filter_map(|(name, kinds, template)| {
         let is_wanted = |plural: &str| {

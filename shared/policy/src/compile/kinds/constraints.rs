@@ -45,15 +45,19 @@ const RULE: KnownFields = KnownFields {
 pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<Constraints> {
     let constraints = field.object(&CONSTRAINTS, problems)?;
     let policy = constraints.get("matchPolicy");
-    let policy =
-        policy.and_then(|field| field.known_text(&["Equivalent", "Exact"], problems));
+    let policy = policy.and_then(|field| field.known_text(&["Equivalent", "Exact"], problems));
     let is_equivalent = policy != Some("Exact");
     let include = rules(&constraints, "resourceRules", is_equivalent, problems);
     if include.is_empty() {
         let path = constraints.child("resourceRules");
         problems.invalid(path, "at least one rule is required");
     }
-    let exclude = rules(&constraints, "excludeResourceRules", is_equivalent, problems);
+    let exclude = rules(
+        &constraints,
+        "excludeResourceRules",
+        is_equivalent,
+        problems,
+    );
     let mut selector = |name| {
         let field = constraints.get(name)?;
         let selector = resources::selector(&field, problems)?;
@@ -109,9 +113,7 @@ fn rule(field: &Field<'_>, is_equivalent: bool, problems: &mut Problems) -> Opti
     }
     let operations = operations(&rule, problems);
     let scope = rule.get("scope");
-    let scope = scope.and_then(|field| {
-        field.known_text(&["*", "Cluster", "Namespaced"], problems)
-    });
+    let scope = scope.and_then(|field| field.known_text(&["*", "Cluster", "Namespaced"], problems));
     let names = rule.get("resourceNames");
     let names = names.map_or_else(Vec::new, |field| field.texts(problems));
     let kinds = groups.iter().flat_map(|group| {

@@ -27,11 +27,7 @@ pub(super) fn names(site: &PolicySite<'_>, template: &[&str]) -> Names {
 }
 
 /// Compiles `matchConditions`: all must be true.
-pub(super) fn conditions(
-    spec: &Object<'_>,
-    names: &Names,
-    problems: &mut Problems,
-) -> Vec<Placed> {
+pub(super) fn conditions(spec: &Object<'_>, names: &Names, problems: &mut Problems) -> Vec<Placed> {
     let Some(field) = spec.get("matchConditions") else {
         return Vec::new();
     };

@@ -34,7 +34,10 @@ const POSTED: &[(&str, &[&str])] = &[
             "subjectaccessreviews",
         ],
     ),
-    ("authentication.k8s.io", &["selfsubjectreviews", "tokenreviews"]),
+    (
+        "authentication.k8s.io",
+        &["selfsubjectreviews", "tokenreviews"],
+    ),
 ];
 
 /// Why a call cannot be made.
@@ -99,7 +102,9 @@ fn entries(
                 api_call(call, namespace, site).map(|call| entry(FactOrigin::Api(call)))
             };
             Ok(match namespace {
-                Argument::Constant(Value::String(text)) if text.is_empty() => [None, Some(api(None)?)],
+                Argument::Constant(Value::String(text)) if text.is_empty() => {
+                    [None, Some(api(None)?)]
+                }
                 Argument::Constant(_) | Argument::Home => [Some(api(Some(namespace))?), None],
                 _ => [Some(api(Some(namespace))?), Some(api(None)?)],
             })
@@ -235,7 +240,11 @@ fn posted(group: &str, plural: &str, body: &Argument) -> Result<Data, Refused> {
         .iter()
         .any(|(known, plurals)| *known == group && plurals.contains(&plural));
     if !is_known {
-        let of = if group.is_empty() { "the core group" } else { group };
+        let of = if group.is_empty() {
+            "the core group"
+        } else {
+            group
+        };
         return Err(Refused::Unsupported(format!(
             "resource.post() makes no {plural} of {of}: a policy changes nothing, so only reviews of access and \
              tokens are posted"
@@ -256,7 +265,8 @@ fn data(body: &Argument) -> Result<Data, Refused> {
             .collect(),
         _ => {
             return Err(Refused::Unsupported(
-                "the fields of a body that is posted are written out, as in {\"spec\": …}".to_owned(),
+                "the fields of a body that is posted are written out, as in {\"spec\": …}"
+                    .to_owned(),
             ));
         }
     };
@@ -267,9 +277,9 @@ fn value_template(argument: &Argument) -> Result<ValueTemplate, Refused> {
     Ok(match argument {
         Argument::Constant(value) => ValueTemplate::Fixed(Arc::new(value.clone())),
         Argument::Map(entries) => {
-            let entries = entries.iter().map(|(key, value)| {
-                Ok((Template::literal(key), value_template(value)?))
-            });
+            let entries = entries
+                .iter()
+                .map(|(key, value)| Ok((Template::literal(key), value_template(value)?)));
             ValueTemplate::Map(entries.collect::<Result<_, Refused>>()?)
         }
         argument => ValueTemplate::Text(template(argument, &check_any)?),
@@ -351,7 +361,9 @@ fn write_template(
             }
         }
         other => {
-            return Err(Refused::Invalid(format!("a text is expected, found {other}")));
+            return Err(Refused::Invalid(format!(
+                "a text is expected, found {other}"
+            )));
         }
     }
     Ok(())

@@ -133,9 +133,10 @@ fn expressions(
         facts: Vec::new(),
     };
     let of_conditions = cel.preconditions.iter().map(|one| &one.program);
-    let judged = cel.expressions.iter().flat_map(|one| {
-        std::iter::once(&one.expression.program).chain(&one.message_expression)
-    });
+    let judged = cel
+        .expressions
+        .iter()
+        .flat_map(|one| std::iter::once(&one.expression.program).chain(&one.message_expression));
     let all = with_path("spec.matchConditions", of_conditions)
         .chain(with_path("spec.variables", cel.variables.iter()))
         .chain(with_path("spec.validations", judged))

@@ -71,7 +71,11 @@ impl<'v> CelHost<'v> {
 
 impl<'v> Host<'v> for CelHost<'v> {
     fn read(&self, site: &'v Site, values: Vec<Value>, is_certain: bool) -> Fact<'v> {
-        let Some(fact) = self.facts.iter().find(|fact| fact.site.name() == site.name()) else {
+        let Some(fact) = self
+            .facts
+            .iter()
+            .find(|fact| fact.site.name() == site.name())
+        else {
             let source = FactError::RequestInvalid {
                 message: "the rule has no such fact".to_owned(),
             };

@@ -100,7 +100,11 @@ pub(super) fn target(
     })
 }
 
-fn api(call: &ApiCall, resolver: &mut Values<'_>, home: Option<&str>) -> Result<FactTarget, String> {
+fn api(
+    call: &ApiCall,
+    resolver: &mut Values<'_>,
+    home: Option<&str>,
+) -> Result<FactTarget, String> {
     let text = |error: VariableError| error.message;
     let path = call.path.render(resolver).map_err(text)?.map_err(text)?;
     confine(home, &path).map_err(|error| error.to_string())?;

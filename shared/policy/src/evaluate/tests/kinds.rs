@@ -6,7 +6,9 @@ use crate::{ApiTarget, PolicyKind, Reference};
 fn policy_of(kind: &str, spec: &str) -> Policy {
     let manifest = format!(
         "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{name: p, namespace: shop}}\nspec:\n{}",
-        spec.lines().map(|line| format!("  {line}\n")).collect::<String>()
+        spec.lines()
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>()
     );
     let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
     compile(&manifest).unwrap_or_else(|problems| panic!("{problems:?}"))
@@ -15,14 +17,20 @@ fn policy_of(kind: &str, spec: &str) -> Policy {
 fn problems_of(kind: &str, spec: &str) -> Vec<String> {
     let manifest = format!(
         "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{name: p, namespace: shop}}\nspec:\n{}",
-        spec.lines().map(|line| format!("  {line}\n")).collect::<String>()
+        spec.lines()
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>()
     );
     let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
     let problems = compile(&manifest).err().unwrap_or_default();
     problems.iter().map(ToString::to_string).collect()
 }
 
-fn of_resource(operation: &str, resource: (&str, &str, &str, &str), object: &Value) -> AdmissionRequest {
+fn of_resource(
+    operation: &str,
+    resource: (&str, &str, &str, &str),
+    object: &Value,
+) -> AdmissionRequest {
     let (group, version, kind, plural) = resource;
     let (object, old) = match operation {
         "DELETE" => (Value::Null, object.clone()),
@@ -104,13 +112,23 @@ fn a_validating_policy_judges_pods_and_what_makes_them() {
     assert_eq!(found[0].1.outcome, fails);
     assert_eq!(found[0].1.action, FailureAction::Audit);
     let properties: Vec<_> = found[0].1.properties.iter().collect();
-    let expected = [("cel.validationIndex", "1"), ("who", "ann")].map(|(a, b)| (a.to_owned(), b.to_owned()));
-    assert_eq!(properties, expected.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
+    let expected =
+        [("cel.validationIndex", "1"), ("who", "ann")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+    assert_eq!(
+        properties,
+        expected.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>()
+    );
     assert_eq!(found[1].1.outcome, RuleOutcome::NotMatched);
     let complies = of_resource("CREATE", POD, &pod(&json!({"app": "a"})));
-    assert_eq!(outcomes(&policy, &complies, no_facts)[0].1.outcome, RuleOutcome::Pass);
+    assert_eq!(
+        outcomes(&policy, &complies, no_facts)[0].1.outcome,
+        RuleOutcome::Pass
+    );
     let deletion = of_resource("DELETE", POD, &pod(&json!({})));
-    assert_eq!(outcomes(&policy, &deletion, no_facts)[0].1.outcome, RuleOutcome::NotMatched);
+    assert_eq!(
+        outcomes(&policy, &deletion, no_facts)[0].1.outcome,
+        RuleOutcome::NotMatched
+    );
     let template = |labels: Value| {
         let object = json!({"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "x"}},
             "spec": {"template": {"metadata": {"labels": labels}, "spec": {}}}});
@@ -166,11 +184,16 @@ fn facts_are_asked_for_together_and_only_where_they_matter() {
         let mut answer = |target: &FactTarget| {
             asked.push(target.to_string());
             match target {
-                FactTarget::Api(ApiTarget { path, .. }) if path.contains("configmaps") => limits.clone(),
+                FactTarget::Api(ApiTarget { path, .. }) if path.contains("configmaps") => {
+                    limits.clone()
+                }
                 _ => Ok(json!({"apiVersion": "v1", "kind": "PodList", "items": [{}, {}]})),
             }
         };
-        outcomes(&policy, &request, &mut answer)[0].1.outcome.clone()
+        outcomes(&policy, &request, &mut answer)[0]
+            .1
+            .outcome
+            .clone()
     };
     let absent = || FactError::ObjectNotFound {
         resource: "configmaps".to_owned(),
@@ -180,18 +203,38 @@ fn facts_are_asked_for_together_and_only_where_they_matter() {
     let of = |pods: &str| Ok(json!({"data": {"pods": pods}}));
     let none = json!({});
     assert_eq!(limits(of("3"), &mut asked, &none), RuleOutcome::Pass);
-    assert_eq!(asked, ["/api/v1/namespaces/shop/configmaps/limits", "/api/v1/pods"]);
-    assert!(matches!(limits(of("2"), &mut asked, &none), RuleOutcome::Fail { .. }));
+    assert_eq!(
+        asked,
+        ["/api/v1/namespaces/shop/configmaps/limits", "/api/v1/pods"]
+    );
+    assert!(matches!(
+        limits(of("2"), &mut asked, &none),
+        RuleOutcome::Fail { .. }
+    ));
     assert_eq!(limits(Err(absent()), &mut asked, &none), RuleOutcome::Pass);
     asked.clear();
-    let unknown = Err(FactError::RequestInvalid { message: "gone".to_owned() });
+    let unknown = Err(FactError::RequestInvalid {
+        message: "gone".to_owned(),
+    });
     let outcome = limits(unknown, &mut asked, &none);
-    assert!(matches!(outcome, RuleOutcome::Error(RuleError::Fact { .. })), "{outcome:?}");
+    assert!(
+        matches!(outcome, RuleOutcome::Error(RuleError::Fact { .. })),
+        "{outcome:?}"
+    );
     asked.clear();
-    assert_eq!(limits(of("0"), &mut asked, &json!({"exempt": "yes"})), RuleOutcome::Pass);
+    assert_eq!(
+        limits(of("0"), &mut asked, &json!({"exempt": "yes"})),
+        RuleOutcome::Pass
+    );
     assert!(asked.is_empty(), "{asked:?}");
-    let references: Vec<_> = policy.references().map(|reference| reference.name()).collect();
-    assert_eq!(references, ["/v1/configmaps/?&metadata.name=limits", "/v1/pods/?&"]);
+    let references: Vec<_> = policy
+        .references()
+        .map(|reference| reference.name())
+        .collect();
+    assert_eq!(
+        references,
+        ["/v1/configmaps/?&metadata.name=limits", "/v1/pods/?&"]
+    );
 }
 
 #[test]
@@ -218,11 +261,17 @@ fn a_namespaced_policy_reads_its_own_namespace() {
     let reference = policy.references().next();
     assert!(matches!(reference, Some(Reference::Collection(found)) if found.namespace == "shop"));
     for (expression, says) in [
-        ("resource.get('v1', 'configmaps', 'other', 'x') != null", "AR301"),
+        (
+            "resource.get('v1', 'configmaps', 'other', 'x') != null",
+            "AR301",
+        ),
         ("http.get('http://a.b/') != null", "AR304"),
     ] {
         let problems = problems_of("NamespacedValidatingPolicy", &spec(expression));
-        assert!(problems.iter().any(|problem| problem.contains(says)), "{problems:?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains(says)),
+            "{problems:?}"
+        );
     }
 }
 
@@ -236,10 +285,22 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         problems_of("ValidatingPolicy", &spec).join("; ")
     };
     for (expression, says) in [
-        ("resource.get('v1', object.kind, '', 'a') != null", "must be constant"),
-        ("resource.get('v1', 'pods', 'a/b', 'a') != null", "spec.validations"),
-        ("resource.post('v1', 'pods', 'a', {'spec': {}}) != null", "resource.post() makes no pods"),
-        ("resource.list('v1', 'pods') != null", "takes an API version"),
+        (
+            "resource.get('v1', object.kind, '', 'a') != null",
+            "must be constant",
+        ),
+        (
+            "resource.get('v1', 'pods', 'a/b', 'a') != null",
+            "spec.validations",
+        ),
+        (
+            "resource.post('v1', 'pods', 'a', {'spec': {}}) != null",
+            "resource.post() makes no pods",
+        ),
+        (
+            "resource.list('v1', 'pods') != null",
+            "takes an API version",
+        ),
         ("globalContext.get(object.kind) != null", "must be constant"),
         ("http.get(object.url) != null", "http"),
         ("nothing.get('a') != null", "nothing"),

@@ -114,7 +114,9 @@ fn is_name(name: &str, request: &AdmissionRequest) -> bool {
         found.as_str().filter(|text| !text.is_empty())
     };
     let own = Some(request.name()).filter(|name| !name.is_empty());
-    own.or_else(|| text("name")).or_else(|| text("generateName")) == Some(name)
+    own.or_else(|| text("name"))
+        .or_else(|| text("generateName"))
+        == Some(name)
 }
 
 fn labels_of(object: &Value) -> Option<&Value> {
