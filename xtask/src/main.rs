@@ -13,6 +13,7 @@ mod licences;
 mod mixed;
 mod parts;
 mod profile;
+mod schemas;
 mod shell;
 mod tidy;
 
@@ -70,6 +71,8 @@ enum Task {
     },
     /// Write deploy/chart/files/crds from the Rust types.
     Crds,
+    /// Write the table of Kubernetes' own types, by which partial objects are merged, from the pinned version.
+    Schemas,
     /// Write deploy/install from the Helm chart.
     Chart,
     /// Formatting, lints, docs, licences, tidiness, tests, simulated schedules, and a run of the demo.
@@ -133,6 +136,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz(args) => fuzz::fuzz(&args),
         Task::Mixed { against } => mixed::mixed(&against),
         Task::Crds => ci::write_crds(),
+        Task::Schemas => schemas::write(),
         Task::Chart => chart::write(),
         Task::Ci => ci::all(),
         Task::Bench { write_docs, args } => ci::measure(write_docs, &args),

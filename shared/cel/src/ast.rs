@@ -37,6 +37,8 @@ pub(crate) enum Expr {
     Binary(Operator, Box<(Expr, Expr)>),
     List(Vec<Element>),
     Map(Vec<(Expr, Element)>),
+    /// `Object{…}`, `Object.spec{…}`, `JSONPatch{…}`
+    Made(Box<Made>),
     Macro(Box<Macro>),
     Call(Box<Call>),
     /// A call that reads a fact.
@@ -51,6 +53,14 @@ pub(crate) struct Element {
     pub(crate) optional: bool,
 }
 
+/// A value of a type that has a name.
+#[derive(Debug)]
+pub(crate) struct Made {
+    /// The name of the type, as in `Object.spec`.
+    pub(crate) type_name: Box<str>,
+    pub(crate) fields: Vec<(Box<str>, Element)>,
+}
+
 /// The roots of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Root {
@@ -58,6 +68,24 @@ pub(crate) enum Root {
     OldObject,
     Params,
     Namespace,
+    /// `request.object`
+    RequestObject,
+    /// `request.oldObject`
+    RequestOldObject,
+    /// `exceptions.allowedImages`
+    AllowedImages,
+    /// `exceptions.allowedValues`
+    AllowedValues,
+}
+
+impl Root {
+    /// Returns whether it is the object of the request, or what that was before.
+    pub(crate) fn is_object(self) -> bool {
+        matches!(
+            self,
+            Self::Object | Self::OldObject | Self::RequestObject | Self::RequestOldObject
+        )
+    }
 }
 
 /// An operator that wants both sides.
@@ -125,6 +153,8 @@ pub(crate) enum MacroKind {
     OptionalMap,
     /// `optional.optFlatMap(x, body)`
     OptionalFlatMap,
+    /// `cel.bind(x, range, body)`: the variable is the range itself.
+    Bind,
 }
 
 /// A call of a function; of a method the first argument is what it is called on.
@@ -134,6 +164,8 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<Expr>,
     /// The compiled pattern, if it is a literal.
     pub(crate) pattern: Option<Regex>,
+    /// A number that tells the call from others, and is the same wherever the expression is compiled.
+    pub(crate) site: u64,
 }
 
 /// A call that reads a fact.

@@ -1,13 +1,16 @@
 //! From text to a checked expression.
 
 mod call;
+mod dialect;
 mod fact;
+mod made;
 mod names;
 mod operators;
 mod term;
 
 use cel::parser::PrattParser;
 
+pub use dialect::Dialect;
 pub use names::Names;
 
 use crate::{CompileError, program::Program, scan};
@@ -30,7 +33,7 @@ impl Program {
             });
             CompileError::Invalid(all.take(3).collect::<Vec<_>>().join("; "))
         })?;
-        let mut compiler = term::Compiler::new(names);
+        let mut compiler = term::Compiler::new(names, source);
         let (expr, kind) = compiler.term(&parsed)?;
         Ok(Self::new(source, expr, kind))
     }

@@ -1,19 +1,23 @@
 //! Evaluation over a request, within a budget.
 
 mod arithmetic;
+mod bind;
 mod collections;
 mod fact;
 mod logic;
+mod results;
 mod transform;
 
 use serde_json::Value;
 
+pub use results::{JsonPatchOperation, PatchOp};
+
 use crate::{
-    Budget, EvalError, Host, Program,
+    Arrival, Budget, EvalError, Host, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
     limits::EVALUATION_DEPTH_MAX,
-    value::{Val, compare, equal, no_overload},
+    value::{List, Val, compare, equal, no_overload},
 };
 
 /// The values of an expression's roots. A missing one is null.
@@ -30,6 +34,10 @@ pub struct Roots<'v> {
     pub params: Option<&'v Value>,
     /// The root `namespaceObject`.
     pub namespace: Option<&'v Value>,
+    /// `exceptions.allowedImages`: those of the exceptions that apply.
+    pub allowed_images: &'v [Value],
+    /// `exceptions.allowedValues`: those of the exceptions that apply.
+    pub allowed_values: &'v [Value],
 }
 
 /// Expressions on their way through one request: what they find out of variables, they share, and their
@@ -41,6 +49,8 @@ pub struct Machine<'v> {
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
     locals: Vec<Val<'v>>,
+    /// Those among them that are evaluated when they are needed, the innermost last.
+    bound: Vec<bind::Bound<'v>>,
     depth: usize,
     tools: Tools,
     host: Option<&'v dyn Host<'v>>,
@@ -56,11 +66,19 @@ impl<'v> Machine<'v> {
             variables,
             known: vec![None; variables.len()],
             locals: Vec::new(),
+            bound: Vec::new(),
             depth: 0,
             tools: Tools::new(budget),
             host: None,
             lacks: false,
         }
+    }
+
+    /// With a clock and random numbers. Without them, functions that need them are errors.
+    #[must_use]
+    pub fn with_arrival(mut self, arrival: Arrival) -> Self {
+        self.tools.arrival = Some(arrival);
+        self
     }
 
     /// With facts. Where one is not there yet, an expression comes to [`EvalError::Unknown`], unless what is there
@@ -129,7 +147,7 @@ impl<'v> Machine<'v> {
                 .ok_or_else(|| EvalError::NoSuchKey((*field).to_owned())),
             Expr::HasRequest(field) => Ok(Val::Bool(self.request(field).is_some())),
             Expr::Variable(at) => self.variable(*at),
-            Expr::Local(at) => Ok(self.locals.get(*at).cloned().unwrap_or(Val::Null)),
+            Expr::Local(at) => self.local(*at),
             Expr::Select(operand, field) => self.select(operand, field),
             Expr::Has(operand, field) => self.has(operand, field),
             Expr::Index(pair) => self.index(&pair.0, &pair.1),
@@ -149,6 +167,7 @@ impl<'v> Machine<'v> {
             Expr::Binary(operator, pair) => self.binary(*operator, &pair.0, &pair.1),
             Expr::List(elements) => self.list(elements),
             Expr::Map(entries) => self.map(entries),
+            Expr::Made(made) => self.made(made),
             Expr::Macro(made) => self.run_macro(made),
             Expr::Fact(call) => self.fact(call),
             Expr::Call(call) => {
@@ -156,6 +175,7 @@ impl<'v> Machine<'v> {
                 let mut given = Given {
                     name: call.function.name,
                     pattern: call.pattern.as_ref(),
+                    site: call.site,
                     tools: &mut self.tools,
                 };
                 (call.function.run)(&mut given, &arguments)
@@ -169,8 +189,18 @@ impl<'v> Machine<'v> {
             Root::OldObject => self.roots.old_object,
             Root::Params => self.roots.params,
             Root::Namespace => self.roots.namespace,
+            Root::RequestObject => self.of_request("object").or(self.roots.object),
+            Root::RequestOldObject => self.of_request("oldObject").or(self.roots.old_object),
+            Root::AllowedImages => return Val::List(List::Json(self.roots.allowed_images)),
+            Root::AllowedValues => return Val::List(List::Json(self.roots.allowed_values)),
         };
         value.map_or(Val::Null, Val::of)
+    }
+
+    /// An object that the request itself holds.
+    fn of_request(&self, field: &str) -> Option<&'v Value> {
+        let found = self.roots.request?.get(field)?;
+        (!found.is_null()).then_some(found)
     }
 
     fn request(&self, field: &str) -> Option<Val<'v>> {
@@ -188,8 +218,9 @@ impl<'v> Machine<'v> {
             return Err(EvalError::refused("a variable is missing"));
         };
         let around = std::mem::take(&mut self.locals);
+        let bound = std::mem::take(&mut self.bound);
         let value = self.eval(program.expr());
-        self.locals = around;
+        (self.locals, self.bound) = (around, bound);
         // Nothing is known of what was not evaluated to its end.
         if !matches!(value, Err(EvalError::TooDeep)) {
             self.known[at] = Some(value.clone());

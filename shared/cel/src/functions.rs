@@ -4,6 +4,7 @@ mod convert;
 mod format;
 mod formats;
 mod function;
+mod kyverno;
 mod lists;
 mod net;
 mod optionals;
@@ -18,7 +19,7 @@ mod url;
 pub(crate) use function::{Function, Given, Tools};
 pub(crate) use regexes::pattern;
 
-use crate::{error::EvalError, value::Val};
+use crate::{compile::Dialect, error::EvalError, value::Val};
 
 const ALL: &[&[Function]] = &[
     convert::FUNCTIONS,
@@ -44,27 +45,36 @@ pub(crate) fn sorted<'v, T>(
     let mut given = Given {
         name,
         pattern: None,
+        site: 0,
         tools,
     };
     lists::sorted(&mut given, keyed)
 }
 
-/// The function of this name that is called so.
-pub(crate) fn find(name: &str, method: bool) -> Option<&'static Function> {
-    let mut all = ALL.iter().flat_map(|some| some.iter());
-    all.find(|function| function.name == name && function.method == method)
+/// The functions of a dialect. Of two with one name, the first counts.
+fn all(dialect: Dialect) -> impl Iterator<Item = &'static Function> {
+    let own = match dialect {
+        Dialect::Kubernetes => &[],
+        Dialect::Kyverno => kyverno::ALL,
+    };
+    own.iter().chain(ALL).flat_map(|some| some.iter())
 }
 
-/// Every function's name, with `x.` before that of a method, in order.
-pub fn names() -> Vec<String> {
-    let all = ALL.iter().flat_map(|some| some.iter());
-    let mut names: Vec<_> = all
+/// The function of this name that is called so.
+pub(crate) fn find(name: &str, method: bool, dialect: Dialect) -> Option<&'static Function> {
+    all(dialect).find(|function| function.name == name && function.method == method)
+}
+
+/// Every function's name in a dialect, with `x.` before that of a method, in order.
+pub fn names(dialect: Dialect) -> Vec<String> {
+    let mut names: Vec<_> = all(dialect)
         .map(|function| match function.method {
             true => format!("x.{}", function.name),
             false => function.name.to_owned(),
         })
         .collect();
     names.sort();
+    names.dedup();
     names
 }
 

@@ -24,6 +24,12 @@ pub(crate) enum Kind {
     Cidr,
     Semver,
     Format,
+    /// An image's name, taken apart.
+    Image,
+    /// `Object{…}`, or a part of one.
+    Object,
+    /// `JSONPatch{…}`
+    Patch,
 }
 
 impl Kind {
@@ -49,6 +55,9 @@ impl Kind {
             Self::Cidr => "cidr",
             Self::Semver => "semver",
             Self::Format => "format",
+            Self::Image => "image",
+            Self::Object => "Object",
+            Self::Patch => "JSONPatch",
         }
     }
 

@@ -22,12 +22,13 @@
 //! # Limits
 //!
 //! Source text: [`SOURCE_BYTES_MAX`], [`TOKENS_MAX`], [`NESTING_MAX`], [`CONDITIONALS_MAX`],
-//! [`EXPRESSION_DEPTH_MAX`]. Evaluation: [`Budget`], and [`EVALUATION_DEPTH_MAX`]. Each is an error with
+//! [`EXPRESSION_DEPTH_MAX`]. Evaluation: [`Budget`], [`EVALUATION_DEPTH_MAX`] and [`JSON_DEPTH_MAX`]. Each is an error with
 //! the limit in it. At these limits nothing overflows the stack of a 2 MiB thread.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ast;
 mod budget;
+mod chance;
 mod compile;
 mod error;
 mod evaluate;
@@ -41,12 +42,15 @@ mod scan;
 mod value;
 
 pub use budget::Budget;
-pub use compile::Names;
+pub use chance::Arrival;
+pub use compile::{Dialect, Names};
 pub use error::{CompileError, EvalError};
-pub use evaluate::{Machine, Roots};
+pub use evaluate::{JsonPatchOperation, Machine, PatchOp, Roots};
 pub use fact::{Argument, Fact, FactFunction, FactScope, Host, Site, plural_of_kind};
 pub use functions::names as function_names;
-pub use limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, STEPS_MAX};
+pub use limits::{
+    BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
+};
 pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 

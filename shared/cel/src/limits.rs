@@ -12,3 +12,6 @@ pub const STEPS_MAX: u64 = 2_000_000;
 
 /// Bytes of the texts and lists that one evaluation makes, whatever becomes of them.
 pub const BUILT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Lists and maps within each other that a value has which becomes JSON, or that JSON has which becomes a value.
+pub const JSON_DEPTH_MAX: usize = 128;

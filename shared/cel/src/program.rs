@@ -48,6 +48,30 @@ impl Program {
         matches!(self.0.kind, Kind::Null | Kind::Any)
     }
 
+    /// Returns whether it can come to JSON ([`Machine::json`](crate::Machine::json)), as far as its types are known.
+    pub fn can_be_json(&self) -> bool {
+        use Kind::{Any, Bool, Bytes, Double, Int, List, Map, Null, Object, Patch, Text, Uint};
+        let kinds = [
+            Null, Bool, Int, Uint, Double, Text, Bytes, List, Map, Object, Patch,
+        ];
+        self.0.kind == Any || kinds.contains(&self.0.kind)
+    }
+
+    /// Returns whether it can come to an object ([`Machine::object`](crate::Machine::object)), as far as its types
+    /// are known.
+    pub fn can_be_object(&self) -> bool {
+        matches!(
+            self.0.kind,
+            Kind::Object | Kind::Map | Kind::Null | Kind::Any
+        )
+    }
+
+    /// Returns whether it can come to a list of patches ([`Machine::patches`](crate::Machine::patches)), as far as its
+    /// types are known.
+    pub fn can_be_patches(&self) -> bool {
+        matches!(self.0.kind, Kind::List | Kind::Any)
+    }
+
     /// Returns whether it refers to the object's namespace, its own variables aside.
     pub fn reads_namespace(&self) -> bool {
         self.0.reads.namespace
@@ -56,6 +80,11 @@ impl Program {
     /// Returns whether it refers to `params`, its own variables aside.
     pub fn reads_params(&self) -> bool {
         self.0.reads.params
+    }
+
+    /// Returns whether it refers to `exceptions`, its own variables aside.
+    pub fn reads_exceptions(&self) -> bool {
+        self.0.reads.exceptions
     }
 
     /// The variables that it refers to, by their place among those that it was compiled with.

@@ -12,6 +12,7 @@ use crate::{
 pub(crate) struct Reads {
     pub(crate) namespace: bool,
     pub(crate) params: bool,
+    pub(crate) exceptions: bool,
     pub(crate) variables: Vec<usize>,
     /// From the request on.
     pub(crate) paths: Vec<Box<[Box<str>]>>,
@@ -32,9 +33,10 @@ impl Reads {
     /// `below` are the fields that are taken of the term's value, the innermost last.
     fn add<'e>(&mut self, expr: &'e Expr, below: &mut Vec<&'e str>) {
         match expr {
-            Expr::Root(Root::Object | Root::OldObject) => self.path("object", below),
+            Expr::Root(root) if root.is_object() => self.path("object", below),
             Expr::Root(Root::Namespace) => self.namespace = true,
-            Expr::Root(Root::Params) => self.params = true,
+            Expr::Root(Root::AllowedImages | Root::AllowedValues) => self.exceptions = true,
+            Expr::Root(_) => self.params = true,
             Expr::Literal(_) | Expr::Local(_) => {}
             Expr::Request(field) | Expr::HasRequest(field) => self.path(field, below),
             Expr::Variable(at) => self.variables.push(*at),
@@ -69,6 +71,10 @@ impl Reads {
                 self.apart(key);
                 self.apart(&element.value);
             }),
+            Expr::Made(made) => made
+                .fields
+                .iter()
+                .for_each(|(_, element)| self.apart(&element.value)),
             Expr::Macro(made) => {
                 self.apart(&made.range);
                 made.filter.iter().for_each(|filter| self.apart(filter));

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{Budget, EvalError, Machine, Names, Program, Roots};
 
+pub(crate) mod kyverno;
 mod limits;
 mod oracle;
 mod pairs;

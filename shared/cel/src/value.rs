@@ -4,8 +4,10 @@
 //! on, whatever its size.
 
 mod compare;
+mod image;
 mod json;
 mod list;
+mod made;
 mod map;
 mod quantity;
 
@@ -16,7 +18,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use compare::{compare, equal};
+pub(crate) use image::Image;
+pub(crate) use json::{of_json, to_json};
 pub(crate) use list::List;
+pub(crate) use made::{MadeVal, OBJECT, OPERATIONS, PATCH, is_object_type, misplaced};
 pub(crate) use map::{Map, same_key};
 pub(crate) use quantity::{ONE, Quantity};
 
@@ -46,6 +51,9 @@ pub(crate) enum Val<'v> {
     Cidr(Cidr),
     Semver(Arc<semver::Version>),
     Format(&'static Format),
+    Image(Arc<Image>),
+    /// A value of a type that has a name.
+    Made(Arc<MadeVal<'v>>),
 }
 
 /// A text, of the request or made.
@@ -123,6 +131,9 @@ impl<'v> Val<'v> {
             Self::Cidr(_) => "net.CIDR",
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
+            Self::Image(_) => "kyverno.Image",
+            Self::Made(made) if made.is_patch() => PATCH,
+            Self::Made(_) => OBJECT,
         }
     }
 }

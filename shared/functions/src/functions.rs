@@ -26,9 +26,15 @@ mod versions;
 use std::sync::LazyLock;
 
 use anteroom_jmespath::{Expression, FunctionTable};
+pub use arithmetic::rounded;
+pub use certificates::certificate;
+pub use hashes::{md5, sha1, sha256};
 pub use keep_only::KEEP_ONLY;
 pub use membership::condition_function;
 pub use notes::note;
+pub use random::{Chance, random_text};
+pub use strings::{base64_bytes, base64_text, parsed_json, parsed_yaml};
+pub use times::{cron, truncated};
 
 /// The table, one for all.
 pub fn functions() -> &'static FunctionTable {

@@ -11,7 +11,7 @@ mod reference;
 
 use serde_json::{Map, Value};
 
-use reference::Image;
+pub use reference::ImageRef;
 pub(crate) use reference::normal;
 
 /// The JSON pointers to the Pod's spec, by kind.
@@ -98,7 +98,7 @@ fn one(
     let Some(image) = text("image").filter(|image| !image.trim().is_empty()) else {
         return Ok(());
     };
-    let Some(parsed) = Image::parse(image) else {
+    let Some(parsed) = ImageRef::parse(image) else {
         return Err(format!("`{image}` of container `{name}` is no image"));
     };
     found.insert(name.to_owned(), parsed.value());

@@ -13,14 +13,18 @@
 //! | [`images`] | image references, and the images of a Pod |
 //! | [`pod_security`] | the Pod Security Standards |
 //! | [`yaml`] | YAML as Kubernetes reads it |
+//! | [`gzip`] | compression |
+//! | [`pure`] | functions of the table over plain values, which CEL calls too |
 
 mod functions;
+pub mod gzip;
 pub mod images;
 pub mod json;
 pub mod meter;
 pub mod operator;
 pub mod pattern;
 pub mod pod_security;
+pub mod pure;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod values;

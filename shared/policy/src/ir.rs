@@ -5,7 +5,7 @@
 //! | module | content |
 //! |---|---|
 //! | `policy`, `policy_kind`, `rule`, `settings` | a policy, its kind, its rules, its `spec` |
-//! | `matching`, `conditions`, `context`, `mutation`, `mutate_existing`, `cel`, `exception` | parts of a rule; PolicyExceptions |
+//! | `matching`, `conditions`, `context`, `mutation`, `mutate_existing`, `cel`, `cel_mutation`, `exception` | parts of a rule; PolicyExceptions |
 //! | `template` | `{{ }}` in texts and values |
 //! | `reference`, `call` | what a policy reads |
 //! | `subquery` | where `pushdown` puts its result |
@@ -15,6 +15,7 @@
 pub(crate) mod admission;
 pub(crate) mod call;
 pub(crate) mod cel;
+pub(crate) mod cel_mutation;
 pub(crate) mod conditions;
 pub(crate) mod context;
 mod driver;

@@ -1,6 +1,6 @@
 //! Texts of policies and users: expressions, names, YAML.
 
-use anteroom_cel::{Machine, Names, Program, Roots};
+use anteroom_cel::{Arrival, Dialect, Machine, Names, Program, Roots};
 use anteroom_functions::{
     images, pod_security, query_functions,
     values::{self, Cidr, Format, Quantity, Url},
@@ -43,25 +43,36 @@ pub(crate) fn cel(input: &[u8]) {
     let Some([text, json]) = texts(input) else {
         return;
     };
-    let Ok(program) = Program::compile(text, &Names::default()) else {
-        return;
-    };
     let Ok(object) = serde_json::from_str::<Value>(json) else {
         return;
     };
+    for dialect in [Dialect::Kubernetes, Dialect::Kyverno] {
+        let names = Names::default().in_dialect(dialect);
+        if let Ok(program) = Program::compile(text, &names) {
+            evaluate(&program, &object);
+        }
+    }
+}
+
+fn evaluate(program: &Program, object: &Value) {
     let roots = Roots {
-        object: Some(&object),
-        old_object: Some(&object),
-        request: Some(&object),
+        object: Some(object),
+        old_object: Some(object),
+        request: Some(object),
         ..Roots::default()
     };
-    let truth = || {
-        Machine::new(roots, &[], anteroom_cel::Budget::default())
-            .truth(&program)
-            .ok()
-    };
-    assert_eq!(truth(), truth(), "it comes to the same each time");
-    let _ = Machine::new(roots, &[], anteroom_cel::Budget::default()).text(&program);
+    let arrival = Arrival { now_ns: 0, seed: 1 };
+    let machine =
+        || Machine::new(roots, &[], anteroom_cel::Budget::default()).with_arrival(arrival);
+    assert_eq!(
+        machine().truth(program).ok(),
+        machine().truth(program).ok(),
+        "it comes to the same each time"
+    );
+    assert_eq!(machine().json(program).ok(), machine().json(program).ok());
+    let _ = machine().text(program);
+    let _ = machine().patches(program);
+    let _ = machine().object(program);
 }
 
 /// Small languages: wildcards, selectors, quantities, images, durations, versions. A pattern, and a text.

@@ -11,7 +11,7 @@ use crate::{
     value::Val,
 };
 
-/// Functions of Kubernetes' CEL that are not here, by name.
+/// Functions of Kubernetes' `authorizer`, which is not here, by name.
 const LATER: &[&str] = &[
     "allowed",
     "check",
@@ -62,7 +62,7 @@ impl Compiler<'_> {
         let namespace = target.and_then(|target| self.namespace(target));
         if let Some(namespace) = &namespace {
             let qualified = format!("{namespace}.{name}");
-            if let Some(function) = functions::find(&qualified, false) {
+            if let Some(function) = self.find(&qualified, false) {
                 return self.function(function, None, arguments);
             }
             if let Some(made) = self.fact_call(namespace, name, arguments) {
@@ -70,19 +70,26 @@ impl Compiler<'_> {
             }
         }
         if let Some(target) = target
-            && let Some(made) = self.written_macro(name, target, arguments)
+            && let Some(made) = self
+                .bind(name, target, arguments)
+                .or_else(|| self.written_macro(name, target, arguments))
         {
             return made;
         }
         let name = name.strip_prefix('.').unwrap_or(name);
-        match functions::find(name, target.is_some()) {
+        match self.find(name, target.is_some()) {
             Some(function) => self.function(function, target, arguments),
             None => {
                 // What it is called on may say more of why there is no such function.
                 target.map(|target| self.term(target)).transpose()?;
-                Err(unknown(name, target.is_some(), arguments.len()))
+                Err(self.unknown(name, target.is_some(), arguments.len()))
             }
         }
+    }
+
+    /// The function of this name in the dialect of the expression.
+    fn find(&self, name: &str, method: bool) -> Option<&'static Function> {
+        functions::find(name, method, self.names.dialect)
     }
 
     /// `None`: it is no macro, or not called as one.
@@ -158,27 +165,29 @@ impl Compiler<'_> {
             function,
             arguments,
             pattern,
+            site: self.site,
         };
+        self.site = self.site.wrapping_add(1);
         Ok((Expr::Call(Box::new(call)), result))
+    }
+
+    fn unknown(&self, name: &str, is_method: bool, arguments: usize) -> CompileError {
+        let is_macro = MACROS.iter().any(|(known, ..)| *known == name);
+        if LATER.contains(&name) && !self.is_kyverno() {
+            return later(name);
+        }
+        let other = self.find(name, !is_method).is_some();
+        CompileError::Invalid(match (other, is_method) {
+            (true, true) => format!("{name}() is called as {name}(x), not as x.{name}()"),
+            (true, false) => format!("{name}() is called as x.{name}(), not as {name}(x)"),
+            (false, _) if is_macro || matches!(name, "has" | "map" | "filter") => {
+                format!("the macro {name}() does not take {arguments} arguments so")
+            }
+            (false, _) => format!("there is no function {name}()"),
+        })
     }
 }
 
 fn later(name: &str) -> CompileError {
     CompileError::Unsupported(format!("this version has no function {name}()"))
-}
-
-fn unknown(name: &str, is_method: bool, arguments: usize) -> CompileError {
-    let is_macro = MACROS.iter().any(|(known, ..)| *known == name);
-    if LATER.contains(&name) {
-        return later(name);
-    }
-    let other = functions::find(name, !is_method).is_some();
-    CompileError::Invalid(match (other, is_method) {
-        (true, true) => format!("{name}() is called as {name}(x), not as x.{name}()"),
-        (true, false) => format!("{name}() is called as x.{name}(), not as {name}(x)"),
-        (false, _) if is_macro || matches!(name, "has" | "map" | "filter") => {
-            format!("the macro {name}() does not take {arguments} arguments so")
-        }
-        (false, _) => format!("there is no function {name}()"),
-    })
 }

@@ -11,7 +11,7 @@ use crate::{
     ast::{Expr, FactCall, Operator},
     fact::{Argument, FactFunction, FactScope, Site, plural_of_kind},
     kind::Kind,
-    value::{Map, Val},
+    value::{Map, Val, to_json},
 };
 
 /// Arguments of one call that are not constant, parts of texts and maps included.
@@ -220,7 +220,7 @@ fn argument(term: Expr, dynamic: &mut Vec<Expr>) -> Argument {
 /// Returns the value of a term that is the same for every request.
 pub(super) fn constant(term: &Expr) -> Option<Value> {
     match term {
-        Expr::Literal(value) => value.to_json(&mut Budget::default()).ok(),
+        Expr::Literal(value) => to_json(value, None, &mut Budget::default()).ok(),
         Expr::List(elements) => {
             let each = elements.iter().map(|one| match one.optional {
                 true => None,

@@ -1,5 +1,6 @@
 //! The names that an expression may start from.
 
+use super::dialect::Dialect;
 use crate::{ast::Expr, fact::FactScope, kind::Kind, program::Program, value::Val};
 
 /// The names that an expression may start from, at one place of a policy.
@@ -7,6 +8,7 @@ use crate::{ast::Expr, fact::FactScope, kind::Kind, program::Program, value::Val
 /// `object`, `oldObject`, `request` and `namespaceObject` are there always.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
+    pub(super) dialect: Dialect,
     pub(super) params: bool,
     pub(super) template: Vec<String>,
     pub(super) variables: Vec<Defined>,
@@ -24,7 +26,13 @@ pub(super) struct Defined {
 }
 
 impl Names {
-    /// With `params`.
+    /// With the names and functions of this dialect.
+    #[must_use]
+    pub fn in_dialect(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
+    }
+
+    /// With `params`, which only [`Dialect::Kubernetes`] has.
     #[must_use]
     pub fn with_params(self) -> Self {
         Self {
@@ -34,7 +42,8 @@ impl Names {
     }
 
     /// With an object that makes Pods, whose template stands at this path, as in `spec`, `template`: what
-    /// an expression says of the object's `spec` and `metadata` is said of the template's.
+    /// an expression says of the object's `spec` and `metadata` is said of the template's. In
+    /// [`Dialect::Kyverno`], `object.metadata.namespace` stays the object's own.
     #[must_use]
     pub fn within_template(self, path: &[&str]) -> Self {
         Self {

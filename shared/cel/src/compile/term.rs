@@ -4,7 +4,7 @@ use cel::common::ast::{
     ComprehensionExpr, EntryExpr, Expr as Parsed, IdedExpr, LiteralValue, operators,
 };
 
-use super::{names::Names, operators::of_operator};
+use super::{dialect::is_object, names::Names, operators::of_operator};
 use crate::{
     CompileError,
     ast::{Element, Expr, Macro, MacroKind, Operator, Root},
@@ -68,14 +68,17 @@ pub(super) struct Compiler<'n> {
     /// The variables of macros around the term, with what is known of them.
     locals: Vec<String>,
     depth: usize,
+    /// The number of the next call.
+    pub(super) site: u64,
 }
 
 impl<'n> Compiler<'n> {
-    pub(super) fn new(names: &'n Names) -> Self {
+    pub(super) fn new(names: &'n Names, source: &str) -> Self {
         Self {
             names,
             locals: Vec::new(),
             depth: 0,
+            site: crate::chance::sites_of(source),
         }
     }
 
@@ -99,10 +102,7 @@ impl<'n> Compiler<'n> {
             Parsed::List(list) => self.list(&list.elements, &list.optional_indices),
             Parsed::Map(map) => self.map(&map.entries),
             Parsed::Comprehension(macro_) => self.comprehension(macro_),
-            Parsed::Struct(made) => Err(CompileError::Invalid(format!(
-                "no object of a type `{}` can be made here",
-                made.type_name
-            ))),
+            Parsed::Struct(made) => self.made(&made.type_name, &made.entries),
             Parsed::Unspecified => {
                 Err(CompileError::invalid("a part of the expression is missing"))
             }
@@ -124,9 +124,17 @@ impl<'n> Compiler<'n> {
             "request" | "variables" => CompileError::Invalid(format!(
                 "`{name}` stands only before one of its fields, as in `{name}.name`"
             )),
+            "exceptions" if self.is_kyverno() => CompileError::invalid(
+                "`exceptions` stands only before allowedImages or allowedValues",
+            ),
             _ => CompileError::Invalid(format!(
-                "there is no `{name}`; there are object, oldObject, request, namespaceObject{}",
-                match (self.names.params, self.names.variables.is_empty()) {
+                "there is no `{name}`; there are object, oldObject, request, namespaceObject{}{}",
+                if self.is_kyverno() {
+                    ", exceptions"
+                } else {
+                    ""
+                },
+                match (self.has_params(), self.names.variables.is_empty()) {
                     (true, true) => ", params",
                     (true, false) => ", params, variables",
                     (false, true) => "",
@@ -141,6 +149,7 @@ impl<'n> Compiler<'n> {
             "object" => Root::Object,
             "oldObject" => Root::OldObject,
             "namespaceObject" => Root::Namespace,
+            "params" | "authorizer" if self.is_kyverno() => return Ok(None),
             "params" if self.names.params => Root::Params,
             "params" => {
                 let message = "there is no `params` without a paramKind";
@@ -155,8 +164,12 @@ impl<'n> Compiler<'n> {
         }))
     }
 
+    fn has_params(&self) -> bool {
+        self.names.params && !self.is_kyverno()
+    }
+
     /// Returns whether the name is that of a root here, not of a macro's variable.
-    fn is_root(&self, parsed: &IdedExpr, name: &str) -> bool {
+    pub(super) fn is_root(&self, parsed: &IdedExpr, name: &str) -> bool {
         let Parsed::Ident(found) = &parsed.expr else {
             return false;
         };
@@ -165,12 +178,15 @@ impl<'n> Compiler<'n> {
             && (absolute.is_some() || !self.locals.iter().any(|local| local == name))
     }
 
-    fn select(
+    pub(super) fn select(
         &mut self,
         operand: &IdedExpr,
         field: &str,
         test: bool,
     ) -> Result<Typed, CompileError> {
+        if let Some(typed) = self.dialect_field(operand, field, test) {
+            return typed;
+        }
         if self.is_root(operand, "request") {
             let known = REQUEST.iter().find(|(known, _)| *known == field);
             let Some((field, kind)) = known else {
@@ -196,13 +212,14 @@ impl<'n> Compiler<'n> {
             return Ok(typed);
         }
         let (operand, kind) = self.term(operand)?;
-        if !kind.can_be(&[Kind::Map, Kind::Optional]) {
+        if !kind.can_be(&[Kind::Map, Kind::Optional, Kind::Object, Kind::Patch]) {
             let message = format!("a {} has no fields, so not `{field}`", kind.name());
             return Err(CompileError::Invalid(message));
         }
-        let operand = Box::new(self.shifted(operand, field, &mut |operand, field| {
+        let operand = self.shifted(operand, field, &mut |operand, field| {
             Expr::Select(Box::new(operand), field.into())
-        }));
+        });
+        let operand = Box::new(self.outer(operand, field));
         let kind = match kind {
             Kind::Optional => Kind::Optional,
             _ => Kind::Any,
@@ -220,8 +237,7 @@ impl<'n> Compiler<'n> {
         field: &str,
         select: &mut dyn FnMut(Expr, &str) -> Expr,
     ) -> Expr {
-        let is_object = matches!(operand, Expr::Root(Root::Object | Root::OldObject));
-        if !is_object || !matches!(field, "spec" | "metadata") {
+        if !is_object(&operand) || !matches!(field, "spec" | "metadata") {
             return operand;
         }
         let path = self.names.template.iter();
@@ -327,6 +343,9 @@ impl<'n> Compiler<'n> {
         operand: &IdedExpr,
         index: &IdedExpr,
     ) -> Result<Typed, CompileError> {
+        if let Some(typed) = self.optional_request_field(operand, index) {
+            return typed;
+        }
         if self.is_root(operand, "request") || self.is_root(operand, "variables") {
             let message = "`request` and `variables` are not looked into with `?`: use has()";
             return Err(CompileError::invalid(message));
@@ -352,9 +371,10 @@ impl<'n> Compiler<'n> {
         let Expr::Literal(Val::Text(field)) = index else {
             return operand;
         };
-        self.shifted(operand, field, &mut |operand, step| {
+        let operand = self.shifted(operand, field, &mut |operand, step| {
             make((operand, Expr::Literal(Val::text(step))))
-        })
+        });
+        self.outer(operand, field)
     }
 
     fn list(&mut self, elements: &[IdedExpr], optional: &[usize]) -> Result<Typed, CompileError> {
@@ -443,7 +463,7 @@ impl<'n> Compiler<'n> {
         body: &IdedExpr,
     ) -> Result<Typed, CompileError> {
         let (range, of) = self.term(range)?;
-        if !of.can_be(kinds) {
+        if kind != MacroKind::Bind && !of.can_be(kinds) {
             let message = format!("a {} has no elements to go through", of.name());
             return Err(CompileError::Invalid(message));
         }
@@ -459,6 +479,7 @@ impl<'n> Compiler<'n> {
             MacroKind::Map | MacroKind::SortBy => Kind::List,
             MacroKind::TransformMap | MacroKind::TransformMapEntry => Kind::Map,
             MacroKind::OptionalMap | MacroKind::OptionalFlatMap => Kind::Optional,
+            MacroKind::Bind => made,
         };
         if result == Kind::Bool && !made.can_be(&[Kind::Bool]) {
             return Err(mismatch("all, exists, exists_one", &[made]));

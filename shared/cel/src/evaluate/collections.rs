@@ -1,13 +1,15 @@
 //! Looking into values, and making lists and maps.
 
+use std::sync::Arc;
+
 use super::{
     Machine,
     fact::{complete, known},
 };
 use crate::{
     EvalError,
-    ast::{Element, Expr},
-    value::{List, Map, Val, no_overload},
+    ast::{Element, Expr, Made},
+    value::{List, MadeVal, Map, Val, no_overload},
 };
 
 impl<'v> Machine<'v> {
@@ -17,8 +19,14 @@ impl<'v> Machine<'v> {
         field: &'v str,
     ) -> Result<Val<'v>, EvalError> {
         match self.eval(operand)? {
-            Val::Map(map) => map
+            Val::Map(map) => {
+                self.tools.budget.steps(map.len() as u64 / 64)?;
+                map.field(field)
+                    .ok_or_else(|| EvalError::NoSuchKey(field.to_owned()))
+            }
+            Val::Made(made) => made
                 .field(field)
+                .cloned()
                 .ok_or_else(|| EvalError::NoSuchKey(field.to_owned())),
             Val::Optional(None) => Ok(Val::Optional(None)),
             Val::Optional(Some(inner)) => {
@@ -30,7 +38,11 @@ impl<'v> Machine<'v> {
 
     pub(super) fn has(&mut self, operand: &'v Expr, field: &'v str) -> Result<Val<'v>, EvalError> {
         match self.eval(operand)? {
-            Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
+            Val::Map(map) => {
+                self.tools.budget.steps(map.len() as u64 / 64)?;
+                Ok(Val::Bool(map.field(field).is_some()))
+            }
+            Val::Made(made) => Ok(Val::Bool(made.field(field).is_some())),
             Val::Optional(None) => Ok(Val::Bool(false)),
             Val::Optional(Some(inner)) => match &*inner {
                 Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
@@ -72,8 +84,27 @@ impl<'v> Machine<'v> {
         match &operand {
             Val::Optional(None) => Ok(Val::Optional(None)),
             Val::Optional(Some(inner)) => inside(inner, &index),
-            operand => inside(operand, &index),
+            operand => {
+                if let Val::Map(map) = operand {
+                    self.tools.budget.steps(map.len() as u64 / 64)?;
+                }
+                inside(operand, &index)
+            }
         }
+    }
+
+    pub(super) fn made(&mut self, made: &'v Made) -> Result<Val<'v>, EvalError> {
+        let mut fields = Vec::with_capacity(made.fields.len());
+        let mut lacks = false;
+        for (name, element) in &made.fields {
+            if let Some(value) = known(self.element(element), &mut lacks)?.flatten() {
+                fields.push((&**name, value));
+            }
+        }
+        complete(lacks)?;
+        self.tools.budget.elements(2 * fields.len())?;
+        let type_name = &*made.type_name;
+        Ok(Val::Made(Arc::new(MadeVal { type_name, fields })))
     }
 
     pub(super) fn list(&mut self, elements: &'v [Element]) -> Result<Val<'v>, EvalError> {
@@ -137,7 +168,7 @@ fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> 
         Val::Map(map) if Map::is_key(index) => map.get(index),
         _ => return Err(overload(operand, index)),
     };
-    Ok(Val::Optional(found.map(std::sync::Arc::new)))
+    Ok(Val::Optional(found.map(Arc::new)))
 }
 
 fn overload(operand: &Val<'_>, index: &Val<'_>) -> EvalError {

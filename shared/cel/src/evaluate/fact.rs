@@ -10,7 +10,7 @@ use crate::{
     EvalError,
     ast::{Expr, FactCall},
     fact::Fact,
-    value::Val,
+    value::{Val, to_json},
 };
 
 /// Takes a value out of a result; `None`: it is unknown, which is noted.
@@ -44,7 +44,7 @@ impl<'v> Machine<'v> {
         let arguments = self.all(&call.arguments)?;
         let mut values = Vec::with_capacity(arguments.len());
         for argument in &arguments {
-            values.push(argument.to_json(&mut self.tools.budget)?);
+            values.push(to_json(argument, None, &mut self.tools.budget)?);
         }
         let Some(host) = self.host else {
             return Err(EvalError::refused("no facts can be read here"));

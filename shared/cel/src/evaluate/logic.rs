@@ -61,6 +61,9 @@ impl<'v> Machine<'v> {
     }
 
     pub(super) fn run_macro(&mut self, made: &'v Macro) -> Result<Val<'v>, EvalError> {
+        if made.kind == MacroKind::Bind {
+            return self.bind(made);
+        }
         let range = self.eval(&made.range)?;
         if let MacroKind::OptionalMap | MacroKind::OptionalFlatMap = made.kind {
             return self.optional_macro(made, range);
@@ -183,7 +186,10 @@ impl<'v> Machine<'v> {
                 }
                 Ok(Val::Bool(false))
             }
-            Val::Map(entries) => Ok(Val::Bool(entries.get(value).is_some())),
+            Val::Map(entries) => {
+                self.tools.budget.steps(entries.len() as u64 / 64)?;
+                Ok(Val::Bool(entries.get(value).is_some()))
+            }
             _ => Err(no_overload("@in", &[value.clone(), of.clone()])),
         }
     }

@@ -30,9 +30,15 @@ fn string<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
                 Err(_) => return Err(EvalError::refused("invalid UTF-8 in bytes")),
             }
         }
-        [Val::Null | Val::List(_) | Val::Map(_) | Val::Optional(_) | Val::Type(_)] => {
-            return given.mismatch(arguments);
-        }
+        [
+            Val::Null
+            | Val::List(_)
+            | Val::Map(_)
+            | Val::Optional(_)
+            | Val::Type(_)
+            | Val::Image(_)
+            | Val::Made(_),
+        ] => return given.mismatch(arguments),
         [value] => {
             let text = shown(value);
             given.budget().build(text.len())?;
@@ -59,9 +65,13 @@ pub(super) fn shown(value: &Val<'_>) -> String {
         Val::Semver(version) => version.to_string(),
         Val::Type(name) => (*name).to_owned(),
         Val::Null => "null".to_owned(),
-        Val::Bytes(_) | Val::List(_) | Val::Map(_) | Val::Optional(_) | Val::Format(_) => {
-            value.type_name().to_owned()
-        }
+        Val::Image(image) => image.to_string(),
+        Val::Bytes(_)
+        | Val::List(_)
+        | Val::Map(_)
+        | Val::Optional(_)
+        | Val::Format(_)
+        | Val::Made(_) => value.type_name().to_owned(),
     }
 }
 

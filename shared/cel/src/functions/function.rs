@@ -4,6 +4,7 @@ use regex::Regex;
 
 use crate::{
     budget::Budget,
+    chance::{Arrival, Draws},
     error::EvalError,
     kind::Kind,
     value::{Val, no_overload},
@@ -33,6 +34,8 @@ pub(crate) struct Given<'t> {
     pub(crate) name: &'static str,
     /// The compiled pattern, if it is a literal.
     pub(crate) pattern: Option<&'t Regex>,
+    /// The number of the call.
+    pub(crate) site: u64,
     pub(crate) tools: &'t mut Tools,
 }
 
@@ -41,11 +44,18 @@ pub(crate) struct Tools {
     pub(crate) budget: Budget,
     /// The last pattern that was made for an object, and its text.
     pub(super) made: Option<(String, Regex)>,
+    pub(crate) arrival: Option<Arrival>,
+    pub(super) draws: Draws,
 }
 
 impl Tools {
     pub(crate) fn new(budget: Budget) -> Self {
-        Self { budget, made: None }
+        Self {
+            budget,
+            made: None,
+            arrival: None,
+            draws: Draws::default(),
+        }
     }
 }
 

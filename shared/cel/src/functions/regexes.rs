@@ -20,7 +20,7 @@ const PATTERN_STEPS: u64 = 20_000;
 
 const OF_TEXT: &[Kind] = &[Text];
 
-const fn of_pattern(function: Function) -> Function {
+pub(super) const fn of_pattern(function: Function) -> Function {
     Function {
         takes_pattern: true,
         ..function
@@ -60,7 +60,7 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
 }
 
 /// The pattern that is written out, or one that is made now.
-fn with<'v>(
+pub(super) fn with<'v>(
     given: &mut Given<'_>,
     text: &str,
     run: impl FnOnce(&mut Given<'_>, &Regex) -> Answer<'v>,

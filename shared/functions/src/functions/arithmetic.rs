@@ -327,7 +327,17 @@ pub(super) fn duration_text(ns: i128) -> String {
     }
 }
 
-/// A number with so many decimal places, halves away from zero.
+/// Returns a number with so many decimal places, at most 15, halves away from zero.
+pub fn rounded(number: f64, places: u64) -> f64 {
+    let factor = 10_f64.powi(places.min(PLACES_MAX) as i32);
+    let rounded = (number * factor).round() / factor;
+    // What is too large for it has no places to round.
+    match rounded.is_finite() {
+        true => rounded,
+        false => number,
+    }
+}
+
 fn round(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let number = call.number(call.argument(0))?.float();
     let places = match call.number(call.argument(1))? {
@@ -336,13 +346,7 @@ fn round(call: &mut Call<'_>) -> Result<Handle, EvalError> {
         Number::F64(places) if places >= 0.0 && places.fract() == 0.0 => places as u64,
         _ => return Err(call.invalid_value("places are a whole number, and none is negative")),
     };
-    let factor = 10_f64.powi(places.min(PLACES_MAX) as i32);
-    let rounded = (number * factor).round() / factor;
-    // What is too large for it has no places to round.
-    call.new_number(whole(match rounded.is_finite() {
-        true => rounded,
-        false => number,
-    }))
+    call.new_number(whole(rounded(number, places)))
 }
 
 #[cfg(test)]

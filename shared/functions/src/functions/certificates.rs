@@ -66,15 +66,17 @@ fn x509_decode(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let text = string(call, 0)?;
     // The numbers of it are divided by ten, digit by digit.
     call.charge_steps(text.len())?;
-    match decoded(&text) {
+    match certificate(&text) {
         Ok(decoded) => call.new_json(&decoded),
         Err(problem) => Err(call.invalid_value(problem)),
     }
 }
 
+/// Returns the fields of the certificate, or of the request for one, in a PEM block.
+///
 /// # Errors
 /// Why it is none, in words.
-fn decoded(text: &str) -> Result<Value, String> {
+pub fn certificate(text: &str) -> Result<Value, String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(format!("the text is longer than {TEXT_BYTES_MAX} bytes"));
     }

@@ -28,23 +28,69 @@ pub(super) fn register(table: &mut FunctionTable) {
 
 fn random(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let pattern = string(call, 0)?;
-    if pattern.is_empty() {
-        return Err(call.invalid_value("the pattern is empty"));
+    let made = random_text(&pattern, call)?;
+    call.new_string(&made)
+}
+
+/// The evaluation in which a random text is made: its random numbers, and its budget.
+pub trait Chance {
+    /// The evaluation's errors.
+    type Error;
+
+    /// Charges a step.
+    ///
+    /// # Errors
+    /// None is left.
+    fn step(&mut self) -> Result<(), Self::Error>;
+
+    /// Returns a random number, of all 64-bit numbers.
+    ///
+    /// # Errors
+    /// There are none where this is evaluated.
+    fn draw(&mut self) -> Result<u64, Self::Error>;
+
+    /// Returns the error that the pattern is refused, and why.
+    fn refuse(&self, message: String) -> Self::Error;
+}
+
+impl Chance for Call<'_> {
+    type Error = EvalError;
+
+    fn step(&mut self) -> Result<(), EvalError> {
+        self.charge_steps(1)
     }
-    let translated = regexes::translate(&pattern).map_err(|message| call.invalid_value(message))?;
+
+    fn draw(&mut self) -> Result<u64, EvalError> {
+        Call::draw(self)
+    }
+
+    fn refuse(&self, message: String) -> EvalError {
+        self.invalid_value(message)
+    }
+}
+
+/// Returns a random text that the pattern matches, which is a regular expression of Go.
+///
+/// # Errors
+/// The pattern is none, or what it makes grows beyond 4096 bytes.
+pub fn random_text<C: Chance>(pattern: &str, chance: &mut C) -> Result<String, C::Error> {
+    if pattern.is_empty() {
+        return Err(chance.refuse("the pattern is empty".to_owned()));
+    }
+    let translated = regexes::translate(pattern).map_err(|message| chance.refuse(message))?;
     let parsed = ParserBuilder::new()
         .nest_limit(NESTING_MAX)
         .build()
         .parse(&translated);
-    let parsed = parsed
-        .map_err(|error| call.invalid_value(format!("invalid regular expression: {error}")))?;
+    let parsed =
+        parsed.map_err(|error| chance.refuse(format!("invalid regular expression: {error}")))?;
     let mut made = String::new();
-    make(&parsed, &mut made, call)?;
-    call.new_string(&made)
+    make(&parsed, &mut made, chance)?;
+    Ok(made)
 }
 
-fn make(expression: &Hir, made: &mut String, call: &mut Call<'_>) -> Result<(), EvalError> {
-    call.charge_steps(1)?;
+fn make<C: Chance>(expression: &Hir, made: &mut String, call: &mut C) -> Result<(), C::Error> {
+    call.step()?;
     match expression.kind() {
         // Where a word or a line begins is left to the rest.
         HirKind::Empty | HirKind::Look(_) => {}
@@ -60,16 +106,16 @@ fn make(expression: &Hir, made: &mut String, call: &mut Call<'_>) -> Result<(), 
     }
     if made.len() > MADE_BYTES_MAX {
         let message = format!("the text grows beyond {MADE_BYTES_MAX} bytes");
-        return Err(call.invalid_value(message));
+        return Err(call.refuse(message));
     }
     Ok(())
 }
 
-fn repeat(
+fn repeat<C: Chance>(
     repetition: &Repetition,
     made: &mut String,
-    call: &mut Call<'_>,
-) -> Result<(), EvalError> {
+    call: &mut C,
+) -> Result<(), C::Error> {
     let least = repetition.min;
     let most = repetition.max.unwrap_or(least.saturating_add(MORE_MAX));
     let more = below(u64::from(most.saturating_sub(least)) + 1, call)? as u32;
@@ -77,12 +123,12 @@ fn repeat(
 }
 
 /// A number from 0 on, below this one, which is not 0.
-fn below(most: u64, call: &Call<'_>) -> Result<u64, EvalError> {
+fn below<C: Chance>(most: u64, call: &mut C) -> Result<u64, C::Error> {
     // The high bits of a product: as good as without remainder for numbers this small.
     Ok(((u128::from(call.draw()?) * u128::from(most)) >> 64) as u64)
 }
 
-fn one_of(class: &Class, call: &Call<'_>) -> Result<char, EvalError> {
+fn one_of<C: Chance>(class: &Class, call: &mut C) -> Result<char, C::Error> {
     let mut class = match class {
         Class::Unicode(class) => class.clone(),
         Class::Bytes(class) => class.to_unicode_class().unwrap_or_else(ClassUnicode::empty),
@@ -95,9 +141,9 @@ fn one_of(class: &Class, call: &Call<'_>) -> Result<char, EvalError> {
             class = of_these;
         }
     }
-    let nothing = || call.invalid_value("nothing matches a class of the pattern");
+    let nothing = |call: &C| call.refuse("nothing matches a class of the pattern".to_owned());
     if size(&class) == 0 {
-        return Err(nothing());
+        return Err(nothing(call));
     }
     let mut at = below(size(&class), call)?;
     for range in class.ranges() {
@@ -105,11 +151,11 @@ fn one_of(class: &Class, call: &Call<'_>) -> Result<char, EvalError> {
         if at < length {
             return (range.start()..=range.end())
                 .nth(at as usize)
-                .ok_or_else(nothing);
+                .ok_or_else(|| nothing(call));
         }
         at -= length;
     }
-    Err(nothing())
+    Err(nothing(call))
 }
 
 fn size(class: &ClassUnicode) -> u64 {

@@ -56,7 +56,7 @@ pub(super) fn register(table: &mut FunctionTable) {
         })
         .register("to_boolean", one(), to_boolean)
         .register("base64_encode", one(), |call| {
-            let encoded = STANDARD.encode(string(call, 0)?);
+            let encoded = base64_text(string(call, 0)?.as_bytes());
             call.new_string(&encoded)
         })
         .register("base64_decode", one(), base64_decode)
@@ -64,8 +64,7 @@ pub(super) fn register(table: &mut FunctionTable) {
             let text = string(call, 0)?;
             // Its values take more room than its text.
             call.charge_bytes(text.len().saturating_mul(8))?;
-            let json: Value = serde_json::from_str(&text)
-                .map_err(|error| call.invalid_value(format!("it is not JSON: {error}")))?;
+            let json = parsed_json(&text).map_err(|message| call.invalid_value(message))?;
             call.new_json(&json)
         })
         .register("parse_yaml", one(), parse_yaml);
@@ -81,9 +80,44 @@ const YAML_NODES_MAX: usize = 100_000;
 fn parse_yaml(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let text = string(call, 0)?;
     call.charge_bytes(text.len().saturating_mul(8))?;
-    let documents = yaml::read_all_within(&text, YAML_DEPTH_MAX, YAML_NODES_MAX)
-        .map_err(|error| call.invalid_value(format!("it is not YAML: {error}")))?;
-    call.new_json(documents.first().unwrap_or(&Value::Null))
+    let parsed = parsed_yaml(&text).map_err(|message| call.invalid_value(message))?;
+    call.new_json(&parsed)
+}
+
+/// Returns the value of a JSON text, which nests at most 127 levels deep.
+///
+/// # Errors
+/// Why it is none, in words.
+pub fn parsed_json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+/// Returns the first document of a YAML text, null where there is none, with at most 64 levels and 100,000 values.
+///
+/// # Errors
+/// Why it is none, in words.
+pub fn parsed_yaml(text: &str) -> Result<Value, String> {
+    let documents = yaml::read_all_within(text, YAML_DEPTH_MAX, YAML_NODES_MAX)
+        .map_err(|error| format!("it is not YAML: {error}"))?;
+    Ok(documents.into_iter().next().unwrap_or(Value::Null))
+}
+
+/// Returns bytes in base64, with padding.
+pub fn base64_text(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Returns the bytes of a text in base64 with padding, which may have line breaks in it.
+///
+/// # Errors
+/// Why it is none, in words.
+pub fn base64_bytes(text: &str) -> Result<Vec<u8>, String> {
+    let is_break = |c: char| matches!(c, '\n' | '\r');
+    let decoded = match text.contains(is_break) {
+        true => STANDARD.decode(text.replace(is_break, "")),
+        false => STANDARD.decode(text),
+    };
+    decoded.map_err(|error| format!("it is not base64: {error}"))
 }
 
 fn split(call: &mut Call<'_>) -> Result<Handle, EvalError> {
@@ -136,11 +170,7 @@ fn to_boolean(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 }
 
 fn base64_decode(call: &mut Call<'_>) -> Result<Handle, EvalError> {
-    let mut encoded = string(call, 0)?;
-    encoded.retain(|c| !matches!(c, '\n' | '\r'));
-    let bytes = STANDARD
-        .decode(encoded)
-        .map_err(|error| call.invalid_value(format!("it is not base64: {error}")))?;
+    let bytes = base64_bytes(&string(call, 0)?).map_err(|message| call.invalid_value(message))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| call.invalid_value("what it encodes is not UTF-8 text"))?;
     call.new_string(&text)

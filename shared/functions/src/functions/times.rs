@@ -98,6 +98,19 @@ fn changed(
     }
 }
 
+/// Returns a time, in nanoseconds after 1970, as the schedule of a job that runs then. `None`: it is not within the
+/// years 0 to 9999.
+pub fn cron(unix_ns: i128) -> Option<String> {
+    Moment::of_unix_ns(unix_ns).map(|moment| moment.cron())
+}
+
+/// Returns the last whole multiple of a duration since the year 1, in nanoseconds after 1970; the same time where the
+/// duration is not positive. `None`: it is not within the years 0 to 9999.
+pub fn truncated(unix_ns: i128, duration_ns: i128) -> Option<i128> {
+    let truncated = Moment::of_unix_ns(unix_ns)?.truncated(duration_ns)?;
+    Some(truncated.unix_ns())
+}
+
 /// From the first time to the second, or to now; the layout is that of both.
 fn time_since(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let (layout, start, end) = (string(call, 0)?, string(call, 1)?, string(call, 2)?);

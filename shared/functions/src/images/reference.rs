@@ -17,20 +17,28 @@ const DIGESTS: &[(&str, usize)] = &[("sha256", 64), ("sha384", 96), ("sha512", 1
 
 /// An image with its registry, and its digest or its tag; `None` of what is none.
 pub(crate) fn normal(image: &str) -> Option<String> {
-    Image::parse(image).map(|image| image.reference())
+    ImageRef::parse(image).map(|image| image.reference())
 }
 
-#[derive(Debug, PartialEq)]
-pub(super) struct Image<'a> {
-    registry: &'a str,
-    path: &'a str,
-    tag: &'a str,
-    digest: &'a str,
+/// The parts of an image's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageRef<'a> {
+    /// Its registry; [`ImageRef::REGISTRY`] where none is named.
+    pub registry: &'a str,
+    /// Its path in the registry.
+    pub path: &'a str,
+    /// Its tag; `latest` where neither tag nor digest is named, and empty where only a digest is.
+    pub tag: &'a str,
+    /// Its digest, or an empty text.
+    pub digest: &'a str,
 }
 
-impl<'a> Image<'a> {
-    /// `None` of what is none.
-    pub(super) fn parse(text: &'a str) -> Option<Self> {
+impl<'a> ImageRef<'a> {
+    /// The registry of an image that names none.
+    pub const REGISTRY: &'static str = REGISTRY;
+
+    /// Parses a name; `None` of what is none.
+    pub fn parse(text: &'a str) -> Option<Self> {
         let (text, digest) = match text.split_once('@') {
             Some((text, digest)) => (text, Some(digest)),
             None => (text, None),
@@ -174,11 +182,11 @@ mod tests {
             (&by_digest, ("reg:5000", "app", "", &*digest)),
             (&by_both, ("a.io", "app", "v1", &*digest)),
         ] {
-            let image = Image::parse(text).unwrap();
+            let image = ImageRef::parse(text).unwrap();
             let found = (image.registry, image.path, image.tag, image.digest);
             assert_eq!(found, expected, "{text}");
         }
-        assert!(Image::parse(&longest).is_some());
+        assert!(ImageRef::parse(&longest).is_some());
     }
 
     #[test]
@@ -217,7 +225,7 @@ mod tests {
             &long,
             &long_tag,
         ] {
-            assert_eq!(Image::parse(text), None, "{text}");
+            assert_eq!(ImageRef::parse(text), None, "{text}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod autogen;
 mod constraints;
 mod expressions;
 mod facts;
+mod mutating;
 mod validating;
 
 use super::{
@@ -34,8 +35,15 @@ const WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
 };
 
 const EVALUATION: KnownFields = KnownFields {
-    evaluated: &["admission", "background", "mode"],
-    inert: &[],
+    evaluated: &[
+        "admission",
+        "background",
+        "mode",
+        "mutateExisting",
+        "useServerSideApply",
+    ],
+    // About objects that exist already.
+    inert: &["skipBackgroundRequests"],
     later: &[],
 };
 
@@ -86,7 +94,11 @@ pub(super) fn compile(
     let namespace = kind.is_namespaced().then_some(namespace);
     let spec = manifest.required("spec", problems)?;
     let site = PolicySite { home: namespace };
-    let (rules, settings) = validating::compile(&spec, &site, metadata.value(), problems)?;
+    let compile = match kind.is_mutating() {
+        true => mutating::compile,
+        false => validating::compile,
+    };
+    let (rules, settings) = compile(&spec, &site, metadata.value(), problems)?;
     Some(Policy {
         kind,
         name: name?.to_owned(),
@@ -99,7 +111,11 @@ pub(super) fn compile(
 }
 
 /// Compiles the fields of `spec` that hold for all rules.
-fn settings(spec: &Object<'_>, metadata: &serde_json::Value, problems: &mut Problems) -> Settings {
+fn settings(
+    spec: &Object<'_>,
+    metadata: &serde_json::Value,
+    problems: &mut Problems,
+) -> (Settings, Evaluation) {
     let webhook = spec.get("webhookConfiguration");
     let webhook = webhook.and_then(|field| field.object(&WEBHOOK_CONFIGURATION, problems));
     let timeout = webhook.and_then(|webhook| webhook.get("timeoutSeconds"));
@@ -115,16 +131,19 @@ fn settings(spec: &Object<'_>, metadata: &serde_json::Value, problems: &mut Prob
         let message = format!("evaluation mode `{text}` is not run: only `Kubernetes` is");
         problems.unsupported(mode.path(), message);
     }
-    let mut switch = |name| {
+    let mut switch = |name, otherwise| {
         let field = evaluation.as_ref().and_then(|found| found.get(name));
         let switch = field.and_then(|field| field.object(&SWITCH, problems));
         let enabled = switch.and_then(|switch| switch.get("enabled"));
         enabled
             .and_then(|field| field.boolean(problems))
-            .unwrap_or(true)
+            .unwrap_or(otherwise)
     };
-    let (admission, background) = (switch("admission"), switch("background"));
-    Settings {
+    let (admission, background) = (switch("admission", true), switch("background", true));
+    let changes_existing = switch("mutateExisting", false);
+    let server_side = evaluation.and_then(|found| found.get("useServerSideApply"));
+    let server_side = server_side.and_then(|field| field.boolean(problems));
+    let settings = Settings {
         failure_policy: match failure_policy {
             Some("Ignore") => FailurePolicy::Ignore,
             _ => FailurePolicy::Fail,
@@ -136,7 +155,20 @@ fn settings(spec: &Object<'_>, metadata: &serde_json::Value, problems: &mut Prob
         applies_one: false,
         match_conditions: Vec::new(),
         reporting: reporting(metadata),
-    }
+    };
+    let evaluation = Evaluation {
+        changes_existing,
+        applies_server_side: server_side.unwrap_or(false),
+    };
+    (settings, evaluation)
+}
+
+/// The fields of `evaluation` that only mutating policies have.
+struct Evaluation {
+    /// `mutateExisting`
+    changes_existing: bool,
+    /// `useServerSideApply`
+    applies_server_side: bool,
 }
 
 /// A rule of these kinds: what is left out is as in a rule that says nothing of it.

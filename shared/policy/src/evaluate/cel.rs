@@ -1,6 +1,7 @@
 //! A rule in CEL.
 
 mod host;
+pub(super) mod patches;
 mod target;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -29,12 +30,16 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 /// The property that says which validation decided.
 const VALIDATION_INDEX: &str = "cel.validationIndex";
 
-/// The facts beside the request.
-#[derive(Default)]
-pub(super) struct Beside {
-    /// `None`: the rule takes none.
-    params: Option<Vec<Arc<Value>>>,
+/// The values of an expression's roots beside the request.
+#[derive(Clone, Default)]
+pub(super) struct Around<'r> {
+    /// The objects of parameters, which the rule goes through; `None`: it takes none.
+    all_params: Option<Vec<Arc<Value>>>,
+    /// The one that it is at.
+    params: Option<Arc<Value>>,
     namespace: Option<Arc<Value>>,
+    /// The object as patches left it; `None`: the request's.
+    object: Option<&'r Value>,
 }
 
 /// The result of a rule in CEL.
@@ -70,8 +75,8 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     let mut applies_to_all = cel.preconditions.is_empty();
     // A rule that its preconditions stop asks nobody, unless they do.
     if !applies_to_all && !before.params {
-        let beside = beside(cel, before, scope)?;
-        if !evaluate(&Conditions(cel), cel, scope, (&beside, None), &mut budget())? {
+        let around = around(cel, before, scope)?;
+        if !evaluate(&Conditions(cel), cel, scope, &around, &mut budget())? {
             return Ok(Verdict::Apart);
         }
         applies_to_all = true;
@@ -81,13 +86,13 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
         params: true,
         ..cel.reads()
     };
-    let beside = beside(cel, reads, scope)?;
-    let Some(params) = &beside.params else {
+    let around = around(cel, reads, scope)?;
+    let Some(params) = &around.all_params else {
         let judging = Judging {
             cel,
             applies_to_all,
         };
-        let (verdict, properties) = evaluate(&judging, cel, scope, (&beside, None), &mut budget())?;
+        let (verdict, properties) = evaluate(&judging, cel, scope, &around, &mut budget())?;
         scope.facts.properties = properties.into_iter().collect();
         return Ok(verdict);
     };
@@ -97,8 +102,11 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
             cel,
             applies_to_all,
         };
-        let values = (&beside, Some(params));
-        match evaluate(&judging, cel, scope, values, &mut budget)?.0 {
+        let around = Around {
+            params: Some(Arc::clone(params)),
+            ..around.clone()
+        };
+        match evaluate(&judging, cel, scope, &around, &mut budget)?.0 {
             Verdict::Apart => {}
             Verdict::Complies => is_apart = false,
             violation => return Ok(violation),
@@ -140,20 +148,25 @@ pub(super) fn evaluate<W: Expressions>(
     work: &W,
     cel: &Cel,
     scope: &mut Scope<'_>,
-    (beside, params): (&Beside, Option<&Arc<Value>>),
+    around: &Around<'_>,
     budget: &mut Budget,
 ) -> Result<W::Result, Stop> {
     let request = scope.request;
     let roots = Roots {
-        object: request.object(),
+        object: around.object.or_else(|| request.object()),
         old_object: request.old_object(),
         request: Some(request.value()),
-        params: params.map(|params| &**params),
-        namespace: beside.namespace.as_deref(),
+        params: around.params.as_deref(),
+        namespace: around.namespace.as_deref(),
+        ..Roots::default()
     };
     let host = CelHost::new(cel, scope.namespace, scope.facts);
     let (result, left) = {
-        let mut machine = Machine::new(roots, &cel.variables, budget.clone()).with_host(&host);
+        let machine = Machine::new(roots, &cel.variables, budget.clone()).with_host(&host);
+        let mut machine = match scope.facts.arrival {
+            Some(arrival) => machine.with_arrival(arrival),
+            None => machine,
+        };
         let result = spend(&mut machine, |machine| work.evaluate(machine));
         let result = result.map_err(|(place, error)| (place.to_owned(), error));
         (result, machine.budget().clone())
@@ -291,21 +304,30 @@ fn is_message(text: &str) -> bool {
     !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n')
 }
 
-/// Returns the audit annotations of a policy that applies, and which validation decided. A null is no annotation.
-fn annotations<'v>(
+/// Returns the audit annotations. A null is none.
+fn annotations_of<'v>(
     cel: &'v Cel,
-    verdict: &Verdict,
     machine: &mut Machine<'v>,
 ) -> Result<Vec<(String, String)>, Failed<'v>> {
     let mut found = Vec::new();
-    if cel.dialect == CelDialect::Rule || matches!(verdict, Verdict::Apart) {
-        return Ok(found);
-    }
     for annotation in &cel.annotations {
         let text = machine.text(&annotation.value);
         let text = text.map_err(|error| ("spec.auditAnnotations", error))?;
         found.extend(text.map(|text| (annotation.key.clone(), text)));
     }
+    Ok(found)
+}
+
+/// Returns the audit annotations of a policy that applies, and which validation decided.
+fn annotations<'v>(
+    cel: &'v Cel,
+    verdict: &Verdict,
+    machine: &mut Machine<'v>,
+) -> Result<Vec<(String, String)>, Failed<'v>> {
+    if cel.dialect == CelDialect::Rule || matches!(verdict, Verdict::Apart) {
+        return Ok(Vec::new());
+    }
+    let mut found = annotations_of(cel, machine)?;
     if let Verdict::Violates { index, .. } = verdict {
         found.push((VALIDATION_INDEX.to_owned(), index.to_string()));
     }
@@ -313,15 +335,16 @@ fn annotations<'v>(
 }
 
 /// Asks for the facts beside the request, all at once.
-fn beside(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Beside, Stop> {
+fn around(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Around<'static>, Stop> {
     let namespace = scope.request.object_namespace().to_owned();
     let params = cel.params.as_ref().filter(|_| reads.params);
     let params = params.map(|params| params_of(params, &namespace, scope.facts));
     let is_inside = reads.namespace && !namespace.is_empty();
     let namespace = is_inside.then(|| namespace_of(&namespace, scope.facts));
-    Ok(Beside {
-        params: params.transpose()?,
+    Ok(Around {
+        all_params: params.transpose()?,
         namespace: namespace.transpose()?,
+        ..Around::default()
     })
 }
 

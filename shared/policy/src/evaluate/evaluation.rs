@@ -65,7 +65,10 @@ impl<'a> Evaluation<'a> {
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
             action: rule.action,
-            facts: Facts::seeded(request.eval_seed_of(&rule.name)),
+            facts: Facts::seeded(
+                request.eval_seed_of(&rule.name),
+                request.cel_arrival_of(&policy.name),
+            ),
             known: Surroundings::default(),
         }
     }

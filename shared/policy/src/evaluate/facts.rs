@@ -39,6 +39,8 @@ pub(super) struct Facts {
     refused: Vec<(Question, FactError)>,
     /// When the rule is evaluated, and its chance.
     pub(super) seed: Option<EvalSeed>,
+    /// The same, for expressions in CEL.
+    pub(super) arrival: Option<anteroom_cel::Arrival>,
     /// The number of random draws that stay known from step to step.
     drawn: u64,
     /// The number of elements that this step has gone through.
@@ -153,9 +155,10 @@ pub(super) enum Lookup {
 }
 
 impl Facts {
-    pub(super) fn seeded(seed: Option<EvalSeed>) -> Self {
+    pub(super) fn seeded(seed: Option<EvalSeed>, arrival: Option<anteroom_cel::Arrival>) -> Self {
         Self {
             seed,
+            arrival,
             ..Self::default()
         }
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    check,
+    cel, check,
     conditions::{self, Verdict},
     exceptions::{self, AppliedExceptions},
     facts::Facts,
@@ -117,6 +117,7 @@ pub(super) fn judge<'a>(
             foreach::Walk { rule, lists }.judge(each, &mut scope)
         }
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
+        Work::Patch(mutation) => cel::patches::run(mutation, &mut scope),
         Work::MutateExisting(existing) => {
             mutate_existing::run(existing, &mut pass.existing, &mut scope)
         }

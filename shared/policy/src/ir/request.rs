@@ -196,11 +196,16 @@ impl AdmissionRequest {
     /// The clock and the random numbers of the rule of this name. Each rule has random numbers of its own.
     pub(crate) fn eval_seed_of(&self, rule: &str) -> Option<EvalSeed> {
         let Arrival { now_ns, seed } = self.arrival?;
-        // FNV-1a.
-        let own = rule.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        Some(EvalSeed::new(now_ns, seed ^ own))
+        Some(EvalSeed::new(now_ns, seed ^ hash(rule)))
+    }
+
+    /// The same for the expressions in CEL of the policy of this name.
+    pub(crate) fn cel_arrival_of(&self, policy: &str) -> Option<anteroom_cel::Arrival> {
+        let Arrival { now_ns, seed } = self.arrival?;
+        Some(anteroom_cel::Arrival {
+            now_ns,
+            seed: seed ^ hash(policy),
+        })
     }
 
     /// The same with another value in the context that variables are resolved in, for tests of policies:
@@ -457,6 +462,13 @@ impl AdmissionRequest {
     fn text(&self, path: &[&str]) -> &str {
         text(self.value(), path).unwrap_or_default()
     }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Takes away lists of roles that have none: to an expression they are missing keys. Whether there were any lists.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use anteroom_cel::Program;
 use anteroom_functions::pod_security::PodSecurity;
 use anteroom_model::ExistingObjects;
 
 use crate::ir::{
     KindPattern, Operation, Phase,
     cel::Cel,
+    cel_mutation::CelMutation,
     conditions::Conditions,
     context::ContextEntry,
     matching::{Matches, Selector},
@@ -45,7 +47,7 @@ impl Rule {
     /// When it is asked.
     pub fn phase(&self) -> Phase {
         match self.work {
-            Work::Mutate(_) => Phase::Mutation,
+            Work::Mutate(_) | Work::Patch(_) => Phase::Mutation,
             // Triggered by what the object has become.
             Work::Validate(_) | Work::MutateExisting(_) => Phase::Validation,
         }
@@ -93,7 +95,7 @@ impl Rule {
     pub(crate) fn existing(&self) -> Option<&MutateExisting> {
         match &self.work {
             Work::MutateExisting(existing) => Some(existing),
-            Work::Mutate(_) | Work::Validate(_) => None,
+            Work::Mutate(_) | Work::Patch(_) | Work::Validate(_) => None,
         }
     }
 
@@ -113,19 +115,30 @@ impl Rule {
         self.matches.asks_roles() || self.names_roles
     }
 
-    /// Returns its CEL expressions, if it validates by them.
+    /// Returns its CEL expressions, if it validates by them, or those around its patches.
     pub(crate) fn cel(&self) -> Option<&Cel> {
         match &self.work {
             Work::Validate(Validation::Whole(Check::Cel(cel))) => Some(cel),
+            Work::Patch(mutation) => Some(&mutation.around),
             _ => None,
         }
+    }
+
+    /// Every expression in CEL.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        let patches = match &self.work {
+            Work::Patch(mutation) => &*mutation.patches,
+            _ => &[],
+        };
+        let around = self.cel().into_iter().flat_map(Cel::programs);
+        around.chain(patches.iter().map(|patch| &patch.program))
     }
 
     /// Returns the `foreach` of a validation.
     pub(crate) fn each(&self) -> &[ForEach] {
         match &self.work {
             Work::Validate(validation) => validation.each(),
-            Work::Mutate(_) | Work::MutateExisting(_) => &[],
+            Work::Mutate(_) | Work::Patch(_) | Work::MutateExisting(_) => &[],
         }
     }
 
@@ -136,7 +149,7 @@ impl Rule {
         match &self.work {
             Work::Mutate(mutation) => inner = mutation.entries(),
             Work::MutateExisting(existing) => inner = existing.entries(),
-            Work::Validate(_) => {}
+            Work::Validate(_) | Work::Patch(_) => {}
         }
         self.context.iter().chain(inner).map(|entry| &**entry)
     }
@@ -191,6 +204,8 @@ pub(crate) enum Work {
     Validate(Validation),
     /// `mutate`: the object is changed.
     Mutate(Mutation),
+    /// `mutations` of a `MutatingPolicy`: the object is changed.
+    Patch(Box<CelMutation>),
     /// `mutate` with `targets`
     MutateExisting(MutateExisting),
 }

@@ -19,8 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     ir::{
-        Phase, Policy, PolicyException, Rule, cel::Cel, rule::Work, subquery::Pushdown,
-        template::Prepared,
+        Phase, Policy, PolicyException, Rule, rule::Work, subquery::Pushdown, template::Prepared,
     },
     pushdown::visitor::each as each_expression,
 };
@@ -144,7 +143,7 @@ impl RequestParts {
             each_expression(rule, &mut |_, prepared| {
                 parts.read_by(prepared, &rule.pushdown);
             });
-            parts.read_by_programs(rule.cel().into_iter().flat_map(Cel::programs));
+            parts.read_by_programs(rule.programs());
         }
         parts
     }
@@ -170,8 +169,7 @@ impl RequestParts {
                     parts.read_by(prepared, &rule.pushdown);
                     found |= parts.has_users() || names_account(prepared);
                 });
-                let programs = rule.cel().into_iter().flat_map(Cel::programs);
-                let mut paths = programs.flat_map(Program::request_paths);
+                let mut paths = rule.programs().flat_map(Program::request_paths);
                 found || paths.any(is_user)
             })
     }
@@ -281,7 +279,7 @@ impl Rule {
         match &self.work {
             Work::Validate(validation) => validation.has_pattern(),
             // What is patched is the whole object.
-            Work::Mutate(_) => true,
+            Work::Mutate(_) | Work::Patch(_) => true,
             // What is patched is another one.
             Work::MutateExisting(_) => false,
         }

@@ -105,6 +105,8 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
     walk.conditions("preconditions", preconditions);
     match work {
         Work::Mutate(mutation) => walk.mutation("mutate", mutation, context),
+        // It has expressions in CEL alone.
+        Work::Patch(_) => {}
         Work::MutateExisting(existing) => {
             for (at, target) in existing.targets.iter().enumerate() {
                 walk.target(&format!("mutate.targets[{at}]"), target, context);

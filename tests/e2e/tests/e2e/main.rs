@@ -44,6 +44,7 @@ mod shares;
 mod simulator;
 mod sources;
 mod stops;
+mod structured_merge;
 mod surroundings;
 mod tenants;
 mod traces;

@@ -16,7 +16,7 @@ fn certificates_and_requests_are_read_as_in_go() {
         ),
     ] {
         let expected: Value = serde_json::from_str(expected).unwrap();
-        let found = decoded(text).unwrap();
+        let found = super::certificate(text).unwrap();
         for (name, value) in expected.as_object().unwrap() {
             assert_eq!(&found[name], value, "{name}");
         }
@@ -44,7 +44,7 @@ fn a_malformed_certificate_is_refused_with_its_reason() {
         (&cut, "it is no certificate"),
         (&"x".repeat(TEXT_BYTES_MAX + 1), "longer than 65536 bytes"),
     ] {
-        let error = decoded(text).unwrap_err();
+        let error = super::certificate(text).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
     let after = format!(
@@ -52,8 +52,8 @@ fn a_malformed_certificate_is_refused_with_its_reason() {
         include_str!("testdata/request.pem")
     );
     assert_eq!(
-        decoded(&after),
-        decoded(certificate),
+        super::certificate(&after),
+        super::certificate(certificate),
         "the first block counts"
     );
 }
@@ -75,6 +75,6 @@ proptest! {
         }
         let label = &block.label;
         let text = format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(contents));
-        let _ = decoded(&text);
+        let _ = super::certificate(&text);
     }
 }

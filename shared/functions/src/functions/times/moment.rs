@@ -48,6 +48,11 @@ impl Moment {
         Self::at(ns, 0)
     }
 
+    /// Nanoseconds after 1970.
+    pub(super) fn unix_ns(&self) -> i128 {
+        self.at_ns
+    }
+
     /// `None` where a clock would show another year than can be written.
     fn at(at_ns: i128, offset_s: i32) -> Option<Self> {
         let shown_ns = at_ns.checked_add(i128::from(offset_s) * SECOND_NS)?;

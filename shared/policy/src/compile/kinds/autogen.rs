@@ -3,7 +3,10 @@
 //! A policy is left as it is unless it has exactly one resource rule, on Pods of `v1`, and selects by nothing that a
 //! template need not share with its controller.
 
-use super::super::fields::{Field, KnownFields, Object};
+use super::{
+    super::fields::{Field, KnownFields, Object},
+    constraints,
+};
 use crate::ir::{
     KindPattern,
     matching::{Constraints, ResourceRule},
@@ -49,7 +52,6 @@ pub(super) fn derive(
     field: &Field<'_>,
     constraints: &Constraints,
     problems: &mut Problems,
-    compile: impl Fn(&Field<'_>, &mut Problems) -> Option<Constraints>,
 ) -> Vec<Derived> {
     let wanted = controllers(spec, problems);
     if !is_on_pods_alone(constraints) {
@@ -76,7 +78,7 @@ pub(super) fn derive(
             return None;
         }
         // The selector of namespaces is the policy's own.
-        let own = compile(field, problems)?;
+        let own = constraints::compile(field, problems)?;
         let include = own.include.into_iter().map(|rule| ResourceRule {
             kinds: kinds.clone(),
             ..rule

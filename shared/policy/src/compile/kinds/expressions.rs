@@ -1,6 +1,6 @@
 //! Expressions of a policy.
 
-use anteroom_cel::{FactScope, Names, Program};
+use anteroom_cel::{Dialect, FactScope, Names, Program};
 
 use super::{
     super::{
@@ -23,7 +23,10 @@ pub(super) fn names(site: &PolicySite<'_>, template: &[&str]) -> Names {
         Some(_) => FactScope::Namespace,
         None => FactScope::Cluster,
     };
-    Names::default().within_template(template).with_facts(scope)
+    Names::default()
+        .in_dialect(Dialect::Kyverno)
+        .within_template(template)
+        .with_facts(scope)
 }
 
 /// Compiles `matchConditions`: all must be true.

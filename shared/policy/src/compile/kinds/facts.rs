@@ -106,7 +106,7 @@ fn entries(
                     [None, Some(api(None)?)]
                 }
                 Argument::Constant(_) | Argument::Home => [Some(api(Some(namespace))?), None],
-                _ => [Some(api(Some(namespace))?), Some(api(None)?)],
+                _ => [Some(api(Some(namespace))?), Some(unkept(call, api(None)?))],
             })
         }
         FactFunction::Entry => {
@@ -132,6 +132,18 @@ fn entries(
             Ok([None, Some(entry(source))])
         }
     }
+}
+
+/// The entry for an object in no namespace, of a call that most often names one: no view is kept of what is not there
+/// for a kind whose objects have a namespace.
+fn unkept(call: &Site, mut entry: ContextEntry) -> ContextEntry {
+    if call.function() == FactFunction::ResourceGet
+        && let Loader::Fact(fact) = &mut entry.loader
+        && let FactOrigin::Api(api) = &mut fact.source
+    {
+        api.kept = None;
+    }
+    entry
 }
 
 fn entry_name(arguments: &[Argument]) -> Result<String, String> {

@@ -45,7 +45,7 @@ pub(super) fn compile(
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
-    let mut settings = settings(&spec, metadata, problems);
+    let (mut settings, _) = settings(&spec, metadata, problems);
     let actions = Actions::of(&spec, problems);
     settings.emit_warning = actions.warns;
     let written = spec.required("matchConstraints", problems)?;
@@ -57,14 +57,14 @@ pub(super) fn compile(
         let matches = Matches::Constraints(constraints);
         Some(rule(name, actions.action, matches, work, context))
     };
-    let derived = match &constraints {
-        Some(own) if problems.is_empty() => {
-            autogen::derive(&spec, &written, own, problems, constraints::compile)
-        }
-        _ => Vec::new(),
-    };
-    let mut rules = vec![one("", constraints?, &[], problems)?];
+    let constraints = constraints?;
+    // Those of a policy with problems would have the same ones.
+    let derived = autogen::derive(&spec, &written, &constraints, problems);
+    let mut rules = vec![one("", constraints, &[], problems)?];
     for derived in derived {
+        if !problems.is_empty() {
+            break;
+        }
         rules.extend(one(
             derived.name,
             derived.constraints,

@@ -1,7 +1,9 @@
 //! Policies of policies.kyverno.io.
 
+mod mutating;
+
 use super::*;
-use crate::{ApiTarget, PolicyKind, Reference};
+use crate::{ApiTarget, FailureAction, PolicyKind, Reference};
 
 fn policy_of(kind: &str, spec: &str) -> Policy {
     let manifest = format!(
@@ -60,7 +62,7 @@ fn outcomes(
     request: &AdmissionRequest,
     mut answer: impl FnMut(&FactTarget) -> Result<Value, FactError>,
 ) -> Vec<(String, RuleReport)> {
-    let of = |rule| {
+    let mut of = |rule| {
         let mut evaluation = Evaluation::start(policy, rule, request);
         for _ in 0..16 {
             match evaluation.step() {
@@ -263,7 +265,7 @@ fn a_namespaced_policy_reads_its_own_namespace() {
     for (expression, says) in [
         (
             "resource.get('v1', 'configmaps', 'other', 'x') != null",
-            "AR301",
+            "AR302",
         ),
         ("http.get('http://a.b/') != null", "AR304"),
     ] {

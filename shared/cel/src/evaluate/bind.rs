@@ -1,0 +1,64 @@
+//! `cel.bind`: a value that is evaluated where it is first needed, once.
+
+use super::Machine;
+use crate::{
+    EvalError,
+    ast::{Expr, Macro},
+    value::Val,
+};
+
+/// A variable of `cel.bind`.
+#[derive(Debug)]
+pub(super) struct Bound<'v> {
+    /// Its place among the variables around the body.
+    place: usize,
+    expr: &'v Expr,
+    known: Option<Result<Val<'v>, EvalError>>,
+}
+
+impl<'v> Machine<'v> {
+    pub(super) fn bind(&mut self, made: &'v Macro) -> Result<Val<'v>, EvalError> {
+        let (place, outer) = (self.locals.len(), self.bound.len());
+        self.bound.push(Bound {
+            place,
+            expr: &made.range,
+            known: None,
+        });
+        // What stands in its place is never read.
+        self.locals.push(Val::Null);
+        let value = self.eval(&made.body);
+        self.locals.truncate(place);
+        self.bound.truncate(outer);
+        value
+    }
+
+    /// The variable at a place.
+    pub(super) fn local(&mut self, place: usize) -> Result<Val<'v>, EvalError> {
+        let found = self.bound.iter().rposition(|bound| bound.place == place);
+        let Some(at) = found else {
+            return Ok(self.locals.get(place).cloned().unwrap_or(Val::Null));
+        };
+        let expr = match self.bound.get(at) {
+            Some(Bound {
+                known: Some(known), ..
+            }) => return known.clone(),
+            Some(bound) => bound.expr,
+            None => return Ok(Val::Null),
+        };
+        // It sees the variables that were there before it.
+        let inner = self.locals.split_off(place);
+        let mut later = self.bound.split_off(at);
+        let value = self.eval(expr);
+        self.locals.truncate(place);
+        self.locals.extend(inner);
+        // Nothing is known of what was not evaluated to its end.
+        if let Some(bound) = later.first_mut()
+            && !matches!(value, Err(EvalError::TooDeep))
+        {
+            bound.known = Some(value.clone());
+        }
+        self.bound.truncate(at);
+        self.bound.append(&mut later);
+        value
+    }
+}

@@ -1,0 +1,36 @@
+//! The functions that only Kyverno's policy kinds have.
+
+mod codecs;
+mod images;
+mod math;
+mod objects;
+mod rewriting;
+mod volatile;
+
+use super::function::{Answer, Function, Given, global, method};
+use crate::{kind::Kind::Any, value::Val};
+
+pub(super) const ALL: &[&[Function]] = &[
+    OPTIONALS,
+    codecs::FUNCTIONS,
+    images::FUNCTIONS,
+    math::FUNCTIONS,
+    objects::FUNCTIONS,
+    rewriting::FUNCTIONS,
+    volatile::FUNCTIONS,
+];
+
+const OPTIONALS: &[Function] = &[method("orValue", (2, 2), &[], Any, or_value)];
+
+/// Any value that is no optional is there, null too.
+fn or_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Optional(Some(value)), _] => Ok((**value).clone()),
+        [Val::Optional(None), other] => Ok(other.clone()),
+        [value, _] => Ok(value.clone()),
+        other => given.mismatch(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Encodings, digests and certificates: all but compression is the library of JMESPath's functions.
+
+use anteroom_functions::{gzip, pure};
+use serde_json::Value;
+
+use super::{Answer, Function, Given, Val, global};
+use crate::{
+    EvalError,
+    kind::Kind::{self, Any, Bytes, Map, Text},
+    value::{of_json, to_json},
+};
+
+const OF_TEXT: &[Kind] = &[Text];
+const OF_BYTES: &[Kind] = &[Bytes];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("base64.encode", (1, 1), OF_BYTES, Text, base64_encode),
+    global("base64.decode", (1, 1), OF_TEXT, Bytes, base64_decode),
+    global("gzip.compress", (1, 1), &[Text, Bytes], Bytes, compress),
+    global("gzip.decompress", (1, 1), OF_BYTES, Text, decompress),
+    global("hash.md5", (1, 1), OF_TEXT, Text, md5),
+    global("hash.sha1", (1, 1), OF_TEXT, Text, sha1),
+    global("hash.sha256", (1, 1), OF_TEXT, Text, sha256),
+    global("json.marshal", (1, 1), &[], Text, marshal),
+    global("json.unmarshal", (1, 1), OF_TEXT, Any, unmarshal),
+    global("md5", (1, 1), OF_TEXT, Text, md5),
+    global("sha1", (1, 1), OF_TEXT, Text, sha1),
+    global("sha256", (1, 1), OF_TEXT, Text, sha256),
+    global("x509.decode", (1, 1), OF_TEXT, Map, certificate),
+    global("yaml.parse", (1, 1), OF_TEXT, Any, parse_yaml),
+];
+
+/// The size of a parsed value, in bytes for each byte of its text.
+const PARSED_TIMES: usize = 8;
+
+fn base64_encode<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Bytes(bytes)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    given.budget().build(bytes.len().div_ceil(3) * 4)?;
+    Ok(Val::text(pure::base64_text(bytes)))
+}
+
+/// The padding may be left out.
+fn base64_decode<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Text(text)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    given.budget().build(2 * text.len())?;
+    let plain = text.chars().filter(|c| !matches!(c, '\n' | '\r')).count();
+    let padding = match (text.contains('='), plain % 4) {
+        (false, 2) => "==",
+        (false, 3) => "=",
+        _ => "",
+    };
+    let padded = format!("{}{padding}", &**text);
+    match pure::base64_bytes(&padded) {
+        Ok(bytes) => Ok(Val::Bytes(bytes.into())),
+        Err(message) => Err(EvalError::Refused(message)),
+    }
+}
+
+fn compress<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let bytes = match arguments {
+        [Val::Text(text)] => text.as_bytes(),
+        [Val::Bytes(bytes)] => bytes,
+        other => return given.mismatch(other),
+    };
+    // It is looked for what stood before, byte by byte.
+    given.budget().look(16 * bytes.len())?;
+    let compressed =
+        gzip::compress(bytes).map_err(|error| EvalError::Refused(error.to_string()))?;
+    given.budget().build(compressed.len())?;
+    Ok(Val::Bytes(compressed.into()))
+}
+
+fn decompress<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Bytes(bytes)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let most = usize::try_from(given.budget().built_bytes).unwrap_or(usize::MAX);
+    let held = match gzip::decompress(bytes, most) {
+        Ok(held) => held,
+        Err(gzip::GzipError::TooLong(most)) => {
+            // More than the budget has.
+            given.budget().build(most.saturating_add(1))?;
+            return Err(EvalError::Bytes);
+        }
+        Err(error) => return Err(EvalError::Refused(error.to_string())),
+    };
+    given.budget().build(held.len())?;
+    match String::from_utf8(held) {
+        Ok(text) => Ok(Val::text(text)),
+        Err(_) => Err(EvalError::refused(
+            "what is compressed is not a text in UTF-8",
+        )),
+    }
+}
+
+fn digest<'v>(
+    given: &mut Given<'_>,
+    arguments: &[Val<'v>],
+    digest: fn(&[u8]) -> String,
+) -> Answer<'v> {
+    let [Val::Text(text)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    // A digest reads a byte in a few nanoseconds.
+    given.budget().look(4 * text.len())?;
+    let digits = digest(text.as_bytes());
+    given.budget().build(digits.len())?;
+    Ok(Val::text(digits))
+}
+
+fn md5<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    digest(given, arguments, pure::md5)
+}
+
+fn sha1<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    digest(given, arguments, pure::sha1)
+}
+
+fn sha256<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    digest(given, arguments, pure::sha256)
+}
+
+fn marshal<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [value] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let json = to_json(value, None, given.budget())?.to_string();
+    given.budget().build(json.len())?;
+    Ok(Val::text(json))
+}
+
+fn parsed<'v>(
+    given: &mut Given<'_>,
+    arguments: &[Val<'v>],
+    parse: fn(&str) -> Result<Value, String>,
+) -> Answer<'v> {
+    let [Val::Text(text)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    given
+        .budget()
+        .build(text.len().saturating_mul(PARSED_TIMES))?;
+    let json = parse(text).map_err(EvalError::Refused)?;
+    of_json(&json, given.budget())
+}
+
+fn unmarshal<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    parsed(given, arguments, pure::parsed_json)
+}
+
+fn parse_yaml<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    parsed(given, arguments, pure::parsed_yaml)
+}
+
+fn certificate<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    if let [Val::Text(text)] = arguments {
+        // The numbers of it are divided by ten, digit by digit.
+        given.budget().steps(text.len() as u64)?;
+    }
+    parsed(given, arguments, pure::certificate)
+}

@@ -1,0 +1,72 @@
+//! Image references.
+
+use std::sync::Arc;
+
+use super::{Answer, Function, Given, Val, global, method};
+use crate::{
+    EvalError,
+    kind::Kind::{self, Bool, Image as ImageKind, Text},
+    value::Image,
+};
+
+const OF_TEXT: &[Kind] = &[Text];
+const OF_IMAGE: &[Kind] = &[ImageKind];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("image", (1, 1), OF_TEXT, ImageKind, parse),
+    global("isImage", (1, 1), OF_TEXT, Bool, is_image),
+    global("parseImageReference", (1, 1), OF_TEXT, ImageKind, parse),
+    method("containsDigest", (1, 1), OF_IMAGE, Bool, contains_digest),
+    method("digest", (1, 1), OF_IMAGE, Text, part),
+    method("identifier", (1, 1), OF_IMAGE, Text, part),
+    method("registry", (1, 1), OF_IMAGE, Text, part),
+    method("repository", (1, 1), OF_IMAGE, Text, part),
+    method("tag", (1, 1), OF_IMAGE, Text, part),
+];
+
+fn parsed(given: &mut Given<'_>, text: &str) -> Result<Option<Image>, EvalError> {
+    given.budget().build(2 * text.len())?;
+    Ok(Image::parse(text))
+}
+
+fn parse<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Text(text)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    match parsed(given, text)? {
+        Some(image) => Ok(Val::Image(Arc::new(image))),
+        None => {
+            let start: String = text.chars().take(64).collect();
+            Err(EvalError::Refused(format!("`{start}` is no image")))
+        }
+    }
+}
+
+fn is_image<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Text(text)] => Ok(Val::Bool(parsed(given, text)?.is_some())),
+        other => given.mismatch(other),
+    }
+}
+
+fn contains_digest<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    match arguments {
+        [Val::Image(image)] => Ok(Val::Bool(!image.digest.is_empty())),
+        other => given.mismatch(other),
+    }
+}
+
+fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Image(image)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    let part = match given.name {
+        "digest" => image.digest.clone(),
+        "identifier" => image.identifier(),
+        "registry" => image.registry.clone(),
+        "repository" => image.repository.clone(),
+        _ => image.tag.clone(),
+    };
+    given.budget().build(part.len())?;
+    Ok(Val::text(part))
+}

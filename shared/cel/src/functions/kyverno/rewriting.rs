@@ -1,0 +1,173 @@
+//! `regex.replace`, `regex.extract` and `regex.extractAll`.
+
+use regex::{Captures, Regex};
+
+use super::{Answer, Function, Given, Val, global};
+use crate::{
+    EvalError,
+    functions::regexes::{of_pattern, with},
+    kind::Kind::{self, List, Optional, Text},
+};
+
+const OF_TEXT: &[Kind] = &[Text];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    of_pattern(global("regex.extract", (2, 2), OF_TEXT, Optional, extract)),
+    of_pattern(global(
+        "regex.extractAll",
+        (2, 2),
+        OF_TEXT,
+        List,
+        extract_all,
+    )),
+    of_pattern(global("regex.replace", (3, 4), OF_TEXT, Text, replace)),
+];
+
+/// The steps of a search are those of a text so many times as long: groups are looked for too.
+const SEARCH_TIMES: usize = 8;
+
+fn one_group(pattern: &Regex) -> Result<(), EvalError> {
+    // The first is the whole match.
+    match pattern.captures_len() > 2 {
+        true => Err(EvalError::refused(
+            "the regular expression has more than one group",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// The group of a match, or all of it where there is no group. `None`: the group is empty.
+fn found<'t>(captures: &Captures<'t>, pattern: &Regex) -> Option<&'t str> {
+    match pattern.captures_len() {
+        1 => captures.get(0).map(|whole| whole.as_str()),
+        _ => captures
+            .get(1)
+            .map(|group| group.as_str())
+            .filter(|text| !text.is_empty()),
+    }
+}
+
+fn extract<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Text(text), Val::Text(source)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    given.budget().build(text.len())?;
+    given.budget().look(SEARCH_TIMES * text.len())?;
+    with(given, source, |_, pattern| {
+        one_group(pattern)?;
+        let captures = pattern.captures(text);
+        let found = captures.and_then(|captures| found(&captures, pattern));
+        Ok(found.map_or(Val::Optional(None), |text| Val::some(Val::text(text))))
+    })
+}
+
+fn extract_all<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Text(text), Val::Text(source)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    with(given, source, |given, pattern| {
+        one_group(pattern)?;
+        let mut all = Vec::new();
+        let mut matches = pattern.captures_iter(text);
+        let mut from = 0;
+        loop {
+            // Each search may look through all that is left.
+            given.budget().look(SEARCH_TIMES * (text.len() - from))?;
+            given.budget().elements(1)?;
+            let Some(captures) = matches.next() else {
+                break;
+            };
+            from = captures.get(0).map_or(from, |whole| whole.end());
+            if let Some(found) = found(&captures, pattern) {
+                given.budget().build(found.len())?;
+                all.push(Val::text(found));
+            }
+        }
+        Ok(Val::list(all))
+    })
+}
+
+/// A part of a replacement.
+enum Part<'t> {
+    Text(&'t str),
+    Group(usize),
+}
+
+/// `\1` is a group, and `\\` a backslash.
+fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<Part<'t>>, EvalError> {
+    let mut parts = Vec::new();
+    let mut rest = replacement;
+    while let Some((before, after)) = rest.split_once('\\') {
+        parts.push(Part::Text(before));
+        let Some(next) = after.chars().next() else {
+            return Err(EvalError::refused("a replacement ends in a backslash"));
+        };
+        match next.to_digit(10) {
+            Some(group) if (group as usize) < pattern.captures_len() => {
+                parts.push(Part::Group(group as usize));
+            }
+            Some(group) => {
+                let message = format!(
+                    "the replacement names group {group}, and the regular expression has {}",
+                    pattern.captures_len() - 1
+                );
+                return Err(EvalError::Refused(message));
+            }
+            None if next == '\\' => parts.push(Part::Text(&after[..1])),
+            None => {
+                return Err(EvalError::refused(
+                    "a digit or a backslash follows a backslash in a replacement",
+                ));
+            }
+        }
+        rest = &after[next.len_utf8()..];
+    }
+    parts.push(Part::Text(rest));
+    Ok(parts)
+}
+
+fn replace<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let (text, source, replacement, limit) = match arguments {
+        [Val::Text(text), Val::Text(source), Val::Text(to)] => (text, source, to, -1),
+        [
+            Val::Text(text),
+            Val::Text(source),
+            Val::Text(to),
+            Val::Int(limit),
+        ] => (text, source, to, *limit),
+        other => return given.mismatch(other),
+    };
+    // A negative number: all.
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    given.budget().build(text.len())?;
+    given.budget().look(replacement.len())?;
+    with(given, source, |given, pattern| {
+        let parts = parts(replacement, pattern)?;
+        let mut replaced = String::new();
+        let mut matches = pattern.captures_iter(text);
+        let mut from = 0;
+        for _ in 0..limit {
+            given.budget().look(SEARCH_TIMES * (text.len() - from))?;
+            given.budget().step()?;
+            let Some(captures) = matches.next() else {
+                break;
+            };
+            let Some(whole) = captures.get(0) else {
+                break;
+            };
+            replaced.push_str(&text[from..whole.start()]);
+            for part in &parts {
+                let part = match part {
+                    Part::Text(text) => text,
+                    Part::Group(group) => captures.get(*group).map_or("", |group| group.as_str()),
+                };
+                given.budget().step()?;
+                given.budget().build(part.len())?;
+                replaced.push_str(part);
+            }
+            from = whole.end();
+        }
+        replaced.push_str(&text[from..]);
+        Ok(Val::text(replaced))
+    })
+}

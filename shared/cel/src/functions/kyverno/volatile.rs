@@ -1,0 +1,109 @@
+//! The clock, and chance. Both come from the evaluation's arrival, so that a restart finds the same.
+
+use anteroom_functions::pure::{self, Chance};
+use jiff::Timestamp;
+
+use super::{Answer, Function, Given, Val, global};
+use crate::{
+    EvalError,
+    chance::Draw,
+    kind::Kind::{self, Text, Timestamp as Time},
+};
+
+const OF_TEXT: &[Kind] = &[Text];
+const OF_TIME: &[Kind] = &[Time];
+
+/// The pattern of `random()`.
+const RANDOM: &str = "[0-9a-z]{8}";
+
+/// Steps that a pattern costs.
+const PATTERN_STEPS: u64 = 1_000;
+
+/// Why a time is none.
+const OUT_OF_RANGE: &str = "the time is not within the years 0 to 9999";
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    global("random", (0, 1), OF_TEXT, Text, random),
+    global("random.random", (0, 1), OF_TEXT, Text, random),
+    global("time.now", (0, 0), &[], Time, now),
+    global("time.toCron", (1, 1), OF_TIME, Text, to_cron),
+    global("time.truncate", (2, 2), OF_TIME, Time, truncate),
+];
+
+/// Random numbers, and the budget of what is made of them.
+struct Drawing<'d, 't> {
+    given: &'d mut Given<'t>,
+    draw: Draw,
+}
+
+impl Chance for Drawing<'_, '_> {
+    type Error = EvalError;
+
+    fn step(&mut self) -> Result<(), EvalError> {
+        self.given.budget().step()
+    }
+
+    fn draw(&mut self) -> Result<u64, EvalError> {
+        Ok(self.draw.next())
+    }
+
+    fn refuse(&self, message: String) -> EvalError {
+        EvalError::Refused(message)
+    }
+}
+
+fn random<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let pattern = match arguments {
+        [] => RANDOM,
+        [Val::Text(pattern)] => pattern,
+        other => return given.mismatch(other),
+    };
+    let Some(arrival) = given.tools.arrival else {
+        return Err(EvalError::refused(
+            "random numbers are not available where this is evaluated",
+        ));
+    };
+    // Reading a pattern takes some ten times as long as comparing a text.
+    given.budget().steps(PATTERN_STEPS)?;
+    given.budget().look(16 * pattern.len())?;
+    let draw = given.tools.draws.at(arrival.seed, given.site);
+    let text = pure::random_text(pattern, &mut Drawing { given, draw })?;
+    given.budget().build(text.len())?;
+    Ok(Val::text(text))
+}
+
+fn now<'v>(given: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
+    let Some(arrival) = given.tools.arrival else {
+        return Err(EvalError::refused(
+            "the time is not available where this is evaluated",
+        ));
+    };
+    time(arrival.now_ns)
+}
+
+fn time<'v>(unix_ns: i128) -> Answer<'v> {
+    match Timestamp::from_nanosecond(unix_ns) {
+        Ok(time) => Ok(Val::Timestamp(time)),
+        Err(_) => Err(EvalError::refused(OUT_OF_RANGE)),
+    }
+}
+
+fn to_cron<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Timestamp(time)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    match pure::cron(time.as_nanosecond()) {
+        Some(cron) => Ok(Val::text(cron)),
+        None => Err(EvalError::refused(OUT_OF_RANGE)),
+    }
+}
+
+fn truncate<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let [Val::Timestamp(at), Val::Duration(ns)] = arguments else {
+        return given.mismatch(arguments);
+    };
+    match pure::truncated(at.as_nanosecond(), i128::from(*ns)) {
+        Some(truncated) => time(truncated),
+        None => Err(EvalError::refused(OUT_OF_RANGE)),
+    }
+}

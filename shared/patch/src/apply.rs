@@ -1,0 +1,162 @@
+//! Kubernetes' structured merge: what an object becomes under a partial object of its type, as in an
+//! `ApplyConfiguration` of a mutating policy.
+//!
+//! | in the schema | is merged |
+//! |---|---|
+//! | an object, a map | field by field; what the patch does not name stays |
+//! | a list of type `map` | by its keys, a missing key counting as its default |
+//! | a list of type `set` | values that are not there yet are added |
+//! | an atomic list, map or object | the patch may not have it; or it is replaced ([`Atomics`]) |
+//! | a single value | replaced |
+//!
+//! Nothing is ever taken away, so `null` is no value of a patch. In a merged list the elements that only
+//! the object has stay where they are; the patch's are in the patch's order, new ones before the next
+//! one that both have. The patch's `apiVersion` and `kind` count for nothing.
+//!
+//! The patch must fit the schema. So must the object, but for fields that the schema does not have: these
+//! stay as they are, for an API server may be newer than the table of its types.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`types`] | types, and [`ObjectSchema`]: a type in a table of types |
+//! | [`openapi`] | types from OpenAPI: of an API server, or of a CustomResourceDefinition |
+//! | [`record`] | tables of types as text |
+//! | [`smallest`] | the smallest table that says the same |
+//! | [`built_in`] | the table of Kubernetes' own types |
+//! | [`fits`] | the check that a value fits a type, and the search for what is atomic in a patch |
+//! | [`item`] | the identity of an element in its list |
+//! | [`union`] | the merge itself |
+
+mod built_in;
+mod fits;
+mod item;
+mod openapi;
+mod path;
+mod record;
+mod smallest;
+mod types;
+mod union;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    BUILT_BYTES_MAX, DEPTH_MAX, PatchError,
+    size::{self, Budget},
+};
+
+use fits::{Fits, Misfit};
+pub use openapi::{TYPES_MAX, built_in_table, published};
+use path::Path;
+pub use types::{ObjectSchema, SchemaError};
+
+/// The treatment of atomic lists, maps and objects that a patch touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Atomics {
+    /// The patch is refused, as by the API server: its author may have meant to add to one.
+    Refused,
+    /// They are replaced, as by server-side apply.
+    Replaced,
+}
+
+/// Why a partial object is not merged. The object is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ApplyError {
+    /// The types of the kind are not known, so nothing can be merged.
+    #[error("there is no schema for kind `{kind}` of `{api_version}`")]
+    NoSchema {
+        /// The object's `apiVersion`.
+        api_version: String,
+        /// The object's `kind`.
+        kind: String,
+    },
+    /// The patch is not of the object's type.
+    #[error("invalid ApplyConfiguration: {path}: {problem}")]
+    Patch {
+        /// The path in the patch, as in `.spec.containers[name="app"].image`.
+        path: String,
+        /// The fault at that path.
+        problem: String,
+    },
+    /// The object is not of its own type.
+    #[error("the object does not fit its schema: {path}: {problem}")]
+    Object {
+        /// The path in the object.
+        path: String,
+        /// The fault at that path.
+        problem: String,
+    },
+    /// The patch touches what can only be replaced as a whole.
+    #[error(
+        "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
+        paths.join(", ")
+    )]
+    Atomic {
+        /// The paths in the patch, in its order; elements of lists by their places.
+        paths: Vec<String>,
+    },
+    /// Object and patch are too large together.
+    #[error("object and patch are larger than {BUILT_BYTES_MAX} bytes")]
+    TooLarge,
+    /// The object or the patch is too deep.
+    #[error("the patch or the object nests deeper than {DEPTH_MAX} levels")]
+    TooDeep,
+}
+
+impl From<PatchError> for ApplyError {
+    fn from(error: PatchError) -> Self {
+        match error {
+            PatchError::TooDeep => Self::TooDeep,
+            _ => Self::TooLarge,
+        }
+    }
+}
+
+/// Merges `patch`, a partial object, into `object`, of the type `schema`.
+///
+/// # Errors
+/// [`ApplyError`], all but `NoSchema`.
+pub fn apply(
+    object: &Value,
+    patch: &Value,
+    schema: &ObjectSchema,
+    atomics: Atomics,
+) -> Result<Value, ApplyError> {
+    size::check_depth(object)?;
+    size::check_depth(patch)?;
+    let mut budget = Budget::new();
+    budget.take(object)?;
+    budget.take(patch)?;
+    let patch = without_type(patch)?;
+    let (types, root) = (schema.types(), schema.root());
+    Fits::patch(types)
+        .check(root, &patch, &Path::ROOT)
+        .map_err(|Misfit { path, problem }| ApplyError::Patch { path, problem })?;
+    if atomics == Atomics::Refused {
+        let paths = fits::atomics(types, root, &patch);
+        if !paths.is_empty() {
+            return Err(ApplyError::Atomic { paths });
+        }
+    }
+    Fits::object(types)
+        .check(root, object, &Path::ROOT)
+        .map_err(|Misfit { path, problem }| ApplyError::Object { path, problem })?;
+    Ok(union::merge(types, root, object, &patch))
+}
+
+/// The patch without its `apiVersion` and `kind`: they are the object's, whatever it says.
+fn without_type(patch: &Value) -> Result<Value, ApplyError> {
+    let Some(fields) = patch.as_object() else {
+        return Err(ApplyError::Patch {
+            path: ".".to_owned(),
+            problem: format!("expected an object, found {}", fits::shape(patch)),
+        });
+    };
+    let mut fields = fields.clone();
+    fields.remove("apiVersion");
+    fields.remove("kind");
+    Ok(Value::Object(fields))
+}
+
+#[cfg(test)]
+mod tests;

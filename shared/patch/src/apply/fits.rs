@@ -1,0 +1,180 @@
+//! The check that a value fits a type, and the search for what is atomic in a patch.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use serde_json::{Map as Fields, Value};
+
+use super::{
+    item,
+    path::{Path, Step},
+    types::{List, Map, Scalar, Type, TypeId, Types},
+};
+
+/// The place where a value does not fit, and why.
+#[derive(Debug)]
+pub(super) struct Misfit {
+    pub(super) path: String,
+    pub(super) problem: String,
+}
+
+/// A check of values against types.
+pub(super) struct Fits<'t> {
+    types: &'t Types,
+    /// A patch has no nulls, no unknown fields, and each element once.
+    is_patch: bool,
+}
+
+impl<'t> Fits<'t> {
+    pub(super) fn patch(types: &'t Types) -> Self {
+        let is_patch = true;
+        Self { types, is_patch }
+    }
+
+    pub(super) fn object(types: &'t Types) -> Self {
+        let is_patch = false;
+        Self { types, is_patch }
+    }
+
+    /// The nesting of `value` was checked.
+    pub(super) fn check(&self, id: TypeId, value: &Value, path: &Path<'_>) -> Result<(), Misfit> {
+        let Some(of) = self.types.get(id) else {
+            return Err(misfit(path, "the schema has no such type"));
+        };
+        match (value, &of.map, &of.list, of.scalar) {
+            (Value::Null, ..) if self.is_patch => Err(misfit(
+                path,
+                "null is no value here: a merge takes nothing away",
+            )),
+            (Value::Null, ..) => Ok(()),
+            (Value::Object(fields), Some(map), ..) => self.fields(map, fields, path),
+            (Value::Array(elements), _, Some(list), _) => self.elements(list, elements, path),
+            (single, .., Some(scalar)) if is_a(single, scalar) => Ok(()),
+            (value, ..) => {
+                let problem = format!("expected {}, found {}", expected(of), shape(value));
+                Err(misfit(path, problem))
+            }
+        }
+    }
+
+    fn fields(
+        &self,
+        map: &Map,
+        fields: &Fields<String, Value>,
+        path: &Path<'_>,
+    ) -> Result<(), Misfit> {
+        for (name, value) in fields {
+            let path = path.below(Step::Field(name));
+            match map.field(name) {
+                Some(id) => self.check(id, value, &path)?,
+                None if self.is_patch => {
+                    return Err(misfit(&path, "the field is not declared in the schema"));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn elements(&self, list: &List, elements: &[Value], path: &Path<'_>) -> Result<(), Misfit> {
+        let mut seen = BTreeSet::new();
+        for (place, element) in elements.iter().enumerate() {
+            if list.is_atomic {
+                self.check(list.element, element, &path.below(Step::Index(place)))?;
+                continue;
+            }
+            let item = item::identity(list, element)
+                .map_err(|problem| misfit(&path.below(Step::Index(place)), problem))?;
+            let path = path.below(Step::Item(&item));
+            self.check(list.element, element, &path)?;
+            if self.is_patch && !seen.insert(item.clone()) {
+                return Err(misfit(&path, "the element is there twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn misfit(path: &Path<'_>, problem: impl Into<String>) -> Misfit {
+    Misfit {
+        path: path.text(),
+        problem: problem.into(),
+    }
+}
+
+fn is_a(value: &Value, scalar: Scalar) -> bool {
+    match scalar {
+        Scalar::Text => value.is_string(),
+        Scalar::Number => value.is_number(),
+        Scalar::Boolean => value.is_boolean(),
+        Scalar::Any => value.is_string() || value.is_number() || value.is_boolean(),
+    }
+}
+
+/// A value's shape in words.
+pub(super) fn shape(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn expected(of: &Type) -> Cow<'static, str> {
+    let scalar = of.scalar.map(|scalar| match scalar {
+        Scalar::Text => "a text",
+        Scalar::Number => "a number",
+        Scalar::Boolean => "a boolean",
+        Scalar::Any => "a single value",
+    });
+    let list = of.list.as_ref().map(|_| "a list");
+    let map = of.map.as_ref().map(|_| "an object");
+    let all: Vec<&str> = map.into_iter().chain(list).chain(scalar).collect();
+    match all[..] {
+        [] => "nothing".into(),
+        [one] => one.into(),
+        _ => all.join(" or ").into(),
+    }
+}
+
+/// Returns the paths of all atomic lists, maps and objects in a patch that fits its type. As the API server
+/// does, it looks into declared fields and elements of lists, not into what is in a map.
+pub(super) fn atomics(types: &Types, root: TypeId, patch: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(types, root, patch, &Path::ROOT, &mut found);
+    found
+}
+
+fn collect(types: &Types, id: TypeId, value: &Value, path: &Path<'_>, found: &mut Vec<String>) {
+    let of = types.get(id);
+    match value {
+        Value::Object(fields) => {
+            let Some(map) = of.and_then(|of| of.map.as_ref()) else {
+                return;
+            };
+            if map.is_atomic {
+                found.push(path.text());
+            }
+            for (name, value) in fields {
+                if let Some(id) = map.fields.get(name) {
+                    collect(types, *id, value, &path.below(Step::Field(name)), found);
+                }
+            }
+        }
+        Value::Array(elements) => {
+            let Some(list) = of.and_then(|of| of.list.as_ref()) else {
+                return;
+            };
+            if list.is_atomic {
+                found.push(path.text());
+            }
+            for (place, element) in elements.iter().enumerate() {
+                let path = path.below(Step::Index(place));
+                collect(types, list.element, element, &path, found);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,171 @@
+//! Schemas: the table of own types, those of CustomResourceDefinitions, and records.
+
+use super::*;
+use crate::apply::{built_in, record, smallest};
+
+/// Bytes of the table: it is part of every program that merges.
+const TABLE_BYTES_MAX: usize = 150_000;
+
+#[test]
+fn the_table_of_own_types_is_read_and_small() {
+    let (types, kinds) = record::read_kinds(built_in::TABLE).unwrap();
+    assert!(built_in::TABLE.len() <= TABLE_BYTES_MAX);
+    assert!(
+        types.len() > 500 && kinds.len() > 90,
+        "{} {}",
+        types.len(),
+        kinds.len()
+    );
+    assert_eq!(record::write_kinds(&types, &kinds), built_in::TABLE);
+    let roots: Vec<_> = kinds.values().copied().collect();
+    assert_eq!(smallest::table(&types, &roots), (types, roots));
+}
+
+#[test]
+fn every_own_kind_has_metadata_and_merges_labels() {
+    let (_, kinds) = record::read_kinds(built_in::TABLE).unwrap();
+    for kind in kinds.keys() {
+        let (api_version, kind) = kind.split_once(' ').unwrap();
+        let object = json!({"metadata": {"labels": {"a": "1"}, "finalizers": ["a"]}});
+        let patch = json!({"metadata": {"labels": {"b": "2"}, "finalizers": ["b"]}});
+        let expected =
+            json!({"metadata": {"labels": {"a": "1", "b": "2"}, "finalizers": ["a", "b"]}});
+        assert_eq!(applied(api_version, kind, &object, &patch), Ok(expected));
+    }
+}
+
+#[test]
+fn what_is_atomic_in_own_types() {
+    let of_deployment =
+        |spec: Value| applied("apps/v1", "Deployment", &json!({}), &json!({"spec": spec}));
+    let table = [
+        (
+            json!({"selector": {"matchLabels": {"a": "1"}}}),
+            Some(".spec.selector"),
+        ),
+        (
+            json!({"template": {"spec": {"nodeSelector": {"a": "1"}}}}),
+            Some(".spec.template.spec.nodeSelector"),
+        ),
+        (
+            json!({"template": {"spec": {"tolerations": [{"key": "a"}]}}}),
+            Some(".spec.template.spec.tolerations"),
+        ),
+        (
+            json!({"template": {"spec": {"containers": [{"name": "a", "command": ["b"]}]}}}),
+            Some(".spec.template.spec.containers[0].command"),
+        ),
+        (json!({"replicas": 3}), None),
+        (
+            json!({"template": {"spec": {"securityContext": {"runAsUser": 1}}}}),
+            None,
+        ),
+        (
+            json!({"template": {"spec": {"containers": [{"name": "a", "resources": {"limits": {"cpu": 1}}}]}}}),
+            None,
+        ),
+    ];
+    for (spec, atomic) in table {
+        let merged = of_deployment(spec.clone());
+        let expected = match atomic {
+            None => Ok(json!({"spec": spec})),
+            Some(path) => Err(format!(
+                "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {path}"
+            )),
+        };
+        assert_eq!(merged, expected);
+    }
+}
+
+#[test]
+fn a_record_says_what_the_schema_says() {
+    let schemas = [
+        every_sort(),
+        ObjectSchema::built_in("v1", "Pod").unwrap(),
+        ObjectSchema::built_in("apiextensions.k8s.io/v1", "CustomResourceDefinition").unwrap(),
+    ];
+    for schema in schemas {
+        let record = schema.to_record();
+        let read = ObjectSchema::from_record(&record).unwrap();
+        assert_eq!(read.to_record(), record);
+        let types = smallest::table(schema.types(), &[schema.root()]);
+        assert_eq!(types, smallest::table(read.types(), &[read.root()]));
+    }
+    let pod = ObjectSchema::built_in("v1", "Pod").unwrap().to_record();
+    assert!(pod.len() < 20_000, "{}", pod.len());
+}
+
+#[test]
+fn a_record_that_is_none_is_an_error() {
+    let table = [
+        "",
+        "1",
+        "{}",
+        r#"{"types":[]}"#,
+        r#"{"root":0,"types":[]}"#,
+        r#"{"root":1,"types":["s"]}"#,
+        r#"{"root":-1,"types":["s"]}"#,
+        r#"{"root":0,"types":["x"]}"#,
+        r#"{"root":0,"types":[1]}"#,
+        r#"{"root":0,"types":[{"x":1}]}"#,
+        r#"{"root":0,"types":[{"l":{}}]}"#,
+        r#"{"root":0,"types":[{"l":{"e":1}}]}"#,
+        r#"{"root":0,"types":[{"m":{"f":{"a":1}}}]}"#,
+        r#"{"root":0,"types":[{"m":{"e":"s"}}]}"#,
+        r#"{"root":0,"types":[{"l":{"e":0,"k":[1]}}]}"#,
+        r#"{"root":0,"types":[{"l":{"e":0,"k":[["a"]]}}]}"#,
+    ];
+    for record in table {
+        let read = ObjectSchema::from_record(record);
+        assert!(
+            matches!(read, Err(SchemaError::Malformed { .. })),
+            "{record}"
+        );
+    }
+}
+
+#[test]
+fn a_definition_that_declares_no_objects_is_an_error() {
+    let of = |field: Value| json!({"type": "object", "properties": {"a": field}});
+    let table = [
+        json!(null),
+        json!({}),
+        json!({"type": "string"}),
+        of(json!({"type": "list"})),
+        of(json!({"type": 1})),
+        of(json!({"type": "array"})),
+        of(json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "bag"})),
+        of(json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map"})),
+        of(json!({"type": "object", "x-kubernetes-map-type": "loose"})),
+        of(json!({"$ref": "#/definitions/a"})),
+    ];
+    for schema in table {
+        let read = ObjectSchema::from_crd(&schema);
+        assert!(
+            matches!(read, Err(SchemaError::Malformed { .. })),
+            "{schema}"
+        );
+    }
+}
+
+#[test]
+fn types_that_are_parts_of_themselves_are_found_equal() {
+    let schema = |name: &str| {
+        json!({"type": "object", "properties": {
+        "metadata": {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},
+        "self": {"allOf": [{"$ref": format!("#/components/schemas/{name}")}]},
+    }, "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": name}]})
+    };
+    let document = json!({"components": {"schemas": {
+        "A": schema("A"), "B": schema("B"),
+        "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"type": "object"},
+    }}});
+    let table = built_in_table(&[document]).unwrap();
+    let (types, kinds) = record::read_kinds(&table).unwrap();
+    assert_eq!(kinds["v1 A"], kinds["v1 B"]);
+    let all: BTreeSet<String> = types
+        .iter()
+        .map(|of| record::write(of).to_string())
+        .collect();
+    assert_eq!(all.len(), types.len(), "{table}");
+}

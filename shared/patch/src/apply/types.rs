@@ -1,0 +1,186 @@
+//! Types as the structured merge sees them: which shapes a value may have, and how lists and maps merge.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{ApplyError, built_in, openapi, record, smallest};
+
+/// A place in a table of types.
+pub(super) type TypeId = usize;
+
+/// Types that name each other by their places.
+pub(super) type Types = [Type];
+
+/// The shapes that a value may have. A type may allow several: `int-or-string`, or anything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Type {
+    pub(super) scalar: Option<Scalar>,
+    pub(super) list: Option<List>,
+    pub(super) map: Option<Map>,
+}
+
+/// A single value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Text,
+    Number,
+    Boolean,
+    Any,
+}
+
+/// A list.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct List {
+    pub(super) element: TypeId,
+    pub(super) is_atomic: bool,
+    /// The fields that tell elements from each other; none: the elements themselves do.
+    pub(super) keys: Vec<Key>,
+}
+
+/// A field by which elements of a list are told from each other.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Key {
+    pub(super) name: String,
+    /// The value of an element that does not have the field.
+    pub(super) default: Option<Value>,
+}
+
+/// An object with known fields, or a map from names to values of one type, or both.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Map {
+    pub(super) fields: BTreeMap<String, TypeId>,
+    /// The type of all other fields; `None`: there are no others.
+    pub(super) element: Option<TypeId>,
+    pub(super) is_atomic: bool,
+}
+
+impl Map {
+    pub(super) fn field(&self, name: &str) -> Option<TypeId> {
+        self.fields.get(name).copied().or(self.element)
+    }
+}
+
+impl Type {
+    /// The types that this one names.
+    pub(super) fn named(&self) -> impl Iterator<Item = TypeId> + '_ {
+        let list = self.list.iter().map(|list| list.element);
+        let map = self.map.iter();
+        let map = map.flat_map(|map| map.fields.values().copied().chain(map.element));
+        list.chain(map)
+    }
+
+    /// The same type with other names.
+    pub(super) fn renamed(&self, rename: impl Fn(TypeId) -> TypeId) -> Self {
+        let mut renamed = self.clone();
+        if let Some(list) = &mut renamed.list {
+            list.element = rename(list.element);
+        }
+        if let Some(map) = &mut renamed.map {
+            map.element = map.element.map(&rename);
+            for id in map.fields.values_mut() {
+                *id = rename(*id);
+            }
+        }
+        renamed
+    }
+}
+
+/// Why a schema cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SchemaError {
+    /// It is none, or of a form that structured merges do not know.
+    #[error("the schema cannot be used: {place}: {problem}")]
+    Malformed {
+        /// The path in the schema.
+        place: String,
+        /// The fault at that path.
+        problem: String,
+    },
+    /// It has more types than are kept.
+    #[error("the schema has more than {} types", openapi::TYPES_MAX)]
+    TooLarge,
+    /// It nests deeper than is read.
+    #[error("the schema nests deeper than {} levels", crate::DEPTH_MAX)]
+    TooDeep,
+}
+
+/// The type of a kind's objects.
+#[derive(Clone, Debug)]
+pub struct ObjectSchema {
+    types: Arc<Types>,
+    root: TypeId,
+}
+
+impl ObjectSchema {
+    pub(super) fn new(types: Arc<Types>, root: TypeId) -> Self {
+        Self { types, root }
+    }
+
+    /// Returns the type of one of Kubernetes' own kinds; `None` of any other.
+    pub fn built_in(api_version: &str, kind: &str) -> Option<Self> {
+        built_in::find(api_version, kind)
+    }
+
+    /// Returns the type of an object by its `apiVersion` and `kind`, of Kubernetes' own.
+    ///
+    /// # Errors
+    /// [`ApplyError::NoSchema`]: it is of another kind.
+    pub fn of(object: &Value) -> Result<Self, ApplyError> {
+        let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        Self::built_in(api_version, kind).ok_or_else(|| ApplyError::NoSchema {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        })
+    }
+
+    /// Returns the type that the `openAPIV3Schema` of a version in a CustomResourceDefinition declares.
+    ///
+    /// # Errors
+    /// [`SchemaError`]: it declares none.
+    pub fn from_crd(schema: &Value) -> Result<Self, SchemaError> {
+        openapi::of_custom(schema)
+    }
+
+    /// Returns the type as text, to be kept or sent.
+    pub fn to_record(&self) -> String {
+        let (types, roots) = smallest::table(&self.types, &[self.root]);
+        record::write_one(&types, roots.first().copied().unwrap_or_default())
+    }
+
+    /// Reads what [`ObjectSchema::to_record`] wrote.
+    ///
+    /// # Errors
+    /// [`SchemaError`]: it is not that.
+    pub fn from_record(text: &str) -> Result<Self, SchemaError> {
+        record::read_one(text)
+    }
+
+    pub(super) fn types(&self) -> &Types {
+        &self.types
+    }
+
+    pub(super) fn root(&self) -> TypeId {
+        self.root
+    }
+
+    /// The types that the root needs, in the order in which they are met.
+    pub(super) fn reached(types: &Types, roots: &[TypeId]) -> Vec<TypeId> {
+        let (mut seen, mut reached) = (BTreeSet::new(), Vec::new());
+        let mut waiting: Vec<TypeId> = roots.iter().rev().copied().collect();
+        while let Some(id) = waiting.pop() {
+            let Some(of) = types.get(id).filter(|_| seen.insert(id)) else {
+                continue;
+            };
+            reached.push(id);
+            let named: Vec<TypeId> = of.named().collect();
+            waiting.extend(named.into_iter().rev());
+        }
+        reached
+    }
+}

@@ -1,0 +1,133 @@
+//! The merge of two values that fit one type.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::{Map as Fields, Value};
+
+use super::{
+    item,
+    types::{List, Map, TypeId, Types},
+};
+
+/// Merges `patch` into `object`. Both fit the type, and `patch` has no nulls.
+pub(super) fn merge(types: &Types, id: TypeId, object: &Value, patch: &Value) -> Value {
+    let of = types.get(id);
+    match (object, patch) {
+        (Value::Object(fields), Value::Object(patch)) => match of.and_then(|of| of.map.as_ref()) {
+            Some(map) if !map.is_atomic => Value::Object(merge_fields(types, map, fields, patch)),
+            _ => Value::Object(patch.clone()),
+        },
+        (Value::Array(elements), Value::Array(patch)) => match of.and_then(|of| of.list.as_ref()) {
+            Some(list) if !list.is_atomic => {
+                Value::Array(merge_elements(types, list, elements, patch))
+            }
+            _ => Value::Array(patch.clone()),
+        },
+        // A single value, or one of another shape where the type allows several.
+        _ => patch.clone(),
+    }
+}
+
+fn merge_fields(
+    types: &Types,
+    map: &Map,
+    fields: &Fields<String, Value>,
+    patch: &Fields<String, Value>,
+) -> Fields<String, Value> {
+    let mut merged = fields.clone();
+    for (name, patch) in patch {
+        let value = match (fields.get(name), map.field(name)) {
+            (Some(found), Some(id)) => merge(types, id, found, patch),
+            _ => patch.clone(),
+        };
+        merged.insert(name.clone(), value);
+    }
+    merged
+}
+
+/// An element and its identity.
+type Item<'v> = (String, &'v Value);
+
+/// A merge of two lists, while it is under way.
+struct Merge<'v> {
+    types: &'v Types,
+    element: TypeId,
+    /// The object's elements; `None` of an identity that several have, which no patch is merged into.
+    of_object: BTreeMap<String, Option<&'v Value>>,
+    /// The patch's elements that are not merged yet, in its order.
+    waiting: VecDeque<Item<'v>>,
+    /// Those of them that the object has too, in the patch's order.
+    shared: VecDeque<String>,
+    merged: Vec<Value>,
+}
+
+impl Merge<'_> {
+    /// Merges the patch's next element.
+    fn take(&mut self) {
+        let Some((item, patch)) = self.waiting.pop_front() else {
+            return;
+        };
+        if self.shared.front() == Some(&item) {
+            self.shared.pop_front();
+        }
+        let found = self.of_object.get(&item).copied().flatten();
+        self.merged.push(match found {
+            Some(found) => merge(self.types, self.element, found, patch),
+            None => patch.clone(),
+        });
+    }
+
+    /// Merges the patch's elements up to one, and that one.
+    fn take_through(&mut self, item: &str) {
+        while let Some((next, _)) = self.waiting.front() {
+            let is_last = next == item;
+            self.take();
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+fn merge_elements(types: &Types, list: &List, elements: &[Value], patch: &[Value]) -> Vec<Value> {
+    if patch.is_empty() {
+        return elements.to_vec();
+    }
+    let (elements, waiting) = (items(list, elements), items(list, patch));
+    let mut of_object = BTreeMap::new();
+    for (item, element) in &elements {
+        let several = of_object.contains_key(item);
+        of_object.insert(item.clone(), (!several).then_some(*element));
+    }
+    let of_patch: BTreeSet<String> = waiting.iter().map(|(item, _)| item.clone()).collect();
+    let shared = waiting.iter().map(|(item, _)| item);
+    let shared = shared.filter(|item| of_object.contains_key(*item));
+    let mut merge = Merge {
+        types,
+        element: list.element,
+        shared: shared.cloned().collect(),
+        of_object,
+        waiting: waiting.into(),
+        merged: Vec::new(),
+    };
+    for (item, element) in &elements {
+        match merge.shared.front() {
+            _ if !of_patch.contains(item) => merge.merged.push((*element).clone()),
+            Some(next) if next == item => merge.take_through(item),
+            // Out of the patch's order: it comes where the patch has it.
+            Some(_) => {}
+            // It is there twice, and is merged already. The API server goes on with the patch here.
+            None => merge.take(),
+        }
+    }
+    while !merge.waiting.is_empty() {
+        merge.take();
+    }
+    merge.merged
+}
+
+/// Each element with its identity. Those of values that fit have one.
+fn items<'v>(list: &List, elements: &'v [Value]) -> VecDeque<Item<'v>> {
+    let item = |element| Some((item::identity(list, element).ok()?, element));
+    elements.iter().filter_map(item).collect()
+}

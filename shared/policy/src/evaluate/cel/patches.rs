@@ -1,0 +1,202 @@
+//! The patches of a `MutatingPolicy`.
+
+use anteroom_cel::{EvalError, Machine};
+use anteroom_functions::meter;
+use anteroom_patch::{
+    PatchError,
+    apply::{self, Atomics, ObjectSchema},
+    json,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    Around, Conditions, Expressions, Failed, annotations_of, around, budget, evaluate, skipped,
+};
+use crate::{
+    evaluate::{
+        error::RuleError, interrupt::Stop, limits::MUTATED_BYTES_MAX, report::RuleOutcome,
+        scope::Scope,
+    },
+    ir::{
+        Operation,
+        cel_mutation::{CelMutation, CelPatch, CelPatchKind},
+    },
+};
+
+/// The deviations from the RFC that Kubernetes has.
+const LENIENCY: json::Leniency = json::Leniency {
+    negative_indexes: true,
+    ..json::Leniency::NONE
+};
+
+/// The fields of a Pod's metadata that a template has too.
+const TEMPLATE_METADATA: [&str; 2] = ["labels", "annotations"];
+
+/// Patches the object. `None` while a fact is waited for.
+pub(in crate::evaluate) fn run(
+    mutation: &CelMutation,
+    scope: &mut Scope<'_>,
+) -> Option<RuleOutcome> {
+    match patched(mutation, scope) {
+        Ok(outcome) => Some(outcome),
+        Err(stop) => stop.outcome(),
+    }
+}
+
+fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome, Stop> {
+    if scope.request.operation() == Operation::Delete {
+        return Ok(skipped("what is deleted is not changed"));
+    }
+    let cel = &mutation.around;
+    let around = around(cel, cel.reads(), scope)?;
+    let mut budget = budget();
+    let before = scope.request.matched_object().clone();
+    let mut object = before.clone();
+    if !evaluate(&Conditions(cel), cel, scope, &around, &mut budget)? {
+        return Ok(skipped("preconditions not met"));
+    }
+    let mut gone_through = 0;
+    for patch in &mutation.patches {
+        gone_through += anteroom_patch::weight(&object);
+        meter::charge_bytes(anteroom_patch::weight(&object));
+        if gone_through > MUTATED_BYTES_MAX {
+            return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
+        }
+        let around = Around {
+            object: Some(&object),
+            ..around.clone()
+        };
+        let made = evaluate(&Patching(patch), cel, scope, &around, &mut budget)?;
+        object = applied(mutation, patch, made, &object)?;
+    }
+    let properties = evaluate(&Annotating(mutation), cel, scope, &around, &mut budget)?;
+    scope.facts.properties = properties.into_iter().collect();
+    Ok(match object == before {
+        true => skipped("no patches applied"),
+        false => RuleOutcome::Mutated { object },
+    })
+}
+
+/// The expression of one patch.
+struct Patching<'m>(&'m CelPatch);
+
+impl Expressions for Patching<'_> {
+    type Result = Value;
+
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Value, Failed<'v>> {
+        let CelPatch {
+            place,
+            program,
+            kind,
+        } = self.0;
+        let made = match kind {
+            CelPatchKind::Apply => machine
+                .object(program)
+                .map(|object| object.unwrap_or(Value::Null)),
+            CelPatchKind::Json => machine.patches(program).map(|patches| {
+                let operations = patches
+                    .iter()
+                    .map(anteroom_cel::JsonPatchOperation::to_json);
+                operations.collect()
+            }),
+        };
+        made.map_err(|error| (&**place, error))
+    }
+}
+
+/// The audit annotations.
+struct Annotating<'m>(&'m CelMutation);
+
+impl Expressions for Annotating<'_> {
+    type Result = Vec<(String, String)>;
+
+    fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
+        annotations_of(&self.0.around, machine)
+    }
+}
+
+fn applied(
+    mutation: &CelMutation,
+    patch: &CelPatch,
+    made: Value,
+    object: &Value,
+) -> Result<Value, Stop> {
+    let result = match patch.kind {
+        // Nothing is to be changed.
+        CelPatchKind::Apply if made.is_null() => return Ok(object.clone()),
+        CelPatchKind::Apply => merge(mutation, &in_template(made, &mutation.template), object),
+        CelPatchKind::Json => {
+            let made = rebased(made, &mutation.template);
+            let operated =
+                json::Patch::parse(&made).and_then(|patch| patch.apply(object, LENIENCY));
+            match operated {
+                // As in Kubernetes: a test that fails keeps the whole patch from being applied.
+                Err(PatchError::TestFailed { .. }) => return Ok(object.clone()),
+                operated => operated.map_err(|error| error.to_string()),
+            }
+        }
+    };
+    let result = result.and_then(|made| match is_same_object(&made, object) {
+        true => Ok(made),
+        false => Err("the patch changes the object's apiVersion, kind or name".to_owned()),
+    });
+    result.map_err(|message| {
+        Stop::Error(Box::new(RuleError::Cel {
+            place: patch.place.clone(),
+            source: EvalError::Refused(message),
+        }))
+    })
+}
+
+fn merge(mutation: &CelMutation, patch: &Value, object: &Value) -> Result<Value, String> {
+    let atomics = match mutation.replaces_atomics {
+        true => Atomics::Replaced,
+        false => Atomics::Refused,
+    };
+    let schema = ObjectSchema::of(object).map_err(|error| {
+        format!("{error}, so no partial object is merged into it: use a JSONPatch")
+    })?;
+    apply::apply(object, patch, &schema, atomics).map_err(|error| error.to_string())
+}
+
+/// What is stored under another name or kind is another object.
+fn is_same_object(made: &Value, object: &Value) -> bool {
+    let name = |of: &Value| of["metadata"]["name"].clone();
+    let namespace = |of: &Value| of["metadata"]["namespace"].clone();
+    made["apiVersion"] == object["apiVersion"]
+        && made["kind"] == object["kind"]
+        && name(made) == name(object)
+        && namespace(made) == namespace(object)
+}
+
+/// A partial Pod as a part of the template.
+fn in_template(patch: Value, template: &[String]) -> Value {
+    let wrap = |inner, step: &String| Value::Object(Map::from_iter([(step.clone(), inner)]));
+    template.iter().rev().fold(patch, wrap)
+}
+
+/// Operations on a Pod as those on the template: what a template does not have stays the object's.
+fn rebased(mut operations: Value, template: &[String]) -> Value {
+    if template.is_empty() {
+        return operations;
+    }
+    let prefix: String = template.iter().map(|step| format!("/{step}")).collect();
+    for operation in operations.as_array_mut().into_iter().flatten() {
+        for field in ["path", "from"] {
+            let path = operation.get(field).and_then(Value::as_str);
+            if let Some(path) = path.filter(|path| is_of_template(path)) {
+                operation[field] = format!("{prefix}{path}").into();
+            }
+        }
+    }
+    operations
+}
+
+fn is_of_template(path: &str) -> bool {
+    let mut steps = path.split('/').skip(1);
+    match (steps.next(), steps.next()) {
+        (Some("spec"), _) => true,
+        (Some("metadata"), Some(field)) => TEMPLATE_METADATA.contains(&field),
+        _ => false,
+    }
+}

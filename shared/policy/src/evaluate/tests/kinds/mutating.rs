@@ -1,0 +1,146 @@
+//! `MutatingPolicy`: patches of expressions.
+
+use super::*;
+
+const ON_PODS: &str = "matchConstraints:\n  resourceRules:\n  - {apiGroups: [''], apiVersions: [v1], \
+                       operations: [CREATE, UPDATE], resources: [pods]}\n";
+
+fn mutated(policy: &Policy, request: &AdmissionRequest, rule: usize) -> Value {
+    match outcomes(policy, request, no_facts)
+        .swap_remove(rule)
+        .1
+        .outcome
+    {
+        RuleOutcome::Mutated { object } => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn policy_with(mutations: &str) -> Policy {
+    policy_of("MutatingPolicy", &format!("{ON_PODS}{mutations}"))
+}
+
+const TWICE: &str = r#"
+variables:
+- {name: count, expression: "size(object.spec.containers)"}
+mutations:
+- patchType: ApplyConfiguration
+  applyConfiguration:
+    expression: >
+      Object{metadata: Object.metadata{labels: Object.metadata.labels{count: string(variables.count)}},
+        spec: Object.spec{containers: object.spec.containers.map(c,
+          Object.spec.containers{name: c.name, imagePullPolicy: "Always"})}}
+- patchType: JSONPatch
+  jsonPatch:
+    expression: >
+      [JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("a/b"), value: object.metadata.labels.count},
+       JSONPatch{op: "add", path: "/spec/hostNetwork", value: has(request.object.metadata.labels)}]
+"#;
+
+#[test]
+fn each_patch_sees_what_those_before_it_left() {
+    let policy = policy_with(TWICE);
+    assert_eq!(policy.kind(), PolicyKind::Mutating);
+    let mut object = pod(&json!({}));
+    object["metadata"].as_object_mut().unwrap().remove("labels");
+    let request = of_resource("CREATE", POD, &object);
+    let made = mutated(&policy, &request, 0);
+    assert_eq!(
+        made["metadata"]["labels"],
+        json!({"count": "1", "a/b": "1"})
+    );
+    assert_eq!(made["spec"]["hostNetwork"], json!(false));
+    let containers = json!([{"name": "a", "image": "x:1", "imagePullPolicy": "Always"}]);
+    assert_eq!(made["spec"]["containers"], containers);
+}
+
+#[test]
+fn patches_of_pods_are_made_in_the_templates_of_what_makes_pods() {
+    let policy = policy_with(TWICE);
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {}, "template": {"metadata": {"labels": {"x": "y"}},
+            "spec": {"containers": [{"name": "a", "image": "x:1"}]}}}});
+    let request = of_resource("CREATE", DEPLOYMENT, &object);
+    let made = mutated(&policy, &request, 1);
+    let template = &made["spec"]["template"];
+    assert_eq!(
+        template["metadata"]["labels"],
+        json!({"x": "y", "count": "1", "a/b": "1"})
+    );
+    assert_eq!(
+        template["spec"]["containers"][0]["imagePullPolicy"],
+        "Always"
+    );
+    assert_eq!(template["spec"]["hostNetwork"], json!(true));
+    assert_eq!(made["metadata"], object["metadata"]);
+}
+
+#[test]
+fn a_patch_that_changes_nothing_or_whose_test_fails_is_skipped() {
+    let of = |mutation: &str| {
+        let policy = policy_with(&format!("mutations:\n{mutation}"));
+        let request = of_resource("CREATE", POD, &pod(&json!({"app": "a"})));
+        outcomes(&policy, &request, no_facts)
+            .swap_remove(0)
+            .1
+            .outcome
+    };
+    let is_skip = |outcome: RuleOutcome| matches!(outcome, RuleOutcome::Skipped { .. });
+    let is_error =
+        |outcome: RuleOutcome| matches!(outcome, RuleOutcome::Error(RuleError::Cel { .. }));
+    let json = |expression: &str| {
+        of(&format!(
+            "- jsonPatch: {{expression: >-\n    {expression}}}\n"
+        ))
+    };
+    assert!(is_skip(json(
+        r#"[JSONPatch{op: "test", path: "/metadata/name", value: "other"}, JSONPatch{op: "remove", path: "/spec"}]"#
+    )));
+    assert!(is_skip(json(
+        r#"[JSONPatch{op: "add", path: "/metadata/labels/app", value: "a"}]"#
+    )));
+    assert!(is_error(json(
+        r#"[JSONPatch{op: "remove", path: "/spec/nothing"}]"#
+    )));
+    assert!(is_error(json(
+        r#"[JSONPatch{op: "replace", path: "/metadata/name", value: "b"}]"#
+    )));
+    let apply = |expression: &str| {
+        of(&format!(
+            "- applyConfiguration: {{expression: >-\n    {expression}}}\n"
+        ))
+    };
+    assert!(is_skip(apply("Object{}")));
+    assert!(is_error(apply("Object{spec: Object.spec{nothing: 1}}")));
+}
+
+#[test]
+fn what_is_no_patch_is_refused_with_its_place() {
+    for (mutations, says) in [
+        ("mutations: []", "at least one mutation"),
+        ("mutations: [{patchType: JSONPatch}]", "is required"),
+        (
+            "mutations: [{patchType: JSONPatch, applyConfiguration: {expression: 'Object{}'}}]",
+            "patchType names another",
+        ),
+        (
+            "mutations: [{jsonPatch: {expression: '1'}}]",
+            "a list of JSONPatch",
+        ),
+        (
+            "evaluation: {mutateExisting: {enabled: true}}\nmutations: [{jsonPatch: {expression: '[]'}}]",
+            "AR301",
+        ),
+        (
+            "targetMatchConstraints: {}\nmutations: [{jsonPatch: {expression: '[]'}}]",
+            "targetMatchConstraints",
+        ),
+    ] {
+        let problems = problems_of("MutatingPolicy", &format!("{ON_PODS}{mutations}"));
+        assert!(
+            problems.join("; ").contains(says),
+            "{mutations}: {problems:?}"
+        );
+    }
+}
