@@ -9,6 +9,7 @@ use std::{
 };
 
 use anteroom_model::ObjectKey;
+use anteroom_policy::PolicyKind;
 use anteroom_wire::violation::{Violation as Admission, cut};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -25,6 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     metrics::ReporterMetrics,
+    report::named,
     result::{RuleResult, Subject},
     shared::{About, Shared},
     store::{Fault, within},
@@ -222,11 +224,13 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn on_object(&self) -> Event {
-        let (policy, rule, more) = (self.policy, self.rule, self.more());
-        let note = format!(
-            "policy {policy}/{rule} {}{more}: {}",
-            self.word, self.message
-        );
+        let (policy, rule) = named(self.policy, self.rule);
+        let rule = match &*rule {
+            "" => String::new(),
+            rule => format!("/{rule}"),
+        };
+        let (word, more) = (self.word, self.more());
+        let note = format!("policy {policy}{rule} {word}{more}: {}", self.message);
         self.event(self.object.clone(), None, &note)
     }
 
@@ -247,18 +251,19 @@ impl Told<'_> {
             Some(namespace) => format!("{kind} {namespace}/{name}"),
         };
         let blocked = if self.blocked { " (blocked)" } else { "" };
-        let (rule, word) = (self.rule, self.word);
-        let more = self.more();
-        let note = format!("{place}: [{rule}] {word}{blocked}{more}; {}", self.message);
+        let rule = match &*named(self.policy, self.rule).1 {
+            "" => String::new(),
+            rule => format!("[{rule}] "),
+        };
+        let (word, more) = (self.word, self.more());
+        let note = format!("{place}: {rule}{word}{blocked}{more}; {}", self.message);
+        let (of, policy) = PolicyKind::of_key(self.policy);
         let namespace = Some(self.policy.namespace.to_string()).filter(|n| !n.is_empty());
         let regarding = ObjectReference {
-            api_version: Some("kyverno.io/v1".to_owned()),
-            kind: Some(match namespace {
-                None => "ClusterPolicy".to_owned(),
-                Some(_) => "Policy".to_owned(),
-            }),
+            api_version: Some(format!("{}/v1", of.group())),
+            kind: Some(of.as_str().to_owned()),
             namespace,
-            name: Some(self.policy.name.to_string()),
+            name: Some(policy.to_owned()),
             uid: self.about.and_then(|about| about.uid.clone()),
             ..ObjectReference::default()
         };

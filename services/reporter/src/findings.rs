@@ -17,7 +17,7 @@ use anteroom_model::{ObjectKey, ViewId};
 
 use self::{interned::Interned, left_out::LeftOut};
 use crate::{
-    report::Said,
+    report::{Said, named},
     result::{Outcome, RuleResult, Subject},
 };
 
@@ -393,8 +393,9 @@ impl Findings {
             .into_iter()
             .flat_map(|of_object| &mut of_object.findings);
         for finding in findings.filter(|finding| finding.is_new) {
-            let (policy, result) = (finding.finder.policy.to_string(), &finding.result);
-            let (rule, outcome) = (result.rule.to_string(), result.outcome.as_str());
+            let result = &finding.result;
+            let (policy, rule) = named(&finding.finder.policy, &result.rule);
+            let outcome = result.outcome.as_str();
             if let Some(since_s) = said.get(&(policy, rule, outcome.to_owned())) {
                 finding.since_s = *since_s;
                 finding.is_new = false;

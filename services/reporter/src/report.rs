@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use anteroom_model::ObjectKey;
-use anteroom_policy::Reporting;
+use anteroom_policy::{PolicyKind, Reporting};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
@@ -128,9 +128,12 @@ pub(crate) fn report<'p>(
 fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value {
     let mut result = Map::new();
     let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
-    put("source", "kyverno".into());
-    put("policy", policy.to_string().into());
-    put("rule", (*finding.result.rule).into());
+    let (named, rule) = named(policy, &finding.result.rule);
+    put("source", source(policy).into());
+    put("policy", named.into());
+    if !rule.is_empty() {
+        put("rule", rule.into());
+    }
     put("result", finding.result.outcome.as_str().into());
     put("message", (*finding.result.message).into());
     put("scored", (!reporting.unscored).into());
@@ -144,6 +147,25 @@ fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value 
     Value::Object(result)
 }
 
+/// The names of a policy and its rule in reports. A policy of policies.kyverno.io is one rule without a name; those that
+/// are derived from it have names of ours.
+pub(crate) fn named(policy: &ObjectKey, rule: &str) -> (String, String) {
+    let rule = match PolicyKind::of_key(policy).0.is_cel() {
+        true => "",
+        false => rule,
+    };
+    (PolicyKind::object_key(policy).to_string(), rule.to_owned())
+}
+
+/// The engine that a result is from, in Kyverno's words.
+fn source(policy: &ObjectKey) -> &'static str {
+    match PolicyKind::of_key(policy).0 {
+        PolicyKind::Cluster | PolicyKind::Namespaced => "kyverno",
+        PolicyKind::Validating | PolicyKind::NamespacedValidating => "KyvernoValidatingPolicy",
+        PolicyKind::Mutating | PolicyKind::NamespacedMutating => "KyvernoMutatingPolicy",
+    }
+}
+
 /// The content of a report on a policy's rule (policy, rule, result), and since when, in seconds since 1970.
 pub(crate) type Said = HashMap<(String, String, String), i64>;
 
@@ -153,7 +175,8 @@ pub(crate) fn said(report: &Value) -> Said {
     let said = |result: &Value| {
         let text = |field: &str| result[field].as_str().map(str::to_owned);
         let since_s = result["timestamp"]["seconds"].as_i64()?;
-        Some(((text("policy")?, text("rule")?, text("result")?), since_s))
+        let rule = text("rule").unwrap_or_default();
+        Some(((text("policy")?, rule, text("result")?), since_s))
     };
     results.filter_map(said).collect()
 }
@@ -257,6 +280,35 @@ mod tests {
             result["timestamp"] = json!({"seconds": 7, "nanos": 0});
         }
         assert_eq!(report.manifest, expected);
+    }
+
+    #[test]
+    fn a_policy_in_cel_has_its_own_source_and_no_rule() {
+        for (kind, expected) in [
+            (PolicyKind::Validating, ["KyvernoValidatingPolicy", "p"]),
+            (
+                PolicyKind::NamespacedValidating,
+                ["KyvernoValidatingPolicy", "n/p"],
+            ),
+            (PolicyKind::Mutating, ["KyvernoMutatingPolicy", "p"]),
+        ] {
+            let mut findings = Findings::default();
+            let mut of_policy = finder("p");
+            of_policy.policy = kind.key("n", "p");
+            let results = || vec![result("defaults", Outcome::Fail)];
+            findings.put(&subject("u"), &of_policy, results(), 7);
+            let report = made(findings.of_object("u").unwrap()).manifest;
+            let told = &report["results"][0];
+            assert_eq!(["source", "policy"].map(|field| &told[field]), expected);
+            assert_eq!(told.get("rule"), None);
+            // Another reporter finds it there.
+            let mut later = Findings::default();
+            later.put(&subject("u"), &of_policy, results(), 9);
+            later.remember("u", &said(&report));
+            let found = later.of_object("u").unwrap().of(&of_policy);
+            let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
+            assert_eq!(found, [(7, false)]);
+        }
     }
 
     #[test]

@@ -70,8 +70,9 @@ pub struct Args {
     pub exception_namespace: Option<String>,
 
     /// Entries and policies that may read Secrets, separated by commas: cachedcontextentry/NAME,
-    /// globalcontextentry/NAME, clusterpolicy/NAME, policy/NAMESPACE/NAME. `*` stands for any run
-    /// of characters. To change the list, restart the watchers one after the other: a takeover
+    /// globalcontextentry/NAME, clusterpolicy/NAME, policy/NAMESPACE/NAME, and the kinds of
+    /// policies.kyverno.io likewise, as in validatingpolicy/NAME. `*` stands for any run of
+    /// characters. To change the list, restart the watchers one after the other: a takeover
     /// publishes only the differences
     #[arg(
         long,
@@ -82,8 +83,9 @@ pub struct Args {
     pub allow_secrets: Vec<SecretsReader>,
 
     /// Policies whose rules may change existing objects (`mutate.targets`), separated by commas:
-    /// clusterpolicy/NAME, policy/NAMESPACE/NAME. `*` stands for any run of characters. Others are
-    /// in force, but change nothing
+    /// clusterpolicy/NAME, policy/NAMESPACE/NAME, and the kinds of policies.kyverno.io likewise, as
+    /// in mutatingpolicy/NAME. `*` stands for any run of characters. Others are in force, but
+    /// change nothing
     #[arg(
         long,
         env = "ANTEROOM_ALLOW_WRITES",

@@ -29,11 +29,13 @@
 //! | `system_views`, `call_pollers` | what the coordinator itself writes to the log |
 
 mod call_pollers;
+mod cel_status;
 mod conditions;
 mod controller;
 mod effect;
 mod enforcement;
 mod entry_store;
+mod exception_store;
 mod manifest_list;
 mod manifests;
 mod permits;
@@ -53,9 +55,9 @@ mod view_status;
 mod webhooks;
 
 pub(crate) use controller::{Controller, Deps, Rights};
+pub(crate) use exception_store::ExceptionKind;
 pub use permits::{CacheApiCalls, PolicyWriter, SecretsReader};
 pub(crate) use permits::{PolicyWriters, SecretsReaders};
-pub(crate) use policy_store::PolicyKind;
 pub(crate) use reconciler::Manifests;
 pub(crate) use resolver::Options;
 pub(crate) use status_server::{StatusServer, Statuses};

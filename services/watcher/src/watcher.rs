@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, LogSize};
 use anteroom_mirror::MirrorMetrics;
-use anteroom_model::Group;
+use anteroom_model::{Group, ObjectKey};
 use anteroom_runtime::{Service, backoff::Backoff, supervise::Tasks};
 use kube::Client;
 use tokio::sync::watch;
@@ -116,10 +116,8 @@ pub async fn run(
         mirrored: MirrorMetrics::registered(&service.scope("live").metrics),
         watcher: context.members.me().to_owned(),
         args: args.live,
-        may_read_secrets: Arc::new(move |namespace: &str, name: &str| {
-            secrets.allows_policy(namespace, name)
-        }),
-        may_write: Arc::new(move |namespace: &str, name: &str| writers.allows(namespace, name)),
+        may_read_secrets: Arc::new(move |policy: &ObjectKey| secrets.allows_policy(policy)),
+        may_write: Arc::new(move |policy: &ObjectKey| writers.allows(policy)),
         asker_keys: args.asker_keys,
     };
     let check = |name, of| {

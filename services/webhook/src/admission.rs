@@ -16,7 +16,7 @@ mod credentials;
 
 use anteroom_engine::{catalog::Catalog, facts::BusFacts, rule::Reader};
 use anteroom_model::{ErrorCode, ExistingObjects, FactError, ObjectKey};
-use anteroom_policy::{Driver, NotRun, Policy, PolicyException, Problem, compile};
+use anteroom_policy::{Driver, NotRun, Policy, PolicyException, PolicyKind, Problem, compile};
 use futures::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -137,7 +137,7 @@ fn refused_entries(policy: &Policy, catalog: &Catalog) -> Vec<String> {
         let record = catalog.entry(kind, name).ok()?;
         let error = match record.binding_within(Some(own)) {
             Ok(binding) if binding.secret => FactError::SecretForbidden {
-                reader: format!("Policy {}", ObjectKey::new(own, policy.name())),
+                reader: PolicyKind::describe(&policy.key()),
             },
             Err(error @ FactError::OutsideNamespace { .. }) => error,
             _ => return None,

@@ -19,7 +19,7 @@ use anteroom_engine::{
     phase,
     policies::{Assignment, PolicySet},
 };
-use anteroom_policy::Phase;
+use anteroom_policy::{Phase, PolicyKind};
 use k8s_openapi::{
     ByteString,
     api::admissionregistration::v1::{
@@ -199,9 +199,11 @@ impl Registration {
     /// Through which policies and exceptions are admitted. Where it does not answer they are: what they may
     /// not read is seen to at evaluation too.
     fn of_policies(&self, trust_pem: &str) -> MutatingWebhook {
+        let mut in_cel = PolicyKind::IN_CEL.map(PolicyKind::plural).to_vec();
+        in_cel.push("policyexceptions");
         let texts = |all: &[&str]| Some(all.iter().map(|&text| text.to_owned()).collect());
-        let of = |versions: &[&str], resources: &[&str]| RuleWithOperations {
-            api_groups: texts(&["kyverno.io"]),
+        let of = |group: &str, versions: &[&str], resources: &[&str]| RuleWithOperations {
+            api_groups: texts(&[group]),
             api_versions: texts(versions),
             operations: texts(&["CREATE", "UPDATE"]),
             resources: texts(resources),
@@ -214,8 +216,9 @@ impl Registration {
             failure_policy: Some("Ignore".to_owned()),
             match_policy: Some("Equivalent".to_owned()),
             rules: Some(vec![
-                of(&["v1"], &["clusterpolicies", "policies"]),
-                of(&["v2", "v2beta1"], &["policyexceptions"]),
+                of("kyverno.io", &["v1"], &["clusterpolicies", "policies"]),
+                of("kyverno.io", &["v2", "v2beta1"], &["policyexceptions"]),
+                of("policies.kyverno.io", &["*"], &in_cel),
             ]),
             side_effects: "None".to_owned(),
             timeout_seconds: Some(POLICIES_TIMEOUT_SECONDS),
@@ -299,7 +302,8 @@ fn path(phase: Phase, configuration: &str, webhook: &str) -> String {
 fn spare_deletion_of_policies() -> Vec<MatchCondition> {
     vec![MatchCondition {
         name: "deletion-of-policies".to_owned(),
-        expression: "request.operation != 'DELETE' || request.resource.group != 'kyverno.io'"
+        expression: "request.operation != 'DELETE' || \
+            !(request.resource.group in ['kyverno.io', 'policies.kyverno.io'])"
             .to_owned(),
     }]
 }

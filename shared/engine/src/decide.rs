@@ -128,7 +128,7 @@ impl<F: FactSource> Engine<F> {
             return Ok(Decision::default());
         }
         let mut work = ReviewWork::new(&self.lane, incoming.bytes(), deadline);
-        let parts = catalog.exceptions.parts(parts);
+        let parts = catalog.exceptions.parts(&parts);
         let Some(request) = work.run(|| incoming.request(&parts)).await else {
             return Ok(no_time(scope));
         };

@@ -10,7 +10,8 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub struct Exceptions {
     entries: Vec<Arc<Entry>>,
-    /// Positions, by the policy's name, or `namespace/name` of a `Policy`.
+    /// Positions, by the policy's name, or `namespace/name` of a `Policy`; of policies of policies.kyverno.io, by kind
+    /// and name, as in `ValidatingPolicy/unique-host`.
     by_policy: HashMap<String, Vec<usize>>,
     /// The parts of a request that all of them read.
     parts: RequestParts,

@@ -58,7 +58,7 @@ pub struct ScannedPolicy(Arc<Entry>);
 /// The outcome of one rule that speaks of an object.
 #[derive(Clone, Debug)]
 pub struct RuleJudgement {
-    /// The policy: `namespace` is empty for a `ClusterPolicy`.
+    /// The policy's key among those of all kinds.
     pub policy: ObjectKey,
     /// The rule's name.
     pub rule: String,
@@ -159,7 +159,12 @@ impl Judge {
         if is_filtered(&self.filters, &object) {
             return Vec::new();
         }
-        let Some(request) = creation(object) else {
+        let (group, version) = group_version(&object);
+        let kind = catalog
+            .0
+            .kinds
+            .of_kind(group, version, text(&object, "kind"));
+        let Some(request) = creation(object, kind) else {
             return Vec::new();
         };
         let entries: Vec<_> = policies.iter().map(|policy| &*policy.0).collect();
@@ -269,7 +274,7 @@ impl CatalogSnapshot {
 }
 
 impl ScannedPolicy {
-    /// Namespace (empty for a `ClusterPolicy`) and name.
+    /// Its key among the policies of all kinds.
     pub fn key(&self) -> &ObjectKey {
         &self.0.key
     }
@@ -319,8 +324,9 @@ fn group_version(object: &Value) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// The request that would create the object, by nobody.
-fn creation(object: Value) -> Option<AdmissionRequest> {
+/// The request that would create the object of this kind, by nobody. Without it, no policy that names resources
+/// speaks of the object.
+fn creation(object: Value, kind: Option<&KindRecord>) -> Option<AdmissionRequest> {
     let (group, version) = group_version(&object);
     let mut request = json!({
         "kind": {"group": group, "version": version, "kind": object["kind"]},
@@ -329,6 +335,10 @@ fn creation(object: Value) -> Option<AdmissionRequest> {
         "operation": "CREATE",
     });
     request["object"] = object;
+    if let Some(KindRecord { gvr, .. }) = kind {
+        request["resource"] =
+            json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource});
+    }
     let arrival = Arrival {
         now_ns: jiff::Timestamp::now().as_nanosecond(),
         seed: rand::random(),
@@ -394,13 +404,16 @@ mod tests {
     fn a_scanned_object_becomes_a_create_request_without_a_user() {
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "a", "namespace": "n"}});
-        let request = creation(object.clone()).unwrap();
+        let kinds = crate::testing::kinds();
+        let kind = kinds.of_kind("apps", "v1", "Deployment");
+        let request = creation(object.clone(), kind).unwrap();
+        assert_eq!(request.served_kind().resource, "deployments");
         assert_eq!((request.group(), request.kind()), ("apps", "Deployment"));
         assert_eq!(request.namespace(), "n");
         assert_eq!(request.value()["object"], object);
         assert_eq!(request.value().get("userInfo"), None);
-        assert!(creation(json!({"apiVersion": "v1"})).is_none());
+        assert!(creation(json!({"apiVersion": "v1"}), None).is_none());
         assert!(tells_the_time(&request));
-        assert!(creation(json!("text")).is_none());
+        assert!(creation(json!("text"), None).is_none());
     }
 }

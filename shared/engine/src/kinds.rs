@@ -10,6 +10,8 @@ use anteroom_policy::{KindPattern, ServedKind};
 pub struct Kinds {
     records: Vec<KindRecord>,
     by_resource: HashMap<GroupVersionResource, usize>,
+    /// By the kind alone: few groups have one of the same name.
+    by_kind: HashMap<String, Vec<usize>>,
 }
 
 /// A resource, or a subresource of one, as a webhook configuration names it.
@@ -32,9 +34,14 @@ impl Kinds {
             .enumerate()
             .map(|(at, record)| (record.gvr.clone(), at))
             .collect();
+        let mut by_kind: HashMap<_, Vec<_>> = HashMap::new();
+        for (at, record) in records.iter().enumerate() {
+            by_kind.entry(record.kind.clone()).or_default().push(at);
+        }
         Self {
             records,
             by_resource,
+            by_kind,
         }
     }
 
@@ -46,6 +53,13 @@ impl Kinds {
     /// The kind behind a resource.
     pub fn of_resource(&self, gvr: &GroupVersionResource) -> Option<&KindRecord> {
         self.by_resource.get(gvr).map(|at| &self.records[*at])
+    }
+
+    /// The resource behind a kind.
+    pub fn of_kind(&self, group: &str, version: &str, kind: &str) -> Option<&KindRecord> {
+        let named = self.by_kind.get(kind).into_iter().flatten();
+        let mut records = named.map(|at| &self.records[*at]);
+        records.find(|record| record.gvr.group == group && record.gvr.version == version)
     }
 
     /// Every resource and subresource that `pattern` takes in, in order.
@@ -109,5 +123,17 @@ mod tests {
         assert_eq!(kinds().of_resource(&gvr).unwrap().kind, "Deployment");
         let gvr = GroupVersionResource::new("apps", "v2", "deployments");
         assert!(kinds().of_resource(&gvr).is_none());
+    }
+
+    #[test]
+    fn a_kind_has_its_resource() {
+        let kinds = kinds();
+        let resource = |group, version, kind| {
+            let record = kinds.of_kind(group, version, kind)?;
+            Some(&*record.gvr.resource)
+        };
+        assert_eq!(resource("apps", "v1", "Deployment"), Some("deployments"));
+        assert_eq!(resource("apps", "v2", "Deployment"), None);
+        assert_eq!(resource("", "v1", "Deployment"), None);
     }
 }

@@ -4,6 +4,7 @@ mod index;
 mod scope;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     sync::Arc,
 };
@@ -23,6 +24,9 @@ pub use scope::{Assignment, CalledWebhook, Scope};
 
 /// The seconds that the API server waits for a webhook where a policy does not say.
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
+
+/// Kinds and resources that are taken of a policy that does not compile.
+const READABLE_MAX: usize = 256;
 
 /// Policies of one group are called through one webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,7 +93,7 @@ impl Need {
 /// One manifest, and what became of it. Immutable.
 #[derive(Debug)]
 pub struct Entry {
-    /// Namespace (empty for a `ClusterPolicy`) and name.
+    /// The key among the policies of all kinds.
     pub key: ObjectKey,
     /// Through which webhook it is called.
     pub group: Group,
@@ -188,7 +192,7 @@ impl Entry {
         })
     }
 
-    /// The one namespace that it speaks of; `None` for a `ClusterPolicy`.
+    /// The one namespace that it speaks of; `None` for a cluster-wide policy.
     pub fn namespace(&self) -> Option<&str> {
         match &self.outcome {
             Ok(policy) => policy.namespace(),
@@ -233,7 +237,7 @@ pub struct Concerned<'a> {
     /// In order of key.
     pub entries: Vec<&'a Entry>,
     /// All that they read of the request. It may have more, but nothing that policies of other namespaces read.
-    pub parts: &'a RequestParts,
+    pub parts: Cow<'a, RequestParts>,
 }
 
 impl PolicySet {
@@ -282,7 +286,7 @@ impl PolicySet {
 
     /// Those of which rules of this phase may speak of `subject`.
     pub fn concerned(&self, phase: Phase, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
-        let candidates = self.indexes.get(phase).candidates(subject.served.kind);
+        let candidates = self.indexes.get(phase).candidates(subject.served);
         let positions = candidates.of(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);
         let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);
@@ -334,8 +338,23 @@ fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
 /// that the policy is not in force. Unreadable parts are passed over: the policy's own error names
 /// them.
 fn readable_targets(manifest: &Value) -> Vec<Target> {
+    let kinds: Vec<_> = readable_kinds(manifest)
+        .chain(readable_resources(manifest))
+        .take(READABLE_MAX)
+        .collect();
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    vec![Target {
+        kinds,
+        operations: vec![Operation::Create, Operation::Update],
+    }]
+}
+
+/// The kinds that rules of a policy of kyverno.io name.
+fn readable_kinds(manifest: &Value) -> impl Iterator<Item = KindPattern> {
     let rules = manifest.pointer("/spec/rules").and_then(Value::as_array);
-    let kinds: Vec<KindPattern> = rules
+    rules
         .into_iter()
         .flatten()
         .filter_map(|rule| rule.get("match"))
@@ -349,14 +368,24 @@ fn readable_targets(manifest: &Value) -> Vec<Target> {
         .filter_map(|filter| filter.pointer("/resources/kinds")?.as_array())
         .flatten()
         .filter_map(|kind| KindPattern::parse(kind.as_str()?))
-        .collect();
-    if kinds.is_empty() {
-        return Vec::new();
-    }
-    vec![Target {
-        kinds,
-        operations: vec![Operation::Create, Operation::Update],
-    }]
+}
+
+/// The resources that a policy of policies.kyverno.io names.
+fn readable_resources(manifest: &Value) -> impl Iterator<Item = KindPattern> {
+    let rules = manifest.pointer("/spec/matchConstraints/resourceRules");
+    let rules = rules.and_then(Value::as_array).into_iter().flatten();
+    rules.flat_map(|rule| {
+        let texts = |field: &str| {
+            let listed = rule[field].as_array().into_iter().flatten();
+            listed.filter_map(Value::as_str)
+        };
+        texts("apiGroups").flat_map(move |group| {
+            texts("apiVersions").flat_map(move |version| {
+                let resources = texts("resources");
+                resources.map(move |name| KindPattern::of_resource(group, version, name, true))
+            })
+        })
+    })
 }
 
 #[cfg(test)]

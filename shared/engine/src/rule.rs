@@ -15,7 +15,8 @@ use anteroom_policy::{FailureAction, Phase, Policy, Rule, RuleOutcome};
 /// A rule by its names, as every record of it says them.
 #[derive(Debug)]
 pub struct RuleName {
-    /// `name`, or `namespace/name` of a namespaced policy.
+    /// `name`, or `namespace/name` of a namespaced policy; its kind stands before the name if it is of
+    /// policies.kyverno.io.
     pub policy: String,
     /// In whose name it reads facts; has the rule's own name.
     pub reader: Reader,
@@ -99,7 +100,7 @@ impl RuleName {
 /// In whose name facts are read.
 #[derive(Clone, Debug)]
 pub struct Reader {
-    /// Namespace (empty for a `ClusterPolicy`) and name.
+    /// The policy's key among those of all kinds.
     pub policy: ObjectKey,
     /// The rule's own name.
     pub rule: String,

@@ -4,7 +4,7 @@
 //! | view | key | body |
 //! |---|---|---|
 //! | [`entries`] | [`EntryKind::key`](crate::EntryKind::key) | [`EntryRecord`](crate::EntryRecord) |
-//! | [`policies`] | namespace (empty for a `ClusterPolicy`) and name | the manifest, `kind` included |
+//! | [`policies`] | namespace (empty for a cluster-wide policy) and name; of policies.kyverno.io, `KIND/NAME` | the manifest, `kind` included |
 //! | [`exceptions`] | namespace and name | the manifest, `kind` included |
 //! | [`kinds`] | `Kind.version.group` | [`KindRecord`](crate::KindRecord) |
 //! | [`desired_views`] | the view's name | [`DesiredView`](crate::DesiredView) |

@@ -18,7 +18,7 @@ const LIVE_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
 /// not contain, so whoever can only ask can read nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveRequest {
-    /// The policy: its namespace (empty for a `ClusterPolicy`) and name.
+    /// The policy: its key among those of all kinds.
     pub policy: ObjectKey,
     /// The rule in it.
     pub rule: String,

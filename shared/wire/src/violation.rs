@@ -37,9 +37,9 @@ pub struct Violation {
 /// A rule that a request violates, or that could not be evaluated on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViolatedRule {
-    /// Empty for a `ClusterPolicy`.
+    /// Empty for a cluster-wide policy.
     pub policy_namespace: String,
-    /// The policy's name.
+    /// The policy's name in its key: of policies.kyverno.io, the kind stands before it.
     pub policy: String,
     /// The rule's name.
     pub rule: String,

@@ -42,7 +42,7 @@ const OBJECTS: [(&str, &str, Picked); 8] = [
 ];
 
 /// Objects of the whole cluster. Of webhook configurations those that are Anteroom's are taken.
-const STATUSES: [(&str, &str); 5] = [
+const STATUSES: [(&str, &str); 10] = [
     ("clusterpolicies", "apis/kyverno.io/v1/clusterpolicies"),
     ("policies", "apis/kyverno.io/v1/policies"),
     (
@@ -54,6 +54,26 @@ const STATUSES: [(&str, &str); 5] = [
         "apis/kyverno.io/v2alpha1/globalcontextentries",
     ),
     ("policyexceptions", "apis/kyverno.io/v2/policyexceptions"),
+    (
+        "validatingpolicies",
+        "apis/policies.kyverno.io/v1/validatingpolicies",
+    ),
+    (
+        "namespacedvalidatingpolicies",
+        "apis/policies.kyverno.io/v1/namespacedvalidatingpolicies",
+    ),
+    (
+        "mutatingpolicies",
+        "apis/policies.kyverno.io/v1/mutatingpolicies",
+    ),
+    (
+        "namespacedmutatingpolicies",
+        "apis/policies.kyverno.io/v1/namespacedmutatingpolicies",
+    ),
+    (
+        "policyexceptions-in-cel",
+        "apis/policies.kyverno.io/v1/policyexceptions",
+    ),
 ];
 
 /// Asks for everything.

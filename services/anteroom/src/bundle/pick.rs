@@ -167,7 +167,8 @@ pub(super) fn status(object: &Value) -> Value {
     let shape = json!({
         "apiVersion": 1, "kind": 1, "metadata": metadata(),
         "status": { "conditions": conditions(), "notRun": rules, "notPermitted": rules, "objects": 1, "bytes": 1, "ready": 1,
-            "lastRefreshTime": 1 },
+            "lastRefreshTime": 1,
+            "conditionStatus": { "ready": 1, "message": 1, "conditions": conditions() } },
     });
     pick(object, &shape).unwrap_or_default()
 }

@@ -21,7 +21,7 @@ const HELM_POLICY: &str = "helm.sh/resource-policy";
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// The groups of the definitions that hold policies and reports.
-const GROUPS: [&str; 2] = ["kyverno.io", "wgpolicyk8s.io"];
+const GROUPS: [&str; 3] = ["kyverno.io", "policies.kyverno.io", "wgpolicyk8s.io"];
 
 pub(super) const CHECKS: [Check; 7] = [
     Check {

@@ -1,5 +1,6 @@
 //! What the API server says, asked once for all checks.
 
+use anteroom_policy::PolicyKind;
 use anyhow::Context as _;
 use http::Request;
 use jiff::{Timestamp, fmt::rfc2822};
@@ -94,11 +95,15 @@ impl Cluster {
         let (version, clock_ahead_seconds) = asker.version().await?;
         let own = |api: &str, path: &str| format!("/{api}/namespaces/{namespace}/{path}");
         let endpoints = "endpointslices?labelSelector=kubernetes.io/service-name=anteroom-webhook";
-        let policies = [
+        let mut policies = vec![
             asker.list("/apis/kyverno.io/v1/clusterpolicies").await,
             asker.list("/apis/kyverno.io/v1/policies").await,
         ];
-        let entries = [
+        for kind in PolicyKind::IN_CEL {
+            let path = format!("/apis/{}/v1/{}", kind.group(), kind.plural());
+            policies.push(asker.list(&path).await);
+        }
+        let entries = vec![
             asker
                 .list("/apis/kyverno.io/v2alpha1/cachedcontextentries")
                 .await,
@@ -137,9 +142,13 @@ fn configurations(kind: &str) -> String {
 }
 
 /// Objects of two resources, of which the second need not be defined.
-fn together([first, second]: [Asked<Option<Vec<Value>>>; 2]) -> Asked<Vec<Value>> {
-    let mut all = first?.ok_or("it is not defined: see crds-served")?;
-    all.extend(second?.unwrap_or_default());
+fn together(kinds: Vec<Asked<Option<Vec<Value>>>>) -> Asked<Vec<Value>> {
+    let mut kinds = kinds.into_iter();
+    let first = kinds.next().transpose()?.flatten();
+    let mut all = first.ok_or("it is not defined: see crds-served")?;
+    for kind in kinds {
+        all.extend(kind?.unwrap_or_default());
+    }
     Ok(all)
 }
 

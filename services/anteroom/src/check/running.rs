@@ -133,6 +133,17 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions.find(|condition| condition["type"] == kind)
 }
 
+/// Returns the condition that says whether a policy or an entry is ready: policies of policies.kyverno.io have Kyverno's.
+fn readiness(object: &Value) -> Option<&Value> {
+    let in_cel = object.pointer("/status/conditionStatus/conditions");
+    match in_cel.and_then(Value::as_array) {
+        Some(conditions) => {
+            (conditions.iter()).find(|condition| condition["type"] == "WebhookConfigured")
+        }
+        None => condition(object, "Ready"),
+    }
+}
+
 fn is_true(condition: &Value) -> bool {
     condition["status"] == "True"
 }
@@ -295,24 +306,22 @@ fn shown(object: &Value) -> String {
 }
 
 fn ready(objects: &[Value]) -> Finding {
-    let waiting = objects
-        .iter()
-        .filter_map(|object| match condition(object, "Ready") {
-            Some(ready) if is_true(ready) => None,
-            Some(ready) => {
-                let text = |key| ready[key].as_str().unwrap_or_default();
-                Some(format!(
-                    "{}: {}: {}",
-                    shown(object),
-                    text("reason"),
-                    text("message")
-                ))
-            }
-            None => Some(format!(
-                "{}: no watcher has said anything of it",
-                shown(object)
-            )),
-        });
+    let waiting = objects.iter().filter_map(|object| match readiness(object) {
+        Some(ready) if is_true(ready) => None,
+        Some(ready) => {
+            let text = |key| ready[key].as_str().unwrap_or_default();
+            Some(format!(
+                "{}: {}: {}",
+                shown(object),
+                text("reason"),
+                text("message")
+            ))
+        }
+        None => Some(format!(
+            "{}: no watcher has said anything of it",
+            shown(object)
+        )),
+    });
     Finding::none(waiting.collect(), Finding::Failed)
 }
 

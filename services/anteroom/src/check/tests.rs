@@ -199,6 +199,11 @@ fn each_fault_is_found_by_its_own_check_alone() {
         ("policies-ready", true, |of| {
             of.policies.as_mut().unwrap()[0]["status"] = json!({});
         }),
+        ("policies-ready", true, |of| {
+            let condition = json!({ "type": "WebhookConfigured", "status": "False" });
+            of.policies.as_mut().unwrap()[0]["status"] =
+                json!({ "conditionStatus": { "conditions": [condition] } });
+        }),
         ("policies-run", false, |of| {
             of.policies.as_mut().unwrap()[0]["status"]["notRun"] =
                 json!([{ "rule": "r", "message": "m" }]);

@@ -7,6 +7,7 @@ use anteroom_model::{
 use anteroom_policy::Problem;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::Value;
 
 use crate::{coordinator::view_status::Holders, log_writer::publish::ViewStats};
 
@@ -16,9 +17,14 @@ const MESSAGE_CHARS_MAX: usize = 2_048;
 /// The type of the condition.
 const READY: &str = "Ready";
 
-/// The content of a `Ready` condition.
+/// The message of a policy that is ready, where there is nothing else to say.
+pub(crate) const SERVED: &str = "the policy is served";
+
+/// The content of a `Ready` condition, or of another that is said in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
+    /// The type of the condition.
+    pub type_: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
     /// In CamelCase.
@@ -32,8 +38,19 @@ pub(crate) struct Ready {
 impl Ready {
     /// With a status of `True`, `False` or `Unknown`.
     pub(crate) fn new(status: &'static str, failure: Failure, generation: i64) -> Self {
+        Self::of_type(READY, status, failure, generation)
+    }
+
+    /// The same, of another type.
+    pub(crate) fn of_type(
+        type_: &'static str,
+        status: &'static str,
+        failure: Failure,
+        generation: i64,
+    ) -> Self {
         let message = failure.message.chars().take(MESSAGE_CHARS_MAX).collect();
         Self {
+            type_,
             status,
             reason: failure.reason,
             message,
@@ -54,32 +71,53 @@ impl Ready {
         condition.is_none_or(|c| c.status != self.status || c.reason != self.reason)
     }
 
-    /// `conditions` with this one put in its place; the time of transition moves only with the
-    /// status.
+    /// The condition of its type among others.
+    pub(crate) fn find_in<'c>(&self, conditions: &'c [Condition]) -> Option<&'c Condition> {
+        find_type(conditions, self.type_)
+    }
+
+    /// `conditions` with this one put in its place.
     pub(crate) fn put_into(&self, conditions: &[Condition], now: Timestamp) -> Vec<Condition> {
-        let before = find(conditions).filter(|condition| condition.status == self.status);
+        let others = conditions
+            .iter()
+            .filter(|condition| condition.type_ != self.type_);
+        let mut all: Vec<_> = others.cloned().collect();
+        all.push(self.as_condition(conditions, now));
+        all
+    }
+
+    /// The condition in the place of the one `before`; the time of transition moves only with the status.
+    pub(crate) fn as_condition(&self, before: &[Condition], now: Timestamp) -> Condition {
+        let before = self
+            .find_in(before)
+            .filter(|condition| condition.status == self.status);
         let since = before.map_or(Time(now), |condition| {
             condition.last_transition_time.clone()
         });
-        let others = conditions
-            .iter()
-            .filter(|condition| condition.type_ != READY);
-        let mut all: Vec<_> = others.cloned().collect();
-        all.push(Condition {
-            type_: READY.into(),
+        Condition {
+            type_: self.type_.into(),
             status: self.status.into(),
             reason: self.reason.clone(),
             message: self.message.clone(),
             observed_generation: Some(self.generation),
             last_transition_time: since,
-        });
-        all
+        }
     }
+}
+
+/// Reads conditions of a status; none where they cannot be read: they are written anew.
+pub(crate) fn read(conditions: Option<Value>) -> Vec<Condition> {
+    serde_json::from_value(conditions.unwrap_or_default()).unwrap_or_default()
+}
+
+/// The condition of a type among others.
+pub(crate) fn find_type<'c>(conditions: &'c [Condition], type_: &str) -> Option<&'c Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
 }
 
 /// The `Ready` condition among others.
 pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
-    conditions.iter().find(|condition| condition.type_ == READY)
+    find_type(conditions, READY)
 }
 
 /// The failure for which this generation of an entry was given up, if its condition says so.
@@ -215,7 +253,7 @@ pub(crate) fn of_policy(
             Some(_) => {}
         }
     }
-    say("True", "Succeeded", format!("the policy is served{remark}"))
+    say("True", "Succeeded", format!("{SERVED}{remark}"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use anteroom_wire::webhook_beat::WebhookBeat;
 use tokio::time::Instant;
 
 use super::{
-    conditions::{self, Ready},
+    conditions::Ready,
     effect::Effect,
     manifests::PolicyManifest,
     policy_store::PolicyId,
@@ -90,7 +90,7 @@ impl Standing {
     /// Returns the standing of a policy that could be in force from now on.
     fn new(policy: &PolicyManifest, now: Instant) -> Self {
         let generation = policy.identity.generation;
-        let said = conditions::find(&policy.conditions);
+        let said = policy.said();
         let established = said.is_some_and(|said| {
             said.status == "True" && said.observed_generation == Some(generation)
         });
@@ -235,7 +235,7 @@ impl EnforcementTracker {
             Err(failure) => {
                 standing.established = false;
                 self.unenforced.insert(id.clone());
-                let said = conditions::find(&policy.conditions);
+                let said = policy.said();
                 // Of an older generation that was in force, it is said at once.
                 let early = failure.reason == NOT_ENFORCED
                     && now.saturating_duration_since(standing.since) < REPORT_AFTER
@@ -256,7 +256,9 @@ impl EnforcementTracker {
         around: &Surroundings<'_>,
         effects: &mut Vec<Effect>,
     ) -> Result<(), Failure> {
-        let Some(kind) = policy.unserved_kinds(around.catalog).next() else {
+        // A resource is registered by its plural, served or not.
+        let mut unserved = policy.unserved_kinds(around.catalog);
+        let Some(kind) = unserved.find(|kind| kind.resource.is_none()) else {
             return Ok(());
         };
         let since = *standing

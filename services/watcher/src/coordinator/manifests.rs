@@ -2,16 +2,22 @@
 //! status that says what is wrong.
 
 use anteroom_jmespath::Expression;
-use anteroom_model::{EntryKind, ErrorCode, Failure, ResourceVersion};
+use anteroom_model::{EntryKind, ErrorCode, Failure, ObjectKey, ResourceVersion};
 use anteroom_policy::{
-    Driver, KindPattern, NotRun, Phase, Policy, PolicyException, Problem, Reference,
+    Driver, KindPattern, NotRun, Phase, Policy, PolicyException, PolicyKind, Problem, Reference,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    coordinator::{effect::Record, rules::RulesStatus},
+    coordinator::{
+        cel_status::{self, Summary},
+        conditions,
+        effect::Record,
+        exception_store::ExceptionKind,
+        rules::RulesStatus,
+    },
     gateway::rights::Need,
     source::{
         api::{
@@ -40,6 +46,8 @@ pub(crate) struct Identity {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
     metadata: Metadata,
 }
 
@@ -53,7 +61,7 @@ struct Metadata {
 impl Identity {
     /// Also of an object whose other parts cannot be read.
     fn read(object: &RawObject) -> Self {
-        let Body { metadata } = serde_json::from_slice(&object.json).unwrap_or_default();
+        let Body { metadata, .. } = serde_json::from_slice(&object.json).unwrap_or_default();
         Self {
             namespace: object.key.namespace.to_string(),
             name: object.key.name.to_string(),
@@ -151,9 +159,11 @@ pub(crate) struct EntryQuery {
     pub expression: Option<Expression>,
 }
 
-/// A `ClusterPolicy` or `Policy`.
+/// A policy of any kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyManifest {
+    /// The API version that it was read in.
+    pub api_version: &'static str,
     /// The object's identity.
     pub identity: Identity,
     /// The problems that keep it from being served.
@@ -188,20 +198,46 @@ pub(crate) struct PolicyManifest {
     pub rules: RulesStatus,
     /// The fields that its status has of them.
     pub rules_now: Option<RulesStatus>,
+    /// The fields that its status has beside its conditions; `None`: it is of kyverno.io.
+    pub summary: Option<Summary>,
 }
 
-/// The API version of policies.
-pub(crate) const POLICY_API_VERSION: &str = "kyverno.io/v1";
+/// The API version of policies of kyverno.io.
+const POLICY_API_VERSION: &str = "kyverno.io/v1";
 
-/// The API version that exceptions are published in: all say the same.
+/// The API versions of policies and exceptions of policies.kyverno.io, the preferred one first: all say the same.
+const CEL_API_VERSIONS: [&str; 3] = [
+    "policies.kyverno.io/v1",
+    "policies.kyverno.io/v1beta1",
+    "policies.kyverno.io/v1alpha1",
+];
+
+/// The API version that exceptions of kyverno.io are published in: all say the same.
 const EXCEPTION_API_VERSION: &str = "kyverno.io/v2";
+
+/// Returns the API version that an object of a kind of policy was read in.
+fn api_version(object: &RawObject, kind: PolicyKind) -> &'static str {
+    match kind.is_cel() {
+        true => cel_api_version(object),
+        false => POLICY_API_VERSION,
+    }
+}
+
+fn cel_api_version(object: &RawObject) -> &'static str {
+    let Body { api_version, .. } = serde_json::from_slice(&object.json).unwrap_or_default();
+    let mut known = CEL_API_VERSIONS.into_iter();
+    let found = known.find(|known| *known == api_version);
+    found.unwrap_or(CEL_API_VERSIONS[0])
+}
 
 impl PolicyManifest {
     /// Reads and compiles one. A manifest that cannot even be published is a problem of its author,
     /// as one that does not compile is: nobody serves it.
-    pub(crate) fn read(object: &RawObject, kind: &str) -> (Self, Option<Record>) {
+    pub(crate) fn read(object: &RawObject, kind: PolicyKind) -> (Self, Option<Record>) {
         let mut read = Self {
+            api_version: api_version(object, kind),
             identity: Identity::read(object),
+            summary: kind.is_cel().then(Summary::default),
             ..Self::default()
         };
         match read.compile(object, kind) {
@@ -224,7 +260,11 @@ impl PolicyManifest {
         catalog: Option<&'s Catalog>,
     ) -> impl Iterator<Item = &'s KindPattern> {
         self.kinds.iter().filter(move |kind| {
-            let is_literal = !kind.kind.contains(['*', '?']);
+            let name = match &kind.resource {
+                Some(resource) => &resource.plural,
+                None => &kind.kind,
+            };
+            let is_literal = !name.contains(['*', '?']);
             is_literal && !catalog.is_some_and(|catalog| catalog.serves(kind))
         })
     }
@@ -234,7 +274,9 @@ impl PolicyManifest {
         let before = before.cloned().unwrap_or_default();
         Self {
             held_back: Some(failure),
+            api_version: self.api_version,
             identity: self.identity,
+            summary: self.summary,
             problems: self.problems,
             conditions: self.conditions,
             not_run: self.not_run,
@@ -244,8 +286,19 @@ impl PolicyManifest {
         }
     }
 
-    fn compile(&mut self, object: &RawObject, kind: &str) -> Result<Record, PruneError> {
-        let (manifest, status, published) = published(object, POLICY_API_VERSION, kind)?;
+    /// The condition that says whether it is in force, as the object has it now.
+    pub(super) fn said(&self) -> Option<&Condition> {
+        match self.summary {
+            None => conditions::find(&self.conditions),
+            Some(_) => conditions::find_type(&self.conditions, cel_status::WEBHOOK_CONFIGURED),
+        }
+    }
+
+    fn compile(&mut self, object: &RawObject, kind: PolicyKind) -> Result<Record, PruneError> {
+        let key = kind.key(&object.key.namespace, &object.key.name);
+        let (manifest, status, published) =
+            published(object, key, self.api_version, kind.as_str())?;
+        let mut configs = None;
         match anteroom_policy::compile(&manifest) {
             Ok(policy) => {
                 let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
@@ -266,15 +319,27 @@ impl PolicyManifest {
                 self.kinds = targets.flat_map(|target| target.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
                 self.changes = changes(&policy);
+                configs = autogen_configs(&policy);
             }
             Err(problems) => self.problems = problems,
         }
-        self.rules = RulesStatus::of_policy(&manifest, &self.not_run);
-        self.rules_now = Some(RulesStatus::read(&status));
-        let conditions = status.get("conditions").cloned().unwrap_or_default();
-        self.conditions = serde_json::from_value(conditions).unwrap_or_default();
+        if kind.is_cel() {
+            self.rules = RulesStatus::of_cel_policy(configs);
+            self.rules_now = Some(RulesStatus::read_cel(&status));
+            self.conditions = cel_status::read_conditions(&status);
+            self.summary = Some(Summary::read(&status));
+        } else {
+            self.rules = RulesStatus::of_policy(&manifest, &self.not_run);
+            self.rules_now = Some(RulesStatus::read(&status));
+            self.conditions = conditions::read(status.get("conditions").cloned());
+        }
         Ok(published)
     }
+}
+
+/// Returns the policies that are derived for Pod controllers, as the status of a policy of policies.kyverno.io has them.
+fn autogen_configs(_policy: &Policy) -> Option<Value> {
+    None
 }
 
 /// Returns the changes of what exists that a policy's rules make, each once for a rule.
@@ -294,7 +359,7 @@ fn changes(policy: &Policy) -> Vec<(String, Need)> {
     changes
 }
 
-/// A `PolicyException`.
+/// A `PolicyException` of either group.
 #[derive(Clone, Debug)]
 pub(crate) struct ExceptionManifest {
     /// The object's UID.
@@ -307,13 +372,18 @@ pub(crate) struct ExceptionManifest {
 
 impl ExceptionManifest {
     /// Reads and compiles one. What does not compile is published too: readers say the same of it.
-    pub(crate) fn read(object: &RawObject) -> (Self, Option<Record>) {
+    pub(crate) fn read(object: &RawObject, kind: ExceptionKind) -> (Self, Option<Record>) {
         let mut read = Self {
             uid: Identity::read(object).uid,
             problems: Vec::new(),
             references: Vec::new(),
         };
-        let published = published(object, EXCEPTION_API_VERSION, "PolicyException");
+        let api_version = match kind {
+            ExceptionKind::Classic => EXCEPTION_API_VERSION,
+            ExceptionKind::Cel => cel_api_version(object),
+        };
+        let key = kind.key(&object.key);
+        let published = published(object, key, api_version, "PolicyException");
         match published {
             Ok((manifest, _, published)) => {
                 match PolicyException::compile(&manifest, Driver::IN_CLUSTER) {
@@ -334,6 +404,7 @@ impl ExceptionManifest {
 /// publishes nothing.
 fn published(
     object: &RawObject,
+    key: ObjectKey,
     api_version: &str,
     kind: &str,
 ) -> Result<(Value, Value, Record), PruneError> {
@@ -345,7 +416,6 @@ fn published(
     let manifest = Value::Object(manifest);
     let body = anteroom_wire::body::encode_json(&manifest)?;
     let version = content_version(&body);
-    let key = object.key.clone();
     Ok((manifest, status, Record { key, version, body }))
 }
 
@@ -359,7 +429,6 @@ fn unpublished(error: &PruneError) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_model::ObjectKey;
     use serde_json::json;
 
     use super::*;
@@ -399,7 +468,7 @@ mod tests {
                 "metadata": {"name": "a", "resourceVersion": version},
                 "spec": {"background": background, "rules": []}, "status": status,
             });
-            PolicyManifest::read(&raw(&object), "ClusterPolicy")
+            PolicyManifest::read(&raw(&object), PolicyKind::Cluster)
                 .1
                 .unwrap()
         };
@@ -421,7 +490,7 @@ mod tests {
             json: text.into_bytes().into(),
             ..raw(&json!({}))
         };
-        let (read, published) = PolicyManifest::read(&object, "Policy");
+        let (read, published) = PolicyManifest::read(&object, PolicyKind::Namespaced);
         assert!(published.is_none());
         assert_eq!(
             (read.identity.uid.as_str(), read.identity.generation),

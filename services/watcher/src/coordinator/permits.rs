@@ -3,8 +3,8 @@
 
 use std::str::FromStr;
 
-use anteroom_model::{EntryKind, EntryRecord, EntryState, ErrorCode, Failure};
-use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, Reference};
+use anteroom_model::{EntryKind, EntryRecord, EntryState, ErrorCode, Failure, ObjectKey};
+use anteroom_policy::{CALLS, CALLS_DECLARED, CALLS_OFF, PolicyKind, Reference};
 
 use crate::coordinator::resolve::Resolution;
 
@@ -71,7 +71,18 @@ struct NamePattern {
 const ENTRIES: [(&str, usize); 2] = [("cachedcontextentry", 1), ("globalcontextentry", 1)];
 
 /// Kinds of policies, likewise.
-const POLICIES: [(&str, usize); 2] = [("clusterpolicy", 1), ("policy", 2)];
+const POLICIES: [(&str, usize); 6] = [
+    ("clusterpolicy", 1),
+    ("policy", 2),
+    ("validatingpolicy", 1),
+    ("namespacedvalidatingpolicy", 2),
+    ("mutatingpolicy", 1),
+    ("namespacedmutatingpolicy", 2),
+];
+
+/// How they are written, for people.
+const POLICIES_FORMS: &str = "clusterpolicy/NAME, policy/NAMESPACE/NAME, validatingpolicy/NAME, \
+    namespacedvalidatingpolicy/NAMESPACE/NAME, mutatingpolicy/NAME and namespacedmutatingpolicy/NAMESPACE/NAME";
 
 impl NamePattern {
     /// `None` unless it names one of these kinds, with all parts.
@@ -89,11 +100,13 @@ impl NamePattern {
         self.kind == kind && matches(&self.pattern, name)
     }
 
-    /// `namespace` is empty for a `ClusterPolicy`.
-    fn is_policy(&self, namespace: &str, name: &str) -> bool {
-        match namespace {
-            "" => self.is("clusterpolicy", name),
-            namespace => self.is("policy", &format!("{namespace}/{name}")),
+    /// By the key among the policies of all kinds.
+    fn is_policy(&self, key: &ObjectKey) -> bool {
+        let (kind, name) = PolicyKind::of_key(key);
+        let kind = kind.as_str().to_ascii_lowercase();
+        match &*key.namespace {
+            "" => self.is(&kind, name),
+            namespace => self.is(&kind, &format!("{namespace}/{name}")),
         }
     }
 }
@@ -106,11 +119,10 @@ impl FromStr for SecretsReader {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let kinds = [ENTRIES, POLICIES].concat();
+        let kinds = [&ENTRIES[..], &POLICIES[..]].concat();
         NamePattern::parse(text, &kinds).map(Self).ok_or_else(|| {
             format!(
-                "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, \
-                 clusterpolicy/NAME and policy/NAMESPACE/NAME"
+                "`{text}` is none of cachedcontextentry/NAME, globalcontextentry/NAME, {POLICIES_FORMS}"
             )
         })
     }
@@ -125,9 +137,9 @@ impl FromStr for PolicyWriter {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let pattern = NamePattern::parse(text, &POLICIES);
-        pattern.map(Self).ok_or_else(|| {
-            format!("`{text}` is neither clusterpolicy/NAME nor policy/NAMESPACE/NAME")
-        })
+        pattern
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is none of {POLICIES_FORMS}"))
     }
 }
 
@@ -136,10 +148,10 @@ impl FromStr for PolicyWriter {
 pub(crate) struct PolicyWriters(pub Vec<PolicyWriter>);
 
 impl PolicyWriters {
-    /// Returns whether this policy may. `namespace` is empty for a `ClusterPolicy`.
-    pub(crate) fn allows(&self, namespace: &str, name: &str) -> bool {
+    /// Returns whether the policy that has this key may.
+    pub(crate) fn allows(&self, policy: &ObjectKey) -> bool {
         let mut writers = self.0.iter();
-        writers.any(|writer| writer.0.is_policy(namespace, name))
+        writers.any(|writer| writer.0.is_policy(policy))
     }
 }
 
@@ -158,10 +170,10 @@ impl SecretsReaders {
         self.0.iter().any(|reader| reader.0.is(kind, name))
     }
 
-    /// Returns whether this policy may read Secrets. `namespace` is empty for a `ClusterPolicy`.
-    pub(crate) fn allows_policy(&self, namespace: &str, name: &str) -> bool {
+    /// Returns whether the policy that has this key may read Secrets.
+    pub(crate) fn allows_policy(&self, policy: &ObjectKey) -> bool {
         let mut readers = self.0.iter();
-        readers.any(|reader| reader.0.is_policy(namespace, name))
+        readers.any(|reader| reader.0.is_policy(policy))
     }
 }
 
@@ -257,18 +269,20 @@ mod tests {
         assert!(!readers.allows_entry(EntryKind::Cached, "my-ca-bundle"));
         assert!(!readers.allows_entry(EntryKind::Global, "ca-bundle"));
         assert!(!readers.allows_entry(EntryKind::Implicit, "ca-bundle"));
-        assert!(readers.allows_policy("team-a", "x"));
-        assert!(!readers.allows_policy("other", "x"));
-        assert!(!readers.allows_policy("", "team-a/x"));
+        let allows =
+            |namespace: &str, name: &str| readers.allows_policy(&ObjectKey::new(namespace, name));
+        assert!(allows("team-a", "x"));
+        assert!(!allows("other", "x"));
+        assert!(!allows("", "team-a/x"));
         for (name, allowed) in [
             ("abc", true),
             ("axxbyyc", true),
             ("ab", false),
             ("acb", false),
         ] {
-            assert_eq!(readers.allows_policy("", name), allowed, "{name}");
+            assert_eq!(allows("", name), allowed, "{name}");
         }
-        assert!(!SecretsReaders::default().allows_policy("", "x"));
+        assert!(!SecretsReaders::default().allows_policy(&ObjectKey::new("", "x")));
     }
 
     #[test]
@@ -282,13 +296,41 @@ mod tests {
             ("team-b", "label-all", false),
         ] {
             assert_eq!(
-                writers.allows(namespace, name),
+                writers.allows(&ObjectKey::new(namespace, name)),
                 allowed,
                 "{namespace}/{name}"
             );
         }
         for odd in ["", "policy/x", "cachedcontextentry/x", "clusterpolicy/"] {
             assert!(odd.parse::<PolicyWriter>().is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_names_policies_of_one_kind() {
+        let of = |kind: PolicyKind| kind.key("team-a", "labels");
+        for (pattern, allowed) in [
+            ("clusterpolicy/*", PolicyKind::Cluster),
+            ("policy/*/*", PolicyKind::Namespaced),
+            ("validatingpolicy/*", PolicyKind::Validating),
+            (
+                "namespacedvalidatingpolicy/*/lab*",
+                PolicyKind::NamespacedValidating,
+            ),
+            ("mutatingpolicy/labels", PolicyKind::Mutating),
+            (
+                "namespacedmutatingpolicy/team-a/*",
+                PolicyKind::NamespacedMutating,
+            ),
+        ] {
+            let writers = PolicyWriters(vec![pattern.parse().unwrap()]);
+            for kind in PolicyKind::ALL {
+                assert_eq!(
+                    writers.allows(&of(kind)),
+                    kind == allowed,
+                    "{pattern} {kind}"
+                );
+            }
         }
     }
 

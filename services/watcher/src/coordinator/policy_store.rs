@@ -1,36 +1,28 @@
-//! The policies of both kinds, and who reads which entry. Pure.
+//! The policies of all kinds, and who reads which entry. Pure.
 
 use std::collections::{BTreeSet, HashMap};
 
 use anteroom_model::{Dependent, Failure, ObjectKey};
+use anteroom_policy::PolicyKind;
 use tokio::time::Instant;
 
 use super::{
     manifest_list::{ManifestList, is_not_served},
-    manifests::{EntryQuery, POLICY_API_VERSION, PolicyManifest},
+    manifests::{EntryQuery, PolicyManifest},
     permits::SecretsReaders,
     registry::EntryId,
     status_writer::StatusTarget,
 };
 use crate::gateway::rights::Need;
 
-/// A policy's namespace and name. A `ClusterPolicy` has no namespace.
+/// A policy's key among the policies of all kinds, as [`PolicyKind::key`] makes it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PolicyId(pub(super) ObjectKey);
 
-/// The two kinds of policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PolicyKind {
-    /// A `ClusterPolicy`.
-    Cluster,
-    /// A `Policy`, which has a namespace.
-    Namespaced,
-}
-
-/// The policies of both kinds.
+/// The policies of all kinds.
 pub(super) struct PolicyStore {
-    cluster: ManifestList<PolicyManifest>,
-    namespaced: ManifestList<PolicyManifest>,
+    /// One list for each kind, in their order.
+    lists: [ManifestList<PolicyManifest>; PolicyKind::ALL.len()],
     /// The policies that name an entry.
     readers: HashMap<EntryId, BTreeSet<PolicyId>>,
     by_uid: HashMap<Dependent, PolicyId>,
@@ -48,41 +40,31 @@ pub(super) struct PolicyChange {
 }
 
 impl PolicyId {
+    /// Returns the id of the policy that the API server has under this key.
+    pub(super) fn new(kind: PolicyKind, object: &ObjectKey) -> Self {
+        Self(kind.key(&object.namespace, &object.name))
+    }
+
     /// Returns whether the policy may read Secrets.
     pub(super) fn may_read_secrets(&self, readers: &SecretsReaders) -> bool {
-        readers.allows_policy(&self.0.namespace, &self.0.name)
+        readers.allows_policy(&self.0)
     }
 
+    /// Returns its kind.
     pub(super) fn kind(&self) -> PolicyKind {
-        match self.0.namespace.is_empty() {
-            true => PolicyKind::Cluster,
-            false => PolicyKind::Namespaced,
-        }
-    }
-}
-
-impl PolicyKind {
-    /// Returns the `kind` of a manifest.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Cluster => "ClusterPolicy",
-            Self::Namespaced => "Policy",
-        }
+        PolicyKind::of_key(&self.0).0
     }
 
-    fn plural(self) -> &'static str {
-        match self {
-            Self::Cluster => "clusterpolicies",
-            Self::Namespaced => "policies",
-        }
+    /// Returns the key that the API server has it under.
+    pub(super) fn object(&self) -> ObjectKey {
+        PolicyKind::object_key(&self.0)
     }
 }
 
 impl Default for PolicyStore {
     fn default() -> Self {
         Self {
-            cluster: ManifestList::new(PolicyKind::Cluster.plural()),
-            namespaced: ManifestList::new(PolicyKind::Namespaced.plural()),
+            lists: PolicyKind::ALL.map(|kind| ManifestList::new(kind.plural())),
             readers: HashMap::new(),
             by_uid: HashMap::new(),
         }
@@ -91,18 +73,12 @@ impl Default for PolicyStore {
 
 impl PolicyStore {
     fn of(&self, kind: PolicyKind) -> &ManifestList<PolicyManifest> {
-        match kind {
-            PolicyKind::Cluster => &self.cluster,
-            PolicyKind::Namespaced => &self.namespaced,
-        }
+        &self.lists[kind as usize]
     }
 
     /// Returns the policies of a kind, to be changed by lists. Single policies go through [`Self::put`].
     pub(super) fn of_mut(&mut self, kind: PolicyKind) -> &mut ManifestList<PolicyManifest> {
-        match kind {
-            PolicyKind::Cluster => &mut self.cluster,
-            PolicyKind::Namespaced => &mut self.namespaced,
-        }
+        &mut self.lists[kind as usize]
     }
 
     /// Inserts a policy, or replaces it.
@@ -155,14 +131,19 @@ impl PolicyStore {
         gone
     }
 
-    /// Notes that policies of a kind cannot be read.
-    pub(super) fn refuse(&mut self, kind: PolicyKind, failure: &Failure) {
+    /// Notes that policies of a kind cannot be read. Returns whether that is an error for readers: the kinds of
+    /// policies.kyverno.io need not be installed.
+    pub(super) fn refuse(&mut self, kind: PolicyKind, failure: &Failure) -> bool {
         let list = self.of_mut(kind);
         list.set_absent(is_not_served(failure));
+        if kind.is_cel() && list.is_absent() {
+            return false;
+        }
         list.refuse(format!(
             "the API server to serve {}: {failure}",
-            kind.name()
+            kind.as_str()
         ));
+        true
     }
 
     fn forget(&mut self, id: &PolicyId, manifest: &PolicyManifest) {
@@ -197,25 +178,27 @@ impl PolicyStore {
         self.readers.get(entry).into_iter().flatten()
     }
 
-    /// Returns the policies of both kinds.
+    /// Returns the policies of all kinds.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&ObjectKey, &PolicyManifest)> {
-        self.cluster.iter().chain(self.namespaced.iter())
+        self.lists.iter().flat_map(ManifestList::iter)
     }
 
     /// Returns whether all policies are known.
     pub(super) fn are_known(&self) -> bool {
-        self.cluster.is_known() && self.namespaced.is_known()
+        self.lists.iter().all(ManifestList::is_known)
     }
 
     /// Returns the reason why not all policies are known or up to date.
     pub(super) fn waits_for(&self) -> Option<&str> {
-        self.cluster.waits_for().or(self.namespaced.waits_for())
+        self.lists.iter().find_map(ManifestList::waits_for)
     }
 
-    /// Returns since when the news of both kinds is: the older of the two.
+    /// Returns since when the news of all kinds is: the oldest of them. Kinds that the API server does not serve
+    /// have none.
     pub(super) fn heard(&self) -> Option<Instant> {
-        let both = self.cluster.heard().zip(self.namespaced.heard());
-        both.map(|(one, other)| one.min(other))
+        let served = self.lists.iter().filter(|list| !list.is_absent());
+        let heard: Option<Vec<_>> = served.map(ManifestList::heard).collect();
+        heard?.into_iter().min()
     }
 
     /// Returns what all policies change of what exists, each once.
@@ -238,8 +221,8 @@ impl PolicyStore {
     pub(super) fn status_target(id: &PolicyId, policy: &PolicyManifest) -> StatusTarget {
         let kind = id.kind();
         StatusTarget::new(
-            POLICY_API_VERSION,
-            kind.name(),
+            policy.api_version,
+            kind.as_str(),
             kind.plural(),
             &policy.identity,
         )
@@ -273,7 +256,7 @@ mod tests {
             version: ResourceVersion::new("1"),
             json: object.to_string().into_bytes().into(),
         };
-        let (manifest, _) = PolicyManifest::read(&object, "ClusterPolicy");
+        let (manifest, _) = PolicyManifest::read(&object, PolicyKind::Cluster);
         assert_eq!(manifest.problems, []);
         manifest
     }

@@ -29,8 +29,8 @@ use super::{
     effect::{Effect, Record, SystemView, Write},
     enforcement::{EnforcementTracker, PositionOf},
     entry_store::EntryStore,
-    manifest_list::ManifestList,
-    manifests::{Entry, ExceptionManifest},
+    exception_store::{ExceptionKind, ExceptionStore},
+    manifests::Entry,
     policies_in_log::PoliciesInLog,
     policy_store::{PolicyId, PolicyStore},
     quotas::Quotas,
@@ -68,9 +68,7 @@ pub(super) struct Reconciler {
     begun: Instant,
     entries: EntryStore,
     policies: PolicyStore,
-    exceptions: ManifestList<ExceptionManifest>,
-    /// They cannot be read: the entries that they need are unknown, and nothing else waits for them.
-    exceptions_refused: bool,
+    exceptions: ExceptionStore,
     quotas: Quotas,
     held_back: BTreeMap<PolicyId, HeldBack>,
     /// Policies that earlier terms left in the log, and that were not read in this one.
@@ -96,8 +94,7 @@ impl Reconciler {
             begun: now,
             entries: EntryStore::default(),
             policies: PolicyStore::default(),
-            exceptions: ManifestList::new("policyexceptions"),
-            exceptions_refused: false,
+            exceptions: ExceptionStore::default(),
             quotas: Quotas::default(),
             held_back: BTreeMap::new(),
             inherited: PoliciesInLog::new(),
@@ -116,7 +113,9 @@ impl Reconciler {
             reconciler.publish_entry(&record);
         }
         if !reconciler.options.reads_exceptions {
-            reconciler.no_exceptions(now);
+            for kind in ExceptionKind::ALL {
+                reconciler.no_exceptions(kind, now);
+            }
         }
         reconciler
     }
@@ -396,9 +395,8 @@ impl Reconciler {
 
     /// Frees all other views, once all desired ones are known.
     fn settle(&mut self, now: Instant) {
-        let known = self.entries.are_known()
-            && self.policies.are_known()
-            && (self.exceptions.is_known() || self.exceptions_refused);
+        let known =
+            self.entries.are_known() && self.policies.are_known() && self.exceptions.are_settled();
         let awaits_writer = is_awaited(&self.writer, now.saturating_duration_since(self.begun));
         if !known || self.catalog.is_none() || awaits_writer {
             return;
@@ -406,7 +404,7 @@ impl Reconciler {
         for view in FOLLOWING {
             self.write(view, Write::Listed);
         }
-        if self.exceptions.is_absent() {
+        if self.exceptions.are_absent() {
             // That there are none is as new as what was listed: a quiet watch may bring nothing but lists.
             self.write(SystemView::Exceptions, Write::Heard(now));
         }

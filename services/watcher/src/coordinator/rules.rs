@@ -3,7 +3,8 @@
 //!
 //! `rulecount` and `autogen` are Kyverno's fields, with its meaning: derived rules are counted too.
 //! `notRun` is ours: `[{rule, kind, message}]`; so is `notPermitted`, of rules that change what exists and lack a right
-//! to: `[{rule, message}]`, while there are any.
+//! to: `[{rule, message}]`, while there are any. Policies of policies.kyverno.io have `autogen` alone, with Kyverno's
+//! `configs`.
 
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub(crate) struct RulesStatus {
     fields: Arc<str>,
     /// Rules that may change nothing, as [`not_permitted`] returns them.
     pub(crate) not_permitted: Value,
+    /// It is of a policy of policies.kyverno.io, whose status has no place for them.
+    is_cel: bool,
 }
 
 impl RulesStatus {
@@ -42,6 +45,21 @@ impl RulesStatus {
         Self {
             fields: status_fields(manifest, not_run).to_string().into(),
             not_permitted: Value::Null,
+            is_cel: false,
+        }
+    }
+
+    /// Returns the status of a policy of policies.kyverno.io with these derived policies.
+    pub(crate) fn of_cel_policy(configs: Option<Value>) -> Self {
+        let autogen = configs.map(|configs| json!({"configs": configs}));
+        Self::of_cel(&autogen.unwrap_or_default())
+    }
+
+    fn of_cel(autogen: &Value) -> Self {
+        Self {
+            fields: json!({AUTOGEN: autogen}).to_string().into(),
+            not_permitted: Value::Null,
+            is_cel: true,
         }
     }
 
@@ -53,14 +71,24 @@ impl RulesStatus {
                 .to_string()
                 .into(),
             not_permitted: status[NOT_PERMITTED].clone(),
+            is_cel: false,
         }
+    }
+
+    /// Reads the fields from the status of a policy of policies.kyverno.io.
+    pub(crate) fn read_cel(status: &Value) -> Self {
+        Self::of_cel(&status[AUTOGEN])
     }
 
     /// Returns the same with these rules that lack a right.
     pub(crate) fn with_not_permitted(&self, not_permitted: Value) -> Self {
         Self {
             fields: Arc::clone(&self.fields),
-            not_permitted,
+            not_permitted: match self.is_cel {
+                true => Value::Null,
+                false => not_permitted,
+            },
+            is_cel: self.is_cel,
         }
     }
 
@@ -71,12 +99,17 @@ impl RulesStatus {
                 status[field] = value;
             }
         }
-        status[NOT_PERMITTED] = self.not_permitted.clone();
+        if !self.is_cel {
+            status[NOT_PERMITTED] = self.not_permitted.clone();
+        }
     }
 }
 
+/// The field of derived rules and policies.
+const AUTOGEN: &str = "autogen";
+
 /// The fields of [`status_fields`].
-const FIELDS: [&str; 3] = ["rulecount", "autogen", "notRun"];
+const FIELDS: [&str; 3] = ["rulecount", AUTOGEN, "notRun"];
 
 fn status_fields(manifest: &Value, not_run: &[NotRun]) -> Value {
     let derived = derived_rules(manifest);
@@ -209,6 +242,25 @@ mod tests {
             assert_eq!(RulesStatus::read(&status), desired);
             assert_ne!(RulesStatus::read(&json!({})), desired);
         }
+    }
+
+    #[test]
+    fn derived_policies_of_a_policy_in_cel_stand_among_its_configs() {
+        let none = RulesStatus::of_cel_policy(None);
+        assert_eq!(RulesStatus::read_cel(&json!({})), none);
+        let configs = json!({"defaults": {"targets": []}});
+        let some = RulesStatus::of_cel_policy(Some(configs.clone()));
+        let lacking = some.with_not_permitted(json!([{"rule": "", "message": "no"}]));
+        let mut status = json!({});
+        lacking.set_in(&mut status);
+        assert_eq!(status, json!({"autogen": {"configs": configs}}));
+        assert_eq!(RulesStatus::read_cel(&status), some);
+        none.set_in(&mut status);
+        assert_eq!(
+            status,
+            json!({"autogen": null}),
+            "in a merge patch, null removes it"
+        );
     }
 
     #[test]

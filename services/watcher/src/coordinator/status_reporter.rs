@@ -6,11 +6,13 @@ use std::{
 };
 
 use anteroom_model::{EntryKind, FactError, Failure, ViewId};
+use anteroom_policy::{KindPattern, PolicyKind, Reference, scanned};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
+    cel_status::CelStatus,
     conditions::{self, Need, Ready},
     effect::Effect,
     enforcement::{EnforcementTracker, PositionOf, Reads, Surroundings},
@@ -27,6 +29,9 @@ use crate::{gateway::rights, log_writer::publish::ViewStats, source::discovery::
 
 /// Every so many ticks, every entry is looked at: ages grow by themselves.
 const TICKS_PER_ROUND: u32 = 5;
+
+/// The reason of a view that the API server forbids.
+const FORBIDDEN: &str = "Forbidden";
 
 /// Entries that are looked at in one tick; where there are more, the others follow in the next.
 const ENTRIES_PER_TICK: usize = 2_000;
@@ -157,6 +162,7 @@ impl StatusReporter {
             rules: None,
             rules_now: None,
             global,
+            cel: None,
             conditions: said.conditions,
             figures_now: Figures {
                 view: said.view,
@@ -191,7 +197,12 @@ impl StatusReporter {
             enforcement.forget(id);
             ready
         };
+        let cel = policy.summary.as_ref().map(|summary| {
+            let unscannable = inputs.unscannable(id, policy).unwrap_or_default();
+            CelStatus::new(&ready, &unscannable, summary.clone())
+        });
         let status = DesiredStatus {
+            cel,
             ready,
             figures: None,
             rules: Some(policy.rules.with_not_permitted(not_permitted)),
@@ -222,7 +233,7 @@ impl StatusReporter {
         let entries = policy
             .entries
             .iter()
-            .map(|id| self.need(policy, id, inputs));
+            .map(|entry| self.need(id, policy, entry, inputs));
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let references = declared.filter_map(|reference| {
             let id = (EntryKind::Implicit, reference.name_for(&id.0));
@@ -248,8 +259,14 @@ impl StatusReporter {
     }
 
     /// An entry as a policy has it: not every policy may read every entry.
-    fn need(&self, policy: &PolicyManifest, id: &EntryId, inputs: &StatusInputs<'_>) -> Need {
-        let refusal = inputs.refusal(policy, id);
+    fn need(
+        &self,
+        key: &PolicyId,
+        policy: &PolicyManifest,
+        id: &EntryId,
+        inputs: &StatusInputs<'_>,
+    ) -> Need {
+        let refusal = inputs.refusal(key, policy, id);
         Need {
             kind: id.0,
             name: id.1.clone(),
@@ -280,7 +297,7 @@ impl StatusInputs<'_> {
 
     /// Returns the reason why a namespaced policy may not read an entry: it may hold more than the policy's
     /// namespace, or Secrets, which an entry was allowed to read for cluster-wide policies alone.
-    fn refusal(&self, policy: &PolicyManifest, id: &EntryId) -> Option<Failure> {
+    fn refusal(&self, key: &PolicyId, policy: &PolicyManifest, id: &EntryId) -> Option<Failure> {
         let own = Some(policy.identity.namespace.as_str()).filter(|own| !own.is_empty())?;
         match self.registry.entry(id)?.binding_within(Some(own)) {
             Err(error @ FactError::OutsideNamespace { .. }) => {
@@ -288,13 +305,29 @@ impl StatusInputs<'_> {
                 Some(Failure::new("Forbidden", message))
             }
             Ok(binding) if binding.secret => {
-                let reader = format!("Policy {own}/{}", policy.identity.name);
+                let reader = PolicyKind::describe(&key.0);
                 let error = FactError::SecretForbidden { reader };
                 let message = format!("{}: {error}", error.code());
                 Some(Failure::new("SecretsForbidden", message))
             }
             _ => None,
         }
+    }
+
+    /// Returns the reason why a policy cannot be scanned on what it is about: a subresource has no objects, and what
+    /// may not be listed and watched has none that are known.
+    fn unscannable(&self, id: &PolicyId, policy: &PolicyManifest) -> Option<String> {
+        let is_subresource = |kind: &&KindPattern| !matches!(&*kind.subresource, "" | "*");
+        if let Some(kind) = policy.kinds.iter().find(is_subresource) {
+            return Some(format!("`{kind}` is a subresource, and is not listed"));
+        }
+        let served = self.catalog?.resources.iter().map(|served| &served.record);
+        let scanned = scanned(&policy.scanned, &policy.identity.namespace, served);
+        scanned.found.into_iter().find_map(|(collection, _)| {
+            let name = Reference::Collection(collection).name_for(&id.0);
+            let (ready, _) = self.condition(&(EntryKind::Implicit, name))?;
+            (ready.reason == FORBIDDEN).then_some(ready.message)
+        })
     }
 
     /// Returns the policy's rules that change nothing, for want of a right. As long as the rights are unknown, the

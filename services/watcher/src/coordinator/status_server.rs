@@ -143,6 +143,7 @@ mod tests {
             rules: None,
             rules_now: None,
             global: false,
+            cel: None,
             conditions: Vec::new(),
             figures_now: Figures::default(),
         }

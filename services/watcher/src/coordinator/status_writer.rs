@@ -4,6 +4,8 @@
 //! [`plan`] is pure. What was written last counts as what the object says, so nothing is written
 //! twice, and no other controller that writes the same condition is fought with.
 
+mod metrics;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     future::ready,
@@ -11,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_runtime::{Metrics, backoff::Backoff};
+use anteroom_runtime::backoff::Backoff;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -20,22 +22,21 @@ use k8s_openapi::{
 };
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
-};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::{
     coordinator::{
+        cel_status::{CelStatus, Summary},
         conditions::{self, Ready},
         manifests::Identity,
         rules::RulesStatus,
     },
     source::apiserver::{ApiServer, Fault},
 };
+
+pub(crate) use metrics::StatusMetrics;
 
 /// The time after which a condition that was written must have come back by the watch.
 const SEEN_AFTER: Duration = Duration::from_secs(10);
@@ -168,16 +169,35 @@ pub(crate) struct DesiredStatus {
     pub rules_now: Option<RulesStatus>,
     /// The object is a `GlobalContextEntry`, whose status has other fields.
     pub global: bool,
+    /// The object is a policy of policies.kyverno.io, whose status has other conditions.
+    pub cel: Option<CelStatus>,
     /// All conditions that the object has now.
     pub conditions: Vec<Condition>,
     /// The figures that the object has now.
     pub figures_now: Figures,
 }
 
+impl DesiredStatus {
+    /// The conditions that it should have.
+    fn wanted(&self) -> &[Ready] {
+        match &self.cel {
+            None => std::slice::from_ref(&self.ready),
+            Some(cel) => cel.wanted(),
+        }
+    }
+
+    /// Returns whether its first condition is in another state than it was `before`.
+    fn is_transition(&self, before: &[Condition]) -> bool {
+        let mut wanted = self.wanted().iter().take(1);
+        wanted.any(|first| first.differs_in_kind(first.find_in(before)))
+    }
+}
+
 /// A status as it was written last.
 #[derive(Clone, Debug)]
 struct Written {
     conditions: Vec<Condition>,
+    summary: Option<Summary>,
     figures: Figures,
     rules: Option<RulesStatus>,
     at: Instant,
@@ -187,6 +207,7 @@ struct Written {
 #[derive(Clone, Debug, PartialEq)]
 struct Plan {
     conditions: Vec<Condition>,
+    summary: Option<Summary>,
     figures: Figures,
     rules: Option<RulesStatus>,
     patch: Value,
@@ -219,6 +240,10 @@ fn is_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
 
 fn is_condition_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
     let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
+    if let Some(cel) = &desired.cel {
+        let summary = written.and_then(|written| written.summary.as_ref());
+        return !cel.is_said_by(conditions, summary);
+    }
     let before = conditions::find(conditions);
     !before.is_some_and(|condition| desired.ready.is_said_by(condition))
 }
@@ -231,10 +256,12 @@ fn is_rules_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
 /// Returns whether the object has another condition than was written: somebody has written it since, such as a watcher
 /// that led before and did not know yet that it does not any more.
 fn is_overwritten(desired: &DesiredStatus, written: &Written) -> bool {
-    let found = conditions::find(&desired.conditions);
     let said = |condition: &Condition| (condition.status.clone(), condition.message.clone());
-    let ours = conditions::find(&written.conditions).map(said);
-    found.is_some_and(|found| Some(said(found)) != ours)
+    desired.wanted().iter().any(|wanted| {
+        let found = wanted.find_in(&desired.conditions).map(said);
+        let ours = wanted.find_in(&written.conditions).map(said);
+        found.is_some() && found != ours
+    })
 }
 
 /// Returns the write that is due, if one is.
@@ -249,7 +276,6 @@ fn plan(
     let is_seen = |written: &Written| now.saturating_duration_since(written.at) >= SEEN_AFTER;
     let written = written.filter(|written| !(is_seen(written) && is_overwritten(desired, written)));
     let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
-    let before = conditions::find(conditions);
     let (news, rules_news) = (
         is_condition_news(desired, written),
         is_rules_news(desired, written),
@@ -266,12 +292,15 @@ fn plan(
     if !due {
         return None;
     }
-    let conditions_next = if news {
-        desired.ready.put_into(conditions, clock)
-    } else {
-        conditions.clone()
+    let conditions_next = match &desired.cel {
+        _ if !news => conditions.clone(),
+        None => desired.ready.put_into(conditions, clock),
+        Some(cel) => cel.conditions(conditions, clock),
     };
-    let mut status = json!({"conditions": conditions_next});
+    let mut status = match &desired.cel {
+        None => json!({"conditions": conditions_next}),
+        Some(cel) => cel.patch(&conditions_next),
+    };
     if let Some(rules) = desired.rules.as_ref().filter(|_| rules_news) {
         rules.set_in(&mut status);
     }
@@ -294,8 +323,9 @@ fn plan(
     }
     Some(Plan {
         patch: json!({"status": status}),
-        transition: news && desired.ready.differs_in_kind(before),
+        transition: news && desired.is_transition(conditions),
         conditions: conditions_next,
+        summary: desired.cel.as_ref().map(|cel| cel.summary().clone()),
         figures: figures.clone(),
         rules: desired.rules.clone(),
     })
@@ -388,32 +418,6 @@ impl Slots {
             }
         });
         due
-    }
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ResultLabel {
-    result: &'static str,
-}
-
-/// Counts writes of conditions and of Kubernetes Events. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StatusMetrics {
-    writes: Family<ResultLabel, Counter>,
-}
-
-impl StatusMetrics {
-    /// Registers the counter.
-    pub(crate) fn register(metrics: &Metrics) -> Self {
-        let all = Self::default();
-        let help = "Writes of conditions and of Kubernetes Events, by result";
-        metrics.register("anteroom_status_writes", help, all.writes.clone());
-        all
-    }
-
-    fn written(&self, succeeded: bool) {
-        let result = if succeeded { "written" } else { "failed" };
-        self.writes.get_or_create(&ResultLabel { result }).inc();
     }
 }
 
@@ -514,12 +518,14 @@ impl StatusWriter {
                 slot.retry = None;
                 let Plan {
                     conditions,
+                    summary,
                     figures,
                     rules,
                     ..
                 } = plan;
                 slot.written = Some(Written {
                     conditions,
+                    summary,
                     figures,
                     rules,
                     at: now,

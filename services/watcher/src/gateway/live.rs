@@ -24,7 +24,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
 use anteroom_mirror::{Mirror, MirrorMetrics};
-use anteroom_model::{FactError, system};
+use anteroom_model::{FactError, ObjectKey, system};
 use anteroom_runtime::{Check, telemetry};
 use anteroom_seal::Keys;
 use anteroom_wire::live;
@@ -44,8 +44,8 @@ const JOIN_RETRY: Duration = Duration::from_millis(500);
 /// that the watcher is busy.
 const REQUESTS_MAX: usize = 1_024;
 
-/// Returns true if an administrator allows something to a policy (namespace, empty for a `ClusterPolicy`, and name).
-pub(crate) type AllowsPolicy = dyn Fn(&str, &str) -> bool + Send + Sync;
+/// Returns true if an administrator allows something to the policy that has this key.
+pub(crate) type AllowsPolicy = dyn Fn(&ObjectKey) -> bool + Send + Sync;
 
 /// The parts that live reads work with.
 #[derive(Clone)]

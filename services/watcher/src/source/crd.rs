@@ -1,28 +1,33 @@
 //! The custom resource definitions that the watcher needs.
 
+mod cel_policy;
 mod exception;
 mod global;
 mod policy;
 
+use anteroom_policy::PolicyKind;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
 use crate::source::api::CachedContextEntry;
 
 /// All of them, for `deploy/chart/files/crds`: ours, and Kyverno's for clusters where its own definitions are not
-/// installed: its entries with its whole schema, its policies with the part of it that says what
-/// reads facts.
+/// installed: its entries, and what is of policies.kyverno.io, with its whole schema; its policies of kyverno.io with the
+/// part of it that says what reads facts.
 ///
 /// # Panics
 /// Never: the unit test builds them all.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![
+    let mut crds = vec![
         CachedContextEntry::crd(),
         global::definition(),
         policy::definition("ClusterPolicy", "clusterpolicies", "cpol", "Cluster"),
         policy::definition("Policy", "policies", "pol", "Namespaced"),
         exception::definition(),
-    ]
+    ];
+    crds.extend(PolicyKind::IN_CEL.map(cel_policy::policy));
+    crds.push(cel_policy::exception());
+    crds
 }
 
 #[cfg(test)]
@@ -51,7 +56,12 @@ mod tests {
                 "globalcontextentries.kyverno.io",
                 "clusterpolicies.kyverno.io",
                 "policies.kyverno.io",
-                "policyexceptions.kyverno.io"
+                "policyexceptions.kyverno.io",
+                "validatingpolicies.policies.kyverno.io",
+                "namespacedvalidatingpolicies.policies.kyverno.io",
+                "mutatingpolicies.policies.kyverno.io",
+                "namespacedmutatingpolicies.policies.kyverno.io",
+                "policyexceptions.policies.kyverno.io"
             ]
         );
         for crd in &crds {
@@ -106,6 +116,87 @@ mod tests {
             serde_json::json!([{"required": ["kubernetesResource"]}, {"required": ["apiCall"]}])
         );
         assert!(!crd.to_string().contains("nullable"), "{crd}");
+    }
+
+    #[test]
+    fn a_policy_in_cel_is_served_in_all_of_kyvernos_versions_with_one_schema() {
+        for (plural, short, scope, expected) in [
+            (
+                "validatingpolicies",
+                "vpol",
+                "Cluster",
+                &["v1", "v1beta1", "v1alpha1"][..],
+            ),
+            (
+                "namespacedvalidatingpolicies",
+                "nvpol",
+                "Namespaced",
+                &["v1", "v1beta1"],
+            ),
+            (
+                "mutatingpolicies",
+                "mpol",
+                "Cluster",
+                &["v1", "v1beta1", "v1alpha1"],
+            ),
+            (
+                "namespacedmutatingpolicies",
+                "nmpol",
+                "Namespaced",
+                &["v1", "v1beta1"],
+            ),
+            (
+                "policyexceptions",
+                "polex",
+                "Namespaced",
+                &["v1", "v1beta1", "v1alpha1"],
+            ),
+        ] {
+            let crd = definition(&format!("{plural}.policies.kyverno.io"));
+            assert_eq!(
+                crd["spec"]["names"]["shortNames"],
+                serde_json::json!([short])
+            );
+            assert_eq!(crd["spec"]["scope"], scope);
+            let versions = crd["spec"]["versions"].as_array().unwrap();
+            let names: Vec<_> = versions
+                .iter()
+                .map(|v| v["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(names, expected);
+            for version in versions {
+                assert_eq!(version["schema"], versions[0]["schema"]);
+                assert_eq!(version["storage"], version["name"] == "v1");
+                assert_eq!(version["deprecated"] == true, version["name"] == "v1alpha1");
+            }
+        }
+    }
+
+    /// The API server refuses another type, and drops what it does not know.
+    #[test]
+    fn all_of_the_spec_of_a_policy_in_cel_is_typed() {
+        fn untyped(schema: &Value, at: &str, found: &mut Vec<String>) {
+            if schema.get("type").is_none()
+                || schema.get("x-kubernetes-preserve-unknown-fields").is_some()
+            {
+                found.push(at.to_owned());
+            }
+            let fields = schema.get("properties").and_then(Value::as_object);
+            for (name, field) in fields.into_iter().flatten() {
+                untyped(field, &format!("{at}.{name}"), found);
+            }
+            if let Some(items) = schema.get("items") {
+                untyped(items, &format!("{at}[]"), found);
+            }
+        }
+        for plural in ["validatingpolicies", "mutatingpolicies", "policyexceptions"] {
+            let crd = definition(&format!("{plural}.policies.kyverno.io"));
+            let spec =
+                &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            let mut found = Vec::new();
+            untyped(spec, "spec", &mut found);
+            assert_eq!(found, [""; 0], "{plural}");
+        }
     }
 
     /// The API server itself says which name is required.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use anteroom_model::{
     Collection, EntryKind, GroupVersionResource, ResourceVersion, ViewId, system,
 };
+use anteroom_policy::PolicyKind;
 use anteroom_runtime::supervise::Tasks;
 use tokio::sync::{mpsc, watch};
 
 use super::Context;
 use crate::{
     coordinator::{
-        Controller, Deps, Manifests, PolicyKind, Rights, StatusServer, StatusWriter, Statuses,
+        Controller, Deps, ExceptionKind, Manifests, Rights, StatusServer, StatusWriter, Statuses,
     },
     gateway::rights,
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
@@ -24,14 +25,20 @@ use crate::{
 /// Notes that wait for the controller; at the limit, reading them from the API server waits.
 const NOTES_MAX: usize = 1_024;
 
-/// The group of entries and policies.
+/// The group of entries, and of policies in patterns and JMESPath.
 const KYVERNO: &str = "kyverno.io";
+
+/// The group of policies in CEL, and of their exceptions.
+const KYVERNO_CEL: &str = "policies.kyverno.io";
 
 /// The version of `GlobalContextEntry` to read where it is not known which are served.
 const GLOBAL_VERSION: &str = "v2alpha1";
 
 /// The version of `PolicyException` to read where it is not known which are served.
 const EXCEPTION_VERSION: &str = "v2";
+
+/// The version of kinds of policies.kyverno.io to read where it is not known which are served.
+const CEL_VERSION: &str = "v1";
 
 /// Stands for all namespaces.
 const ALL_NAMESPACES: &str = "*";
@@ -113,28 +120,41 @@ pub(super) fn spawn(
                 .await;
         });
     }
-    if let Some(namespace) = context.exception_namespace.clone() {
-        let reader = reader.clone();
-        tasks.spawn_until_shutdown("reader of policyexceptions", async move {
-            let namespace = Some(&*namespace).filter(|namespace| *namespace != ALL_NAMESPACES);
+    let served = PolicyKind::IN_CEL.map(|kind| Served {
+        of: Manifests::Policies(kind),
+        group: KYVERNO_CEL,
+        plural: kind.plural(),
+        version: CEL_VERSION,
+        view: system::policies(),
+    });
+    let global = Served {
+        of: Manifests::Entries(EntryKind::Global),
+        group: KYVERNO,
+        plural: "globalcontextentries",
+        version: GLOBAL_VERSION,
+        view: system::entries(),
+    };
+    for served in served.into_iter().chain([global]) {
+        reader.clone().spawn_served(served, None, tasks);
+    }
+    if let Some(namespace) = &context.exception_namespace {
+        let namespace = Some(Arc::clone(namespace)).filter(|all| **all != *ALL_NAMESPACES);
+        for (of, group, version) in [
+            (ExceptionKind::Classic, KYVERNO, EXCEPTION_VERSION),
+            (ExceptionKind::Cel, KYVERNO_CEL, CEL_VERSION),
+        ] {
             let served = Served {
-                of: Manifests::Exceptions,
+                of: Manifests::Exceptions(of),
+                group,
                 plural: "policyexceptions",
-                version: EXCEPTION_VERSION,
+                version,
                 view: system::exceptions(),
             };
-            reader.read_served(served, namespace).await;
-        });
+            reader
+                .clone()
+                .spawn_served(served, namespace.clone(), tasks);
+        }
     }
-    tasks.spawn_until_shutdown("reader of globalcontextentries", async move {
-        let served = Served {
-            of: Manifests::Entries(EntryKind::Global),
-            plural: "globalcontextentries",
-            version: GLOBAL_VERSION,
-            view: system::entries(),
-        };
-        reader.read_served(served, None).await;
-    });
     // Definitions say that what is served may have changed. Where they may not be watched, the
     // catalog is asked for every so often.
     for (group, plural) in [
@@ -182,6 +202,7 @@ struct Reader {
 /// A kind that is served in several versions: which ones depends on who installed the definition.
 struct Served {
     of: Manifests,
+    group: &'static str,
     plural: &'static str,
     /// The version to read where it is not known which are served.
     version: &'static str,
@@ -195,6 +216,13 @@ impl Reader {
         watch(&self.context, &self.discovery, target, sink, &view).await;
     }
 
+    fn spawn_served(self, served: Served, namespace: Option<Arc<str>>, tasks: &Tasks) {
+        let name = format!("reader of {}.{}", served.plural, served.group);
+        tasks.spawn_until_shutdown(name, async move {
+            self.read_served(served, namespace.as_deref()).await;
+        });
+    }
+
     /// In the version that the API server prefers.
     async fn read_served(&self, served: Served, namespace: Option<&str>) {
         let mut catalog = self.discovery.catalog.subscribe();
@@ -203,11 +231,11 @@ impl Reader {
         loop {
             let preferred = |catalog: &Option<Arc<Catalog>>| {
                 let catalog = catalog.as_deref()?;
-                preferred_version(catalog, served.plural)
+                preferred_version(catalog, &served)
             };
             let version = preferred(&catalog.borrow());
             let version = version.unwrap_or_else(|| served.version.to_owned());
-            let mut target = target(KYVERNO, &version, served.plural, false);
+            let mut target = target(served.group, &version, served.plural, false);
             target.collection.namespaces = namespace.map(str::to_owned).into_iter().collect();
             let other = |catalog: &Option<Arc<Catalog>>| {
                 preferred(catalog).is_some_and(|now| now != version)
@@ -223,11 +251,11 @@ impl Reader {
     }
 }
 
-fn preferred_version(catalog: &Catalog, plural: &str) -> Option<String> {
+fn preferred_version(catalog: &Catalog, served: &Served) -> Option<String> {
     let found = catalog.resolve(ResourceQuery {
-        group: Some(KYVERNO),
+        group: Some(served.group),
         version: None,
-        kind: plural,
+        kind: served.plural,
     });
     found.ok().map(|found| found.record.gvr.version.clone())
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
+mod cel_policies;
 mod crds;
 mod enforced;
 mod exceptions;

@@ -17,7 +17,7 @@ use anteroom_engine::{
     rule::{RuleName, RuleResult},
     verdict::{Decision, RuleRecord},
 };
-use anteroom_policy::{FailureAction, Operation, Phase};
+use anteroom_policy::{FailureAction, Operation, Phase, PolicyKind};
 use anteroom_runtime::Metrics;
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -141,7 +141,7 @@ impl OfRule {
             policy_type,
             background_mode: text(rule.for_background),
             namespace: namespace.to_owned(),
-            name: policy.name.to_string(),
+            name: PolicyKind::of_key(policy).1.to_owned(),
             rule: rule.rule().to_owned(),
             rule_type: phase_name(rule.phase),
         }

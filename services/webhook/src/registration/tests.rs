@@ -187,6 +187,14 @@ fn policies_themselves_are_admitted_by_the_last() {
             }, {
                 "apiGroups": ["kyverno.io"], "apiVersions": ["v2", "v2beta1"],
                 "operations": ["CREATE", "UPDATE"], "resources": ["policyexceptions"], "scope": "*",
+            }, {
+                "apiGroups": ["policies.kyverno.io"], "apiVersions": ["*"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [
+                    "validatingpolicies", "namespacedvalidatingpolicies", "mutatingpolicies",
+                    "namespacedmutatingpolicies", "policyexceptions",
+                ],
+                "scope": "*",
             }],
             "sideEffects": "None",
             "timeoutSeconds": 5,

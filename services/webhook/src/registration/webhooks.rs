@@ -3,9 +3,9 @@
 //!
 //! | policy | its webhook is called for |
 //! |---|---|
-//! | `ClusterPolicy` | all namespaces but the exempt ones, and objects that live in none; one webhook for each failure policy and timeout |
-//! | `Policy` that a cluster-wide webhook is called for anyway | the same: it costs no call more |
-//! | other `Policy` | its namespace alone; one webhook for each failure policy, with the longest timeout |
+//! | cluster-wide | all namespaces but the exempt ones, and objects that live in none; one webhook for each failure policy and timeout |
+//! | of a namespace that a cluster-wide webhook is called for anyway | the same: it costs no call more |
+//! | other, of a namespace | its namespace alone; one webhook for each failure policy, with the longest timeout |
 //!
 //! Namespaces whose policies come to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
 //! remaining ones share a webhook with united rules. So whatever a tenant writes, no request of a namespace without
@@ -69,12 +69,7 @@ impl ObjectWebhook {
         let rule = |(of, resources): ((&String, &String, &BTreeSet<_>), Vec<String>)| {
             let (group, version, operations) = of;
             let operations = operations.iter().map(Operation::to_string);
-            // The API server takes nothing beside it.
-            let all = "*/*".to_owned();
-            let resources = match resources.contains(&all) {
-                true => vec![all],
-                false => resources,
-            };
+            let resources = without_covered(resources);
             RuleWithOperations {
                 api_groups: Some(vec![group.clone()]),
                 api_versions: Some(vec![version.clone()]),
@@ -222,9 +217,29 @@ fn operations(targets: &[Target], kinds: &Kinds) -> Operations {
     operations_of
 }
 
-/// The resources of a pattern, as a webhook configuration names them. A pattern for everything stays one for
-/// everything, kinds to come included; others are the kinds that are served now.
+/// Leaves out what a wildcard covers: the API server refuses a rule that names both.
+fn without_covered(resources: Vec<String>) -> Vec<String> {
+    let has = |name: &str| resources.iter().any(|resource| resource == name);
+    let is_covered = |resource: &str| match resource.split_once('/') {
+        _ if resource == "*/*" => false,
+        _ if has("*/*") => true,
+        None => resource != "*" && has("*"),
+        Some((plural, subresource)) => {
+            (subresource != "*" && has(&format!("{plural}/*")))
+                || (plural != "*" && has(&format!("*/{subresource}")))
+        }
+    };
+    let kept = resources.iter().filter(|resource| !is_covered(resource));
+    kept.cloned().collect()
+}
+
+/// The resources of a pattern, as a webhook configuration names them. What a policy names by its plural stays as it is
+/// written, and a pattern for everything stays one for everything, kinds to come included; others are the kinds that
+/// are served now.
 fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
+    if let Some(resource) = &pattern.resource {
+        return as_written(pattern, &resource.plural).into_iter().collect();
+    }
     let parts = [&*pattern.group, &pattern.version, &pattern.kind];
     match (parts, &*pattern.subresource) {
         // To the API server this takes in no subresource, and to a policy it takes in this one.
@@ -235,6 +250,21 @@ fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
             covered => covered,
         },
     }
+}
+
+/// The resource that a policy names by its plural. `None` for one that the API server would refuse, and all of the
+/// configuration with it.
+fn as_written(pattern: &KindPattern, plural: &str) -> Option<ResourceName> {
+    let resource = match &*pattern.subresource {
+        "" => plural.to_owned(),
+        subresource => format!("{plural}/{subresource}"),
+    };
+    let is_whole = !pattern.version.is_empty() && !plural.is_empty();
+    is_whole.then(|| ResourceName {
+        group: pattern.group.clone(),
+        version: pattern.version.clone(),
+        resource,
+    })
 }
 
 /// All of the group of a kind that is not served in any version: its definition may come at any moment, and its plural

@@ -8,7 +8,7 @@ use anteroom_engine::{
     verdict::Decision,
 };
 use anteroom_model::{ErrorCode, ObjectKey};
-use anteroom_policy::{Operation, Phase, RequestParts};
+use anteroom_policy::{Operation, Phase, PolicyKind, RequestParts};
 use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
@@ -191,6 +191,16 @@ async fn decide(
         .await
 }
 
+/// The key of the policy that a review is about, among those of all kinds.
+fn key_of_policy(review: &Review<'_>) -> ObjectKey {
+    let (head, of) = (&review.head, &review.head.kind);
+    let api_version = format!("{}/{}", of.group, of.version);
+    match PolicyKind::of_manifest(&api_version, &of.kind) {
+        Some(kind) => kind.key(&head.namespace, &head.name),
+        None => ObjectKey::new(&*head.namespace, &*head.name),
+    }
+}
+
 /// Admits a policy, or refuses it.
 async fn admit(
     app: &App,
@@ -205,7 +215,7 @@ async fn admit(
     let mut admission = admission_of(app, &review)?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
-    let policy = ObjectKey::new(&*review.head.namespace, &*review.head.name);
+    let policy = key_of_policy(&review);
     let asked = admission.ask_for_writes(&policy, app.engine.facts(), deadline);
     asked.await;
     if !admission.refused.is_empty() {

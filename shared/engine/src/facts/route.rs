@@ -24,8 +24,8 @@ use anteroom_model::{
     ViewId,
 };
 use anteroom_policy::{
-    ApiTarget, CelRequest, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference,
-    may_miss_key,
+    ApiTarget, CelRequest, CollectionReference, FactRequest, FactTarget, KeptTarget, PolicyKind,
+    Reference, may_miss_key,
 };
 use anteroom_wire::{
     live::LiveCall,
@@ -435,12 +435,8 @@ impl Asked<'_> {
     }
 
     fn secret_forbidden(&self) -> FactError {
-        let ObjectKey { namespace, name } = self.policy;
         FactError::SecretForbidden {
-            reader: match &**namespace {
-                "" => format!("ClusterPolicy {name}"),
-                namespace => format!("Policy {namespace}/{name}"),
-            },
+            reader: PolicyKind::describe(self.policy),
         }
     }
 

@@ -49,7 +49,7 @@ impl CatalogSnapshot {
 }
 
 impl UpdatedPolicy {
-    /// Namespace (empty for a `ClusterPolicy`) and name.
+    /// Its key among the policies of all kinds.
     pub fn key(&self) -> &ObjectKey {
         &self.0.key
     }
@@ -109,7 +109,7 @@ impl Judge {
             let works = items
                 .into_iter()
                 .filter(|object| !is_filtered(&self.filters, object))
-                .filter_map(creation)
+                .filter_map(|object| creation(object, Some(kind)))
                 .map(async |request| {
                     self.worker
                         .work(name, &request, TriggerSource::Existing)

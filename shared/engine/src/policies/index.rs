@@ -1,4 +1,4 @@
-//! The index of policies by kind, phase by phase.
+//! The index of policies by the kinds and by the plurals that they name, phase by phase.
 
 use std::{
     borrow::Cow,
@@ -6,75 +6,152 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_policy::{Phase, RequestParts};
+use anteroom_policy::{KindPattern, Phase, RequestParts, ServedKind};
 
 use super::Entry;
 
-/// The policies with rules of one phase, by the kinds that these speak of.
+/// The policies with rules of one phase. Each stands by the kinds or by the plurals that it names.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// The policies by kind, of the kinds that some policy names.
-    by_kind: HashMap<String, Candidates>,
-    /// The policies for all other kinds: those that name one with wildcards.
+    by_kind: Names,
+    by_plural: Names,
+}
+
+/// Policies by one sort of name.
+#[derive(Debug, Default)]
+struct Names {
+    /// The policies by name, of the names that some policy has.
+    named: HashMap<String, Candidates>,
+    /// The policies for all other names: those that have one with wildcards.
     of_others: Candidates,
 }
 
-/// The policies that may speak of a kind.
+/// The policies that may speak of a resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    by_kind: &'a Candidates,
+    by_plural: &'a Candidates,
+}
+
+/// The policies that may speak of a kind, or of a plural.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
-    everywhere: Found,
+    everywhere: Positions,
     /// Those of one namespace, by it. Their parts are united with those that are read everywhere.
-    by_namespace: HashMap<String, Found>,
+    by_namespace: HashMap<String, Positions>,
     /// The parts of a request that all of them read, of whatever namespace.
     parts: RequestParts,
 }
 
 /// Positions of policies, in order, and the parts of a request that these policies read.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct Positions {
     positions: Vec<usize>,
     parts: RequestParts,
 }
 
 impl Index {
     pub(super) fn of(entries: &[Arc<Entry>], phase: Phase) -> Self {
-        let kinds = |entry: &Entry| -> BTreeSet<String> {
+        let names = |entry: &Entry, name: fn(&KindPattern) -> Option<&String>| {
             let targets = entry.targets.get(phase).iter();
             let kinds = targets.flat_map(|target| &target.kinds);
-            kinds.map(|kind| kind.kind.clone()).collect()
+            kinds.filter_map(name).cloned().collect()
         };
-        let is_wildcard = |kind: &String| kind.contains(['*', '?']);
-        let named = entries.iter().flat_map(|entry| kinds(entry));
+        Self {
+            by_kind: Names::of(entries, phase, |entry| names(entry, kind)),
+            by_plural: Names::of(entries, phase, |entry| names(entry, plural)),
+        }
+    }
+
+    pub(super) fn candidates(&self, served: ServedKind<'_>) -> Found<'_> {
+        Found {
+            by_kind: self.by_kind.candidates(served.kind),
+            by_plural: self.by_plural.candidates(served.resource),
+        }
+    }
+}
+
+fn kind(pattern: &KindPattern) -> Option<&String> {
+    pattern.resource.is_none().then_some(&pattern.kind)
+}
+
+fn plural(pattern: &KindPattern) -> Option<&String> {
+    let resource = pattern.resource.as_ref()?;
+    Some(&resource.plural)
+}
+
+impl Names {
+    fn of(
+        entries: &[Arc<Entry>],
+        phase: Phase,
+        names: impl Fn(&Entry) -> BTreeSet<String>,
+    ) -> Self {
+        let is_wildcard = |name: &String| name.contains(['*', '?']);
+        let named = entries.iter().flat_map(|entry| names(entry));
         let mut index = Self {
-            by_kind: named
-                .filter(|kind| !is_wildcard(kind))
-                .map(|kind| (kind, Candidates::default()))
+            named: named
+                .filter(|name| !is_wildcard(name))
+                .map(|name| (name, Candidates::default()))
                 .collect(),
             of_others: Candidates::default(),
         };
         for (at, entry) in entries.iter().enumerate() {
-            let kinds = kinds(entry);
-            if kinds.iter().any(is_wildcard) {
+            let names = names(entry);
+            if names.iter().any(is_wildcard) {
                 index.of_others.add(at, entry, phase);
-                let by_kind = index.by_kind.values_mut();
-                by_kind.for_each(|kind| kind.add(at, entry, phase));
+                let named = index.named.values_mut();
+                named.for_each(|name| name.add(at, entry, phase));
                 continue;
             }
-            for kind in kinds {
-                if let Some(candidates) = index.by_kind.get_mut(&kind) {
+            for name in names {
+                if let Some(candidates) = index.named.get_mut(&name) {
                     candidates.add(at, entry, phase);
                 }
             }
         }
-        let by_kind = index.by_kind.values_mut();
-        by_kind
+        let named = index.named.values_mut();
+        named
             .chain([&mut index.of_others])
             .for_each(Candidates::unite_parts);
         index
     }
 
-    pub(super) fn candidates(&self, kind: &str) -> &Candidates {
-        self.by_kind.get(kind).unwrap_or(&self.of_others)
+    fn candidates(&self, name: &str) -> &Candidates {
+        self.named.get(name).unwrap_or(&self.of_others)
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The positions of those that speak of a namespace, in order; `None`: of any.
+    pub(super) fn of(&self, namespace: Option<&str>) -> Cow<'a, [usize]> {
+        let by_kind = self.by_kind.of(namespace);
+        let by_plural = self.by_plural.of(namespace);
+        match (by_kind.is_empty(), by_plural.is_empty()) {
+            (_, true) => by_kind,
+            (true, false) => by_plural,
+            (false, false) => {
+                let mut both = [&*by_kind, &*by_plural].concat();
+                both.sort_unstable();
+                both.dedup();
+                Cow::Owned(both)
+            }
+        }
+    }
+
+    /// The parts of a request that those read.
+    pub(super) fn parts(&self, namespace: Option<&str>) -> Cow<'a, RequestParts> {
+        let by_kind = self.by_kind.parts(namespace);
+        let by_plural = self.by_plural.parts(namespace);
+        // Without policies, they are those that every policy reads.
+        if self.by_plural.is_of_none(namespace) {
+            return Cow::Borrowed(by_kind);
+        }
+        if self.by_kind.is_of_none(namespace) {
+            return Cow::Borrowed(by_plural);
+        }
+        let mut both = by_kind.clone();
+        both.unite(by_plural);
+        Cow::Owned(both)
     }
 }
 
@@ -97,7 +174,7 @@ impl Candidates {
     }
 
     /// The positions of those that speak of a namespace, in order; `None`: of any.
-    pub(super) fn of(&self, namespace: Option<&str>) -> Cow<'_, [usize]> {
+    fn of(&self, namespace: Option<&str>) -> Cow<'_, [usize]> {
         let everywhere = &self.everywhere.positions;
         let mut more: Vec<usize> = match namespace {
             None => {
@@ -117,8 +194,17 @@ impl Candidates {
         Cow::Owned(more)
     }
 
+    /// Returns whether none speaks of the namespace.
+    fn is_of_none(&self, namespace: Option<&str>) -> bool {
+        let of_namespaces = match namespace {
+            None => !self.by_namespace.is_empty(),
+            Some(namespace) => self.by_namespace.contains_key(namespace),
+        };
+        self.everywhere.positions.is_empty() && !of_namespaces
+    }
+
     /// The parts of a request that those read.
-    pub(super) fn parts(&self, namespace: Option<&str>) -> &RequestParts {
+    fn parts(&self, namespace: Option<&str>) -> &RequestParts {
         match namespace {
             None => &self.parts,
             Some(namespace) => match self.by_namespace.get(namespace) {

@@ -1,3 +1,4 @@
+use anteroom_policy::PolicyKind;
 use serde_json::json;
 
 use super::*;
@@ -49,6 +50,71 @@ fn policies_are_found_by_kind_and_operation_in_order_of_name() {
         ..subject("Ingress")
     };
     assert_eq!(names(&set, all, &update), ["b", "d", "e"]);
+}
+
+/// A policy in CEL that does not compile, and is found by what can be read of it.
+fn in_cel(kind: PolicyKind, resources: &[&str]) -> (ObjectKey, Bytes) {
+    let manifest = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": kind.as_str(),
+        "metadata": { "name": "p", "namespace": "n" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["", "networking.k8s.io"], "apiVersions": ["*"],
+                "operations": ["CREATE"], "resources": resources,
+            }] },
+            "validations": [{ "expression": "(" }],
+        },
+    });
+    let body = anteroom_wire::body::encode_json(&manifest).unwrap();
+    (kind.key("n", "p"), body)
+}
+
+#[test]
+fn policies_are_found_by_kind_and_by_plural() {
+    let by_kind = ["Ingress", "*"].map(|kind| {
+        let body = anteroom_wire::body::encode_json(&manifest(&[kind], |_| ())).unwrap();
+        (ObjectKey::new("", kind.to_lowercase()), body)
+    });
+    let by_plural = [
+        in_cel(PolicyKind::Validating, &["ingresses"]),
+        in_cel(PolicyKind::NamespacedValidating, &["*"]),
+        in_cel(PolicyKind::Mutating, &["pods", "pods/exec"]),
+    ];
+    let set = PolicySet::build(&PolicySet::default(), by_kind.into_iter().chain(by_plural));
+    let found = |kind, resource, subresource, namespace| {
+        let mut subject = subject(kind);
+        subject.served.resource = resource;
+        subject.served.subresource = subresource;
+        subject.namespace = namespace;
+        names(&set, &Scope::default(), &subject)
+    };
+    let (all, validating) = ("*", "ValidatingPolicy/p");
+    let (namespaced, mutating) = ("n/NamespacedValidatingPolicy/p", "MutatingPolicy/p");
+    let own = Some("n");
+    assert_eq!(
+        found("Ingress", "ingresses", "", own),
+        [all, validating, "ingress", namespaced]
+    );
+    // Another kind of this plural, as of another version.
+    assert_eq!(
+        found("Other", "ingresses", "", Some("o")),
+        [all, validating]
+    );
+    assert_eq!(found("Pod", "pods", "", Some("o")), [all, mutating]);
+    assert_eq!(found("Pod", "pods", "exec", own), [mutating]);
+    assert_eq!(found("Service", "services", "", own), [all, namespaced]);
+    assert_eq!(found("Service", "services", "", None), [all, namespaced]);
+    assert_eq!(found("Service", "services", "", Some("o")), [all]);
+}
+
+#[test]
+fn a_policy_that_cannot_be_compiled_has_a_limit_of_resources() {
+    let many: Vec<_> = (0..1_000).map(|n| format!("r{n}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).collect();
+    let manifests = [in_cel(PolicyKind::Validating, &many)];
+    let set = PolicySet::build(&PolicySet::default(), manifests);
+    let targets = set.entries()[0].targets.get(Phase::Validation);
+    assert_eq!(targets[0].kinds.len(), READABLE_MAX);
 }
 
 #[test]

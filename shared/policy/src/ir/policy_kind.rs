@@ -140,6 +140,21 @@ impl PolicyKind {
             false => (Self::Namespaced, &key.name),
         })
     }
+
+    /// Returns the namespace and the name that the API server has the policy under, whose key this is. They stand in
+    /// reports too.
+    pub fn object_key(key: &ObjectKey) -> ObjectKey {
+        ObjectKey::new(&*key.namespace, Self::of_key(key).1)
+    }
+
+    /// Names the policy that has this key, for people: its kind, then its name, as in `Policy team-a/labels`.
+    pub fn describe(key: &ObjectKey) -> String {
+        let (kind, name) = Self::of_key(key);
+        match &*key.namespace {
+            "" => format!("{kind} {name}"),
+            namespace => format!("{kind} {namespace}/{name}"),
+        }
+    }
 }
 
 impl fmt::Display for PolicyKind {
@@ -158,9 +173,12 @@ mod tests {
         for kind in PolicyKind::ALL {
             let key = kind.key("shop", "web");
             assert_eq!(PolicyKind::of_key(&key), (kind, "web"));
+            assert_eq!(&*PolicyKind::object_key(&key).name, "web");
             assert_eq!(key.namespace.is_empty(), !kind.is_namespaced(), "{kind}");
             keys.push(key);
         }
+        let described: Vec<_> = keys.iter().map(PolicyKind::describe).collect();
+        assert_eq!(described[1..3], ["Policy shop/web", "ValidatingPolicy web"]);
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), PolicyKind::ALL.len());

@@ -8,6 +8,7 @@ mod api_servers;
 mod attacks;
 mod callers;
 mod calls;
+mod cel_policies;
 mod chaos;
 mod conditions;
 mod cuts;

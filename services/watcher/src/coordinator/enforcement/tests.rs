@@ -1,4 +1,4 @@
-use anteroom_policy::KindPattern;
+use anteroom_policy::{KindPattern, PolicyKind};
 use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn policy(generation: i64, conditions: &serde_json::Value) -> PolicyManifest {
         version: ResourceVersion::new("1"),
         json: object.to_string().into_bytes().into(),
     };
-    PolicyManifest::read(&object, "ClusterPolicy").0
+    PolicyManifest::read(&object, PolicyKind::Cluster).0
 }
 
 fn ready() -> Ready {

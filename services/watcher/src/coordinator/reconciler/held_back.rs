@@ -77,7 +77,7 @@ impl Reconciler {
             return;
         };
         let object = RawObject {
-            key: id.0.clone(),
+            key: id.object(),
             version: ResourceVersion::default(),
             json: manifest.to_string().into(),
         };

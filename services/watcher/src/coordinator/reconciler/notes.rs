@@ -1,6 +1,7 @@
 //! Manifests as the API server lists and watches them.
 
 use anteroom_model::{Dependent, EntryKind, Failure, ObjectKey};
+use anteroom_policy::PolicyKind;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -9,10 +10,11 @@ use crate::{
     coordinator::{
         effect::{Effect, SystemView, Write},
         entry_store::status_target,
+        exception_store::ExceptionKind,
         manifest_list::is_not_served,
         manifests::{Entry, ExceptionManifest, PolicyManifest},
         permits,
-        policy_store::{PolicyId, PolicyKind, PolicyStore},
+        policy_store::{PolicyId, PolicyStore},
         quotas,
         registry::{Event, Referred},
         resolver::{is_about, is_narrowed},
@@ -25,10 +27,10 @@ use crate::{
 pub(crate) enum Manifests {
     /// `CachedContextEntry` or `GlobalContextEntry`.
     Entries(EntryKind),
-    /// `ClusterPolicy` or `Policy`.
+    /// Policies of a kind.
     Policies(PolicyKind),
-    /// Exceptions to policies: `PolicyException`.
-    Exceptions,
+    /// Exceptions to policies: `PolicyException` of a group.
+    Exceptions(ExceptionKind),
 }
 
 impl Manifests {
@@ -37,7 +39,7 @@ impl Manifests {
         match self {
             Self::Entries(_) => SystemView::Entries,
             Self::Policies(_) => SystemView::Policies,
-            Self::Exceptions => SystemView::Exceptions,
+            Self::Exceptions(_) => SystemView::Exceptions,
         }
     }
 }
@@ -49,28 +51,29 @@ impl Reconciler {
             Note::Begin { .. } => match of {
                 Manifests::Entries(kind) => self.entries.of_mut(kind).begin(),
                 Manifests::Policies(kind) => self.policies.of_mut(kind).begin(),
-                Manifests::Exceptions => self.exceptions.begin(),
+                Manifests::Exceptions(kind) => self.exceptions.of_mut(kind).begin(),
             },
             Note::Put { object, span } => match of {
                 Manifests::Entries(kind) => span.in_scope(|| self.entry_put(kind, object)),
-                Manifests::Policies(_) => self.policy_put(&object, &span),
-                Manifests::Exceptions => span.in_scope(|| self.exception_put(&object)),
+                Manifests::Policies(kind) => self.policy_put(kind, &object, &span),
+                Manifests::Exceptions(kind) => span.in_scope(|| self.exception_put(kind, &object)),
             },
             Note::Gone { key, span, .. } => span.in_scope(|| match of {
                 Manifests::Entries(kind) => {
                     let gone = self.entries.of_mut(kind).remove(&key);
                     self.entry_gone(kind, &key, gone.as_ref());
                 }
-                Manifests::Policies(_) => {
-                    self.write(of.view(), Write::delete(key.clone()));
-                    let id = PolicyId(key);
+                Manifests::Policies(kind) => {
+                    let id = PolicyId::new(kind, &key);
+                    self.write(of.view(), Write::delete(id.0.clone()));
                     if let Some(gone) = self.policies.remove(&id) {
                         self.policy_gone(&id, &gone);
                     }
                 }
-                Manifests::Exceptions => {
+                Manifests::Exceptions(kind) => {
+                    let key = kind.key(&key);
                     self.write(of.view(), Write::delete(key.clone()));
-                    if let Some(gone) = self.exceptions.remove(&key) {
+                    if let Some(gone) = self.exceptions.of_mut(kind).remove(&key) {
                         self.apply(Event::PolicyGone(Dependent(gone.uid)));
                     }
                 }
@@ -79,7 +82,7 @@ impl Reconciler {
             Note::Listed { .. } => match of {
                 Manifests::Entries(kind) => self.entries_listed(kind, now),
                 Manifests::Policies(kind) => self.policies_listed(kind, now),
-                Manifests::Exceptions => self.exceptions_listed(now),
+                Manifests::Exceptions(kind) => self.exceptions_listed(kind, now),
             },
             Note::Heard { .. } => self.heard(of, now),
             Note::Refused(failure) => self.refused(of, failure, now),
@@ -87,7 +90,7 @@ impl Reconciler {
         }
     }
 
-    /// A view is as fresh as the manifests that it follows from: those of both kinds.
+    /// A view is as fresh as the manifests that it follows from: those of all its kinds.
     fn heard(&mut self, of: Manifests, now: Instant) {
         match of {
             Manifests::Entries(kind) => {
@@ -96,7 +99,7 @@ impl Reconciler {
                     for view in FOLLOWING {
                         self.write(view, Write::Heard(heard));
                     }
-                    if self.exceptions.is_absent() {
+                    if self.exceptions.are_absent() {
                         self.write(SystemView::Exceptions, Write::Heard(heard));
                     }
                 }
@@ -107,7 +110,12 @@ impl Reconciler {
                     self.write(of.view(), Write::Heard(heard));
                 }
             }
-            Manifests::Exceptions => self.write(of.view(), Write::Heard(now)),
+            Manifests::Exceptions(kind) => {
+                self.exceptions.of_mut(kind).hear(now);
+                if let Some(heard) = self.exceptions.heard() {
+                    self.write(of.view(), Write::Heard(heard));
+                }
+            }
         }
     }
 
@@ -120,16 +128,18 @@ impl Reconciler {
                 self.entries_wait();
             }
             Manifests::Policies(kind) => {
-                self.policies.refuse(kind, &failure);
-                self.write(of.view(), Write::Refused(failure));
-                self.policies_wait();
-                self.resolve_entries(is_narrowed);
+                if self.policies.refuse(kind, &failure) {
+                    self.write(of.view(), Write::Refused(failure));
+                }
+                self.policies_known();
             }
-            Manifests::Exceptions if is_not_served(&failure) => return self.no_exceptions(now),
-            Manifests::Exceptions => {
-                tracing::warn!(%failure, "PolicyExceptions cannot be read");
+            Manifests::Exceptions(kind) if is_not_served(&failure) => {
+                return self.no_exceptions(kind, now);
+            }
+            Manifests::Exceptions(kind) => {
+                tracing::warn!(?kind, %failure, "PolicyExceptions cannot be read");
                 self.write(of.view(), Write::Refused(failure));
-                self.exceptions_refused = true;
+                self.exceptions.refuse(kind);
             }
         }
         self.settle(now);
@@ -166,8 +176,8 @@ impl Reconciler {
         self.effects.push(Effect::EntriesWait(waits_for));
     }
 
-    fn policy_put(&mut self, object: &RawObject, span: &Span) {
-        let id = PolicyId(object.key.clone());
+    fn policy_put(&mut self, kind: PolicyKind, object: &RawObject, span: &Span) {
+        let id = PolicyId::new(kind, &object.key);
         let _entered = span.enter();
         let policy = self.policy_of(&id, object);
         if let Some(inherited) = self.inherited.remove(&id.0)
@@ -180,11 +190,11 @@ impl Reconciler {
 
     /// Returns the policy as this object says it.
     pub(super) fn policy_of(&self, id: &PolicyId, object: &RawObject) -> HeldBack {
-        let (mut manifest, record) = PolicyManifest::read(object, id.kind().name());
+        let (mut manifest, record) = PolicyManifest::read(object, id.kind());
         let allowed = id.may_read_secrets(&self.options.secrets);
         manifest.secrets_forbidden =
             !allowed && manifest.references.iter().any(permits::is_of_secrets);
-        let may_write = (self.options.writers).allows(&id.0.namespace, &id.0.name);
+        let may_write = self.options.writers.allows(&id.0);
         manifest.writes_forbidden = !may_write && !manifest.changes.is_empty();
         let referred = self.resolver().referred_by(id, &manifest);
         let sources = quotas::sources(&referred);
@@ -232,20 +242,25 @@ impl Reconciler {
         });
     }
 
-    /// Once both kinds were listed, what neither had is gone, and the view is synced.
+    /// Once all kinds were listed, what none had is gone, and the view is synced.
     fn policies_listed(&mut self, kind: PolicyKind, now: Instant) {
         for (id, gone) in self.policies.complete(kind, now) {
             let delete = Write::Delete(id.0.clone(), Span::none());
             self.write(SystemView::Policies, delete);
             self.policy_gone(&id, &gone);
         }
+        self.policies_known();
+        self.settle(now);
+    }
+
+    /// Takes in that more may be known of the policies as a whole.
+    fn policies_known(&mut self) {
         self.policies_wait();
         self.resolve_entries(is_narrowed);
         if self.policies.waits_for().is_none() {
             self.write(SystemView::Policies, Write::Listed);
             self.inherited.clear();
         }
-        self.settle(now);
     }
 
     fn policies_wait(&mut self) {
@@ -259,16 +274,17 @@ impl Reconciler {
     }
 
     /// Keeps for an exception, by its UID, what it is about and a request does not carry.
-    fn exception_put(&mut self, object: &RawObject) {
-        let key = object.key.clone();
-        let (manifest, record) = ExceptionManifest::read(object);
+    fn exception_put(&mut self, kind: ExceptionKind, object: &RawObject) {
+        let key = kind.key(&object.key);
+        let (manifest, record) = ExceptionManifest::read(object, kind);
         for problem in &manifest.problems {
             tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
         }
         let references = manifest.references.iter();
         let referred = references.map(|r| Referred::by(&key, r)).collect();
         let uid = manifest.uid.clone();
-        let replaced = self.exceptions.put(key.clone(), manifest);
+        let exceptions = self.exceptions.of_mut(kind);
+        let replaced = exceptions.put(key.clone(), manifest);
         if let Some(replaced) = replaced.filter(|old| old.uid != uid) {
             self.apply(Event::PolicyGone(Dependent(replaced.uid)));
         }
@@ -280,20 +296,36 @@ impl Reconciler {
         self.write(SystemView::Exceptions, write);
     }
 
-    /// Completes the list: exceptions that it did not bring are gone.
-    fn exceptions_listed(&mut self, now: Instant) {
-        for (key, gone) in self.exceptions.complete(now) {
+    /// Completes the list of a kind: exceptions that it did not bring are gone.
+    fn exceptions_listed(&mut self, kind: ExceptionKind, now: Instant) {
+        for (key, gone) in self.exceptions.of_mut(kind).complete(now) {
             self.write(SystemView::Exceptions, Write::Delete(key, Span::none()));
             self.apply(Event::PolicyGone(Dependent(gone.uid)));
         }
-        self.write(SystemView::Exceptions, Write::Listed);
-        self.settle(now);
+        self.exceptions_known(now);
     }
 
-    /// Takes in that there are no exceptions: none are to be read, or the API server does not serve the kind.
-    pub(super) fn no_exceptions(&mut self, now: Instant) {
-        self.exceptions.begin();
-        self.exceptions_listed(now);
-        self.exceptions.set_absent(true);
+    /// Takes in that there are none of a kind: none are to be read, or the API server does not serve it.
+    pub(super) fn no_exceptions(&mut self, kind: ExceptionKind, now: Instant) {
+        let is_news = !self.exceptions.is_absent(kind);
+        let exceptions = self.exceptions.of_mut(kind);
+        exceptions.begin();
+        let gone = exceptions.complete(now);
+        exceptions.set_absent(true);
+        for (key, gone) in gone {
+            self.write(SystemView::Exceptions, Write::Delete(key, Span::none()));
+            self.apply(Event::PolicyGone(Dependent(gone.uid)));
+        }
+        // It is no news of the other kind.
+        if is_news || self.exceptions.are_absent() {
+            self.exceptions_known(now);
+        }
+    }
+
+    fn exceptions_known(&mut self, now: Instant) {
+        if self.exceptions.are_listed() {
+            self.write(SystemView::Exceptions, Write::Listed);
+        }
+        self.settle(now);
     }
 }

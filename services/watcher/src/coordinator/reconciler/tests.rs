@@ -3,6 +3,7 @@ mod held_back;
 use std::sync::Arc;
 
 use anteroom_model::{GroupVersionResource, ResourceVersion, Revision};
+use anteroom_policy::PolicyKind;
 use serde_json::{Value, json};
 use tracing::Span;
 
@@ -11,7 +12,6 @@ use crate::{
     coordinator::{
         manifests::PolicyManifest,
         permits::{CacheApiCalls, PolicyWriters, SecretsReaders},
-        policy_store::PolicyKind,
         webhooks::LISTEN,
     },
     source::{
@@ -24,6 +24,12 @@ const ENTRIES: Manifests = Manifests::Entries(EntryKind::Cached);
 const GLOBAL: Manifests = Manifests::Entries(EntryKind::Global);
 const CLUSTER_POLICIES: Manifests = Manifests::Policies(PolicyKind::Cluster);
 const POLICIES: Manifests = Manifests::Policies(PolicyKind::Namespaced);
+
+/// What is waited for: entries and policies of all kinds.
+fn all_listed() -> impl Iterator<Item = Manifests> {
+    let policies = PolicyKind::ALL.into_iter().map(Manifests::Policies);
+    [ENTRIES, GLOBAL].into_iter().chain(policies)
+}
 
 /// A reconciler without any IO.
 struct World {
@@ -129,7 +135,7 @@ impl World {
     fn settled() -> Self {
         let mut world = Self::new();
         world.discovered();
-        for of in [ENTRIES, GLOBAL, CLUSTER_POLICIES, POLICIES] {
+        for of in all_listed() {
             world.listed(of);
         }
         world
@@ -169,6 +175,79 @@ fn shown(effect: &Effect) -> Option<String> {
         Effect::Rediscover => "rediscover".to_owned(),
         _ => return None,
     })
+}
+
+fn not_served() -> Note {
+    Note::Refused(Failure::new("ResourceNotFound", "no such resource"))
+}
+
+/// Whether policies are known as a whole, and whether their view has failed.
+fn policies_told(world: &mut World, of: Manifests, note: Note) -> (bool, bool) {
+    world.reconciler.note(of, note, world.now);
+    let effects = world.reconciler.take_effects();
+    let is = |wanted: fn(&Write) -> bool| {
+        let mut effects = effects.iter();
+        effects.any(
+            |effect| matches!(effect, Effect::Write(SystemView::Policies, write) if wanted(write)),
+        )
+    };
+    let listed = is(|write| matches!(write, Write::Listed));
+    (listed, is(|write| matches!(write, Write::Refused(_))))
+}
+
+#[test]
+fn policies_are_known_without_the_kinds_that_are_not_served() {
+    let mut world = World::new();
+    world.discovered();
+    for of in [CLUSTER_POLICIES, POLICIES] {
+        let version = ResourceVersion::default();
+        let told = policies_told(&mut world, of, Note::Listed { version });
+        assert_eq!(told, (false, false), "others may have some");
+    }
+    let [others @ .., last] = PolicyKind::IN_CEL.map(Manifests::Policies);
+    for of in others {
+        assert_eq!(policies_told(&mut world, of, not_served()), (false, false));
+    }
+    assert_eq!(policies_told(&mut world, last, not_served()), (true, false));
+    assert!(world.reconciler.policies.are_known());
+    // What is served and may not be read is not known.
+    let forbidden = Note::Refused(Failure::new("Forbidden", "no"));
+    assert_eq!(policies_told(&mut world, last, forbidden), (false, true));
+}
+
+#[test]
+fn policies_of_kyverno_io_have_to_be_served() {
+    let mut world = World::settled();
+    let told = policies_told(&mut world, CLUSTER_POLICIES, not_served());
+    assert_eq!(told, (false, true));
+}
+
+/// Kinds of policies have names of their own.
+#[test]
+fn policies_of_one_name_and_two_kinds_do_not_disturb_each_other() {
+    let mut world = World::settled();
+    world.put(ENTRIES, &entry("a", "pods"));
+    world.put(CLUSTER_POLICIES, &policy("p", "a"));
+    let validating = Manifests::Policies(PolicyKind::Validating);
+    let mut other = policy("p", "a");
+    other["metadata"]["uid"] = "other".into();
+    let put = world.put(validating, &other);
+    assert_eq!(put, ["put Policies ValidatingPolicy/p"]);
+    let statuses = world.statuses();
+    let said = |kind: &str| statuses.iter().any(|status| status.contains(kind));
+    assert!(
+        said(" ClusterPolicy p ") && said(" ValidatingPolicy p "),
+        "{statuses:?}"
+    );
+    let gone = world.gone(validating, "p");
+    assert_eq!(
+        gone,
+        [
+            "delete Policies ValidatingPolicy/p",
+            "forget ValidatingPolicy p"
+        ]
+    );
+    assert!(world.reconciler.policies.iter().count() == 1);
 }
 
 /// A quiet watch may bring nothing but lists. That nobody reads exceptions is news as well.

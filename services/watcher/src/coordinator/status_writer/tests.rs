@@ -1,3 +1,5 @@
+use anteroom_model::Failure;
+
 use super::*;
 
 /// The pace with only a few entries.
@@ -7,12 +9,7 @@ const FEW: Pace = Pace {
 };
 
 fn ready(status: &'static str, reason: &str) -> Ready {
-    Ready {
-        status,
-        reason: reason.into(),
-        message: "m".into(),
-        generation: 1,
-    }
+    Ready::new(status, Failure::new(reason, "m"), 1)
 }
 
 fn clock(second: i64) -> Timestamp {
@@ -35,6 +32,7 @@ fn desired(ready: Ready, figures: Option<Figures>) -> DesiredStatus {
         rules: None,
         rules_now: None,
         global: false,
+        cel: None,
         conditions: Vec::new(),
         figures_now: Figures::default(),
     }
@@ -43,6 +41,7 @@ fn desired(ready: Ready, figures: Option<Figures>) -> DesiredStatus {
 fn written(plan: &Plan, at: Instant) -> Written {
     Written {
         conditions: plan.conditions.clone(),
+        summary: plan.summary.clone(),
         figures: plan.figures.clone(),
         rules: plan.rules.clone(),
         at,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
-use anteroom_policy::{Policy, Refusal};
+use anteroom_policy::{Policy, PolicyKind, Refusal};
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
 use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
@@ -116,8 +116,7 @@ impl Reader {
 
     /// Returns the reason why a policy may not change existing objects; `None`: it may.
     pub(super) fn writes_forbidden(&self, policy: &ObjectKey) -> Option<String> {
-        let ObjectKey { namespace, name } = policy;
-        let may = (self.tools.may_write)(namespace, name);
+        let may = (self.tools.may_write)(policy);
         (!may).then(|| WRITES_FORBIDDEN.to_owned())
     }
 
@@ -316,12 +315,8 @@ impl Reader {
         if !allowed.secret {
             return Ok(());
         }
-        let ObjectKey { namespace, name } = &request.policy;
-        if !(self.tools.may_read_secrets)(namespace, name) {
-            let reader = match &**namespace {
-                "" => format!("ClusterPolicy {name}"),
-                namespace => format!("Policy {namespace}/{name}"),
-            };
+        if !(self.tools.may_read_secrets)(&request.policy) {
+            let reader = PolicyKind::describe(&request.policy);
             return Err(FactError::SecretForbidden { reader });
         }
         match is_sealed {

@@ -55,8 +55,8 @@ impl Rig {
             mirrored: MirrorMetrics::default(),
             watcher: "watcher-0".into(),
             args,
-            may_read_secrets: Arc::new(|namespace, name| (namespace, name) == ("", "allowed")),
-            may_write: Arc::new(|namespace, _| namespace.is_empty()),
+            may_read_secrets: Arc::new(|policy| *policy == ObjectKey::new("", "allowed")),
+            may_write: Arc::new(|policy| policy.namespace.is_empty()),
             asker_keys: Keys::ephemeral().unwrap(),
         };
         let (readiness, stop) = (Readiness::default(), CancellationToken::new());

@@ -148,7 +148,7 @@ fn the_version_in_force_outlives_the_watcher() {
         "as it stands in the log, so that it stays"
     );
     assert!(message(&world).starts_with("generation 1 stays in force: "));
-    for of in [ENTRIES, GLOBAL, CLUSTER_POLICIES, POLICIES] {
+    for of in all_listed() {
         let listed = world.listed(of);
         assert!(!listed.contains(&"delete Policies p".to_owned()));
     }
@@ -179,7 +179,7 @@ fn a_version_over_its_quota_leaves_what_an_earlier_term_had_in_force() {
         (puts(&found, "Policies"), puts(&found, "DesiredViews")),
         (1, 3)
     );
-    for of in [ENTRIES, GLOBAL, CLUSTER_POLICIES, POLICIES] {
+    for of in all_listed() {
         world.listed(of);
     }
     let statuses = world.statuses();

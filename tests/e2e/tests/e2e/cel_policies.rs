@@ -1,0 +1,249 @@
+//! Policies of policies.kyverno.io on real parts: they decide, say how they are in Kyverno's fields, stay at home where
+//! they have one, and are in the reports.
+
+use anteroom_e2e::{
+    check::{is_admitted, is_refused},
+    manifests, wait,
+    world::{NAMESPACE, World},
+};
+use anyhow::{Context, ensure};
+use kube::{
+    ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+/// A namespace that no policy of another is about.
+const OTHER: &str = "elsewhere";
+
+/// The versions in which the API server serves a policy.
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_in_cel_decide_report_and_say_how_they_are() -> anyhow::Result<()> {
+    let mut world = World::start_reporting().await?;
+    world.system.ready().await?;
+    manifests::apply_namespace(&world.client, OTHER).await?;
+
+    world.create(&config_map("before", NAMESPACE, None)).await?;
+    a_policy_denies_and_admits(&world).await?;
+    reports_are_kyvernos(&world).await?;
+    a_policy_stays_at_home(&world).await?;
+    what_does_not_compile_says_so(&world).await?;
+    a_wrong_type_is_refused_by_the_api_server(&world).await?;
+    a_subresource_is_not_scanned(&world).await?;
+    kinds_of_policies_do_not_disturb_each_other(&world).await
+}
+
+fn config_map(name: &str, namespace: &str, team: Option<&str>) -> Value {
+    let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": name, "namespace": namespace } });
+    if let Some(team) = team {
+        object["metadata"]["labels"] = json!({ "team": team });
+    }
+    object
+}
+
+/// Denies ConfigMaps without a team.
+fn policy(kind: &str, name: &str) -> Value {
+    let mut policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": kind, "metadata": { "name": name },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                "resources": ["configmaps"],
+            }] },
+            "matchConditions": [{
+                "name": "not-root", "expression": "object.metadata.name != 'kube-root-ca.crt'",
+            }],
+            "validationActions": ["Deny"],
+            "validations": [{
+                "expression": "has(object.metadata.labels) && 'team' in object.metadata.labels",
+                "message": format!("{name}: say whose it is"),
+            }],
+        },
+    });
+    if kind.starts_with("Namespaced") {
+        policy["metadata"]["namespace"] = NAMESPACE.into();
+    }
+    policy
+}
+
+/// The policy's status has exactly these two conditions, in this order: each with its status, and a text that its message
+/// has.
+async fn says(world: &World, policy: &Value, expected: [(&str, &str); 2]) -> anyhow::Result<()> {
+    let name = policy["metadata"]["name"].as_str().context("no name")?;
+    wait::until(&format!("{name} to be {expected:?}"), async || {
+        let found = world.api(policy).get(name).await?;
+        let status = &found.data["status"]["conditionStatus"];
+        let conditions = status["conditions"].as_array();
+        let conditions = conditions.with_context(|| format!("{}", found.data))?;
+        let types: Vec<_> = conditions.iter().map(|c| &c["type"]).collect();
+        ensure!(
+            types == ["WebhookConfigured", "RBACPermissionsGranted"],
+            "{status}"
+        );
+        for (condition, (expected, says)) in conditions.iter().zip(expected) {
+            let reason = match expected {
+                "True" => "Succeeded",
+                _ => "Failed",
+            };
+            let message = condition["message"].as_str().unwrap_or_default();
+            ensure!(
+                condition["status"] == expected
+                    && condition["reason"] == reason
+                    && message.contains(says),
+                "{status}"
+            );
+        }
+        let all = expected.iter().all(|(status, _)| *status == "True");
+        ensure!(status["ready"] == all, "{status}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+/// What a published policy's test asserts.
+async fn is_ready(world: &World, policy: &Value) -> anyhow::Result<()> {
+    let webhook = ("True", "Webhook configured.");
+    says(
+        world,
+        policy,
+        [webhook, ("True", "Policy is ready for reporting.")],
+    )
+    .await
+}
+
+/// From the first request on: ready means enforced.
+async fn a_policy_denies_and_admits(world: &World) -> anyhow::Result<()> {
+    let policy = policy("ValidatingPolicy", "has-team");
+    world.create(&policy).await?;
+    is_ready(world, &policy).await?;
+    let refused = world.create(&config_map("none", OTHER, None)).await;
+    let message = refused.err().map(|error| error.to_string());
+    let message = message.context("it is admitted")?;
+    ensure!(message.contains("has-team: say whose it is"), "{message}");
+    is_admitted(world, &config_map("some", OTHER, Some("a"))).await?;
+    // The same object in every version, and its status with it.
+    for version in VERSIONS {
+        let mut other = policy.clone();
+        other["apiVersion"] = format!("policies.kyverno.io/{version}").into();
+        is_ready(world, &other).await?;
+    }
+    Ok(())
+}
+
+async fn reports_are_kyvernos(world: &World) -> anyhow::Result<()> {
+    let uid = world
+        .api(&config_map("before", NAMESPACE, None))
+        .get("before")
+        .await?;
+    let uid = uid.uid().context("no UID")?;
+    let report = json!({ "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": "PolicyReport",
+        "metadata": { "name": uid, "namespace": NAMESPACE } });
+    wait::until("the report of a violation", async || {
+        let found = world.api(&report).get(&uid).await?;
+        let result = &found.data["results"][0];
+        for (field, expected) in [
+            ("source", "KyvernoValidatingPolicy"),
+            ("policy", "has-team"),
+            ("result", "fail"),
+            ("message", "has-team: say whose it is"),
+        ] {
+            ensure!(result[field] == expected, "{field}: {result}");
+        }
+        ensure!(result.get("rule").is_none(), "{result}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+async fn a_policy_stays_at_home(world: &World) -> anyhow::Result<()> {
+    world
+        .delete(&policy("ValidatingPolicy", "has-team"))
+        .await?;
+    let home = policy("NamespacedValidatingPolicy", "at-home");
+    world.create(&home).await?;
+    is_ready(world, &home).await?;
+    let says = "at-home: say whose it is";
+    is_refused(world, &config_map("none", NAMESPACE, None), says).await?;
+    is_admitted(world, &config_map("some", NAMESPACE, Some("a"))).await?;
+    is_admitted(world, &config_map("none", OTHER, None)).await?;
+    world.delete(&home).await?;
+    is_admitted(world, &config_map("none", NAMESPACE, None)).await
+}
+
+/// What is malformed is refused. What this version does not run is taken, is not in force, and heals.
+async fn what_does_not_compile_says_so(world: &World) -> anyhow::Result<()> {
+    let mut broken = policy("ValidatingPolicy", "broken");
+    broken["spec"]["validations"][0]["expression"] = "object.metadata.(".into();
+    let refused = world.create(&broken).await;
+    let message = refused.err().map(|error| error.to_string());
+    let message = message.context("a malformed policy is taken")?;
+    ensure!(message.contains("AR30"), "{message}");
+
+    let mut later = policy("ValidatingPolicy", "later");
+    later["spec"]["evaluation"] = json!({ "mode": "HTTP" });
+    world.create(&later).await?;
+    says(world, &later, [("False", "AR301"), ("True", "")]).await?;
+    is_admitted(world, &config_map("none", NAMESPACE, None)).await?;
+    let patch = json!({ "spec": { "evaluation": null } });
+    let api = world.api(&later);
+    api.patch("later", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    is_ready(world, &later).await?;
+    is_refused(world, &config_map("none", NAMESPACE, None), "later: ").await?;
+    world.delete(&later).await
+}
+
+async fn a_wrong_type_is_refused_by_the_api_server(world: &World) -> anyhow::Result<()> {
+    for (field, value) in [
+        ("validations", json!("true")),
+        ("validationActions", json!(["Refuse"])),
+        ("failurePolicy", json!(true)),
+        ("matchConstraints", json!({ "resourceRules": {} })),
+        ("webhookConfiguration", json!({ "timeoutSeconds": 31 })),
+    ] {
+        let mut wrong = policy("ValidatingPolicy", "wrong");
+        wrong["spec"][field] = value;
+        match world.create(&wrong).await {
+            Err(kube::Error::Api(status)) if status.code == 422 => {}
+            other => anyhow::bail!("{field}: {other:?}"),
+        }
+    }
+    Ok(())
+}
+
+async fn a_subresource_is_not_scanned(world: &World) -> anyhow::Result<()> {
+    let mut policy = policy("ValidatingPolicy", "no-exec");
+    policy["spec"]["matchConstraints"]["resourceRules"][0] = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"],
+    });
+    world.create(&policy).await?;
+    let expected = [("True", "Webhook configured."), ("False", "pods/exec")];
+    says(world, &policy, expected).await?;
+    world.delete(&policy).await
+}
+
+/// A `ClusterPolicy` and a `ValidatingPolicy` of one name.
+async fn kinds_of_policies_do_not_disturb_each_other(world: &World) -> anyhow::Result<()> {
+    let in_cel = policy("ValidatingPolicy", "twice");
+    let classic = json!({
+        "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "twice" },
+        "spec": { "rules": [{
+            "name": "r",
+            "match": { "any": [{ "resources": { "kinds": ["ConfigMap"] } }] },
+            "validate": { "failureAction": "Enforce", "message": "classic",
+                "pattern": { "metadata": { "labels": { "classic": "?*" } } } },
+        }] },
+    });
+    world.create(&in_cel).await?;
+    world.create(&classic).await?;
+    is_ready(world, &in_cel).await?;
+    let labelled = config_map("none", OTHER, Some("a"));
+    is_refused(world, &labelled, "classic").await?;
+    world.delete(&classic).await?;
+    is_admitted(world, &labelled).await?;
+    is_refused(world, &config_map("none", OTHER, None), "twice: ").await?;
+    is_ready(world, &in_cel).await
+}
