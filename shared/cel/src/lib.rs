@@ -37,11 +37,13 @@ mod key_path;
 mod kind;
 mod limits;
 mod narrow;
+mod object_reads;
 mod objects;
 mod program;
 mod reads;
 mod scan;
 mod unparse;
+mod uses;
 mod value;
 
 pub use bound::{Bound, Scalar};
@@ -53,9 +55,11 @@ pub use functions::names as function_names;
 pub use key_path::{KeyPath, Missing, Step};
 pub use limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, STEPS_MAX};
 pub use narrow::Probes;
+pub use object_reads::ReadDepth;
 pub use objects::{Candidates, ObjectList};
 pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
+pub use uses::{Document, ListUse, Way};
 
 #[cfg(test)]
 mod tests;

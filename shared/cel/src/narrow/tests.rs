@@ -96,6 +96,14 @@ fn recognised_shapes_say_what_elements_have_to_have() {
         ),
         ("view.exists(x, x.?a == optional.of(p))", "a? OptionalEqual"),
         (
+            "view.exists(x, x.?m.orValue({}).u == p && has(x.m.u))",
+            "m?.u Equal",
+        ),
+        (
+            "view.exists(x, x.?l.orValue([]).exists(y, has(y.h) && y.h == p))",
+            "l?[].h? Equal",
+        ),
+        (
             "view.exists(x, (has(x.a) && x.a == p) || x.a == q)",
             "(a? Equal or a Equal)",
         ),
