@@ -15,8 +15,8 @@ use anteroom_view::{Read, Select};
 use anteroom_wire::query::{CelQuery, Query};
 use moka::sync::Cache;
 
-pub(crate) use cel::CelPlan;
 use cel::CelPlans;
+pub(crate) use cel::{CelPlan, given};
 use per_document::PerDocument;
 
 /// The most memory of all plans. A plan of a usual expression takes a few kilobytes, so this is a

@@ -180,6 +180,13 @@ pub(crate) enum MacroKind {
     Bind,
 }
 
+impl MacroKind {
+    /// Returns whether it asks something of its elements, and takes nothing of them.
+    pub(crate) fn asks_of_elements(self) -> bool {
+        matches!(self, Self::All | Self::Exists | Self::ExistsOne)
+    }
+}
+
 /// A call of a function; of a method the first argument is what it is called on.
 #[derive(Debug)]
 pub(crate) struct Call {

@@ -39,12 +39,14 @@ mod key_path;
 mod kind;
 mod limits;
 mod narrow;
+mod object_reads;
 mod objects;
 mod part;
 mod program;
 mod reads;
 mod scan;
 mod unparse;
+mod uses;
 mod value;
 
 pub use bound::{Bound, Scalar};
@@ -60,10 +62,12 @@ pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };
 pub use narrow::Probes;
+pub use object_reads::ReadDepth;
 pub use objects::{Candidates, ObjectList};
 pub use part::{Part, PartAnswer, PartRequest};
 pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
+pub use uses::{Document, ListUse, Way};
 
 #[cfg(test)]
 mod tests;

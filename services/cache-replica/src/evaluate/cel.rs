@@ -4,7 +4,10 @@
 //! through no long list; and else in turns with other scans, a slice at a time. An attempt that has to be given
 //! up is begun anew in the next place. That costs little: it is given up where the long list begins.
 
-use std::{cell::Cell, sync::Arc};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use anteroom_cel::{Bound, Budget, EvalError, JsonError, Machine, Roots};
 use anteroom_mirror::ViewHandle;
@@ -23,7 +26,7 @@ use super::{
 };
 use crate::{
     derived::Derived,
-    plan::CelPlan,
+    plan::{self, CelPlan},
     scan::{SLICE_OBJECTS, Turns},
 };
 
@@ -57,6 +60,23 @@ impl<'b> CelAsking<'b> {
             query: prepared.query.cel.as_deref()?,
         })
     }
+
+    /// Checks that the view has all that the expression reads: a field that is not kept would seem to be absent.
+    fn check_retained(self, kept: &RetainedFields) -> Result<(), FactError> {
+        let names = plan::given(&self.prepared.query, self.query);
+        let selects = self.cel.selects.iter().map(Select::shape);
+        let documents: Vec<_> = names.zip(selects).collect();
+        match kept.lacks(&self.cel.plan.reads(&documents)) {
+            None => Ok(()),
+            Some(path) => Err(FactError::NotRetained {
+                view: self.batch.view.id().to_string(),
+                path: match path.is_empty() {
+                    true => "@".to_owned(),
+                    false => path,
+                },
+            }),
+        }
+    }
 }
 
 /// The place of an evaluation, which says how many objects it may look through.
@@ -78,7 +98,7 @@ struct Host<'b> {
     view: &'b ViewHandle,
     state: &'b Snapshot,
     pace: Pace<'b>,
-    has_asked: Cell<bool>,
+    has_asked: AtomicBool,
 }
 
 impl ListHost for Host<'_> {
@@ -87,7 +107,7 @@ impl ListHost for Host<'_> {
             return false;
         };
         let asked = derived.ask_index(self.view, self.state, key, ask);
-        self.has_asked.set(self.has_asked.get() || asked);
+        self.has_asked.fetch_or(asked, Ordering::Relaxed);
         asked
     }
 
@@ -255,7 +275,7 @@ impl Evaluator {
             view: &batch.view,
             state: &batch.state,
             pace,
-            has_asked: Cell::new(false),
+            has_asked: AtomicBool::new(false),
         }
     }
 
@@ -275,7 +295,7 @@ impl Evaluator {
         let done = |result, steps| Attempt::Done {
             result,
             steps,
-            is_narrowed: host.has_asked.get(),
+            is_narrowed: host.has_asked.load(Ordering::Relaxed),
         };
         let documents = match Documents::of(asking, host) {
             Ok(documents) => documents,
@@ -290,10 +310,10 @@ impl Evaluator {
         let mut machine = Machine::new(Roots::default(), &plan.variables, limit).given(&given);
         let value = machine.exact_json(&plan.program);
         let steps = budget.steps.saturating_sub(machine.budget().steps);
-        asking.batch.examines(documents.examined());
         if documents.are_cut() {
             return Attempt::Cut;
         }
+        asking.batch.examines(documents.examined());
         self.metrics.evaluated();
         let is_shortened = budget.steps < self.budget.steps;
         done(
@@ -383,15 +403,8 @@ impl<'b> Documents<'b> {
     /// Something of one of them is not known.
     fn of(asking: CelAsking<'b>, host: &'b Host<'b>) -> Result<Self, FactError> {
         let read = asking.batch.state.read();
-        // What an expression reads of each object is not told apart yet.
-        if read
-            .kept()
-            .is_some_and(|kept| kept.lacks(&RetainedFields::Whole).is_some())
-        {
-            return Err(FactError::NotRetained {
-                view: asking.batch.view.id().to_string(),
-                path: "@".to_owned(),
-            });
+        if let Some(kept) = read.kept() {
+            asking.check_retained(kept)?;
         }
         let documents = asking.cel.selects.iter().map(|select| {
             Ok(match select.lazy(read) {

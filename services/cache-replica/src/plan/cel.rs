@@ -5,10 +5,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use anteroom_cel::{Names, Program};
-use anteroom_model::FactError;
+use anteroom_cel::{Document, Names, Program, ReadDepth};
+use anteroom_model::{FactError, RetainedFields, Shape};
 use anteroom_wire::query::{CelQuery, Query, VIEW};
 use moka::sync::Cache;
+use parking_lot::Mutex;
 
 /// The most memory of all plans.
 const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -24,6 +25,9 @@ const PLAN_BYTES_MIN: usize = 512;
 pub(crate) struct CelPlan {
     pub(crate) program: Program,
     pub(crate) variables: Vec<Program>,
+    names: Names,
+    /// The fields that it reads of each object, with documents of these shapes.
+    reads: Mutex<Option<(Vec<Shape>, Arc<RetainedFields>)>>,
     /// Equal data and parameters give an equal result.
     pub(crate) is_deterministic: bool,
     /// The last evaluation took longer than one may where calls arrive.
@@ -36,9 +40,42 @@ impl CelPlan {
         self.is_long.load(Ordering::Relaxed)
     }
 
+    /// The fields that it reads of each object, where the documents have these names and shapes.
+    pub(crate) fn reads(&self, documents: &[(&str, Shape)]) -> Arc<RetainedFields> {
+        let shapes = documents.iter().map(|(_, shape)| *shape);
+        let shapes: Vec<_> = shapes.collect();
+        if let Some((known, reads)) = &*self.reads.lock()
+            && *known == shapes
+        {
+            return Arc::clone(reads);
+        }
+        let documents: Vec<_> = documents.iter().map(as_document).collect();
+        let mut reads = RetainedFields::default();
+        let mut tell = |path: &[Box<str>], depth: ReadDepth| {
+            match depth {
+                ReadDepth::Touched => reads.touch(path),
+                ReadDepth::Whole => reads.keep(path),
+            };
+        };
+        let (names, variables) = (&self.names, &self.variables);
+        self.program
+            .object_reads(names, variables, &documents, &mut tell);
+        let reads = Arc::new(reads);
+        *self.reads.lock() = Some((shapes, Arc::clone(&reads)));
+        reads
+    }
+
     /// Notes whether an evaluation took long.
     pub(crate) fn took_long(&self, is_long: bool) {
         self.is_long.store(is_long, Ordering::Relaxed);
+    }
+}
+
+fn as_document<'n>((name, shape): &(&'n str, Shape)) -> Document<'n> {
+    match shape {
+        Shape::Document | Shape::List => Document::List(name),
+        Shape::Array => Document::Array(name),
+        Shape::Object | Shape::Response => Document::Object(name),
     }
 }
 
@@ -114,11 +151,16 @@ fn compile(query: &Query, cel: &CelQuery) -> Result<CelPlan, FactError> {
         variables.push(variable);
     }
     let program = compiled(&cel.expression, &names)?;
-    let mut all = variables.iter().chain([&program]);
+    let is_deterministic = variables
+        .iter()
+        .chain([&program])
+        .all(Program::is_deterministic);
     Ok(CelPlan {
-        is_deterministic: all.all(Program::is_deterministic),
+        is_deterministic,
         program,
         variables,
+        names,
+        reads: Mutex::new(None),
         is_long: AtomicBool::new(false),
     })
 }

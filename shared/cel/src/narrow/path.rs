@@ -24,7 +24,7 @@ pub(super) struct Scope {
     pub(super) place: usize,
     /// One for each variable from the element on.
     variables: Vec<Variable>,
-    /// Paths of which a field is known to be there, or the body is decided without it.
+    /// Paths whose last field is there, or the body is decided without it.
     guards: Vec<Vec<Step>>,
 }
 
@@ -69,7 +69,7 @@ impl Scope {
 
     /// With what a guard says.
     pub(super) fn guard(&mut self, path: &[Step], field: &str) {
-        let mut path: Vec<_> = path.iter().map(plain).collect();
+        let mut path = path.to_vec();
         path.push(error(field));
         self.guards.push(path);
     }
@@ -141,18 +141,18 @@ impl Scope {
 
     /// The key of a path, by what guards say of its fields.
     pub(super) fn key(&self, path: Path) -> KeyPath {
-        let mut steps = path.steps;
-        let mut walked: Vec<Step> = Vec::with_capacity(steps.len());
-        for step in &mut steps {
-            walked.push(plain(step));
-            if let Step::Field { missing, .. } = step
-                && *missing == Missing::Error
-                && self.guards.contains(&walked)
-            {
-                *missing = Missing::Skip;
+        let steps = path.steps.iter().enumerate().map(|(at, step)| {
+            // The guard takes the very same way: on another one it may be an error where this one goes on.
+            let is_guarded = |guard: &Vec<Step>| path.steps.get(..=at) == Some(&**guard);
+            match step {
+                Step::Field { name, .. } if self.guards.iter().any(is_guarded) => Step::Field {
+                    name: name.clone(),
+                    missing: Missing::Skip,
+                },
+                step => step.clone(),
             }
-        }
-        KeyPath::new(steps)
+        });
+        KeyPath::new(steps.collect())
     }
 }
 
@@ -165,14 +165,6 @@ fn error(name: &str) -> Step {
     Step::Field {
         name: name.into(),
         missing: Missing::Error,
-    }
-}
-
-/// A step without what becomes of a missing field.
-fn plain(step: &Step) -> Step {
-    match step {
-        Step::Field { name, .. } => error(name),
-        Step::Each => Step::Each,
     }
 }
 

@@ -86,7 +86,10 @@ fn recognised_shapes_say_what_elements_have_to_have() {
             "view.exists(x, has(x.l) && x.l.exists(y, has(y.h) && y.h == p))",
             "l?[].h? Equal",
         ),
-        ("view.exists(x, 'a' in x.l && x.l['a'] == p)", "l.a? Equal"),
+        (
+            "view.exists(x, 'a' in x.l && x.l['a'] == p)",
+            "(l[] Equal and l.a? Equal)",
+        ),
         ("view.all(x, !has(x.a) || x.a != p)", "a? Equal"),
         ("view.exists(x, x.?a.orValue('') == p)", "a? Equal"),
         ("view.exists(x, x.?a.?b.orValue('') == p)", "a?.b? Equal"),
@@ -95,6 +98,14 @@ fn recognised_shapes_say_what_elements_have_to_have() {
             "l?[].a Equal",
         ),
         ("view.exists(x, x.?a == optional.of(p))", "a? OptionalEqual"),
+        (
+            "view.exists(x, x.?m.orValue({}).u == p && has(x.m.u))",
+            "m?.u Equal",
+        ),
+        (
+            "view.exists(x, x.?l.orValue([]).exists(y, has(y.h) && y.h == p))",
+            "l?[].h? Equal",
+        ),
         (
             "view.exists(x, (has(x.a) && x.a == p) || x.a == q)",
             "(a? Equal or a Equal)",

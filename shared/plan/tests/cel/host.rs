@@ -1,8 +1,11 @@
 //! Indexes that are made when they are first asked for.
 
 use std::{
-    cell::{Cell, RefCell},
     collections::HashMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use anteroom_plan::{Index, IndexKey, Language, ListHost};
@@ -10,24 +13,24 @@ use anteroom_view::Snapshot;
 
 #[derive(Debug)]
 pub(crate) struct Host {
-    state: RefCell<Option<Snapshot>>,
-    indexes: RefCell<HashMap<IndexKey, Index>>,
+    state: Mutex<Option<Snapshot>>,
+    indexes: Mutex<HashMap<IndexKey, Index>>,
     scans: bool,
-    asked: Cell<u64>,
-    answered: Cell<u64>,
+    asked: AtomicU64,
+    answered: AtomicU64,
     /// One of so many asks is not answered; 0: all are.
-    lost: Cell<u8>,
+    lost: AtomicU8,
 }
 
 impl Host {
     pub(crate) fn new() -> Self {
         Self {
-            state: RefCell::new(None),
-            indexes: RefCell::default(),
+            state: Mutex::new(None),
+            indexes: Mutex::default(),
             scans: false,
-            asked: Cell::new(0),
-            answered: Cell::new(0),
-            lost: Cell::new(0),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            lost: AtomicU8::new(0),
         }
     }
 
@@ -39,29 +42,29 @@ impl Host {
     }
 
     pub(crate) fn is_of(&self, state: &Snapshot) {
-        *self.state.borrow_mut() = Some(state.clone());
+        *self.state.lock().unwrap() = Some(state.clone());
     }
 
     pub(crate) fn lose_one_in(&self, count: u8) {
-        self.lost.set(count);
+        self.lost.store(count, Relaxed);
     }
 
     pub(crate) fn answered(&self) -> u64 {
-        self.answered.get()
+        self.answered.load(Relaxed)
     }
 }
 
 impl ListHost for Host {
     fn ask(&self, key: &IndexKey, ask: &mut dyn FnMut(&Index)) -> bool {
-        self.asked.set(self.asked.get() + 1);
-        let lost = u64::from(self.lost.get());
-        if self.scans || (lost > 0 && self.asked.get().is_multiple_of(lost + 1)) {
+        let asked = 1 + self.asked.fetch_add(1, Relaxed);
+        let lost = u64::from(self.lost.load(Relaxed));
+        if self.scans || (lost > 0 && asked.is_multiple_of(lost + 1)) {
             return false;
         }
-        self.answered.set(self.answered.get() + 1);
-        let state = self.state.borrow();
+        self.answered.fetch_add(1, Relaxed);
+        let state = self.state.lock().unwrap();
         let state = state.as_ref().unwrap();
-        let mut indexes = self.indexes.borrow_mut();
+        let mut indexes = self.indexes.lock().unwrap();
         let index = indexes.entry(key.clone()).or_insert_with(|| {
             let language = Language {
                 functions: anteroom_functions::query_functions(),

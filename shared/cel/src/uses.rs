@@ -1,0 +1,270 @@
+//! The uses that an expression makes of lists of objects, in words.
+
+use std::fmt;
+
+use crate::{
+    Names, Program,
+    ast::{Expr, Macro},
+    key_path::Step,
+    narrow::{Access, Matching, Narrow, Operand, Probe},
+    unparse::write,
+};
+
+/// A use of a list of objects that looks at objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListUse {
+    /// The canonical text of the term that uses the list.
+    pub term: String,
+    /// The way in which it finds its objects.
+    pub way: Way,
+}
+
+/// The way in which a term finds the objects that it looks at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Objects with certain values, in words that stand behind "objects".
+    Index(String),
+    /// All objects, since their condition says nothing that can be looked up.
+    Condition,
+    /// All objects, whatever they are.
+    Whole,
+}
+
+/// A name that an expression is given, and the list of objects in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Document<'n> {
+    /// The field `items` of the name's value.
+    List(&'n str),
+    /// The value itself.
+    Array(&'n str),
+    /// The value is one object, and there is no list.
+    Object(&'n str),
+}
+
+impl Program {
+    /// Returns the uses that the expression makes of the lists in these documents, in the order in which they are
+    /// written. `names` and `variables` are those that it was compiled with; what variables use is theirs.
+    pub fn list_uses(
+        &self,
+        names: &Names,
+        variables: &[Self],
+        documents: &[Document<'_>],
+    ) -> Vec<ListUse> {
+        let mut finder = Finder {
+            names,
+            variables,
+            documents,
+            found: Vec::new(),
+        };
+        finder.walk(self.expr(), 0);
+        finder.found
+    }
+}
+
+struct Finder<'f> {
+    names: &'f Names,
+    variables: &'f [Program],
+    documents: &'f [Document<'f>],
+    found: Vec<ListUse>,
+}
+
+impl Finder<'_> {
+    fn walk(&mut self, term: &Expr, depth: usize) {
+        match term {
+            Expr::Macro(made) => {
+                if self.is_list(&made.range) {
+                    self.macro_over_list(term, made, depth);
+                } else {
+                    self.walk(&made.range, depth);
+                }
+                let inner = depth + 1 + usize::from(made.is_of_pairs);
+                made.filter
+                    .iter()
+                    .for_each(|filter| self.walk(filter, inner));
+                self.walk(&made.body, inner);
+            }
+            // One object, or the number of them.
+            Expr::Index(pair) if self.is_list(&pair.0) => self.walk(&pair.1, depth),
+            Expr::Call(call)
+                if call.function.name == "size"
+                    && call.arguments.iter().all(|one| self.is_list(one)) => {}
+            _ if self.is_list(term) => self.add(term, Way::Whole, depth),
+            _ => {
+                for child in term.children() {
+                    self.walk(child, depth);
+                }
+            }
+        }
+    }
+
+    fn macro_over_list(&mut self, term: &Expr, made: &Macro, depth: usize) {
+        let decides = made.filter.is_some() || made.kind.asks_of_elements();
+        let way = match Access::of(made, depth) {
+            Some(access) => {
+                let words = Words {
+                    names: self.names,
+                    body: made.deciding(),
+                };
+                Way::Index(words.narrow(&access.narrow))
+            }
+            None if decides => Way::Condition,
+            None => Way::Whole,
+        };
+        self.add(term, way, depth);
+    }
+
+    fn add(&mut self, term: &Expr, way: Way, depth: usize) {
+        let term = write(term, depth, self.names, &mut |_| None);
+        self.found.push(ListUse { term, way });
+    }
+
+    fn is_list(&self, term: &Expr) -> bool {
+        match term {
+            Expr::Given(at) => {
+                let name = self.names.given_name(*at);
+                self.documents.contains(&Document::Array(name))
+            }
+            Expr::Select(operand, field) if &**field == "items" => match &**operand {
+                Expr::Given(at) => {
+                    let name = self.names.given_name(*at);
+                    self.documents.contains(&Document::List(name))
+                }
+                _ => false,
+            },
+            Expr::Variable(at) => {
+                let variable = self.variables.get(*at);
+                variable.is_some_and(|variable| self.is_list(variable.expr()))
+            }
+            Expr::Call(call) if call.function.name == "orValue" => call
+                .arguments
+                .first()
+                .is_some_and(|list| self.is_list(list)),
+            _ => false,
+        }
+    }
+}
+
+/// Writes what elements have to have.
+struct Words<'w> {
+    names: &'w Names,
+    body: &'w Expr,
+}
+
+impl Words<'_> {
+    fn narrow(&self, narrow: &Narrow) -> String {
+        let joined = |parts: &[Narrow], between: &str| {
+            let parts: Vec<_> = parts.iter().map(|part| self.narrow(part)).collect();
+            parts.join(between)
+        };
+        match narrow {
+            Narrow::Probe(probe) => self.probe(probe),
+            Narrow::Any(parts) => joined(parts, " and objects "),
+            Narrow::All(ways) => joined(ways, ", or if they are fewer, objects "),
+            Narrow::Over {
+                range,
+                place,
+                inner,
+            } => {
+                let range = self.operand(range);
+                format!("{}, for each _{place} of {range}", self.narrow(inner))
+            }
+        }
+    }
+
+    fn probe(&self, probe: &Probe) -> String {
+        let (key, operand) = (&probe.key, self.operand(&probe.operand));
+        let is_list = key.steps().contains(&Step::Each);
+        match (probe.matching, is_list) {
+            (Matching::Among, true) => format!("with one of {operand} among {key}"),
+            (Matching::Among, false) => format!("whose {key} is one of {operand}"),
+            (_, true) => format!("with {operand} among {key}"),
+            (_, false) => format!("whose {key} is {operand}"),
+        }
+    }
+
+    fn operand(&self, operand: &Operand) -> String {
+        let term = self.body.at(&operand.term);
+        term.map_or_else(String::new, |term| {
+            write(term, operand.depth, self.names, &mut |_| None)
+        })
+    }
+}
+
+impl fmt::Display for ListUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.way {
+            Way::Index(words) => write!(f, "index: objects {words}"),
+            Way::Condition => write!(
+                f,
+                "scan: `{}` has to be evaluated on every object. An index answers `path == value`, `path in values`, \
+                 `value in path` and an `exists()` of these on a list of the object, where the value is not of the \
+                 object; join one of these with `&&`",
+                self.term
+            ),
+            Way::Whole => write!(
+                f,
+                "scan: `{}` takes something of every object. Filter the objects by a value of the request with \
+                 `exists()` or `filter()`, or count them with `size()`",
+                self.term
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_of_lists_are_told_in_words() {
+        let condition = |term: &str| {
+            format!(
+                "scan: `{term}` has to be evaluated on every object. An index answers `path == value`, `path in \
+                 values`, `value in path` and an `exists()` of these on a list of the object, where the value is not \
+                 of the object; join one of these with `&&`"
+            )
+        };
+        let whole = |term: &str| {
+            format!(
+                "scan: `{term}` takes something of every object. Filter the objects by a value of the request with \
+                 `exists()` or `filter()`, or count them with `size()`"
+            )
+        };
+        let mut names = Names::default().without_request();
+        ["view", "own", "p0"]
+            .into_iter()
+            .for_each(|name| names.give(name));
+        let list = Program::compile("view.items", &names).unwrap();
+        names.define("all", &list);
+        for (source, expected) in [
+            ("view.items.size() > 3 && view.kind == 'a' && own[0].a == p0", vec![]),
+            (
+                "!view.items.exists(x, x.spec.rules.exists(r, r.host == p0))",
+                vec!["index: objects with p0 among spec.rules[].host".to_owned()],
+            ),
+            (
+                "p0.exists(r, variables.all.exists(x, x.a == r.b && has(x.c) && x.c in r.l) || own.exists(y, y.a == 1))",
+                vec![
+                    "index: objects whose a is _0.b, or if they are fewer, objects whose c? is one of _0.l".to_owned(),
+                    "index: objects whose a is 1".to_owned(),
+                ],
+            ),
+            (
+                "own.exists(x, p0.exists(r, r.a == x.a))",
+                vec!["index: objects whose a is _1.a, for each _1 of p0".to_owned()],
+            ),
+            (
+                "own.filter(x, x.a > p0).size() == 0",
+                vec![condition("own.filter(_0, _0.a > p0)")],
+            ),
+            ("own.map(x, x.a)", vec![whole("own.map(_0, _0.a)")]),
+            ("p0 in own", vec![whole("own")]),
+        ] {
+            let program = Program::compile(source, &names).unwrap();
+            let documents = [Document::List("view"), Document::Array("own")];
+            let uses = program.list_uses(&names, std::slice::from_ref(&list), &documents);
+            let words: Vec<_> = uses.iter().map(ToString::to_string).collect();
+            assert_eq!(words, expected, "{source}");
+        }
+    }
+}
