@@ -82,7 +82,7 @@ struct RulePlan {
 pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let manifests = Manifests::read(&args.files)?;
     if manifests.policies.is_empty() {
-        bail!("there is no ClusterPolicy or Policy of kyverno.io in what was given");
+        bail!("there is no policy that is run here in what was given");
     }
     let mut explained: Vec<_> = manifests
         .policies
