@@ -34,7 +34,7 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
         "shared/jmespath",
         &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
     ),
-    // It knows JSON values and the library of values and functions.
+    // It knows JSON values, bodies of objects, and the library of values and functions.
     (
         "shared/cel",
         &[
@@ -43,12 +43,10 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
             "kube",
             "rmp-serde",
             "anteroom-bus",
-            "anteroom-jmespath",
             "anteroom-model",
             "anteroom-patch",
             "anteroom-policy",
             "anteroom-view",
-            "anteroom-wire",
         ],
     ),
     (

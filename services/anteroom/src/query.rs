@@ -172,6 +172,7 @@ impl QueryArgs {
                 object,
                 ..Selection::default()
             }),
+            cel: None,
         };
         let request = QueryRequest {
             entry: found.entry,

@@ -133,7 +133,7 @@ impl Answerer {
         let prepare = |query| Prepared::new(query, self.evaluator.plans());
         let queries: Vec<_> = request.queries.into_iter().map(prepare).collect();
         demand.wait(view, deadline).await?;
-        let selects = queries.iter().filter_map(Prepared::select);
+        let selects = queries.iter().flat_map(Prepared::selects);
         self.references
             .wait_until_settled(view, selects, deadline.left())
             .await;

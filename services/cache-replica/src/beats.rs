@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anteroom_bus::{Bus, BusError, BusExt as _};
 use anteroom_mirror::{Mirror, ViewSet};
 use anteroom_model::{ViewId, limits::REPLICA_BEAT_INTERVAL_MS};
-use anteroom_wire::replica_beat::{ReplicaBeat, ReplicaView};
+use anteroom_wire::{
+    query::CEL_VERSION,
+    replica_beat::{ReplicaBeat, ReplicaView},
+};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -120,6 +123,7 @@ impl Beats {
             ages_ms: ages_ms(&held),
             asked: self.references.take_asked(),
             read: self.references.take_read(),
+            cel: CEL_VERSION,
         }
     }
 }

@@ -8,7 +8,9 @@ mod indexes;
 
 use std::sync::Arc;
 
-use anteroom_plan::{Counter, Index, Language};
+use anteroom_mirror::ViewHandle;
+use anteroom_plan::{Counter, Index, IndexKey, Language};
+use anteroom_view::Snapshot;
 use tokio_util::sync::CancellationToken;
 
 use cache::DerivedCache;
@@ -40,6 +42,20 @@ impl Derived {
     /// The number of them.
     pub(crate) fn count(&self) -> usize {
         self.indexes.count() + self.counters.count()
+    }
+
+    /// Calls `ask` with the index of this key, in a state of its view. Returns false if there is none at present.
+    pub(crate) fn ask_index(
+        &self,
+        view: &ViewHandle,
+        state: &Snapshot,
+        key: &IndexKey,
+        ask: &mut dyn FnMut(&Index),
+    ) -> bool {
+        let asked = self
+            .indexes
+            .ask(view, state, key.clone(), |index| ask(index));
+        asked.is_some()
     }
 
     /// Keeps them up with their views until `stop`.

@@ -3,6 +3,7 @@
 //! [`path`] has the table of the five ways in which a query is answered, and chooses among them.
 
 mod batch;
+mod cel;
 mod evaluator;
 mod facts;
 mod offload;

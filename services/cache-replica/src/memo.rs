@@ -31,6 +31,8 @@ pub(crate) struct QueryKey {
     /// A JSON object, in order of name; empty without any parameters.
     parameters: Arc<str>,
     missing_key_is_error: bool,
+    /// The query in CEL as JSON; `None`: it is JMESPath.
+    cel: Option<Arc<str>>,
     /// `None`: the view whole.
     selection: Option<Arc<Selection>>,
 }
@@ -47,6 +49,10 @@ impl QueryKey {
             expression: query.expression.as_str().into(),
             parameters: parameters.into(),
             missing_key_is_error: query.missing_key_is_error,
+            cel: query.cel.as_deref().map(|cel| {
+                // Texts and selections: there is nothing in it that JSON cannot say.
+                serde_json::to_string(cel).unwrap_or_default().into()
+            }),
             selection: query
                 .selection
                 .as_ref()
@@ -65,7 +71,8 @@ impl QueryKey {
             ];
             size_of::<Selection>() + object + texts.map(String::len).iter().sum::<usize>()
         });
-        self.expression.len() + self.parameters.len() + selection
+        let cel = self.cel.as_ref().map_or(0, |cel| cel.len());
+        self.expression.len() + self.parameters.len() + cel + selection
     }
 }
 
@@ -135,6 +142,7 @@ mod tests {
             parameters: serde_json::from_value(parameters).unwrap(),
             missing_key_is_error: strict,
             selection: None,
+            cel: None,
         })
     }
 
@@ -153,6 +161,7 @@ mod tests {
                 parameters: serde_json::from_value(serde_json::json!({"x": 1})).unwrap(),
                 missing_key_is_error: false,
                 selection: Some(selection),
+                cel: None,
             })
         };
         assert_eq!(base, selecting(Selection::default()), "the view whole");

@@ -1,5 +1,6 @@
 //! Compiled expressions, kept for the next query of the same text.
 
+mod cel;
 mod per_document;
 
 use std::sync::Arc;
@@ -11,8 +12,11 @@ use anteroom_plan::{
     reads,
 };
 use anteroom_view::{Read, Select};
+use anteroom_wire::query::{CelQuery, Query};
 use moka::sync::Cache;
 
+pub(crate) use cel::CelPlan;
+use cel::CelPlans;
 use per_document::PerDocument;
 
 /// The most memory of all plans. A plan of a usual expression takes a few kilobytes, so this is a
@@ -134,6 +138,7 @@ pub(crate) fn document<'r>(select: &Select, read: Read<'r>) -> Option<Document<'
 pub(crate) struct Plans {
     functions: &'static FunctionTable,
     compiled: Cache<Arc<str>, Result<Arc<Plan>, FactError>>,
+    cel: CelPlans,
 }
 
 impl Plans {
@@ -150,12 +155,18 @@ impl Plans {
                 .max_capacity(PLANS_BYTES_MAX)
                 .weigher(weigh)
                 .build(),
+            cel: CelPlans::new(),
         }
     }
 
     /// Their size in memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.compiled.weighted_size()
+        self.compiled.weighted_size() + self.cel.bytes()
+    }
+
+    /// The plan of a query in CEL.
+    pub(crate) fn cel(&self, query: &Query, cel: &CelQuery) -> Result<Arc<CelPlan>, FactError> {
+        self.cel.get(query, cel)
     }
 
     pub(crate) fn functions(&self) -> &'static FunctionTable {

@@ -14,6 +14,7 @@
 //! the changed slices are evaluated again. A scan holds a snapshot, and changes go on beside it.
 
 mod pieces;
+mod turns;
 
 use std::{
     sync::{
@@ -37,6 +38,7 @@ use tokio::{
 
 use crate::{deadline::Deadline, derived::CountParameters};
 pub(crate) use pieces::{AllPieces, PieceKey, Pieces};
+pub(crate) use turns::Turns;
 
 /// Objects of one slice, about: it ends with the stretch that reaches them.
 pub(crate) const SLICE_OBJECTS: usize = 512;

@@ -1,10 +1,14 @@
 //! A checked expression.
 
-use std::sync::Arc;
+mod children;
+
+use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 
-use crate::{fact::Site, functions::Function, value::Val};
+use crate::{fact::Site, functions::Function, narrow::Access, value::Val};
+
+pub(crate) use children::TermPath;
 
 /// A term.
 #[derive(Debug)]
@@ -15,6 +19,8 @@ pub(crate) enum Expr {
     Request(&'static str),
     /// One of the policy's variables, by its place among them.
     Variable(usize),
+    /// A value that is given from outside, by its place among them.
+    Given(usize),
     /// The variable of a macro, by its place among those around it.
     Local(usize),
     /// `operand.field`
@@ -134,6 +140,21 @@ pub(crate) struct Macro {
     /// The filter of `map(x, filter, body)`, `transformList(key, value, filter, body)` and their kin.
     pub(crate) filter: Option<Expr>,
     pub(crate) body: Expr,
+    /// The way in which it finds its elements, once it has gone through a list that can be asked.
+    pub(crate) access: OnceLock<Option<Access>>,
+}
+
+impl Macro {
+    /// The term that decides which elements matter.
+    pub(crate) fn deciding(&self) -> &Expr {
+        self.filter.as_ref().unwrap_or(&self.body)
+    }
+
+    /// The way in which it finds its elements, with so many variables of macros around it.
+    pub(crate) fn access(&self, place: usize) -> Option<&Access> {
+        let access = self.access.get_or_init(|| Access::of(self, place));
+        access.as_ref()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,9 +67,28 @@ pub enum EvalError {
         /// Why.
         message: String,
     },
+    /// A value that the expression is given is an error.
+    #[error("{message}")]
+    Given {
+        /// The name of the value.
+        name: String,
+        /// The error, as whoever gave it says it.
+        message: String,
+    },
     /// Variables that refer to variables, too deep.
     #[error("the expression is evaluated more than {EVALUATION_DEPTH_MAX} levels deep")]
     TooDeep,
+}
+
+/// Why a value is not there as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum JsonError {
+    /// There is no value.
+    #[error(transparent)]
+    Failed(#[from] EvalError),
+    /// It is of a type that JSON has not, or holds such a value. This is the type's name.
+    #[error("a {0} cannot be said in JSON")]
+    NoJson(&'static str),
 }
 
 impl EvalError {

@@ -5,6 +5,8 @@ mod bind;
 mod collections;
 mod fact;
 mod logic;
+mod narrowed;
+mod outcome;
 mod results;
 mod transform;
 
@@ -13,7 +15,7 @@ use serde_json::Value;
 pub use results::{JsonPatchOperation, PatchOp};
 
 use crate::{
-    Arrival, Budget, EvalError, Host, Program,
+    Arrival, Bound, Budget, EvalError, Host, Program,
     ast::{Expr, Operator, Root},
     functions::{Given, Tools},
     limits::EVALUATION_DEPTH_MAX,
@@ -45,6 +47,7 @@ pub struct Roots<'v> {
 pub struct Machine<'v> {
     roots: Roots<'v>,
     variables: &'v [Program],
+    given: &'v [Bound<'v>],
     /// The value of each variable, once it is evaluated.
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
@@ -64,6 +67,7 @@ impl<'v> Machine<'v> {
         Self {
             roots,
             variables,
+            given: &[],
             known: vec![None; variables.len()],
             locals: Vec::new(),
             bound: Vec::new(),
@@ -87,6 +91,12 @@ impl<'v> Machine<'v> {
     pub fn with_host(mut self, host: &'v dyn Host<'v>) -> Self {
         self.host = Some(host);
         self
+    }
+
+    /// With the values that names were [given](crate::Names::give), in the order of the names.
+    #[must_use]
+    pub fn given(self, given: &'v [Bound<'v>]) -> Self {
+        Self { given, ..self }
     }
 
     /// The rest of the budget.
@@ -147,6 +157,10 @@ impl<'v> Machine<'v> {
                 .ok_or_else(|| EvalError::NoSuchKey((*field).to_owned())),
             Expr::HasRequest(field) => Ok(Val::Bool(self.request(field).is_some())),
             Expr::Variable(at) => self.variable(*at),
+            Expr::Given(at) => match self.given.get(*at) {
+                Some(Bound(value)) => value.clone(),
+                None => Err(EvalError::refused("a value that it is given is missing")),
+            },
             Expr::Local(at) => self.local(*at),
             Expr::Select(operand, field) => self.select(operand, field),
             Expr::Has(operand, field) => self.has(operand, field),

@@ -27,6 +27,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod ast;
+mod bound;
 mod budget;
 mod chance;
 mod compile;
@@ -34,23 +35,31 @@ mod error;
 mod evaluate;
 mod fact;
 mod functions;
+mod key_path;
 mod kind;
 mod limits;
+mod narrow;
+mod objects;
 mod program;
 mod reads;
 mod scan;
+mod unparse;
 mod value;
 
+pub use bound::{Bound, Scalar};
 pub use budget::Budget;
 pub use chance::Arrival;
 pub use compile::{Dialect, Names};
-pub use error::{CompileError, EvalError};
+pub use error::{CompileError, EvalError, JsonError};
 pub use evaluate::{JsonPatchOperation, Machine, PatchOp, Roots};
 pub use fact::{Argument, Fact, FactFunction, FactScope, Host, Site, plural_of_kind};
 pub use functions::names as function_names;
+pub use key_path::{KeyPath, Missing, Step};
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };
+pub use narrow::Probes;
+pub use objects::{Candidates, ObjectList};
 pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 

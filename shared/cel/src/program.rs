@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use crate::{ast::Expr, fact::Site, kind::Kind, reads::Reads, value::Val};
 
+/// Functions whose value depends on the moment.
+const VOLATILE: [&str; 3] = ["random", "random.random", "time.now"];
+
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
@@ -85,6 +88,12 @@ impl Program {
     /// Returns whether it refers to `exceptions`, its own variables aside.
     pub fn reads_exceptions(&self) -> bool {
         self.0.reads.exceptions
+    }
+
+    /// Returns whether equal values of all that it reads give an equal value, its own variables aside.
+    pub fn is_deterministic(&self) -> bool {
+        let is_volatile = |term: &Expr| matches!(term, Expr::Call(call) if VOLATILE.contains(&call.function.name));
+        !self.0.expr.any(&is_volatile)
     }
 
     /// The variables that it refers to, by their place among those that it was compiled with.

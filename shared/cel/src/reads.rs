@@ -37,7 +37,7 @@ impl Reads {
             Expr::Root(Root::Namespace) => self.namespace = true,
             Expr::Root(Root::AllowedImages | Root::AllowedValues) => self.exceptions = true,
             Expr::Root(_) => self.params = true,
-            Expr::Literal(_) | Expr::Local(_) => {}
+            Expr::Literal(_) | Expr::Local(_) | Expr::Given(_) => {}
             Expr::Request(field) | Expr::HasRequest(field) => self.path(field, below),
             Expr::Variable(at) => self.variables.push(*at),
             Expr::Select(operand, field) | Expr::Has(operand, field) => {

@@ -8,6 +8,7 @@ pub(crate) mod kyverno;
 mod limits;
 mod oracle;
 mod pairs;
+mod text;
 
 pub(crate) fn compiled(source: &str) -> Program {
     Program::compile(source, &Names::default()).unwrap_or_else(|error| panic!("{source}: {error}"))

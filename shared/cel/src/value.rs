@@ -1,7 +1,7 @@
 //! Values of expressions.
 //!
-//! A value of the request borrows its JSON; a computed one is shared. So a value is cheap to pass
-//! on, whatever its size.
+//! A value of the request borrows its JSON, and one of a view the object's body; a computed one is shared.
+//! So a value is cheap to pass on, whatever its size.
 
 mod compare;
 mod image;
@@ -14,13 +14,15 @@ mod quantity;
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
 use anteroom_functions::values::{Cidr, Format, Url};
+use anteroom_jmespath::{Node as _, Number, Shape};
+use anteroom_wire::body::BodyNode;
 use jiff::Timestamp;
 use serde_json::Value;
 
 pub(crate) use compare::{compare, equal};
 pub(crate) use image::Image;
 pub(crate) use json::{of_json, to_json};
-pub(crate) use list::List;
+pub(crate) use list::{Iter, List};
 pub(crate) use made::{MadeVal, OBJECT, OPERATIONS, PATCH, is_object_type, misplaced};
 pub(crate) use map::{Map, same_key};
 pub(crate) use quantity::{ONE, Quantity};
@@ -87,6 +89,33 @@ impl<'v> Val<'v> {
             Value::String(text) => Self::Text(Text::Lent(text)),
             Value::Array(elements) => Self::List(List::Json(elements)),
             Value::Object(entries) => Self::Map(Map::Json(entries)),
+        }
+    }
+
+    /// The same of what is read in place.
+    pub(crate) fn of_node(node: BodyNode<'v>) -> Self {
+        match node.shape() {
+            Shape::Null => Self::Null,
+            Shape::Bool(value) => Self::Bool(value),
+            Shape::Number(number) => Self::number(number),
+            Shape::String(text) => Self::Text(Text::Lent(text)),
+            Shape::Array(_) => Self::List(List::Body(node)),
+            Shape::Object(_) => Self::Map(Map::Body(node)),
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "beyond an int it is the float that JSON readers make of it"
+    )]
+    fn number(number: Number) -> Self {
+        match number {
+            Number::I64(value) => Self::Int(value),
+            Number::U64(value) => match i64::try_from(value) {
+                Ok(value) => Self::Int(value),
+                Err(_) => Self::Double(value as f64),
+            },
+            Number::F64(value) => Self::Double(value),
         }
     }
 

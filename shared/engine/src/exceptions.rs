@@ -87,13 +87,9 @@ impl Exceptions {
 
     /// Those that are about some rule of the policy, in order of key.
     pub fn of(&self, policy: &Policy) -> impl Iterator<Item = &PolicyException> {
-        let found = match policy.namespace() {
-            _ if self.by_policy.is_empty() => None,
-            None => self.by_policy.get(policy.name()),
-            Some(namespace) => {
-                let name = format!("{namespace}/{}", policy.name());
-                self.by_policy.get(&name)
-            }
+        let found = match self.by_policy.is_empty() {
+            true => None,
+            false => self.by_policy.get(&policy.full_name()),
         };
         let positions = found.into_iter().flatten();
         positions.filter_map(|at| self.entries[*at].exception.as_ref())

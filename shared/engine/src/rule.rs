@@ -55,13 +55,12 @@ impl RuleWork {
 impl RuleName {
     /// The names of a rule of `policy`.
     pub fn of(policy: &Policy, rule: &Rule) -> Self {
-        let key = ObjectKey::new(policy.namespace().unwrap_or_default(), policy.name());
         Self {
             unscanned: policy.not_scanned().is_some(),
             for_background: policy.is_for_background(),
             action: rule.action(),
             phase: rule.phase(),
-            ..Self::new(key, rule.name())
+            ..Self::new(policy.key(), rule.name())
         }
     }
 

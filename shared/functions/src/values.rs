@@ -18,3 +18,9 @@ pub(crate) use number::Number;
 pub use quantity::Quantity;
 pub(crate) use range::Range;
 pub use url::{Url, unescaped};
+
+/// Returns the nanoseconds after 1970 of a time as RFC 3339 writes it.
+pub fn timestamp_ns(text: &str) -> Option<i128> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    Some(time.as_nanosecond())
+}

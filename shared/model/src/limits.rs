@@ -29,6 +29,9 @@ pub const REVIEW_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Queries in one request. More is an error.
 pub const QUERIES_PER_REQUEST_MAX: usize = 64;
 
+/// Documents of a view that one expression of CEL is about, beside the first.
+pub const CEL_DOCUMENTS_MAX: usize = 8;
+
 /// Deltas in one atomic batch.
 pub const BATCH_MESSAGES_MAX: usize = 256;
 

@@ -6,16 +6,19 @@ mod newest;
 mod ordered;
 mod posting;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    ops::Bound,
+};
 
 use anteroom_jmespath::FunctionTable;
 use anteroom_model::RetainedFields;
 use anteroom_view::{Object, Snapshot};
 
 use crate::{
-    Changes, IndexKey, Reading, Scalar,
+    Changes, IndexKey, KeyProgram, Reading, Scalar,
     changes::{Changed, Difference},
-    reads::reads_of_one,
+    reads::{reads_of_one, reads_of_path},
 };
 
 pub use gather::Terms;
@@ -58,7 +61,10 @@ impl Index {
     /// An index of all objects of `at`. It takes as long as evaluating the key on each of them.
     pub fn new(key: IndexKey, language: Language, at: &Snapshot) -> Self {
         let mut index = Self {
-            reads: reads_of_one(key.key.expression()),
+            reads: match key.key.program() {
+                KeyProgram::Query(expression) => reads_of_one(expression),
+                KeyProgram::Path(path) => reads_of_path(path),
+            },
             key,
             language,
             at: at.clone(),
@@ -104,6 +110,25 @@ impl Index {
     pub fn exact(&self, value: &Scalar) -> Option<usize> {
         let tells = self.always.is_empty() && self.key.key.reading() == Reading::VALUE;
         tells.then(|| self.by_value.get(value).map_or(0, Posting::len))
+    }
+
+    /// The number of objects that have this value, and maybe others.
+    pub fn having(&self, value: &Scalar) -> usize {
+        self.by_value.get(value).map_or(0, Posting::len)
+    }
+
+    /// Calls `each` with every object that has this value, in order. An object may have changed since in what
+    /// the index does not read.
+    pub fn each_having(&self, value: &Scalar, each: &mut dyn FnMut(&Object)) {
+        let posting = self.by_value.get(value);
+        posting.into_iter().flat_map(Posting::iter).for_each(each);
+    }
+
+    /// Returns at most so many of the objects that are looked at in every query, in order, from behind this one on.
+    pub fn always_after(&self, after: Option<&Object>, count: usize) -> Vec<Object> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let objects = self.always.range((from, Bound::Unbounded));
+        objects.take(count).cloned().collect()
     }
 
     /// The state that it is of.

@@ -6,20 +6,29 @@ use std::{
     sync::Arc,
 };
 
+use anteroom_cel::KeyPath;
 use anteroom_jmespath::Expression;
 
 use crate::Probe;
 
-/// An expression that is evaluated on each object, and the part of its value that is looked up. A clone
-/// shares it.
+/// What is taken of each object, and the part of its value that is looked up. A clone shares it.
 #[derive(Clone)]
 pub struct Key(Arc<Inner>);
 
 struct Inner {
-    expression: Expression,
+    program: KeyProgram,
     reading: Reading,
     shown: Box<str>,
     hash: u64,
+}
+
+/// The way to a key's value.
+#[derive(Clone, Debug)]
+pub enum KeyProgram {
+    /// An expression of JMESPath.
+    Query(Expression),
+    /// A path as CEL takes it.
+    Path(KeyPath),
 }
 
 /// The part of a key's value that is looked up. Objects whose value is anything else are looked at in
@@ -57,15 +66,35 @@ impl Key {
         (expression.as_str(), reading).hash(&mut hasher);
         Self(Arc::new(Inner {
             hash: hasher.finish(),
-            expression,
+            program: KeyProgram::Query(expression),
             reading,
             shown: shown.into(),
         }))
     }
 
-    /// The expression that is evaluated on each object.
-    pub fn expression(&self) -> &Expression {
-        &self.0.expression
+    /// The key that CEL looks objects up by.
+    pub fn path(path: &KeyPath) -> Self {
+        let mut hasher = DefaultHasher::new();
+        path.hash(&mut hasher);
+        Self(Arc::new(Inner {
+            hash: hasher.finish(),
+            shown: path.to_string().into(),
+            program: KeyProgram::Path(path.clone()),
+            reading: Reading::VALUE,
+        }))
+    }
+
+    /// The way to its value.
+    pub fn program(&self) -> &KeyProgram {
+        &self.0.program
+    }
+
+    /// The text of the expression, or of the path.
+    pub fn text(&self) -> &str {
+        match &self.0.program {
+            KeyProgram::Query(expression) => expression.as_str(),
+            KeyProgram::Path(_) => self.shown(),
+        }
     }
 
     /// The part of its value that is looked up.
@@ -85,14 +114,20 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Compares the texts of the expressions: different trees have different texts.
+/// Compares the texts of expressions: different trees have different texts.
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
         Arc::ptr_eq(one, other)
             || (one.hash == other.hash
                 && one.reading == other.reading
-                && one.expression.as_str() == other.expression.as_str())
+                && match (&one.program, &other.program) {
+                    (KeyProgram::Query(one), KeyProgram::Query(other)) => {
+                        one.as_str() == other.as_str()
+                    }
+                    (KeyProgram::Path(one), KeyProgram::Path(other)) => one == other,
+                    _ => false,
+                })
     }
 }
 
@@ -124,6 +159,15 @@ impl IndexKey {
             key: probe.key.clone(),
             missing_key_is_error,
             bare,
+        }
+    }
+
+    /// The key of the index that CEL needs for a path.
+    pub fn of_path(path: &KeyPath) -> Self {
+        Self {
+            key: Key::path(path),
+            missing_key_is_error: false,
+            bare: false,
         }
     }
 }

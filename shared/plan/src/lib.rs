@@ -46,6 +46,7 @@
 //! Counts and existence are kept while a view changes. Sums, means, extremes and sorted lists are not: no
 //! published policy applies them to a collection of the cluster, and a scan answers them.
 
+mod cel;
 mod chain;
 mod changes;
 mod counts;
@@ -58,6 +59,7 @@ mod scalar;
 mod sliced;
 mod text;
 
+pub use cel::{ListHost, PACE_OBJECTS, ViewList};
 pub use chain::ChainParameters;
 pub use changes::Changes;
 pub use counts::{
@@ -65,7 +67,7 @@ pub use counts::{
 };
 pub use describe::{Objects, PlanDescription, describe};
 pub use index::{Index, Language, Terms};
-pub use key::{IndexKey, Key, Leaf, Reading};
+pub use key::{IndexKey, Key, KeyProgram, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
 pub use reads::{pruned, reads};
 pub use scalar::Scalar;

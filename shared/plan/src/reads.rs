@@ -3,6 +3,7 @@
 //! An expression over such objects gives what it gives over the whole ones, errors included: see
 //! [`anteroom_jmespath::reads`].
 
+use anteroom_cel::{KeyPath, Step};
 use anteroom_jmespath::{
     Expression,
     reads::{self, Reached, Use},
@@ -30,6 +31,19 @@ pub(crate) fn reads_to_count(expression: &Expression) -> RetainedFields {
 /// Returns the fields that an expression reads of the one object that it is evaluated on.
 pub(crate) fn reads_of_one(expression: &Expression) -> RetainedFields {
     read(expression, None, &Reached::all(false), Outcome::Read)
+}
+
+/// Returns the fields that a path of CEL depends on.
+pub(crate) fn reads_of_path(path: &KeyPath) -> RetainedFields {
+    let mut fields = Vec::new();
+    for step in path.steps() {
+        if let Step::Field { name, .. } = step {
+            fields.push(&**name);
+        }
+    }
+    let mut read = RetainedFields::default();
+    read.keep(&fields);
+    read
 }
 
 /// The use that is made of an expression's value.

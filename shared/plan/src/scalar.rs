@@ -43,6 +43,18 @@ impl Scalar {
         Self::of(value.shape())
     }
 
+    /// The value of a path of CEL.
+    pub fn of_cel(value: anteroom_cel::Scalar) -> Self {
+        use anteroom_cel::Scalar as Cel;
+        match value {
+            Cel::Null => Self::Null,
+            Cel::Bool(value) => Self::Bool(value),
+            Cel::Whole(value) => Self::Whole(value),
+            Cel::Float(bits) => Self::Float(bits),
+            Cel::Text(text) => Self::Text(text),
+        }
+    }
+
     /// An entry of this name.
     pub(crate) fn entry(name: &str, value: Self) -> Self {
         Self::Entry(Box::new((name.into(), value)))

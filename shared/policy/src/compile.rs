@@ -9,6 +9,7 @@ mod actions;
 mod api_call;
 mod autogen;
 mod cel;
+mod cel_exception;
 mod check;
 mod conditions;
 mod context;

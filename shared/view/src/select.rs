@@ -1,5 +1,7 @@
 //! Selections: the part of a view that a query is about, and its shape.
 
+mod lazy;
+
 use anteroom_jmespath::{Environment, Expression, Node as _};
 use anteroom_model::{
     FactError, GroupVersionResource, LabelSelector, NameSelector, ObjectKey, SelectorError, Shape,
@@ -18,6 +20,8 @@ use crate::{
     listing::{Chosen, ListMetadata, Listing, is_built_in},
     read::evaluate,
 };
+
+pub use lazy::{Lazy, LazyList};
 
 /// A [`Selection`] that has been read: which objects, and how they are presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -170,6 +170,7 @@ fn a_query_has_its_golden_bytes() {
             parameters: BTreeMap::from([("a".into(), json!(1))]),
             missing_key_is_error: true,
             selection: None,
+            cel: None,
         }],
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),

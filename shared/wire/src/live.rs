@@ -176,6 +176,7 @@ mod tests {
                 parameters: BTreeMap::new(),
                 missing_key_is_error: true,
                 selection: None,
+                cel: None,
             },
             of_scan: true,
         };

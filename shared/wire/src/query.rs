@@ -1,5 +1,7 @@
 //! A query request and its reply.
 
+mod cel;
+
 use std::collections::BTreeMap;
 
 use anteroom_model::{
@@ -10,6 +12,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{WireError, body::within, frame};
+
+pub use cel::{CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_cel, encode_cel};
 
 /// The largest request or outcome: what [`MESSAGE_BYTES_MAX`] leaves beside headers.
 pub const RPC_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
@@ -34,7 +38,7 @@ pub struct QueryRequest {
     pub revision_min_of: Option<Incarnation>,
 }
 
-/// One expression with its parameters.
+/// One expression with its parameters: JMESPath, or CEL.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Query {
     /// JMESPath over the entry's data; empty: the data whole.
@@ -49,6 +53,9 @@ pub struct Query {
     /// a [`Shape::Document`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Selection>,
+    /// The query in CEL; `None`: it is JMESPath. Then `expression` is [`CEL_EXPRESSION`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cel: Option<Box<CelQuery>>,
 }
 
 /// A part of a view that an expression is about, and how it is presented.
@@ -158,7 +165,8 @@ fn check(request: &QueryRequest) -> Result<(), WireError> {
             "bytes of an expression",
             query.expression.len(),
             EXPRESSION_BYTES_MAX,
-        )
+        )?;
+        query.cel.as_deref().map_or(Ok(()), cel::check)
     })
 }
 

@@ -21,7 +21,7 @@ use crate::{
     envelope::{self, Envelope, Record, TraceContext},
     lease,
     live::{self, LiveCall, LiveReply, LiveRequest},
-    query::{self, Query, QueryReply, QueryRequest, Selection},
+    query::{self, CelOutcome, CelQuery, Query, QueryReply, QueryRequest, Selection},
     replica_beat::{self, Page, ReplicaBeat, ReplicaView},
     status::{self, ObjectStatus, StatusReply, StatusRequest},
     subject::Subjects,
@@ -239,6 +239,7 @@ fn beats() -> Vec<Sample> {
         ages_ms: vec![(view.clone(), 5)],
         asked: vec![(view.clone(), key.clone())],
         read: vec![(view, key)],
+        cel: 1,
     };
     let webhook = WebhookBeat {
         webhook: "w".into(),
@@ -285,7 +286,22 @@ fn selected(shape: Shape) -> Query {
             field_selector: "metadata.name=o".into(),
             limit: Some(3),
         }),
+        cel: None,
     }
+}
+
+fn in_cel() -> Query {
+    let cel = CelQuery {
+        expression: "variables.n.exists(_0, _0 == p0) && all.items.size() > p1".into(),
+        variables: vec![("n".into(), "view.items.map(_0, _0.metadata.name)".into())],
+        failed: BTreeMap::from([("p1".into(), "no such key: a".into())]),
+        documents: BTreeMap::from([("all".into(), Selection::default())]),
+    };
+    Query::cel(
+        cel,
+        BTreeMap::from([("p0".into(), json!("a"))]),
+        selected(Shape::List).selection,
+    )
 }
 
 fn questions() -> Vec<Sample> {
@@ -295,6 +311,7 @@ fn questions() -> Vec<Sample> {
             selected(Shape::List),
             selected(Shape::Object),
             Query::default(),
+            in_cel(),
         ],
         age_max_ms: Some(300),
         revision_min: Some(Revision(9)),
@@ -310,6 +327,7 @@ fn questions() -> Vec<Sample> {
         examined: 1,
         results: vec![
             Ok(body::encode_json(&json!(true)).unwrap()),
+            Ok(query::encode_cel(&CelOutcome::Value(json!(true))).unwrap()),
             Err(FactError::Busy { limit: 1 }),
         ],
     };

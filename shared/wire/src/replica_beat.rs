@@ -38,6 +38,14 @@ pub struct ReplicaBeat {
     /// [`READ_KEYS_MAX`]: the watcher stops to watch those that nobody reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<(ViewId, ObjectKey)>,
+    /// The version of the CEL that it evaluates: see [`CEL_VERSION`](crate::query::CEL_VERSION). 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cel: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// The place of a message among those of one beat.

@@ -159,6 +159,7 @@ impl Live {
                 limit,
                 ..Selection::default()
             }),
+            cel: None,
         };
         let at = Address::View(binding.view.clone());
         let request = query::request(query);

@@ -284,10 +284,7 @@ impl Found {
     /// Returns the values that are taken of each object, as expressions.
     pub(super) fn keys(&self) -> Vec<&str> {
         let probes = self.0.probes();
-        probes
-            .iter()
-            .map(|probe| probe.key.expression().as_str())
-            .collect()
+        probes.iter().map(|probe| probe.key.text()).collect()
     }
 
     /// Returns the number of objects that are found where one has `by_key` objects for a value.
@@ -299,10 +296,7 @@ impl Found {
 fn rows(narrow: &Narrow, by_key: &HashMap<String, u64>) -> u64 {
     match narrow {
         Narrow::Probe(probe) if probe.once => 1,
-        Narrow::Probe(probe) => by_key
-            .get(probe.key.expression().as_str())
-            .copied()
-            .unwrap_or(1),
+        Narrow::Probe(probe) => by_key.get(probe.key.text()).copied().unwrap_or(1),
         Narrow::Any(parts) => parts.iter().map(|part| rows(part, by_key)).sum(),
         Narrow::All(parts) => parts
             .iter()

@@ -12,6 +12,7 @@ use anteroom_view::{Read, Select, Snapshot};
 use anteroom_wire::query::Query;
 use tokio::sync::Semaphore;
 
+use super::cel::CelPrepared;
 use crate::{
     deadline::Deadline,
     memo::QueryKey,
@@ -26,9 +27,16 @@ const SCANS_PER_REQUEST: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(super) query: Query,
-    plan: Result<(Arc<Plan>, Select), FactError>,
+    plan: Result<Planned, FactError>,
     /// Most queries are never looked for in the memo.
     key: OnceLock<QueryKey>,
+}
+
+/// A plan with its selections.
+#[derive(Debug)]
+enum Planned {
+    Jmespath(Arc<Plan>, Select),
+    Cel(CelPrepared),
 }
 
 /// The queries of one request over one state of one view.
@@ -60,7 +68,15 @@ impl Prepared {
                 Some(selection) => Select::new(selection)?,
                 None => Select::default(),
             };
-            Ok((plans.get(&query.expression)?, select))
+            let Some(cel) = &query.cel else {
+                return Ok(Planned::Jmespath(plans.get(&query.expression)?, select));
+            };
+            let mut selects = vec![select];
+            for selection in cel.documents.values() {
+                selects.push(Select::new(selection)?);
+            }
+            let plan = plans.cel(query, cel)?;
+            Ok(Planned::Cel(CelPrepared { plan, selects }))
         };
         Self {
             plan: plan(&query),
@@ -69,9 +85,22 @@ impl Prepared {
         }
     }
 
-    /// The part of a view that it is about; `None` where it cannot be answered at all.
-    pub(crate) fn select(&self) -> Option<&Select> {
-        self.plan.as_ref().ok().map(|(_, select)| select)
+    /// The parts of a view that it is about; none where it cannot be answered at all.
+    pub(crate) fn selects(&self) -> impl Iterator<Item = &Select> {
+        let selects = match &self.plan {
+            Ok(Planned::Jmespath(_, select)) => std::slice::from_ref(select),
+            Ok(Planned::Cel(cel)) => &*cel.selects,
+            Err(_) => &[],
+        };
+        selects.iter()
+    }
+
+    /// The query in CEL, if it is in that.
+    pub(super) fn cel(&self) -> Option<&CelPrepared> {
+        match &self.plan {
+            Ok(Planned::Cel(cel)) => Some(cel),
+            _ => None,
+        }
     }
 
     /// Its key in caches of results.
@@ -103,17 +132,25 @@ impl Batch {
         self.examined.load(Ordering::Relaxed)
     }
 
+    /// Counts objects that a query is evaluated over.
+    pub(super) fn examines(&self, objects: u64) {
+        self.examined.fetch_add(objects, Ordering::Relaxed);
+    }
+
     /// Returns one of its queries with its plan.
     ///
     /// # Errors
     /// The expression or the selection is invalid.
     pub(super) fn asking<'b>(&'b self, prepared: &'b Prepared) -> Result<Asking<'b>, FactError> {
         match &prepared.plan {
-            Ok((plan, select)) => Ok(Asking {
+            Ok(Planned::Jmespath(plan, select)) => Ok(Asking {
                 batch: self,
                 prepared,
                 plan,
                 select,
+            }),
+            Ok(Planned::Cel(_)) => Err(FactError::RequestInvalid {
+                message: "the query is in CEL".to_owned(),
             }),
             Err(error) => Err(error.clone()),
         }
@@ -137,9 +174,7 @@ impl<'b> Asking<'b> {
     pub(super) fn examines(&self, found: Option<usize>) {
         let read = self.read();
         let objects = found.unwrap_or_else(|| self.select.looks_at(read, read.len()));
-        self.batch
-            .examined
-            .fetch_add(objects as u64, Ordering::Relaxed);
+        self.batch.examines(objects as u64);
     }
 
     /// The environment of its evaluation.

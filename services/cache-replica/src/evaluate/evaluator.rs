@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     batch::{Asking, Batch, Prepared},
+    cel::CelAsking,
     facts::{Found, QueryFacts},
     path::{AnswerPath, Stage},
 };
@@ -89,6 +90,9 @@ impl Evaluator {
         batch: &Batch,
         prepared: &Prepared,
     ) -> Option<Result<Bytes, FactError>> {
+        if let Some(asking) = CelAsking::of(batch, prepared) {
+            return self.answer_cel_inline(asking);
+        }
         let asking = match batch.asking(prepared) {
             Ok(asking) => asking,
             Err(error) => return Some(Err(error)),
@@ -154,19 +158,38 @@ impl Evaluator {
         if !asking.plan.is_deterministic {
             return None;
         }
-        let (view, content) = (asking.batch.view.id(), asking.batch.position.content);
-        let result = self.memo.get(view, content, asking.prepared.key())?;
+        self.remembered_of(asking.batch, asking.prepared)
+    }
+
+    /// The same of a query in any language.
+    pub(super) fn remembered_of(
+        &self,
+        batch: &Batch,
+        prepared: &Prepared,
+    ) -> Option<Result<Bytes, FactError>> {
+        let (view, content) = (batch.view.id(), batch.position.content);
+        let result = self.memo.get(view, content, prepared.key())?;
         self.metrics.remembered();
         Some(result)
     }
 
     /// Keeps a result for the next query that is equal, unless it depends on the moment.
     pub(super) fn remember(&self, asking: Asking<'_>, result: &Result<Bytes, FactError>) {
-        let is_late = matches!(result, Err(FactError::DeadlineExceeded { .. }));
-        if asking.plan.is_deterministic && !is_late {
-            let (view, content) = (asking.batch.view.id(), asking.batch.position.content);
-            let key = asking.prepared.key();
-            self.memo.put(view, content, key, result.clone());
+        if asking.plan.is_deterministic {
+            self.remember_of(asking.batch, asking.prepared, result);
+        }
+    }
+
+    /// The same of a query in any language that depends on nothing but the view.
+    pub(super) fn remember_of(
+        &self,
+        batch: &Batch,
+        prepared: &Prepared,
+        result: &Result<Bytes, FactError>,
+    ) {
+        if !matches!(result, Err(FactError::DeadlineExceeded { .. })) {
+            let (view, content) = (batch.view.id(), batch.position.content);
+            self.memo.put(view, content, prepared.key(), result.clone());
         }
     }
 
@@ -192,6 +215,17 @@ impl Evaluator {
         few: Result<Bytes, FactError>,
         all: Result<Bytes, FactError>,
     ) -> Result<Bytes, FactError> {
+        self.verified_of(asking.batch, &asking.query().expression, few, all)
+    }
+
+    /// The same of an expression in any language.
+    pub(super) fn verified_of(
+        &self,
+        batch: &Batch,
+        expression: &str,
+        few: Result<Bytes, FactError>,
+        all: Result<Bytes, FactError>,
+    ) -> Result<Bytes, FactError> {
         use FactError::{BudgetExceeded, DeadlineExceeded};
         if matches!(all, Err(BudgetExceeded { .. } | DeadlineExceeded { .. })) {
             return few;
@@ -199,9 +233,9 @@ impl Evaluator {
         if few != all {
             self.metrics.mismatch();
             tracing::error!(
-                view = %asking.batch.view.id(),
-                expression = asking.query().expression,
-                revision = asking.batch.position.revision.0,
+                view = %batch.view.id(),
+                expression,
+                revision = batch.position.revision.0,
                 "a result by indexes, counters or slices differs from that of a scan, which was given; \
                  please report this as a bug"
             );

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::{
     batch::{Asking, Batch},
+    cel::CelAsking,
     evaluator::Evaluator,
     facts::QueryFacts,
     path::{AnswerPath, Stage},
@@ -44,6 +45,9 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Bytes, FactError> {
+        if CelAsking::of(batch, &batch.queries[index]).is_some() {
+            return self.answer_cel_at_length(batch, index).await;
+        }
         let planned = match self.plan_offloaded(batch, index).await? {
             Planned::Done(result) => return result,
             planned => planned,

@@ -30,6 +30,7 @@ fn scan(view: &TestView, expression: &str, budget: Budget, pieces: Option<&Piece
         parameters: [("least".to_owned(), json!(1_990))].into(),
         missing_key_is_error: true,
         selection: None,
+        cel: None,
     };
     let functions = anteroom_functions::query_functions();
     let select = Select::default();

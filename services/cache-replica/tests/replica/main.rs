@@ -5,6 +5,7 @@
     reason = "clippy does not see that the helpers of a test are part of it"
 )]
 
+mod cel;
 mod counts;
 mod failures;
 mod fallback;

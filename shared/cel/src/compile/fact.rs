@@ -30,7 +30,7 @@ impl Compiler<'_> {
     ) -> Option<Result<Typed, CompileError>> {
         let scope = self.names.facts?;
         let function = match (namespace, name) {
-            ("resource", "toGVR" | "ToGVR") => return Some(self.to_gvr(parsed)),
+            ("resource", "toGVR" | "ToGVR") => return Some(self.gvr(parsed)),
             ("resource", "get" | "Get") => FactFunction::ResourceGet,
             ("resource", "list" | "List") => FactFunction::ResourceList,
             ("resource", "post" | "Post") => FactFunction::ResourcePost,
@@ -92,7 +92,7 @@ impl Compiler<'_> {
     }
 
     /// `resource.toGVR(apiVersion, kind)`: constant, since which views are kept depends on it.
-    fn to_gvr(&mut self, parsed: &[IdedExpr]) -> Result<Typed, CompileError> {
+    fn gvr(&mut self, parsed: &[IdedExpr]) -> Result<Typed, CompileError> {
         let [version, kind] = parsed else {
             return Err(CompileError::invalid("resource.toGVR() takes 2 arguments"));
         };
@@ -103,7 +103,7 @@ impl Compiler<'_> {
             return Err(not_constant("resource.toGVR", "its arguments"));
         };
         let (group, version) = version.split_once('/').unwrap_or(("", &version));
-        let values = [group, version, &plural_of_kind(&kind)].map(|text| Val::text(text));
+        let values = [group, version, &plural_of_kind(&kind)].map(Val::text);
         let entries: Vec<_> = GVR.into_iter().map(Val::text).zip(values).collect();
         Ok((Expr::Literal(Val::Map(Map::Own(entries.into()))), Kind::Map))
     }

@@ -14,6 +14,10 @@ pub struct Names {
     pub(super) variables: Vec<Defined>,
     /// Expressions may read facts.
     pub(super) facts: Option<FactScope>,
+    /// Values from outside, by name.
+    given: Vec<String>,
+    /// There is no request.
+    is_apart: bool,
 }
 
 /// A variable before an expression.
@@ -68,6 +72,40 @@ impl Names {
             kind: program.kind(),
             literal: program.literal().cloned(),
         });
+    }
+
+    /// Without `object`, `oldObject`, `request`, `namespaceObject` and `params`: an expression that is evaluated
+    /// where there is no request.
+    #[must_use]
+    pub fn without_request(self) -> Self {
+        Self {
+            is_apart: true,
+            ..self
+        }
+    }
+
+    /// From here on there is a value of this name, which stands alone: see [`Machine::given`](crate::Machine::given).
+    /// A variable of a macro with the same name hides it.
+    pub fn give(&mut self, name: &str) {
+        self.given.push(name.to_owned());
+    }
+
+    pub(super) fn given(&self, name: &str) -> Option<usize> {
+        self.given.iter().rposition(|given| given == name)
+    }
+
+    /// The name of the value at this place.
+    pub(crate) fn given_name(&self, at: usize) -> &str {
+        self.given.get(at).map_or("", String::as_str)
+    }
+
+    /// The name of the variable at this place.
+    pub(crate) fn variable_name(&self, at: usize) -> &str {
+        self.variables.get(at).map_or("", |own| own.name.as_str())
+    }
+
+    pub(super) fn has_request(&self) -> bool {
+        !self.is_apart
     }
 
     /// Returns whether there is a variable of this name.

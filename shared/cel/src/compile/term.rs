@@ -1,5 +1,7 @@
 //! Terms, one by one.
 
+use std::sync::OnceLock;
+
 use cel::common::ast::{
     ComprehensionExpr, EntryExpr, Expr as Parsed, IdedExpr, LiteralValue, operators,
 };
@@ -114,6 +116,9 @@ impl<'n> Compiler<'n> {
         if let Some(at) = self.locals.iter().rposition(|local| local == name) {
             return Ok((Expr::Local(at), Kind::Any));
         }
+        if let Some(at) = self.names.given(name) {
+            return Ok((Expr::Given(at), Kind::Any));
+        }
         if let Some(root) = self.root(name)? {
             return Ok((Expr::Root(root), Kind::Any));
         }
@@ -127,6 +132,9 @@ impl<'n> Compiler<'n> {
             "exceptions" if self.is_kyverno() => CompileError::invalid(
                 "`exceptions` stands only before allowedImages or allowedValues",
             ),
+            _ if !self.names.has_request() => {
+                CompileError::Invalid(format!("there is no `{name}` here"))
+            }
             _ => CompileError::Invalid(format!(
                 "there is no `{name}`; there are object, oldObject, request, namespaceObject{}{}",
                 if self.is_kyverno() {
@@ -145,6 +153,9 @@ impl<'n> Compiler<'n> {
     }
 
     fn root(&self, name: &str) -> Result<Option<Root>, CompileError> {
+        if !self.names.has_request() {
+            return Ok(None);
+        }
         Ok(Some(match name {
             "object" => Root::Object,
             "oldObject" => Root::OldObject,
@@ -187,7 +198,7 @@ impl<'n> Compiler<'n> {
         if let Some(typed) = self.dialect_field(operand, field, test) {
             return typed;
         }
-        if self.is_root(operand, "request") {
+        if self.names.has_request() && self.is_root(operand, "request") {
             let known = REQUEST.iter().find(|(known, _)| *known == field);
             let Some((field, kind)) = known else {
                 let message = format!("`request` has no field `{field}` here");
@@ -493,6 +504,7 @@ impl<'n> Compiler<'n> {
             range,
             filter,
             body,
+            access: OnceLock::new(),
         };
         Ok((Expr::Macro(Box::new(made)), result))
     }

@@ -69,6 +69,7 @@ impl<'v> Machine<'v> {
             return self.optional_macro(made, range);
         }
         let range = Range::of(made, range, &mut self.tools.budget)?;
+        let range = self.narrowed(made, range)?;
         let place = self.locals.len();
         let result = match made.kind {
             MacroKind::All => self.any(made, &range, false),
@@ -103,6 +104,9 @@ impl<'v> Machine<'v> {
         range: &Range<'v>,
         decides: bool,
     ) -> Result<Val<'v>, EvalError> {
+        if let Range::Found(candidates) = range {
+            return self.any_found(made, &**candidates, decides);
+        }
         let (mut failed, mut lacks) = (None, false);
         for element in range.iter() {
             match self.of_element(&made.body, element) {

@@ -1,5 +1,9 @@
 //! Ranges of macros, and the macros that make maps or sort.
 
+use std::slice;
+
+use anteroom_wire::body::BodyNode;
+
 use super::{
     Machine,
     fact::{complete, known},
@@ -8,7 +12,8 @@ use crate::{
     Budget, EvalError,
     ast::{Macro, MacroKind},
     functions,
-    value::{List, Map, Val, no_overload, same_key},
+    objects::Candidates,
+    value::{Iter, List, Map, Val, no_overload, same_key},
 };
 
 /// The values of a macro's variables for one element.
@@ -19,6 +24,8 @@ pub(super) enum Range<'v> {
     Elements(List<'v>),
     /// Places or keys, and what is there.
     Pairs(Vec<(Val<'v>, Val<'v>)>),
+    /// The objects of a list that can matter.
+    Found(Box<dyn Candidates<'v> + 'v>),
 }
 
 impl<'v> Range<'v> {
@@ -45,22 +52,35 @@ impl<'v> Range<'v> {
         }
     }
 
-    fn get(&self, at: usize) -> Option<Bound<'v>> {
+    pub(super) fn iter(&self) -> Elements<'_, 'v> {
         match self {
-            Self::Elements(elements) => Some((elements.get(at)?, None)),
-            Self::Pairs(pairs) => {
-                let (key, value) = pairs.get(at)?;
-                Some((key.clone(), Some(value.clone())))
-            }
+            Self::Elements(elements) => Elements::Single(elements.iter()),
+            Self::Pairs(pairs) => Elements::Pairs(pairs.iter()),
+            Self::Found(candidates) => Elements::Found(candidates.all()),
         }
     }
+}
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Bound<'v>> + '_ {
-        let count = match self {
-            Self::Elements(elements) => elements.len(),
-            Self::Pairs(pairs) => pairs.len(),
-        };
-        (0..count).filter_map(|at| self.get(at))
+/// The elements of a range.
+pub(super) enum Elements<'r, 'v> {
+    Single(Iter<'r, 'v>),
+    Pairs(slice::Iter<'r, (Val<'v>, Val<'v>)>),
+    Found(Box<dyn Iterator<Item = BodyNode<'v>> + 'r>),
+}
+
+impl<'v> Iterator for Elements<'_, 'v> {
+    type Item = Bound<'v>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Bound<'v>> {
+        match self {
+            Self::Single(elements) => Some((elements.next()?, None)),
+            Self::Pairs(pairs) => {
+                let (key, value) = pairs.next()?;
+                Some((key.clone(), Some(value.clone())))
+            }
+            Self::Found(objects) => Some((Val::of_node(objects.next()?), None)),
+        }
     }
 }
 

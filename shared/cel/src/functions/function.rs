@@ -29,6 +29,13 @@ pub(crate) struct Function {
     pub(crate) run: for<'v> fn(&mut Given<'_>, &[Val<'v>]) -> Answer<'v>,
 }
 
+impl Function {
+    /// Returns whether it is called as `x.name()`, rather than as `name(x)`.
+    pub(crate) fn is_method(&self) -> bool {
+        self.method
+    }
+}
+
 /// The context of a call.
 pub(crate) struct Given<'t> {
     pub(crate) name: &'static str,

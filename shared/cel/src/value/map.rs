@@ -2,14 +2,17 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
+use anteroom_jmespath::{Node as _, Shape};
+use anteroom_wire::body::BodyNode;
 use serde_json::Value;
 
 use super::{Text, Val, compare};
 
-/// A map, of the request or made.
+/// A map, of the request or of a view, or made.
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'v> {
     Json(&'v serde_json::Map<String, Value>),
+    Body(BodyNode<'v>),
     /// A few entries, no key twice.
     Own(Arc<[(Val<'v>, Val<'v>)]>),
 }
@@ -18,6 +21,10 @@ impl<'v> Map<'v> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Json(entries) => entries.len(),
+            Self::Body(node) => match node.shape() {
+                Shape::Object(count) => count,
+                _ => 0,
+            },
             Self::Own(entries) => entries.len(),
         }
     }
@@ -25,6 +32,7 @@ impl<'v> Map<'v> {
     pub(crate) fn get(&self, key: &Val<'_>) -> Option<Val<'v>> {
         match self {
             Self::Json(entries) => entries.get(key.as_text()?).map(Val::of),
+            Self::Body(node) => node.field(key.as_text()?).map(Val::of_node),
             Self::Own(entries) => {
                 let mut all = entries.iter();
                 let found = all.find(|(own, _)| same_key(own, key))?;
@@ -36,6 +44,7 @@ impl<'v> Map<'v> {
     pub(crate) fn field(&self, name: &str) -> Option<Val<'v>> {
         match self {
             Self::Json(entries) => entries.get(name).map(Val::of),
+            Self::Body(node) => node.field(name).map(Val::of_node),
             Self::Own(entries) => {
                 let mut all = entries.iter();
                 let found = all.find(|(own, _)| own.as_text() == Some(name))?;
@@ -50,6 +59,10 @@ impl<'v> Map<'v> {
                 let lent = |key| Val::Text(Text::Lent(key));
                 entries.keys().map(|key| lent(key.as_str())).collect()
             }
+            Self::Body(_) => {
+                let entries = self.entries().into_iter();
+                entries.map(|(key, _)| key).collect()
+            }
             Self::Own(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
         }
     }
@@ -60,6 +73,15 @@ impl<'v> Map<'v> {
                 let lent = |key| Val::Text(Text::Lent(key));
                 let all = entries.iter();
                 all.map(|(key, value)| (lent(key.as_str()), Val::of(value)))
+                    .collect()
+            }
+            // In the order that JSON has them in: what is read in place is read as what was parsed.
+            Self::Body(node) => {
+                let mut all: Vec<_> = node.entries().collect();
+                all.sort_by_key(|(name, _)| *name);
+                let lent = |key| Val::Text(Text::Lent(key));
+                let all = all.into_iter();
+                all.map(|(key, value)| (lent(key), Val::of_node(value)))
                     .collect()
             }
             Self::Own(entries) => entries.to_vec(),

@@ -123,6 +123,7 @@ pub(super) fn route(
         parameters: need.parameters,
         missing_key_is_error: need.missing_key_is_error,
         selection: None,
+        cel: None,
     };
     let asked = Asked {
         catalog,

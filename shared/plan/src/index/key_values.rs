@@ -5,7 +5,7 @@ use anteroom_jmespath::{
 };
 use anteroom_view::{Object, ViewNode};
 
-use crate::{IndexKey, Language, Leaf, Scalar};
+use crate::{IndexKey, KeyProgram, Language, Leaf, Scalar};
 
 /// The budget for the key of one object. An object whose key costs more is looked at in every query.
 pub(crate) const KEY_BUDGET: Budget = Budget {
@@ -54,6 +54,14 @@ impl KeyValues {
     }
 
     fn take(&mut self, object: &Object, of: &IndexKey, language: Language) {
+        let expression = match of.key.program() {
+            KeyProgram::Query(expression) => expression,
+            KeyProgram::Path(path) => {
+                let mut each = |value| self.values.push(Scalar::of_cel(value));
+                self.always = path.values(object.node(), &mut each);
+                return;
+            }
+        };
         let environment = of.environment(language, &());
         let node = ViewNode::listed(object, of.bare);
         let reading = of.key.reading();
@@ -63,7 +71,7 @@ impl KeyValues {
             self.always = true;
             return;
         }
-        match of.key.expression().evaluate(node, &environment) {
+        match expression.evaluate(node, &environment) {
             // A comparison takes it for null; what takes a list or an object does not.
             Err(EvalError::MissingKey { .. })
                 if reading.depth == 0 && reading.leaf == Leaf::Value =>

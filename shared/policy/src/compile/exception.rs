@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{
-    conditions,
+    cel_exception, conditions,
     expressions::Names,
     fields::{Field, KnownFields, Object},
     pod_security, resources,
@@ -17,7 +17,7 @@ use crate::ir::{
     subquery::ExpressionIds,
 };
 
-const MANIFEST: KnownFields = KnownFields {
+pub(super) const MANIFEST: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind", "metadata", "spec"],
     inert: &["status"],
     later: &[],
@@ -45,7 +45,7 @@ const EXCEPTION: KnownFields = KnownFields {
 };
 
 impl PolicyException {
-    /// Compiles an exception of `v2` or an earlier version, for evaluations that are driven by `driver`.
+    /// Compiles an exception of kyverno.io/v2 or an earlier version, or of policies.kyverno.io, for evaluations that are driven by `driver`.
     ///
     /// # Errors
     /// Every problem. An exception that does not compile exempts nothing.
@@ -66,6 +66,9 @@ impl PolicyException {
 }
 
 fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
+    if cel_exception::is_one(manifest) {
+        return cel_exception::compile(manifest, problems);
+    }
     let manifest = manifest.object(&MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
         version.known_text(VERSIONS, problems);
@@ -103,6 +106,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
         conditions,
         controls: controls?,
         background: background.unwrap_or(true),
+        in_cel: None,
     })
 }
 

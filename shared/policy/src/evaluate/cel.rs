@@ -158,7 +158,8 @@ pub(super) fn evaluate<W: Expressions>(
         request: Some(request.value()),
         params: around.params.as_deref(),
         namespace: around.namespace.as_deref(),
-        ..Roots::default()
+        allowed_images: &scope.facts.allowed_images,
+        allowed_values: &scope.facts.allowed_values,
     };
     let host = CelHost::new(cel, scope.namespace, scope.facts);
     let (result, left) = {

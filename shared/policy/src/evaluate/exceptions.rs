@@ -1,12 +1,16 @@
 //! Exceptions that a request may fall under.
 
+use anteroom_cel::{Machine, Roots};
 use anteroom_functions::pod_security::{Pod, PodSecurity, Violation};
+use serde_json::Value;
 
 use super::{
-    conditions, error::RuleError, interrupt::Stop, report::RuleOutcome, scope::Scope, surroundings,
+    cel, conditions, error::RuleError, interrupt::Stop, report::RuleOutcome, scope::Scope,
+    surroundings,
 };
 use crate::ir::{
     PolicyException, Rule,
+    exception::CelException,
     matching::Surroundings,
     rule::{Check, Validation, Work},
 };
@@ -20,7 +24,18 @@ impl<'a> AppliedExceptions<'a> {
     /// are about nothing else.
     pub(super) fn is_whole(&self, rule: &Rule) -> bool {
         let mut all = self.0.iter();
-        all.any(|exception| !is_standard(rule) || exception.controls.is_empty())
+        all.any(|exception| match &exception.in_cel {
+            Some(in_cel) => in_cel.is_whole(),
+            None => !is_standard(rule) || exception.controls.is_empty(),
+        })
+    }
+
+    /// The images and the values that the exceptions allow to expressions.
+    pub(super) fn allowed(&self) -> (Vec<Value>, Vec<Value>) {
+        let all = self.0.iter().filter_map(|each| each.in_cel.as_ref());
+        let images = all.clone().flat_map(|each| &each.allowed_images);
+        let values = all.flat_map(|each| &each.allowed_values);
+        (images.cloned().collect(), values.cloned().collect())
     }
 
     /// Removes the violations of a standard that the exceptions allow.
@@ -40,6 +55,13 @@ impl<'a> AppliedExceptions<'a> {
 
     /// Returns the outcome of a rule that the exceptions skip.
     pub(super) fn outcome(&self) -> RuleOutcome {
+        let in_cel = self.0.iter().filter_map(|each| each.in_cel.as_ref());
+        if in_cel
+            .into_iter()
+            .any(|each| each.is_whole() && each.passes)
+        {
+            return RuleOutcome::Pass;
+        }
         let names = self.names().join(", ");
         RuleOutcome::Skipped {
             reason: format!("it is excepted by PolicyException {names}"),
@@ -87,6 +109,9 @@ fn holds(
     if !surroundings::matches(&exception.matches, scope.request, scope.facts, known)? {
         return Ok(false);
     }
+    if let Some(in_cel) = &exception.in_cel {
+        return holds_in_cel(exception, in_cel, scope);
+    }
     let Some(conditions) = &exception.conditions else {
         return Ok(true);
     };
@@ -96,4 +121,39 @@ fn holds(
         Err(Stop::Error(error)) if matches!(*error, RuleError::Variable { .. }) => Ok(false),
         Err(stop) => Err(stop),
     }
+}
+
+/// Conditions see the request alone. One that comes to an error is an error of the policy, unless another exception
+/// exempts it.
+fn holds_in_cel(
+    exception: &PolicyException,
+    in_cel: &CelException,
+    scope: &Scope<'_>,
+) -> Result<bool, Stop> {
+    let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
+    if let (Some(expires), Some(now)) = (in_cel.expires_ns, now)
+        && now >= expires
+    {
+        return Ok(false);
+    }
+    let request = scope.request;
+    let roots = Roots {
+        object: request.object(),
+        old_object: request.old_object(),
+        request: Some(request.value()),
+        ..Roots::default()
+    };
+    let mut machine = Machine::new(roots, &[], cel::budget());
+    let mut failed = None;
+    for condition in &in_cel.conditions {
+        match cel::spend(&mut machine, |machine| machine.truth(&condition.program)) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            Err(source) => {
+                let place = format!("PolicyException {} {}", exception.name, condition.place);
+                failed = failed.or(Some(RuleError::Cel { place, source }));
+            }
+        }
+    }
+    failed.map_or(Ok(true), |error| Err(Stop::Error(Box::new(error))))
 }

@@ -53,6 +53,9 @@ pub(super) struct Facts {
     pub(super) goes_without: bool,
     /// A condition that may not be needed is evaluated: only little is asked for.
     pub(super) looks_ahead: bool,
+    /// Images and values that exceptions allow to expressions.
+    pub(super) allowed_images: Vec<Value>,
+    pub(super) allowed_values: Vec<Value>,
     /// Further results of the rule, for reports: audit annotations, and which validation decided.
     pub(super) properties: BTreeMap<String, String>,
 }

@@ -89,6 +89,7 @@ pub(super) fn judge<'a>(
         }
     }
     let excepted = pass.excepted.get_or_insert_default();
+    (scope.facts.allowed_images, scope.facts.allowed_values) = excepted.allowed();
     if excepted.is_whole(rule) {
         pass.is_exempted = true;
         return Some(excepted.outcome());

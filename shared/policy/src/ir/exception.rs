@@ -2,9 +2,11 @@
 
 use anteroom_functions::{pod_security::Exclusion, wildcard};
 
-use super::{Policy, Rule, conditions::Conditions, matching::Matches};
+use serde_json::Value;
 
-/// A compiled `PolicyException` of kyverno.io.
+use super::{Policy, Rule, cel::Placed, conditions::Conditions, matching::Matches};
+
+/// A compiled `PolicyException`, of kyverno.io or policies.kyverno.io.
 #[derive(Debug)]
 pub struct PolicyException {
     pub(crate) name: String,
@@ -15,12 +17,37 @@ pub struct PolicyException {
     /// The controls that a `podSecurity` rule leaves out; empty: all of the rule.
     pub(crate) controls: Vec<Exclusion>,
     pub(crate) background: bool,
+    /// What only exceptions of policies.kyverno.io say.
+    pub(crate) in_cel: Option<CelException>,
+}
+
+/// The part of a `PolicyException` of policies.kyverno.io.
+#[derive(Debug, Default)]
+pub(crate) struct CelException {
+    /// All must be true.
+    pub(crate) conditions: Vec<Placed>,
+    /// `images`: seen by expressions as `exceptions.allowedImages`. Where these or the values are given, the policy
+    /// is evaluated all the same.
+    pub(crate) allowed_images: Vec<Value>,
+    /// `allowedValues`: seen by expressions as `exceptions.allowedValues`.
+    pub(crate) allowed_values: Vec<Value>,
+    /// What it exempts is told as passed, not as skipped (`reportResult: pass`).
+    pub(crate) passes: bool,
+    /// Nanoseconds after 1970 from which on it does not hold.
+    pub(crate) expires_ns: Option<i128>,
+}
+
+impl CelException {
+    /// Returns whether it exempts the whole policy.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.allowed_images.is_empty() && self.allowed_values.is_empty()
+    }
 }
 
 /// Rules of one policy.
 #[derive(Debug)]
 pub(crate) struct Covered {
-    /// `name`, or `namespace/name` of a `Policy`.
+    /// Its [full name](Policy::full_name).
     pub(crate) policy: String,
     /// Names with wildcards; those of derived rules are not meant by the name of what they come from.
     pub(crate) rules: Vec<String>,
@@ -32,17 +59,15 @@ impl PolicyException {
         &self.name
     }
 
-    /// The policies that it is about: `name`, or `namespace/name` of a `Policy`.
+    /// The policies that it is about, by their [full names](Policy::full_name).
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.covers.iter().map(|covered| &*covered.policy)
     }
 
     /// Returns whether it names this rule, whatever the request.
     pub fn is_about(&self, policy: &Policy, rule: &Rule) -> bool {
-        let is_policy = |name: &str| match policy.namespace() {
-            None => name == policy.name(),
-            Some(namespace) => name.split_once('/') == Some((namespace, policy.name())),
-        };
+        let own = policy.full_name();
+        let is_policy = |name: &str| name == own;
         self.covers.iter().any(|covered| {
             let mut rules = covered.rules.iter();
             is_policy(&covered.policy) && rules.any(|own| wildcard::matches(own, rule.name()))

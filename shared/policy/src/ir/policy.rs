@@ -28,6 +28,16 @@ impl Policy {
             .key(self.namespace().unwrap_or_default(), &self.name)
     }
 
+    /// Returns its key as one text: `name`, `namespace/name` of a `Policy`, and with the kind before the name for kinds of
+    /// policies.kyverno.io.
+    pub fn full_name(&self) -> String {
+        let key = self.key();
+        match &*key.namespace {
+            "" => key.name.into_string(),
+            namespace => format!("{namespace}/{}", key.name),
+        }
+    }
+
     /// Returns `metadata.name`.
     pub fn name(&self) -> &str {
         &self.name

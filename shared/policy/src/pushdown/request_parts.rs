@@ -259,6 +259,8 @@ impl PolicyException {
             return RequestParts::ALL;
         }
         let mut parts = RequestParts::default();
+        let in_cel = self.in_cel.iter().flat_map(|in_cel| &in_cel.conditions);
+        parts.read_by_programs(in_cel.map(|condition| &condition.program));
         if self.matches.asks_users() {
             USERS.iter().for_each(|path| parts.add(path));
         }

@@ -46,7 +46,7 @@ proptest! {
     ) {
         let sent = QueryRequest {
             entry: "e".into(),
-            queries: vec![Query { expression, parameters, missing_key_is_error, selection: None }],
+            queries: vec![Query { expression, parameters, missing_key_is_error, selection: None, cel: None }],
             age_max_ms,
             revision_min,
             revision_min_of: revision_min_of.map(Incarnation),

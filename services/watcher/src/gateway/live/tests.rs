@@ -183,6 +183,7 @@ fn get(policy: &str, variable: &str, path: &str) -> LiveRequest {
             parameters: Default::default(),
             missing_key_is_error: true,
             selection: None,
+            cel: None,
         },
         of_scan: false,
     }

@@ -312,3 +312,79 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         assert!(problems.contains(says), "{expression}: {problems}");
     }
 }
+
+fn exception(spec: &str) -> PolicyException {
+    let manifest = format!(
+        "apiVersion: policies.kyverno.io/v1\nkind: PolicyException\nmetadata: {{name: e, namespace: shop}}\nspec:\n{}",
+        spec.lines()
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>()
+    );
+    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
+    PolicyException::compile(&manifest, crate::Driver::ALL).unwrap()
+}
+
+#[test]
+fn an_exception_exempts_the_policy_that_it_names_until_it_expires() {
+    let policy = policy_of("ValidatingPolicy", REQUIRE_APP);
+    let request = of_resource("CREATE", POD, &pod(&json!({})));
+    let request = request.arrived(crate::Arrival {
+        now_ns: 1_000,
+        seed: 1,
+    });
+    let of = |spec: &str| {
+        let exception = exception(spec);
+        let rule = &policy.rules()[0];
+        let evaluation = Evaluation::start(&policy, rule, &request);
+        match evaluation.with_exceptions([&exception]).step() {
+            Step::Done(report) => report.outcome,
+            step => panic!("{step:?}"),
+        }
+    };
+    let named = "policyRefs: [{kind: ValidatingPolicy, name: p}]\n";
+    let is_skip = |outcome: &RuleOutcome| matches!(outcome, RuleOutcome::Skipped { .. });
+    let fails = |outcome: &RuleOutcome| matches!(outcome, RuleOutcome::Fail { .. });
+    assert!(is_skip(&of(named)));
+    assert_eq!(
+        of(&format!("{named}reportResult: pass\n")),
+        RuleOutcome::Pass
+    );
+    assert!(fails(&of(
+        "policyRefs: [{kind: MutatingPolicy, name: p}]\n"
+    )));
+    let condition =
+        |text: &str| format!("{named}matchConditions: [{{name: c, expression: \"{text}\"}}]\n");
+    assert!(is_skip(&of(&condition("object.metadata.name == 'web'"))));
+    assert!(fails(&of(&condition("object.metadata.name == 'other'"))));
+    assert!(matches!(
+        of(&condition("object.nothing == 1")),
+        RuleOutcome::Error(_)
+    ));
+    assert!(fails(&of(&format!(
+        "{named}expiresAt: 1970-01-01T00:00:00.000001Z\n"
+    ))));
+    assert!(is_skip(&of(&format!(
+        "{named}expiresAt: 1970-01-01T00:00:01Z\n"
+    ))));
+}
+
+#[test]
+fn an_exception_with_values_gives_them_to_expressions() {
+    let spec = "matchConstraints:\n  resourceRules:\n  - {apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+                resources: [pods]}\nvalidations:\n- expression: object.metadata.name in exceptions.allowedValues\n";
+    let policy = policy_of("ValidatingPolicy", spec);
+    let request = of_resource("CREATE", POD, &pod(&json!({})));
+    let of = |values: &str| {
+        let spec = format!(
+            "policyRefs: [{{kind: ValidatingPolicy, name: p}}]\nallowedValues: [{values}]\n"
+        );
+        let exception = exception(&spec);
+        let evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+        match evaluation.with_exceptions([&exception]).step() {
+            Step::Done(report) => report.outcome,
+            step => panic!("{step:?}"),
+        }
+    };
+    assert_eq!(of("a, web"), RuleOutcome::Pass);
+    assert!(matches!(of("a"), RuleOutcome::Fail { .. }));
+}

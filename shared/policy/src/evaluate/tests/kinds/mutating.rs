@@ -91,7 +91,7 @@ fn a_patch_that_changes_nothing_or_whose_test_fails_is_skipped() {
         |outcome: RuleOutcome| matches!(outcome, RuleOutcome::Error(RuleError::Cel { .. }));
     let json = |expression: &str| {
         of(&format!(
-            "- jsonPatch: {{expression: >-\n    {expression}}}\n"
+            "- jsonPatch:\n    expression: >-\n      {expression}\n"
         ))
     };
     assert!(is_skip(json(
@@ -108,7 +108,7 @@ fn a_patch_that_changes_nothing_or_whose_test_fails_is_skipped() {
     )));
     let apply = |expression: &str| {
         of(&format!(
-            "- applyConfiguration: {{expression: >-\n    {expression}}}\n"
+            "- applyConfiguration:\n    expression: >-\n      {expression}\n"
         ))
     };
     assert!(is_skip(apply("Object{}")));

@@ -1,0 +1,466 @@
+//! Queries in CEL. An evaluation asks for indexes while it runs, so how long it takes is seen only then.
+//!
+//! It is tried where the call arrived, within few steps; if those do not suffice, on a worker, as long as it looks
+//! through no long list; and else in turns with other scans, a slice at a time. An attempt that has to be given
+//! up is begun anew in the next place. That costs little: it is given up where the long list begins.
+
+use std::{cell::Cell, sync::Arc};
+
+use anteroom_cel::{Bound, Budget, EvalError, JsonError, Machine, Roots};
+use anteroom_mirror::ViewHandle;
+use anteroom_model::{FactError, RetainedFields, Shape};
+use anteroom_plan::{Index, IndexKey, ListHost, PACE_OBJECTS, ViewList};
+use anteroom_view::{Lazy, Select, Snapshot};
+use anteroom_wire::{
+    WireError,
+    query::{CelOutcome, CelQuery, encode_cel},
+};
+use bytes::Bytes;
+
+use super::{
+    batch::{Batch, Prepared},
+    evaluator::Evaluator,
+};
+use crate::{
+    derived::Derived,
+    plan::CelPlan,
+    scan::{SLICE_OBJECTS, Turns},
+};
+
+/// Steps of an evaluation where its call arrived: about a tenth of a millisecond, on a machine that is not fast.
+const INLINE_STEPS_MAX: u64 = 4_096;
+
+/// A query in CEL with its plan and selections.
+#[derive(Debug)]
+pub(crate) struct CelPrepared {
+    pub(super) plan: Arc<CelPlan>,
+    /// That of `view`, then those of the further documents, in the order of their names.
+    pub(super) selects: Vec<Select>,
+}
+
+/// One query in CEL of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct CelAsking<'b> {
+    batch: &'b Batch,
+    prepared: &'b Prepared,
+    cel: &'b CelPrepared,
+    query: &'b CelQuery,
+}
+
+impl<'b> CelAsking<'b> {
+    /// `None`: the query is not in CEL.
+    pub(super) fn of(batch: &'b Batch, prepared: &'b Prepared) -> Option<Self> {
+        Some(Self {
+            batch,
+            prepared,
+            cel: prepared.cel()?,
+            query: prepared.query.cel.as_deref()?,
+        })
+    }
+}
+
+/// The place of an evaluation, which says how many objects it may look through.
+#[derive(Debug)]
+enum Pace<'b> {
+    /// Where the call arrived.
+    Inline,
+    /// On a worker.
+    Worker,
+    /// In turns with other scans.
+    Turns(&'b Turns),
+}
+
+/// The surroundings of the lists of an evaluation.
+#[derive(Debug)]
+struct Host<'b> {
+    /// `None`: it is to look through all objects.
+    derived: Option<&'b Derived>,
+    view: &'b ViewHandle,
+    state: &'b Snapshot,
+    pace: Pace<'b>,
+    has_asked: Cell<bool>,
+}
+
+impl ListHost for Host<'_> {
+    fn ask(&self, key: &IndexKey, ask: &mut dyn FnMut(&Index)) -> bool {
+        let Some(derived) = self.derived else {
+            return false;
+        };
+        let asked = derived.ask_index(self.view, self.state, key, ask);
+        self.has_asked.set(self.has_asked.get() || asked);
+        asked
+    }
+
+    fn goes_on(&self, looked_through: usize) -> bool {
+        match self.pace {
+            Pace::Inline => looked_through < PACE_OBJECTS,
+            Pace::Worker => looked_through < SLICE_OBJECTS,
+            Pace::Turns(turns) => !looked_through.is_multiple_of(SLICE_OBJECTS) || turns.next(),
+        }
+    }
+}
+
+/// What became of an attempt.
+enum Attempt {
+    Done {
+        result: Result<Bytes, FactError>,
+        steps: u64,
+        /// An index said which objects matter.
+        is_narrowed: bool,
+    },
+    /// It looks through more objects than it may in this place.
+    Cut,
+}
+
+impl Evaluator {
+    /// Returns the result of a query in CEL, if it takes no time that another could miss.
+    pub(super) fn answer_cel_inline(
+        &self,
+        asking: CelAsking<'_>,
+    ) -> Option<Result<Bytes, FactError>> {
+        if self.verifies() || asking.cel.plan.is_long() {
+            return None;
+        }
+        let (mut budget, _) = asking.batch.deadline.limit(self.budget);
+        budget.steps = budget.steps.min(INLINE_STEPS_MAX);
+        let host = self.host(asking.batch, Pace::Inline);
+        match self.attempt(asking, budget, &host) {
+            Attempt::Done {
+                result: Err(FactError::BudgetExceeded { .. } | FactError::DeadlineExceeded { .. }),
+                ..
+            }
+            | Attempt::Cut => {
+                asking.cel.plan.took_long(true);
+                None
+            }
+            Attempt::Done {
+                result,
+                is_narrowed,
+                ..
+            } => {
+                self.note(is_narrowed);
+                Some(result)
+            }
+        }
+    }
+
+    /// Returns its result, whatever it takes.
+    pub(super) async fn answer_cel_at_length(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+    ) -> Result<Bytes, FactError> {
+        let (result, is_narrowed) = match self.attempt_on_worker(batch, index).await? {
+            Attempt::Done {
+                result,
+                is_narrowed,
+                ..
+            } => (result, is_narrowed),
+            Attempt::Cut => (self.scan_cel(batch, index, true).await?, true),
+        };
+        if !(is_narrowed && self.is_verified()) {
+            return result;
+        }
+        let all = self.scan_cel(batch, index, false).await?;
+        let expression = match CelAsking::of(batch, &batch.queries[index]) {
+            Some(asking) => asking.query.expression.as_str(),
+            None => "",
+        };
+        self.verified_of(batch, expression, result, all)
+    }
+
+    async fn attempt_on_worker(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+    ) -> Result<Attempt, FactError> {
+        let permit = Arc::clone(&self.workers).acquire_owned().await;
+        let permit = permit.map_err(|_| batch.deadline.exceeded())?;
+        let (this, batch) = (Arc::clone(self), Arc::clone(batch));
+        let span = tracing::Span::current();
+        let attempt = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            // It may have waited for a thread.
+            batch.deadline.check()?;
+            let Some(asking) = CelAsking::of(&batch, &batch.queries[index]) else {
+                return Err(not_in_cel());
+            };
+            span.in_scope(|| Ok(this.attempt_at_length(asking)))
+        });
+        attempt.await.unwrap_or_else(|error| {
+            Err(FactError::EvaluationFailed {
+                message: format!("the evaluation ended unexpectedly: {error}"),
+            })
+        })
+    }
+
+    fn attempt_at_length(&self, asking: CelAsking<'_>) -> Attempt {
+        if let Some(result) = self.cel_remembered(asking) {
+            return Attempt::Done {
+                result,
+                steps: 0,
+                is_narrowed: false,
+            };
+        }
+        let (budget, _) = asking.batch.deadline.limit(self.budget);
+        let host = self.host(asking.batch, Pace::Worker);
+        let attempt = self.attempt(asking, budget, &host);
+        if let Attempt::Done {
+            result,
+            steps,
+            is_narrowed,
+        } = &attempt
+        {
+            asking.cel.plan.took_long(*steps > INLINE_STEPS_MAX);
+            self.note(*is_narrowed);
+            self.remember_cel(asking, result);
+        }
+        attempt
+    }
+
+    /// Evaluates a query in turns with other scans; with `by_index`, indexes are asked where there are some.
+    async fn scan_cel(
+        self: &Arc<Self>,
+        batch: &Arc<Batch>,
+        index: usize,
+        by_index: bool,
+    ) -> Result<Result<Bytes, FactError>, FactError> {
+        let permit = batch.scans.acquire().await;
+        let _permit = permit.map_err(|_| batch.deadline.exceeded())?;
+        let (this, of) = (Arc::clone(self), Arc::clone(batch));
+        let evaluate = move |turns: &Turns| {
+            let Some(asking) = CelAsking::of(&of, &of.queries[index]) else {
+                return Err(not_in_cel());
+            };
+            let (budget, _) = of.deadline.limit(this.budget);
+            let mut host = this.host(&of, Pace::Turns(turns));
+            if !by_index {
+                host.derived = None;
+            }
+            match this.attempt(asking, budget, &host) {
+                Attempt::Done { result, .. } => {
+                    this.metrics.scanned();
+                    this.remember_cel(asking, &result);
+                    result
+                }
+                Attempt::Cut => Err(of.deadline.exceeded()),
+            }
+        };
+        self.scans.in_turns(batch.deadline, evaluate).await
+    }
+
+    fn host<'b>(&'b self, batch: &'b Batch, pace: Pace<'b>) -> Host<'b> {
+        Host {
+            derived: Some(&self.derived),
+            view: &batch.view,
+            state: &batch.state,
+            pace,
+            has_asked: Cell::new(false),
+        }
+    }
+
+    fn note(&self, is_narrowed: bool) {
+        if is_narrowed {
+            self.metrics.looked_up();
+        }
+    }
+
+    /// Evaluates a query in one place.
+    fn attempt(
+        &self,
+        asking: CelAsking<'_>,
+        budget: anteroom_jmespath::Budget,
+        host: &Host<'_>,
+    ) -> Attempt {
+        let done = |result, steps| Attempt::Done {
+            result,
+            steps,
+            is_narrowed: host.has_asked.get(),
+        };
+        let documents = match Documents::of(asking, host) {
+            Ok(documents) => documents,
+            Err(error) => return done(Err(error), 0),
+        };
+        let given = documents.given(asking);
+        let plan = &asking.cel.plan;
+        let limit = Budget {
+            steps: budget.steps,
+            built_bytes: budget.built_bytes,
+        };
+        let mut machine = Machine::new(Roots::default(), &plan.variables, limit).given(&given);
+        let value = machine.exact_json(&plan.program);
+        let steps = budget.steps.saturating_sub(machine.budget().steps);
+        asking.batch.examines(documents.examined());
+        if documents.are_cut() {
+            return Attempt::Cut;
+        }
+        self.metrics.evaluated();
+        let is_shortened = budget.steps < self.budget.steps;
+        done(
+            outcome(value, budget).map_err(|error| match error {
+                FactError::BudgetExceeded { .. } if is_shortened => {
+                    asking.batch.deadline.exceeded()
+                }
+                error => error,
+            }),
+            steps,
+        )
+    }
+
+    fn cel_remembered(&self, asking: CelAsking<'_>) -> Option<Result<Bytes, FactError>> {
+        if !asking.cel.plan.is_deterministic {
+            return None;
+        }
+        self.remembered_of(asking.batch, asking.prepared)
+    }
+
+    fn remember_cel(&self, asking: CelAsking<'_>, result: &Result<Bytes, FactError>) {
+        if asking.cel.plan.is_deterministic {
+            self.remember_of(asking.batch, asking.prepared, result);
+        }
+    }
+}
+
+/// What became of an evaluation, as a result.
+fn outcome(
+    value: Result<serde_json::Value, JsonError>,
+    budget: anteroom_jmespath::Budget,
+) -> Result<Bytes, FactError> {
+    let exceeded = |message: String| Err(FactError::BudgetExceeded { message });
+    let outcome = match value {
+        Ok(value) => CelOutcome::Value(value),
+        Err(JsonError::NoJson(kind)) => CelOutcome::NoJson { kind: kind.into() },
+        Err(JsonError::Failed(EvalError::Given { name, .. })) => CelOutcome::Parameter { name },
+        Err(JsonError::Failed(EvalError::Steps)) => {
+            return exceeded(format!(
+                "the expression takes more than {} steps",
+                budget.steps
+            ));
+        }
+        Err(JsonError::Failed(EvalError::Bytes)) => {
+            return exceeded(format!(
+                "the expression builds more than {} bytes",
+                budget.built_bytes
+            ));
+        }
+        Err(JsonError::Failed(error)) if error.is_budget() => return exceeded(error.to_string()),
+        Err(JsonError::Failed(error)) => CelOutcome::Failed {
+            message: error.to_string(),
+        },
+    };
+    encode_cel(&outcome).map_err(|error| match error {
+        WireError::Limit { .. } => FactError::BudgetExceeded {
+            message: format!("its result: {error}"),
+        },
+        other => FactError::EvaluationFailed {
+            message: other.to_string(),
+        },
+    })
+}
+
+fn not_in_cel() -> FactError {
+    FactError::EvaluationFailed {
+        message: "the query is not in CEL".to_owned(),
+    }
+}
+
+/// The documents of a query.
+struct Documents<'b>(Vec<Document<'b>>);
+
+enum Document<'b> {
+    List {
+        list: ViewList<'b>,
+        shape: Shape,
+        version: String,
+    },
+    One(anteroom_wire::body::BodyNode<'b>),
+    /// The API server has no such object.
+    Absent,
+}
+
+impl<'b> Documents<'b> {
+    /// # Errors
+    /// Something of one of them is not known.
+    fn of(asking: CelAsking<'b>, host: &'b Host<'b>) -> Result<Self, FactError> {
+        let read = asking.batch.state.read();
+        // What an expression reads of each object is not told apart yet.
+        if read
+            .kept()
+            .is_some_and(|kept| kept.lacks(&RetainedFields::Whole).is_some())
+        {
+            return Err(FactError::NotRetained {
+                view: asking.batch.view.id().to_string(),
+                path: "@".to_owned(),
+            });
+        }
+        let documents = asking.cel.selects.iter().map(|select| {
+            Ok(match select.lazy(read) {
+                Ok(Lazy::One(node)) => Document::One(node),
+                Ok(Lazy::List(objects)) => Document::List {
+                    version: objects.version().as_str().to_owned(),
+                    list: ViewList::new(objects, host),
+                    shape: select.shape(),
+                },
+                Err(FactError::ObjectNotFound { .. }) => Document::Absent,
+                Err(error) => return Err(error),
+            })
+        });
+        Ok(Self(documents.collect::<Result<_, FactError>>()?))
+    }
+
+    /// The values that the expression is given, in the order of their names: see [`crate::plan::given`].
+    fn given<'d>(&'d self, asking: CelAsking<'d>) -> Vec<Bound<'d>> {
+        let documents = self.0.iter().map(Document::bound);
+        let parameters = asking.prepared.query.parameters.values().map(Bound::json);
+        let failed = asking.query.failed.iter().map(|(name, message)| {
+            Bound::failed(EvalError::Given {
+                name: name.clone(),
+                message: message.clone(),
+            })
+        });
+        documents.chain(parameters).chain(failed).collect()
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &ViewList<'b>> {
+        self.0.iter().filter_map(|document| match document {
+            Document::List { list, .. } => Some(list),
+            Document::One(_) | Document::Absent => None,
+        })
+    }
+
+    fn are_cut(&self) -> bool {
+        self.lists().any(ViewList::is_cut)
+    }
+
+    fn examined(&self) -> u64 {
+        self.lists().map(ViewList::examined).sum()
+    }
+}
+
+impl Document<'_> {
+    fn bound(&self) -> Bound<'_> {
+        let (list, shape, version) = match self {
+            Self::Absent => return Bound::null(),
+            Self::One(node) => return Bound::body(*node),
+            Self::List {
+                list,
+                shape,
+                version,
+            } => (list, shape, version),
+        };
+        let items = Bound::objects(list);
+        if *shape == Shape::Array {
+            return items;
+        }
+        let texts = list.objects().texts();
+        let mut fields: Vec<_> = texts
+            .map(|(name, text)| (name, Bound::text(text)))
+            .collect();
+        if *shape == Shape::List {
+            let metadata = Bound::record(vec![("resourceVersion", Bound::text(version))]);
+            fields.push(("metadata", metadata));
+        }
+        fields.push(("items", items));
+        Bound::record(fields)
+    }
+}

@@ -1,0 +1,59 @@
+//! The terms within a term.
+
+use super::Expr;
+
+/// A term within another: at each level its place among the [children](Expr::children).
+pub(crate) type TermPath = Box<[u16]>;
+
+impl Expr {
+    /// The terms that it is made of, in the order in which they are written.
+    pub(crate) fn children(&self) -> Vec<&Expr> {
+        match self {
+            Self::Literal(_)
+            | Self::Root(_)
+            | Self::Request(_)
+            | Self::HasRequest(_)
+            | Self::Variable(_)
+            | Self::Given(_)
+            | Self::Local(_) => Vec::new(),
+            Self::Select(operand, _)
+            | Self::Has(operand, _)
+            | Self::Not(operand)
+            | Self::Negate(operand) => vec![operand],
+            Self::Index(pair)
+            | Self::OptionalIndex(pair)
+            | Self::And(pair)
+            | Self::Or(pair)
+            | Self::Binary(_, pair) => vec![&pair.0, &pair.1],
+            Self::Conditional(parts) => vec![&parts.0, &parts.1, &parts.2],
+            Self::List(elements) => elements.iter().map(|one| &one.value).collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .flat_map(|(key, element)| [key, &element.value])
+                .collect(),
+            Self::Macro(made) => {
+                let range = std::iter::once(&made.range);
+                range.chain(&made.filter).chain([&made.body]).collect()
+            }
+            Self::Call(call) => call.arguments.iter().collect(),
+            Self::Fact(call) => call.arguments.iter().collect(),
+            Self::Made(made) => made.fields.iter().map(|(_, field)| &field.value).collect(),
+        }
+    }
+
+    /// The term at a path.
+    pub(crate) fn at(&self, path: &[u16]) -> Option<&Expr> {
+        path.iter()
+            .try_fold(self, |term, place| match (term, place) {
+                // The most frequent ones without a list of all.
+                (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 0) => Some(&pair.0),
+                (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 1) => Some(&pair.1),
+                _ => term.children().get(usize::from(*place)).copied(),
+            })
+    }
+
+    /// Returns whether a term within it, or itself, is one of these.
+    pub(crate) fn any(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
+        is(self) || self.children().into_iter().any(|child| child.any(is))
+    }
+}

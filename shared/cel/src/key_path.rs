@@ -1,0 +1,154 @@
+//! Paths to the values that objects are looked up by.
+
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use anteroom_jmespath::{Node as _, Shape};
+use anteroom_wire::body::BodyNode;
+
+use crate::bound::Scalar;
+
+/// A path from an object to values in it, as an expression takes it. A clone shares it.
+#[derive(Clone)]
+pub struct KeyPath(Arc<Inner>);
+
+struct Inner {
+    steps: Box<[Step]>,
+    hash: u64,
+}
+
+/// A step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// To a field of a map.
+    Field {
+        /// Its name.
+        name: Box<str>,
+        /// What there is where the map has no such field.
+        missing: Missing,
+    },
+    /// To each element of a list, or to each key of a map.
+    Each,
+}
+
+/// What an expression comes to at a field that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Missing {
+    /// An error.
+    Error,
+    /// What decides without the value: a guard before it, an empty optional.
+    Skip,
+    /// This value, and the path ends.
+    Default(Scalar),
+    /// An empty list, and the path goes on.
+    EmptyList,
+    /// An empty map, and the path goes on.
+    EmptyMap,
+}
+
+impl KeyPath {
+    pub(crate) fn new(steps: Vec<Step>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        steps.hash(&mut hasher);
+        Self(Arc::new(Inner {
+            hash: hasher.finish(),
+            steps: steps.into(),
+        }))
+    }
+
+    /// The steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.0.steps
+    }
+
+    /// Calls `each` with every value at the end of the path that has no parts. Returns true if the object is
+    /// *irregular*: an expression that takes the path may come to an error on it, whatever it compares the values
+    /// with.
+    pub fn values(&self, object: BodyNode<'_>, each: &mut dyn FnMut(Scalar)) -> bool {
+        values(object, &self.0.steps, each)
+    }
+}
+
+fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
+    let Some((step, rest)) = steps.split_first() else {
+        // A list or a map equals no value without parts, and that is no error.
+        Scalar::of_node(node).into_iter().for_each(each);
+        return false;
+    };
+    match (step, node.shape()) {
+        (Step::Field { name, missing }, Shape::Object(_)) => match node.field(name) {
+            Some(value) => values(value, rest, each),
+            None => absent(missing, rest, each),
+        },
+        (Step::Each, Shape::Array(_)) => node
+            .elements()
+            .fold(false, |irregular, one| values(one, rest, each) | irregular),
+        (Step::Each, Shape::Object(_)) if rest.is_empty() => {
+            node.entries()
+                .for_each(|(key, _)| each(Scalar::Text(key.into())));
+            false
+        }
+        _ => true,
+    }
+}
+
+/// What is at the end of a path on which a field is missing.
+fn absent(missing: &Missing, rest: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
+    match (missing, rest.first()) {
+        (Missing::Error, _) => true,
+        (Missing::Skip, _) => false,
+        (Missing::Default(value), None) => {
+            each(value.clone());
+            false
+        }
+        (Missing::EmptyList | Missing::EmptyMap, None | Some(Step::Each)) => false,
+        (Missing::EmptyMap, Some(Step::Field { missing, .. })) => {
+            absent(missing, rest.get(1..).unwrap_or_default(), each)
+        }
+        (Missing::Default(_) | Missing::EmptyList, Some(_)) => true,
+    }
+}
+
+/// As people write it: `spec.rules[].host`, with `?` behind a field that may be missing.
+impl fmt::Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.steps().is_empty() {
+            return f.write_str("@");
+        }
+        for (at, step) in self.steps().iter().enumerate() {
+            match step {
+                Step::Each => f.write_str("[]")?,
+                Step::Field { name, missing } => {
+                    let dot = if at > 0 { "." } else { "" };
+                    let mark = if *missing == Missing::Error { "" } else { "?" };
+                    write!(f, "{dot}{name}{mark}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeyPath").field(&self.to_string()).finish()
+    }
+}
+
+impl PartialEq for KeyPath {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.hash == other.0.hash && self.0.steps == other.0.steps)
+    }
+}
+
+impl Eq for KeyPath {}
+
+impl Hash for KeyPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash);
+    }
+}

@@ -1,0 +1,110 @@
+//! The elements that can matter to a macro.
+//!
+//! A macro over a list of objects looks at those elements alone that an index finds, where its body says what they
+//! have to have. One rule decides what may be left out:
+//!
+//! > For `exists`, `filter`, `map` with a filter and `exists_one`, an element may be left out only if the body is
+//! > *definitely* false for it, that is false and no error; for `all`, only if it is definitely true.
+//!
+//! In CEL `&&` is false if any side is, whatever error the other comes to. So one side that is definitely false will
+//! do, in any place; of `||` both must be. `K == c` is definitely false for an element whose value at the path `K`
+//! is another one: values of different types are unequal, and that is no error. Where the path itself fails, as
+//! with a missing field, the element is *irregular*: it can matter, but it cannot make the body true by itself, as
+//! the value that is looked for is not among those that it has. A guard (`has(x.host) && x.host == c`,
+//! `x.?host.orValue('') == c`) says what becomes of a missing field, so it makes none irregular.
+//!
+//! [`Access::of`] finds the paths in the tree, once for each macro. The values are terms that do not mention the
+//! element: they are evaluated where the macro runs, within its scope, so that a loop over the request around a
+//! loop over the list asks once for each round.
+
+mod find;
+mod path;
+
+use crate::{
+    ast::{Macro, MacroKind, TermPath},
+    bound::Scalar,
+    key_path::KeyPath,
+};
+
+/// The way in which a macro finds its elements.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Access {
+    pub(crate) narrow: Narrow,
+}
+
+/// What elements have to have.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Narrow {
+    Probe(Probe),
+    /// Each finds elements that the others do not.
+    Any(Vec<Narrow>),
+    /// Each finds all elements that can matter.
+    All(Vec<Narrow>),
+    /// For each element of another collection, which becomes the variable at `place`.
+    Over {
+        range: Operand,
+        place: usize,
+        inner: Box<Narrow>,
+    },
+}
+
+/// A value at a path that is equal to another value, or to one of a collection.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Probe {
+    pub(crate) key: KeyPath,
+    pub(crate) matching: Matching,
+    pub(crate) operand: Operand,
+}
+
+/// What is done with the value of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Matching {
+    /// It is looked for.
+    Equal,
+    /// It is an optional, and its value is looked for.
+    OptionalEqual,
+    /// Its elements are looked for, or its keys.
+    Among,
+}
+
+/// A term of the body that does not mention the element.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Operand {
+    /// From the macro's filter on, or from its body if that decides.
+    pub(crate) term: TermPath,
+    /// The variables of macros around it.
+    pub(crate) depth: usize,
+}
+
+impl Access {
+    /// Finds the access of a macro with so many variables of macros around it. `None`: all elements can matter.
+    pub(crate) fn of(made: &Macro, place: usize) -> Option<Self> {
+        let decided = match (made.kind, made.is_of_pairs) {
+            (MacroKind::All, false) => true,
+            (MacroKind::Exists | MacroKind::ExistsOne, false) => false,
+            (MacroKind::Map, false) if made.filter.is_some() => false,
+            _ => return None,
+        };
+        let narrow = find::find(made.deciding(), place, decided)?;
+        Some(Self { narrow })
+    }
+}
+
+/// What elements have to have, with the values that are looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Probes<'p> {
+    /// One of these values at this path.
+    One {
+        /// The path.
+        key: &'p KeyPath,
+        /// The values.
+        values: Vec<Scalar>,
+    },
+    /// Any of these: all of them have to be asked.
+    Any(Vec<Probes<'p>>),
+    /// Each finds all elements that can matter: any of them may be asked. At least one.
+    All(Vec<Probes<'p>>),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Terms that are paths into the element of a macro.
+
+use crate::{
+    ast::{Expr, Macro, MacroKind},
+    bound::Scalar,
+    key_path::{KeyPath, Missing, Step},
+    value::Val,
+};
+
+/// A path that a term takes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    pub(super) steps: Vec<Step>,
+    /// It comes to an optional value.
+    pub(super) is_optional: bool,
+    /// Where its steps began to be optional.
+    optional_from: usize,
+}
+
+/// The variables of macros from the element on.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    /// The variables of macros around the macro.
+    pub(super) place: usize,
+    /// One for each variable from the element on.
+    variables: Vec<Variable>,
+    /// Paths of which a field is known to be there, or the body is decided without it.
+    guards: Vec<Vec<Step>>,
+}
+
+#[derive(Clone, Debug)]
+enum Variable {
+    /// It is at this path in the element.
+    Within(Vec<Step>),
+    /// It has nothing to do with the element.
+    Apart,
+}
+
+impl Scope {
+    /// The scope of the body of a macro.
+    pub(super) fn new(place: usize) -> Self {
+        Self {
+            place,
+            variables: vec![Variable::Within(Vec::new())],
+            guards: Vec::new(),
+        }
+    }
+
+    /// The variables of macros around a term of this scope.
+    pub(super) fn depth(&self) -> usize {
+        self.place + self.variables.len()
+    }
+
+    /// The scope of an inner macro's body, whose variable is at a path in the element.
+    pub(super) fn within(&self, path: Path) -> Self {
+        self.with(Variable::Within(path.steps))
+    }
+
+    /// The scope of an inner macro's body, whose variable has nothing to do with the element.
+    pub(super) fn apart(&self) -> Self {
+        self.with(Variable::Apart)
+    }
+
+    fn with(&self, variable: Variable) -> Self {
+        let mut scope = self.clone();
+        scope.variables.push(variable);
+        scope
+    }
+
+    /// With what a guard says.
+    pub(super) fn guard(&mut self, path: &[Step], field: &str) {
+        let mut path: Vec<_> = path.iter().map(plain).collect();
+        path.push(error(field));
+        self.guards.push(path);
+    }
+
+    /// Returns whether a term mentions neither the element nor anything in it.
+    pub(super) fn is_apart(&self, term: &Expr) -> bool {
+        !term.any(&|term| match term {
+            Expr::Local(at) => {
+                let at = at.checked_sub(self.place);
+                let variable = at.and_then(|at| self.variables.get(at));
+                matches!(variable, Some(Variable::Within(_)))
+            }
+            _ => false,
+        })
+    }
+
+    /// The path that a term takes; `None`: it is none.
+    pub(super) fn path(&self, term: &Expr) -> Option<Path> {
+        match term {
+            Expr::Local(at) => {
+                let at = at.checked_sub(self.place)?;
+                match self.variables.get(at)? {
+                    Variable::Within(steps) => Some(Path {
+                        steps: steps.clone(),
+                        ..Path::default()
+                    }),
+                    Variable::Apart => None,
+                }
+            }
+            Expr::Select(operand, field) => Some(self.path(operand)?.field(field)),
+            Expr::Index(pair) => match &pair.1 {
+                Expr::Literal(Val::Text(field)) => Some(self.path(&pair.0)?.field(field)),
+                _ => None,
+            },
+            Expr::OptionalIndex(pair) => match &pair.1 {
+                Expr::Literal(Val::Text(field)) => Some(self.path(&pair.0)?.optional(field)),
+                _ => None,
+            },
+            Expr::Call(call) if call.function.name == "orValue" => match &*call.arguments {
+                [optional, Expr::Literal(value)] => {
+                    let missing = Missing::Default(Scalar::of(value)?);
+                    self.path(optional)?.or(&missing)
+                }
+                [optional, Expr::List(none)] if none.is_empty() => {
+                    self.path(optional)?.or(&Missing::EmptyList)
+                }
+                [optional, Expr::Map(none)] if none.is_empty() => {
+                    self.path(optional)?.or(&Missing::EmptyMap)
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The path to the elements of a term that is a list, or to the keys of one that is a map.
+    pub(super) fn elements(&self, term: &Expr) -> Option<Path> {
+        if let Expr::Macro(made) = term
+            && is_plain_map(made)
+        {
+            let range = self.elements(&made.range)?;
+            let path = self.within(range).path(&made.body)?;
+            return (!path.is_optional).then_some(path);
+        }
+        let mut path = self.path(term)?;
+        path.steps.push(Step::Each);
+        (!path.is_optional).then_some(path)
+    }
+
+    /// The key of a path, by what guards say of its fields.
+    pub(super) fn key(&self, path: Path) -> KeyPath {
+        let mut steps = path.steps;
+        let mut walked: Vec<Step> = Vec::with_capacity(steps.len());
+        for step in &mut steps {
+            walked.push(plain(step));
+            if let Step::Field { missing, .. } = step
+                && *missing == Missing::Error
+                && self.guards.contains(&walked)
+            {
+                *missing = Missing::Skip;
+            }
+        }
+        KeyPath::new(steps)
+    }
+}
+
+/// `range.map(x, body)`
+fn is_plain_map(made: &Macro) -> bool {
+    made.kind == MacroKind::Map && made.filter.is_none() && !made.is_of_pairs
+}
+
+fn error(name: &str) -> Step {
+    Step::Field {
+        name: name.into(),
+        missing: Missing::Error,
+    }
+}
+
+/// A step without what becomes of a missing field.
+fn plain(step: &Step) -> Step {
+    match step {
+        Step::Field { name, .. } => error(name),
+        Step::Each => Step::Each,
+    }
+}
+
+impl Path {
+    fn field(mut self, name: &str) -> Self {
+        let missing = match self.is_optional {
+            true => Missing::Skip,
+            false => Missing::Error,
+        };
+        self.steps.push(Step::Field {
+            name: name.into(),
+            missing,
+        });
+        self
+    }
+
+    fn optional(mut self, name: &str) -> Self {
+        if !self.is_optional {
+            self.optional_from = self.steps.len();
+            self.is_optional = true;
+        }
+        self.field(name)
+    }
+
+    /// The value, or another in its place; `None` if it is no optional.
+    fn or(mut self, other: &Missing) -> Option<Self> {
+        if !self.is_optional {
+            return None;
+        }
+        for step in self.steps.iter_mut().skip(self.optional_from) {
+            if let Step::Field { missing, .. } = step {
+                *missing = other.clone();
+            }
+        }
+        self.is_optional = false;
+        Some(self)
+    }
+}

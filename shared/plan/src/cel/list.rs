@@ -1,0 +1,208 @@
+//! The objects of a view as a list of CEL.
+
+use std::{cell::Cell, fmt};
+
+use anteroom_cel::{Candidates, ObjectList, Probes};
+use anteroom_view::{LazyList, Object};
+use anteroom_wire::body::BodyNode;
+
+use super::candidates::Found;
+use crate::{Index, IndexKey, Scalar};
+
+/// Objects that are looked through between two questions whether to go on.
+pub const PACE_OBJECTS: usize = 64;
+
+/// A list of so many objects is looked through as fast as an index is asked.
+const FEW_OBJECTS: usize = 16;
+
+/// With so few objects found, no other index is asked for fewer.
+const FEW_FOUND: usize = 16;
+
+/// The surroundings of a list: indexes, and turns.
+pub trait ListHost: fmt::Debug {
+    /// Calls `ask` with the index of this key, in the state of the list. Returns false if there is none at present.
+    fn ask(&self, key: &IndexKey, ask: &mut dyn FnMut(&Index)) -> bool;
+
+    /// Returns whether to go on, after so many objects of one list were looked through: asked before the first,
+    /// and once in [`PACE_OBJECTS`]. If not, the list ends there, and [`ViewList::is_cut`] says so.
+    fn goes_on(&self, looked_through: usize) -> bool {
+        let _ = looked_through;
+        true
+    }
+}
+
+/// The objects of a view, or of a part of it, as a list of CEL.
+#[derive(Debug)]
+pub struct ViewList<'a> {
+    pub(super) objects: LazyList<'a>,
+    pub(super) host: &'a dyn ListHost,
+    is_cut: Cell<bool>,
+    examined: Cell<u64>,
+}
+
+impl<'a> ViewList<'a> {
+    /// A list of these objects.
+    pub fn new(objects: LazyList<'a>, host: &'a dyn ListHost) -> Self {
+        Self {
+            objects,
+            host,
+            is_cut: Cell::new(false),
+            examined: Cell::new(0),
+        }
+    }
+
+    /// The objects themselves.
+    pub fn objects(&self) -> &LazyList<'a> {
+        &self.objects
+    }
+
+    /// Returns whether some objects were left out because the host did not go on: what an evaluation came to is
+    /// not the value then.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.get()
+    }
+
+    /// The number of objects that were looked at.
+    pub fn examined(&self) -> u64 {
+        self.examined.get()
+    }
+
+    pub(super) fn examine(&self, objects: u64) {
+        self.examined.set(self.examined.get() + objects);
+    }
+
+    /// Goes through objects of this list at its pace.
+    pub(super) fn paced<'l>(
+        &'l self,
+        objects: Box<dyn Iterator<Item = &'a Object> + 'l>,
+    ) -> Box<dyn Iterator<Item = &'a Object> + 'l> {
+        let mut looked_through = 0;
+        Box::new(objects.take_while(move |_| {
+            if looked_through % PACE_OBJECTS == 0 && !self.host.goes_on(looked_through) {
+                self.is_cut.set(true);
+                return false;
+            }
+            looked_through += 1;
+            self.examine(1);
+            true
+        }))
+    }
+
+    /// Chooses the indexes to ask, and counts what they find. `None`: one that is needed is not there.
+    fn choose(&self, probes: &Probes<'_>) -> Option<Choice> {
+        match probes {
+            Probes::One { key, values } => {
+                let lookup = Lookup {
+                    key: IndexKey::of_path(key),
+                    values: values.iter().cloned().map(Scalar::of_cel).collect(),
+                };
+                let mut found = 0;
+                let is_there = self.host.ask(&lookup.key, &mut |index| {
+                    found = lookup.values.iter().map(|value| index.having(value)).sum();
+                });
+                is_there.then(|| Choice {
+                    lookups: vec![lookup],
+                    found,
+                })
+            }
+            Probes::Any(parts) => {
+                let mut all = Some(Choice::default());
+                for part in parts {
+                    // The others are still asked where one is not there, so that all are built at once.
+                    all = all.zip(self.choose(part)).map(|(all, one)| all.and(one));
+                }
+                all
+            }
+            Probes::All(ways) => {
+                let mut best: Option<Choice> = None;
+                for way in ways {
+                    if let Some(choice) = self.choose(way)
+                        && best.as_ref().is_none_or(|best| choice.found < best.found)
+                    {
+                        best = Some(choice);
+                    }
+                    if best.as_ref().is_some_and(|best| best.found <= FEW_FOUND) {
+                        break;
+                    }
+                }
+                best
+            }
+        }
+    }
+}
+
+/// The body of an object, for as long as its list lasts.
+pub(super) fn node<'l, 'a: 'l>(object: &'a Object) -> BodyNode<'l> {
+    object.node()
+}
+
+/// Values that are looked up in one index.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    pub(super) key: IndexKey,
+    values: Vec<Scalar>,
+}
+
+/// Lookups that find all objects that can matter.
+#[derive(Debug, Default)]
+struct Choice {
+    lookups: Vec<Lookup>,
+    /// The number of objects, some more than once.
+    found: usize,
+}
+
+impl Choice {
+    fn and(mut self, other: Self) -> Self {
+        self.lookups.extend(other.lookups);
+        self.found += other.found;
+        self
+    }
+}
+
+impl ObjectList for ViewList<'_> {
+    fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    fn get(&self, at: usize) -> Option<BodyNode<'_>> {
+        self.examine(1);
+        self.objects.get(at).map(Object::node)
+    }
+
+    fn iter(&self) -> Box<dyn Iterator<Item = BodyNode<'_>> + '_> {
+        Box::new(self.paced(self.objects.iter()).map(node))
+    }
+
+    fn find(&self, probes: &Probes<'_>) -> Option<Box<dyn Candidates<'_> + '_>> {
+        if self.objects.is_within(FEW_OBJECTS) {
+            return None;
+        }
+        let Choice { lookups, .. } = self.choose(probes)?;
+        let mut matching: Vec<&Object> = Vec::new();
+        for lookup in &lookups {
+            let is_there = self.host.ask(&lookup.key, &mut |index| {
+                for value in &lookup.values {
+                    index.each_having(value, &mut |object| {
+                        matching.extend(self.objects.find(object));
+                    });
+                }
+            });
+            if !is_there {
+                return None;
+            }
+        }
+        matching.sort_unstable();
+        matching.dedup();
+        let mut keys: Vec<_> = Vec::new();
+        for lookup in lookups {
+            if !keys.contains(&lookup.key) {
+                keys.push(lookup.key);
+            }
+        }
+        Some(Box::new(Found::new(self, matching, keys)))
+    }
+}

@@ -1,0 +1,202 @@
+//! CEL over the objects of a view: by indexes, by looking through all objects, and over the same objects as JSON it
+//! comes to the same, the first error included, whatever the expression, the objects and their changes.
+#![allow(clippy::unwrap_used)]
+
+mod grammar;
+mod host;
+
+use anteroom_cel::{Bound, Budget, JsonError, Machine, Names, Program, Roots};
+use anteroom_model::Shape;
+use anteroom_plan::ViewList;
+use anteroom_view::{Lazy, Select, Snapshot, testing::TestView};
+use anteroom_wire::{body, query::Selection};
+use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
+use serde_json::{Value, json};
+
+use grammar::{Step, parameters, question, step};
+use host::Host;
+
+type Outcome = Result<Value, JsonError>;
+
+fn compiled(source: &str) -> Option<Program> {
+    let mut names = Names::default().without_request();
+    ["view", "some", "p", "q", "list"]
+        .into_iter()
+        .for_each(|name| names.give(name));
+    Program::compile(source, &names).ok()
+}
+
+fn evaluated(program: &Program, given: &[Bound<'_>]) -> (Outcome, u64) {
+    let mut machine = Machine::new(Roots::default(), &[], Budget::default()).given(given);
+    let outcome = machine.json(program);
+    let steps = Budget::default().steps - machine.budget().steps;
+    (outcome, steps)
+}
+
+fn select(namespace: &str, label_selector: &str) -> Select {
+    Select::new(&Selection {
+        shape: Shape::Array,
+        namespace: namespace.into(),
+        label_selector: label_selector.into(),
+        ..Selection::default()
+    })
+    .unwrap()
+}
+
+/// By the lists of a view, and what it took.
+fn by_lists(
+    program: &Program,
+    (state, host): (&Snapshot, &Host),
+    parameters: &[Value; 3],
+) -> (Outcome, u64) {
+    let selects = [select("", ""), select("a", "k=v")];
+    host.is_of(state);
+    let lists: Vec<_> = selects
+        .iter()
+        .map(|select| match select.lazy(state.read()).unwrap() {
+            Lazy::List(objects) => ViewList::new(objects, host),
+            Lazy::One(_) => panic!("a list"),
+        })
+        .collect();
+    let mut given: Vec<_> = lists.iter().map(|list| Bound::objects(list)).collect();
+    given.extend(parameters.iter().map(Bound::json));
+    evaluated(program, &given)
+}
+
+fn by_json(program: &Program, state: &Snapshot, parameters: &[Value; 3]) -> Outcome {
+    let json = |select: &Select| {
+        let Lazy::List(objects) = select.lazy(state.read()).unwrap() else {
+            panic!("a list");
+        };
+        let objects = objects
+            .iter()
+            .map(|object| body::to_json(object.body()).unwrap());
+        Value::Array(objects.collect())
+    };
+    let lists = [json(&select("", "")), json(&select("a", "k=v"))];
+    let given: Vec<_> = lists.iter().chain(parameters).map(Bound::json).collect();
+    evaluated(program, &given).0
+}
+
+fn states(steps: Vec<Step>) -> Vec<Snapshot> {
+    let mut view = TestView::new("example.com", "things", "Thing");
+    let mut states = vec![view.snapshot()];
+    for step in steps {
+        let namespace = ["a", "a-b", "b"][usize::from(step.key.0 % 3)];
+        let name = format!("n{}", step.key.1);
+        match step.object {
+            None => view.delete(namespace, &name),
+            Some(mut object) => {
+                object["metadata"]["name"] = name.clone().into();
+                object["metadata"]["namespace"] = namespace.into();
+                view.put(namespace, &name, &object);
+            }
+        }
+        states.push(view.snapshot());
+    }
+    states
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn indexes_scans_and_json_come_to_the_same(
+        steps in prop::collection::vec(step(), 40..120),
+        questions in prop::collection::vec(
+            (question(), parameters(), any::<prop::sample::Index>(), 0_u8..4),
+            1..12,
+        ),
+    ) {
+        let states = states(steps);
+        let (indexed, scanning) = (Host::new(), Host::scanning());
+        for (source, parameters, at, lost) in &questions {
+            let Some(program) = compiled(source) else {
+                continue; // Types that do not fit.
+            };
+            // Any state, so that indexes are brought up and back; and an index may be gone at any time.
+            let state = at.get(&states);
+            indexed.lose_one_in(*lost);
+            let (found, _) = by_lists(&program, (state, &indexed), parameters);
+            let (scanned, _) = by_lists(&program, (state, &scanning), parameters);
+            prop_assert_eq!(&found, &scanned, "{} {:?}", source, parameters);
+            let whole = by_json(&program, state, parameters);
+            prop_assert_eq!(&found, &whole, "{} {:?}", source, parameters);
+        }
+    }
+}
+
+/// The property would hold of lists that never ask: many questions are answered by an index, with values and errors.
+#[test]
+fn many_questions_are_answered_by_indexes() {
+    let mut runner = TestRunner::deterministic();
+    let mut draw = |strategy: &dyn Fn(&mut TestRunner) -> Step| strategy(&mut runner);
+    let steps = (0..100).map(|_| draw(&|runner| step().new_tree(runner).unwrap().current()));
+    let states = states(steps.collect());
+    let state = states.last().unwrap();
+    let host = Host::new();
+    let (mut asked, mut cheaper, mut values, mut failed) = (0, 0, 0, 0);
+    for _ in 0..2_000 {
+        let source = question().new_tree(&mut runner).unwrap().current();
+        let Some(program) = compiled(&source) else {
+            continue;
+        };
+        let parameters = parameters().new_tree(&mut runner).unwrap().current();
+        let before = host.answered();
+        let (found, steps) = by_lists(&program, (state, &host), &parameters);
+        if host.answered() == before {
+            continue;
+        }
+        asked += 1;
+        let (_, scanned) = by_lists(&program, (state, &Host::scanning()), &parameters);
+        cheaper += usize::from(steps < scanned);
+        failed += usize::from(found.is_err());
+        values += usize::from(found.is_ok_and(|value| value != json!(false) && value != json!([])));
+    }
+    println!(
+        "{asked} by an index, {cheaper} of them cheaper, {values} with a value, {failed} failed"
+    );
+    assert!(asked > 250, "{asked} of 2,000");
+    assert!(cheaper > asked / 2, "{cheaper} of {asked}");
+    assert!(values > asked / 10, "{values} of {asked}");
+    assert!(failed > asked / 20, "{failed} of {asked}");
+}
+
+/// A host is unique among hosts, half of the objects lack it, and the cost is that of a few objects.
+#[test]
+fn irregular_objects_do_not_make_a_lookup_linear() {
+    let mut costs = Vec::new();
+    for count in [200, 2_000] {
+        let mut view = TestView::new("networking.k8s.io", "ingresses", "Ingress");
+        for at in 0..count {
+            let object = match at % 2 {
+                0 => json!({"spec": {"rules": [{"host": format!("h{at}.example")}]}}),
+                _ => json!({"spec": {"rules": [{"http": {}}]}}),
+            };
+            view.put("a", &format!("n{at}"), &object);
+        }
+        let (state, host) = (view.snapshot(), Host::new());
+        let source = "view.exists(x, x.spec.rules.exists(r, r.host == p))";
+        let program = compiled(source).unwrap();
+        for (host_name, expected) in [
+            ("h10.example", Ok(json!(true))),
+            ("none.example", Err("no such key: host".to_owned())),
+        ] {
+            let parameters = [json!(host_name), json!(null), json!([])];
+            let (outcome, steps) = by_lists(&program, (&state, &host), &parameters);
+            assert_eq!(outcome.map_err(|error| error.to_string()), expected);
+            costs.push(steps);
+        }
+        let guarded = "view.exists(x, x.spec.rules.exists(r, has(r.host) && r.host == p))";
+        let parameters = [json!("none.example"), json!(null), json!([])];
+        let (outcome, steps) = by_lists(&compiled(guarded).unwrap(), (&state, &host), &parameters);
+        assert_eq!(outcome, Ok(json!(false)));
+        costs.push(steps);
+    }
+    assert_eq!(
+        costs[..3],
+        costs[3..],
+        "as many steps, whatever the number of objects"
+    );
+    assert!(costs.iter().all(|steps| *steps < 40), "{costs:?}");
+}
