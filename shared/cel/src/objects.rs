@@ -10,7 +10,7 @@ use crate::narrow::Probes;
 ///
 /// A list may know where its elements are by their values: then a macro that goes through it looks only at
 /// those that can matter to it ([`ObjectList::find`]).
-pub trait ObjectList: fmt::Debug {
+pub trait ObjectList: fmt::Debug + Sync {
     /// The number of objects.
     fn len(&self) -> usize;
 

@@ -96,19 +96,38 @@ mod tests {
                 label_selector,
                 ..
             } = ApiPath::parse(path)?;
-            Some([api_version, namespace, plural, name, subresource, label_selector].join("|"))
+            Some(
+                [
+                    api_version,
+                    namespace,
+                    plural,
+                    name,
+                    subresource,
+                    label_selector,
+                ]
+                .join("|"),
+            )
         };
         for (path, expected) in [
             ("/api/v1/pods", Some("v1||pods|||")),
             ("/api/v1/namespaces", Some("v1||namespaces|||")),
             ("/api/v1/namespaces/shop", Some("v1||namespaces|shop||")),
-            ("/api/v1/namespaces/shop/status", Some("v1||namespaces|shop|status|")),
-            ("/api/v1/namespaces/shop/configmaps/a", Some("v1|shop|configmaps|a||")),
+            (
+                "/api/v1/namespaces/shop/status",
+                Some("v1||namespaces|shop|status|"),
+            ),
+            (
+                "/api/v1/namespaces/shop/configmaps/a",
+                Some("v1|shop|configmaps|a||"),
+            ),
             (
                 "/apis/apps/v1/namespaces/n/deployments/d/scale",
                 Some("apps/v1|n|deployments|d|scale|"),
             ),
-            ("/api/v1/pods?labelSelector=a%3Db%2Cc%3Dd", Some("v1||pods|||a=b,c=d")),
+            (
+                "/api/v1/pods?labelSelector=a%3Db%2Cc%3Dd",
+                Some("v1||pods|||a=b,c=d"),
+            ),
             ("/api/v1/pods?limit=1", None),
             ("/version", None),
             ("/api/v1", None),

@@ -295,7 +295,12 @@ impl Bench {
         } = &mut self.world;
         let mut of_context = context.as_mut().map(|context| &mut context.resources);
         let of_context = of_context.as_mut().map_or(&mut [][..], |own| &mut own[..]);
-        let plurals = Plurals::of(resources.iter().chain(targets.iter()).chain(of_context.iter()));
+        let plurals = Plurals::of(
+            resources
+                .iter()
+                .chain(targets.iter())
+                .chain(of_context.iter()),
+        );
         let all = resources.iter_mut().chain(cluster).chain(targets);
         plurals.name(all.chain(of_context).chain(&mut self.resources));
     }

@@ -145,7 +145,8 @@ mod tests {
             Ok(found) => match found["items"].as_array() {
                 Some(items) => {
                     let names = items.iter().map(|one| {
-                        let text = |field: &str| one["metadata"][field].as_str().unwrap().to_owned();
+                        let text =
+                            |field: &str| one["metadata"][field].as_str().unwrap().to_owned();
                         format!("{}/{}", text("namespace"), text("name"))
                     });
                     names.collect::<Vec<_>>().join(" ")
@@ -180,7 +181,11 @@ mod tests {
         for (path, in_whole, in_given) in [
             ("/api/v1/configmaps", "m/a n/a n/b", "m/a n/a n/b"),
             ("/api/v1/namespaces/n/configmaps", "n/a n/b", "n/a n/b"),
-            ("/api/v1/configmaps?labelSelector=x%3D1", "m/a n/b", "m/a n/b"),
+            (
+                "/api/v1/configmaps?labelSelector=x%3D1",
+                "m/a n/b",
+                "m/a n/b",
+            ),
             ("/api/v1/namespaces/n/configmaps/b", "b", "b"),
             ("/api/v1/namespaces/n/configmaps/c", "-", "!"),
             ("/api/v1/namespaces/n/secrets/b", "-", "?"),

@@ -167,30 +167,44 @@ mod tests {
         write(
             "context.yaml",
             "apiVersion: cli.kyverno.io/v1alpha1\nkind: Context\nmetadata: {name: c}\nspec:\n  \
-             resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: n}}]\n  \
+             resources: [{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: shop}}]\n  \
              images: [{image: 'x:1', config: {Env: []}}]\n  \
              globalContext: [{name: e, valueFile: value.yaml}, {name: e, projection: p, value: [1]}]\n  \
              http: [{method: GET, url: 'http://a/b', status: 404, body: {x: 1}}, {method: POST, url: 'http://a/b', body: [2]}]\n",
         );
         let context = Context::read(&folder.path().join("context.yaml")).unwrap();
-        assert_eq!(context.resources[0].title(), "ConfigMap/n/m");
+        assert_eq!(context.resources[0].title(), "ConfigMap/shop/m");
         assert_eq!(context.image("x:1").unwrap()["config"]["Env"], json!([]));
         assert_eq!(context.image("x:2"), None);
-        let entries: Vec<_> = context.entries.iter().map(|own| (&*own.name, &own.data)).collect();
+        let entries: Vec<_> = context
+            .entries
+            .iter()
+            .map(|own| (&*own.name, &own.data))
+            .collect();
         assert_eq!(
             entries,
             [("e", &Some(json!({"a": 1}))), ("e.p", &Some(json!([1])))]
         );
-        let answers: Vec<_> = context.responses.iter().map(|own| answered(&own.response)).collect();
+        let answers: Vec<_> = context
+            .responses
+            .iter()
+            .map(|own| answered(&own.response))
+            .collect();
         assert_eq!(
             answers,
-            [json!({"x": 1, "statusCode": 404}), json!({"body": [2], "statusCode": 200})]
+            [
+                json!({"x": 1, "statusCode": 404}),
+                json!({"body": [2], "statusCode": 200})
+            ]
         );
         for (text, says) in [
             ("kind: Values", "no Context"),
             ("kind: Context\nspec: {images: 3}", "invalid type"),
             ("kind: Context\nspec: {image: []}", "unknown field"),
-            ("kind: Context\nspec: {http: [{url: a, bodyFile: none.yaml}]}", "none.yaml"),
+            (
+                "kind: Context\nspec: {http: [{url: a, bodyFile: none.yaml}]}",
+                "none.yaml",
+            ),
         ] {
             write("bad.yaml", text);
             let error = Context::read(&folder.path().join("bad.yaml")).unwrap_err();

@@ -6,8 +6,8 @@ use std::{
 };
 
 use anteroom_offline::{
-    Applied, Bench, Context, DeclaredEntry, LoadedPolicy, Resource, User, Values, Variables, applied,
-    manifests,
+    Applied, Bench, Context, DeclaredEntry, LoadedPolicy, Resource, User, Values, Variables,
+    applied, manifests,
 };
 use anteroom_policy::{Driver, PolicyException};
 use anyhow::{anyhow, bail};

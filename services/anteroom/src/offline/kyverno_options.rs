@@ -74,15 +74,15 @@ pub(super) struct OtherOptions {
     #[arg(long)]
     cluster_wide_resources: bool,
 
-    /// Refused: only policies in other languages use it.
+    /// Refused: only policies about other things than resources use it.
     #[arg(long, value_name = "FILE")]
     json: Vec<String>,
 
-    /// Refused: only policies in other languages use it.
+    /// Refused: only policies about other things than resources use it.
     #[arg(long, value_name = "FILE")]
     http_payload: Vec<String>,
 
-    /// Refused: only policies in other languages use it.
+    /// Refused: only policies about other things than resources use it.
     #[arg(long, value_name = "FILE")]
     envoy_payload: Vec<String>,
 

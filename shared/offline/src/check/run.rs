@@ -191,7 +191,13 @@ impl Run<'_> {
     pub(super) fn is_policy(&self, policy: &LoadedPolicy, expected: &Expected) -> bool {
         let name = &expected.policy;
         let is_of_kind = |policy: &LoadedPolicy| expected.is_about(policy.kind);
-        let all = || self.loaded.bench.policies.iter().filter(|own| is_of_kind(own));
+        let all = || {
+            self.loaded
+                .bench
+                .policies
+                .iter()
+                .filter(|own| is_of_kind(own))
+        };
         let is_named = match all().any(|policy| policy.is_named(name)) {
             true => policy.is_named(name),
             false => policy.is_nearly_named(name),
