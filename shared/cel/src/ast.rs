@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 
-use crate::{fact::Site, functions::Function, narrow::Access, value::Val};
+use crate::{fact::Site, functions::Function, narrow::Access, part::PartCall, value::Val};
 
 pub(crate) use children::TermPath;
 
@@ -49,6 +49,8 @@ pub(crate) enum Expr {
     Call(Box<Call>),
     /// A call that reads a fact.
     Fact(Box<FactCall>),
+    /// A term that can be evaluated where its lists are kept.
+    Part(Box<PartCall>),
 }
 
 /// An element of a list, or a value of a map.

@@ -7,6 +7,7 @@ mod fact;
 mod logic;
 mod narrowed;
 mod outcome;
+mod part;
 mod results;
 mod transform;
 
@@ -59,6 +60,8 @@ pub struct Machine<'v> {
     host: Option<&'v dyn Host<'v>>,
     /// A fact was asked for that is not there yet.
     lacks: bool,
+    /// Lists of facts are unknown, whoever has them.
+    is_without_lists: bool,
 }
 
 impl<'v> Machine<'v> {
@@ -75,6 +78,7 @@ impl<'v> Machine<'v> {
             tools: Tools::new(budget),
             host: None,
             lacks: false,
+            is_without_lists: false,
         }
     }
 
@@ -184,6 +188,7 @@ impl<'v> Machine<'v> {
             Expr::Made(made) => self.made(made),
             Expr::Macro(made) => self.run_macro(made),
             Expr::Fact(call) => self.fact(call),
+            Expr::Part(call) => self.part(call),
             Expr::Call(call) => {
                 let arguments = self.all(&call.arguments)?;
                 let mut given = Given {

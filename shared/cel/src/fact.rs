@@ -8,6 +8,8 @@ use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
+use crate::part::{PartAnswer, PartRequest};
+
 /// The policies whose expressions may read facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactScope {
@@ -163,6 +165,16 @@ pub trait Host<'v> {
     /// Reads a fact. `values` are those of the [dynamic](Argument::Dynamic) arguments. Of a call that is not
     /// certain to be made, something before it is unknown.
     fn read(&self, site: &'v Site, values: Vec<Value>, is_certain: bool) -> Fact<'v>;
+
+    /// Returns whether parts are evaluated where their lists are kept. Otherwise the lists are read.
+    fn takes_parts(&self) -> bool {
+        false
+    }
+
+    /// Evaluates a part.
+    fn part(&self, _request: PartRequest<'v>) -> PartAnswer<'v> {
+        PartAnswer::Declined
+    }
 }
 
 /// The plural that Kubernetes guesses for a kind, as in `ingresses` for `Ingress`.

@@ -40,6 +40,7 @@ mod kind;
 mod limits;
 mod narrow;
 mod objects;
+mod part;
 mod program;
 mod reads;
 mod scan;
@@ -60,6 +61,7 @@ pub use limits::{
 };
 pub use narrow::Probes;
 pub use objects::{Candidates, ObjectList};
+pub use part::{Part, PartAnswer, PartRequest};
 pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 

@@ -7,6 +7,11 @@ use crate::{ast::Expr, fact::Site, kind::Kind, reads::Reads, value::Val};
 /// Functions whose value depends on the moment.
 const VOLATILE: [&str; 3] = ["random", "random.random", "time.now"];
 
+/// Returns whether the value of a function depends on the moment.
+pub(crate) fn is_volatile(function: &str) -> bool {
+    VOLATILE.contains(&function)
+}
+
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
@@ -29,6 +34,18 @@ impl Program {
             kind,
             reads,
         }))
+    }
+
+    /// The same with another expression, which comes to the same.
+    pub(crate) fn map_expr(self, change: impl FnOnce(Expr) -> Expr) -> Self {
+        match Arc::try_unwrap(self.0) {
+            Ok(inner) => Self(Arc::new(Inner {
+                expr: change(inner.expr),
+                ..inner
+            })),
+            // It is shared already, and stays as it is.
+            Err(shared) => Self(shared),
+        }
     }
 
     /// The text of the expression.
@@ -92,8 +109,9 @@ impl Program {
 
     /// Returns whether equal values of all that it reads give an equal value, its own variables aside.
     pub fn is_deterministic(&self) -> bool {
-        let is_volatile = |term: &Expr| matches!(term, Expr::Call(call) if VOLATILE.contains(&call.function.name));
-        !self.0.expr.any(&is_volatile)
+        let draws =
+            |term: &Expr| matches!(term, Expr::Call(call) if is_volatile(call.function.name));
+        !self.0.expr.any(&draws)
     }
 
     /// The variables that it refers to, by their place among those that it was compiled with.

@@ -81,6 +81,7 @@ impl Reads {
                 self.apart(&made.body);
             }
             Expr::Call(call) => call.arguments.iter().for_each(|one| self.apart(one)),
+            Expr::Part(call) => self.add(&call.whole, below),
             Expr::Fact(call) => {
                 self.sites.push(Arc::clone(&call.site));
                 call.arguments.iter().for_each(|one| self.apart(one));

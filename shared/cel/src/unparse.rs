@@ -57,6 +57,7 @@ impl Level {
             Expr::Or(_) => Self::Or,
             Expr::And(_) => Self::And,
             Expr::Binary(operator, _) => Self::of_operator(*operator),
+            Expr::Part(call) => Self::of(&call.whole),
             Expr::Not(_) | Expr::Negate(_) => Self::Unary,
             // A dot behind a number is part of it, and a sign before it may not be.
             Expr::Literal(Val::Int(_) | Val::Uint(_) | Val::Double(_)) => Self::Unary,
@@ -200,6 +201,7 @@ impl Writer<'_> {
             }
             // Only for people: it is read where it is written.
             Expr::Fact(call) => self.push(call.site.name()),
+            Expr::Part(call) => self.plain(&call.whole),
             Expr::Call(call) => {
                 let arguments = match (call.function.is_method(), call.arguments.split_first()) {
                     (true, Some((receiver, rest))) => {

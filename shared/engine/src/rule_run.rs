@@ -1,6 +1,6 @@
 //! One rule on its way through a request, and the record of it. Pure but for the clock.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
@@ -201,7 +201,7 @@ impl<'a> RuleRun<'a> {
             facts: Vec::new(),
             excepted_by: Vec::new(),
             changed: Vec::new(),
-            properties: BTreeMap::new(),
+            properties: Default::default(),
         }
     }
 

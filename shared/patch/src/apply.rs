@@ -11,7 +11,8 @@
 //!
 //! Nothing is ever taken away, so `null` is no value of a patch. In a merged list the elements that only
 //! the object has stay where they are; the patch's are in the patch's order, new ones before the next
-//! one that both have. The patch's `apiVersion` and `kind` count for nothing.
+//! one that both have. The patch's `apiVersion` and `kind` count for nothing. An empty list stays one,
+//! where the API server makes null of one in an expression.
 //!
 //! The patch must fit the schema. So must the object, but for fields that the schema does not have: these
 //! stay as they are, for an API server may be newer than the table of its types.
@@ -19,6 +20,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`types`] | types, and [`ObjectSchema`]: a type in a table of types |
+//! | [`schema`] | the ways to the type of a kind's objects |
 //! | [`openapi`] | types from OpenAPI: of an API server, or of a CustomResourceDefinition |
 //! | [`record`] | tables of types as text |
 //! | [`smallest`] | the smallest table that says the same |
@@ -28,27 +30,26 @@
 //! | [`union`] | the merge itself |
 
 mod built_in;
+mod error;
 mod fits;
 mod item;
 mod openapi;
 mod path;
 mod record;
+mod schema;
 mod smallest;
 mod types;
 mod union;
 
 use serde_json::Value;
-use thiserror::Error;
 
-use crate::{
-    BUILT_BYTES_MAX, DEPTH_MAX, PatchError,
-    size::{self, Budget},
-};
-
+pub use error::ApplyError;
 use fits::{Fits, Misfit};
-pub use openapi::{TYPES_MAX, built_in_table, published};
+pub use openapi::{built_in_table, published};
 use path::Path;
-pub use types::{ObjectSchema, SchemaError};
+pub use types::{ObjectSchema, SchemaError, TYPES_MAX};
+
+use crate::size::{self, Budget};
 
 /// The treatment of atomic lists, maps and objects that a patch touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,59 +58,6 @@ pub enum Atomics {
     Refused,
     /// They are replaced, as by server-side apply.
     Replaced,
-}
-
-/// Why a partial object is not merged. The object is as it was.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ApplyError {
-    /// The types of the kind are not known, so nothing can be merged.
-    #[error("there is no schema for kind `{kind}` of `{api_version}`")]
-    NoSchema {
-        /// The object's `apiVersion`.
-        api_version: String,
-        /// The object's `kind`.
-        kind: String,
-    },
-    /// The patch is not of the object's type.
-    #[error("invalid ApplyConfiguration: {path}: {problem}")]
-    Patch {
-        /// The path in the patch, as in `.spec.containers[name="app"].image`.
-        path: String,
-        /// The fault at that path.
-        problem: String,
-    },
-    /// The object is not of its own type.
-    #[error("the object does not fit its schema: {path}: {problem}")]
-    Object {
-        /// The path in the object.
-        path: String,
-        /// The fault at that path.
-        problem: String,
-    },
-    /// The patch touches what can only be replaced as a whole.
-    #[error(
-        "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {}",
-        paths.join(", ")
-    )]
-    Atomic {
-        /// The paths in the patch, in its order; elements of lists by their places.
-        paths: Vec<String>,
-    },
-    /// Object and patch are too large together.
-    #[error("object and patch are larger than {BUILT_BYTES_MAX} bytes")]
-    TooLarge,
-    /// The object or the patch is too deep.
-    #[error("the patch or the object nests deeper than {DEPTH_MAX} levels")]
-    TooDeep,
-}
-
-impl From<PatchError> for ApplyError {
-    fn from(error: PatchError) -> Self {
-        match error {
-            PatchError::TooDeep => Self::TooDeep,
-            _ => Self::TooLarge,
-        }
-    }
 }
 
 /// Merges `patch`, a partial object, into `object`, of the type `schema`.

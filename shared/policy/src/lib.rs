@@ -54,10 +54,10 @@ pub use compile::{
     CONTEXT_ENTRIES_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX, derived_rules, none_run,
 };
 pub use evaluate::{
-    Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX,
-    FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX, NotScanned,
-    PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, SCANNED_MAX, ScannedKinds, Step,
-    scanned,
+    CelRequest, Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX,
+    FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
+    NotScanned, PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, SCANNED_MAX,
+    ScannedKinds, Step, scanned,
 };
 pub use ir::{
     AdmissionRequest, ApiTarget, Arrival, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,

@@ -37,7 +37,69 @@ impl Expr {
             }
             Self::Call(call) => call.arguments.iter().collect(),
             Self::Fact(call) => call.arguments.iter().collect(),
+            Self::Part(call) => vec![&call.whole],
             Self::Made(made) => made.fields.iter().map(|(_, field)| &field.value).collect(),
+        }
+    }
+
+    /// Visits the terms that it is made of, each with the number of variables of macros around it.
+    pub(crate) fn each_child_mut(
+        &mut self,
+        locals: usize,
+        visit: &mut dyn FnMut(&mut Expr, usize),
+    ) {
+        match self {
+            Self::Literal(_)
+            | Self::Root(_)
+            | Self::Request(_)
+            | Self::HasRequest(_)
+            | Self::Variable(_)
+            | Self::Given(_)
+            | Self::Local(_) => {}
+            Self::Select(operand, _)
+            | Self::Has(operand, _)
+            | Self::Not(operand)
+            | Self::Negate(operand) => visit(operand, locals),
+            Self::Index(pair)
+            | Self::OptionalIndex(pair)
+            | Self::And(pair)
+            | Self::Or(pair)
+            | Self::Binary(_, pair) => {
+                visit(&mut pair.0, locals);
+                visit(&mut pair.1, locals);
+            }
+            Self::Conditional(parts) => {
+                visit(&mut parts.0, locals);
+                visit(&mut parts.1, locals);
+                visit(&mut parts.2, locals);
+            }
+            Self::List(elements) => {
+                for element in elements {
+                    visit(&mut element.value, locals);
+                }
+            }
+            Self::Map(entries) => {
+                for (key, element) in entries {
+                    visit(key, locals);
+                    visit(&mut element.value, locals);
+                }
+            }
+            Self::Macro(made) => {
+                visit(&mut made.range, locals);
+                let within = locals + 1 + usize::from(made.is_of_pairs);
+                if let Some(filter) = &mut made.filter {
+                    visit(filter, within);
+                }
+                visit(&mut made.body, within);
+            }
+            Self::Call(call) => call.arguments.iter_mut().for_each(|one| visit(one, locals)),
+            Self::Fact(call) => call.arguments.iter_mut().for_each(|one| visit(one, locals)),
+            Self::Part(call) => visit(&mut call.whole, locals),
+            Self::Made(made) => {
+                for (_, field) in &mut made.fields {
+                    visit(&mut field.value, locals);
+                }
+            }
         }
     }
 

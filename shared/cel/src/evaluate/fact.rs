@@ -9,7 +9,7 @@ use super::Machine;
 use crate::{
     EvalError,
     ast::{Expr, FactCall},
-    fact::Fact,
+    fact::{Fact, FactFunction},
     value::{Val, to_json},
 };
 
@@ -41,6 +41,9 @@ pub(super) fn complete(lacks: bool) -> Result<(), EvalError> {
 
 impl<'v> Machine<'v> {
     pub(super) fn fact(&mut self, call: &'v FactCall) -> Result<Val<'v>, EvalError> {
+        if self.is_without_lists && call.site.function() == FactFunction::ResourceList {
+            return Err(EvalError::Unknown);
+        }
         let arguments = self.all(&call.arguments)?;
         let mut values = Vec::with_capacity(arguments.len());
         for argument in &arguments {

@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 use super::Machine;
-use crate::{Budget, EvalError, JsonError, Program, value::Val};
+use crate::{Budget, EvalError, JsonError, Program, ast::Expr, value::Val};
 
 /// Lists and maps within each other in a value. Deeper than an object of the API server is.
 const DEPTH_MAX: usize = 256;
@@ -15,7 +15,11 @@ impl<'v> Machine<'v> {
     /// [`JsonError::Failed`] with the expression's error, [`JsonError::NoJson`] if the value is nothing that JSON
     /// has, or would come back as another one.
     pub fn exact_json(&mut self, program: &'v Program) -> Result<Value, JsonError> {
-        let value = self.value(program).map_err(JsonError::Failed)?;
+        self.exact_json_of(program.expr())
+    }
+
+    pub(super) fn exact_json_of(&mut self, term: &'v Expr) -> Result<Value, JsonError> {
+        let value = self.eval(term).map_err(JsonError::Failed)?;
         json(&value, DEPTH_MAX, &mut self.tools.budget)
     }
 }

@@ -17,18 +17,19 @@
 //! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
 //! own name, is read by any `ClusterPolicy` that names it and by no namespaced policy.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use anteroom_model::{
     Binding, EntryKind, EntryState, FactError, GroupVersionResource, ObjectKey, Shape, Source,
     ViewId,
 };
 use anteroom_policy::{
-    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference, may_miss_key,
+    ApiTarget, CelRequest, CollectionReference, FactRequest, FactTarget, KeptTarget, Reference,
+    may_miss_key,
 };
 use anteroom_wire::{
     live::LiveCall,
-    query::{Query, Selection},
+    query::{CelQuery, Query, Selection, VIEW},
 };
 
 use super::confined;
@@ -118,12 +119,15 @@ pub(super) fn route(
     reader: &Reader,
     catalog: &Catalog,
 ) -> Result<FactRoute, FactError> {
-    let query = Query {
-        expression: need.expression,
-        parameters: need.parameters,
-        missing_key_is_error: need.missing_key_is_error,
-        selection: None,
-        cel: None,
+    let query = match &need.cel {
+        Some(asked) => Query::cel(cel_query(asked), need.parameters, None),
+        None => Query {
+            expression: need.expression,
+            parameters: need.parameters,
+            missing_key_is_error: need.missing_key_is_error,
+            selection: None,
+            cel: None,
+        },
     };
     let asked = Asked {
         catalog,
@@ -141,7 +145,10 @@ pub(super) fn route(
             projection,
         } => (asked.entry(kind, &name, &projection)?, None),
         FactTarget::Collection(collection) => (asked.collection(collection)?, None),
-        FactTarget::Api(target) => asked.api(target)?,
+        FactTarget::Api(target) => match &need.cel {
+            Some(cel) => (asked.part(target, cel), None),
+            None => asked.api(target)?,
+        },
         FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
         FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
         FactTarget::Image { reference, .. } => (asked.live(LiveCall::Image { reference }), None),
@@ -160,6 +167,15 @@ pub(super) fn route(
         is_pushed_down: need.is_pushed_down,
         stands_for,
     })
+}
+
+fn cel_query(asked: &CelRequest) -> CelQuery {
+    CelQuery {
+        expression: asked.expression.clone(),
+        variables: asked.variables.clone(),
+        failed: asked.failed.clone(),
+        documents: BTreeMap::new(),
+    }
 }
 
 /// A fact that is asked for, without its target.
@@ -246,6 +262,59 @@ impl Asked<'_> {
             Err(error) if declared => return Err(error),
             Err(_) => (vec![Backend::Live(live)], None),
         })
+    }
+
+    /// The view that evaluates a part in CEL; none where one of its lists is not there, or in another view: then the lists
+    /// are read.
+    fn part(mut self, target: ApiTarget, cel: &CelRequest) -> Vec<Backend> {
+        let mut selections = BTreeMap::new();
+        let mut first: Option<ViewRead> = None;
+        let further = cel.documents.iter();
+        let further = further.map(|(name, target)| (name.as_str(), target));
+        for (name, target) in std::iter::once((VIEW, &FactTarget::Api(target))).chain(further) {
+            let FactTarget::Api(target) = target else {
+                return Vec::new();
+            };
+            let Some(read) = self.kept_list(target) else {
+                return Vec::new();
+            };
+            match &first {
+                None => first = Some(read),
+                Some(known) if known.view == read.view && known.secret == read.secret => {
+                    selections.insert(name.to_owned(), read.query.selection.unwrap_or_default());
+                }
+                Some(_) => return Vec::new(),
+            }
+        }
+        let Some(mut read) = first else {
+            return Vec::new();
+        };
+        if let Some(cel) = &mut self.query.cel {
+            cel.documents = selections;
+        }
+        let selection = read.query.selection.take();
+        read.query = Query {
+            selection,
+            ..self.query
+        };
+        vec![Backend::View(read)]
+    }
+
+    /// The view that holds the list of a call; `None`: it has to be read live, or may not be read.
+    fn kept_list(&self, target: &ApiTarget) -> Option<ViewRead> {
+        confined::check_path(&target.path, self.namespace).ok()?;
+        let kept = target.kept.clone().filter(|_| target.data.is_none())?;
+        if self.namespace.is_some_and(|own| !is_of(&kept, own)) {
+            return None;
+        }
+        let answers = self.catalog.keeps(&kept.reference) && self.fits(&kept);
+        if !answers || kept.object.is_some() || kept.limit.is_some() {
+            return None;
+        }
+        match self.kept(kept) {
+            Ok(Backend::View(read)) => Some(read),
+            Ok(Backend::Live(_)) | Err(_) => None,
+        }
     }
 
     /// The view that answers a call, and what of it.

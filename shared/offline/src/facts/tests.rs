@@ -47,6 +47,7 @@ fn asked(variable: &str, target: FactTarget, expression: &str) -> FactRequest {
         missing_key_is_error: true,
         age_max_ms: None,
         is_pushed_down: false,
+        cel: None,
     }
 }
 

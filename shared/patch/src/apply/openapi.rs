@@ -13,12 +13,9 @@ use serde_json::Value;
 
 use super::{
     built_in, record, smallest,
-    types::{Key, List, Map, ObjectSchema, Scalar, SchemaError, Type, TypeId},
+    types::{Key, List, Map, ObjectSchema, Scalar, SchemaError, TYPES_MAX, Type, TypeId},
 };
 use crate::size;
-
-/// Types of one schema.
-pub const TYPES_MAX: usize = 50_000;
 
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const GROUP_VERSION_KIND: &str = "x-kubernetes-group-version-kind";

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Map as Fields, Value, json};
 
-use super::types::{Key, List, Map, ObjectSchema, Scalar, SchemaError, Type, TypeId};
+use super::types::{Key, List, Map, ObjectSchema, Scalar, SchemaError, TYPES_MAX, Type, TypeId};
 
 /// A type as JSON.
 pub(super) fn write(of: &Type) -> Value {
@@ -121,7 +121,7 @@ fn read_types(table: &Value) -> Result<Vec<Type>, SchemaError> {
     let Some(types) = table.get("types").and_then(Value::as_array) else {
         return Err(malformed("types", "there are none"));
     };
-    if types.len() > super::TYPES_MAX {
+    if types.len() > TYPES_MAX {
         return Err(SchemaError::TooLarge);
     }
     let read = types.iter().enumerate().map(|(place, of)| {

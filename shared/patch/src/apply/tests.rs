@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::*;
+use crate::{BUILT_BYTES_MAX, DEPTH_MAX};
 
 mod limits;
 mod lists;

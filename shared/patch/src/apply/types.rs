@@ -8,7 +8,8 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{ApplyError, built_in, openapi, record, smallest};
+/// Types of one schema.
+pub const TYPES_MAX: usize = 50_000;
 
 /// A place in a table of types.
 pub(super) type TypeId = usize;
@@ -102,7 +103,7 @@ pub enum SchemaError {
         problem: String,
     },
     /// It has more types than are kept.
-    #[error("the schema has more than {} types", openapi::TYPES_MAX)]
+    #[error("the schema has more than {TYPES_MAX} types")]
     TooLarge,
     /// It nests deeper than is read.
     #[error("the schema nests deeper than {} levels", crate::DEPTH_MAX)]
@@ -119,46 +120,6 @@ pub struct ObjectSchema {
 impl ObjectSchema {
     pub(super) fn new(types: Arc<Types>, root: TypeId) -> Self {
         Self { types, root }
-    }
-
-    /// Returns the type of one of Kubernetes' own kinds; `None` of any other.
-    pub fn built_in(api_version: &str, kind: &str) -> Option<Self> {
-        built_in::find(api_version, kind)
-    }
-
-    /// Returns the type of an object by its `apiVersion` and `kind`, of Kubernetes' own.
-    ///
-    /// # Errors
-    /// [`ApplyError::NoSchema`]: it is of another kind.
-    pub fn of(object: &Value) -> Result<Self, ApplyError> {
-        let text = |name| object.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        Self::built_in(api_version, kind).ok_or_else(|| ApplyError::NoSchema {
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-        })
-    }
-
-    /// Returns the type that the `openAPIV3Schema` of a version in a CustomResourceDefinition declares.
-    ///
-    /// # Errors
-    /// [`SchemaError`]: it declares none.
-    pub fn from_crd(schema: &Value) -> Result<Self, SchemaError> {
-        openapi::of_custom(schema)
-    }
-
-    /// Returns the type as text, to be kept or sent.
-    pub fn to_record(&self) -> String {
-        let (types, roots) = smallest::table(&self.types, &[self.root]);
-        record::write_one(&types, roots.first().copied().unwrap_or_default())
-    }
-
-    /// Reads what [`ObjectSchema::to_record`] wrote.
-    ///
-    /// # Errors
-    /// [`SchemaError`]: it is not that.
-    pub fn from_record(text: &str) -> Result<Self, SchemaError> {
-        record::read_one(text)
     }
 
     pub(super) fn types(&self) -> &Types {

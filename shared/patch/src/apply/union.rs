@@ -34,15 +34,18 @@ fn merge_fields(
     fields: &Fields<String, Value>,
     patch: &Fields<String, Value>,
 ) -> Fields<String, Value> {
-    let mut merged = fields.clone();
-    for (name, patch) in patch {
-        let value = match (fields.get(name), map.field(name)) {
-            (Some(found), Some(id)) => merge(types, id, found, patch),
-            _ => patch.clone(),
+    // Each value is copied once, however deep it is.
+    let merged = fields.iter().map(|(name, found)| {
+        let value = match (patch.get(name), map.field(name)) {
+            (None, _) => found.clone(),
+            (Some(patch), Some(id)) => merge(types, id, found, patch),
+            (Some(patch), None) => patch.clone(),
         };
-        merged.insert(name.clone(), value);
-    }
-    merged
+        (name.clone(), value)
+    });
+    let added = patch.iter().filter(|(name, _)| !fields.contains_key(*name));
+    let added = added.map(|(name, patch)| (name.clone(), patch.clone()));
+    merged.chain(added).collect()
 }
 
 /// An element and its identity.
@@ -107,7 +110,7 @@ fn merge_elements(types: &Types, list: &List, elements: &[Value], patch: &[Value
         element: list.element,
         shared: shared.cloned().collect(),
         of_object,
-        waiting: waiting.into(),
+        waiting,
         merged: Vec::new(),
     };
     for (item, element) in &elements {

@@ -1,6 +1,9 @@
 //! The objects of a view as a list of CEL.
 
-use std::{cell::Cell, fmt};
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
 
 use anteroom_cel::{Candidates, ObjectList, Probes};
 use anteroom_view::{LazyList, Object};
@@ -19,7 +22,7 @@ const FEW_OBJECTS: usize = 16;
 const FEW_FOUND: usize = 16;
 
 /// The surroundings of a list: indexes, and turns.
-pub trait ListHost: fmt::Debug {
+pub trait ListHost: fmt::Debug + Sync {
     /// Calls `ask` with the index of this key, in the state of the list. Returns false if there is none at present.
     fn ask(&self, key: &IndexKey, ask: &mut dyn FnMut(&Index)) -> bool;
 
@@ -36,8 +39,8 @@ pub trait ListHost: fmt::Debug {
 pub struct ViewList<'a> {
     pub(super) objects: LazyList<'a>,
     pub(super) host: &'a dyn ListHost,
-    is_cut: Cell<bool>,
-    examined: Cell<u64>,
+    is_cut: AtomicBool,
+    examined: AtomicU64,
 }
 
 impl<'a> ViewList<'a> {
@@ -46,8 +49,8 @@ impl<'a> ViewList<'a> {
         Self {
             objects,
             host,
-            is_cut: Cell::new(false),
-            examined: Cell::new(0),
+            is_cut: AtomicBool::new(false),
+            examined: AtomicU64::new(0),
         }
     }
 
@@ -59,16 +62,16 @@ impl<'a> ViewList<'a> {
     /// Returns whether some objects were left out because the host did not go on: what an evaluation came to is
     /// not the value then.
     pub fn is_cut(&self) -> bool {
-        self.is_cut.get()
+        self.is_cut.load(Ordering::Relaxed)
     }
 
     /// The number of objects that were looked at.
     pub fn examined(&self) -> u64 {
-        self.examined.get()
+        self.examined.load(Ordering::Relaxed)
     }
 
     pub(super) fn examine(&self, objects: u64) {
-        self.examined.set(self.examined.get() + objects);
+        self.examined.fetch_add(objects, Ordering::Relaxed);
     }
 
     /// Goes through objects of this list at its pace.
@@ -79,7 +82,7 @@ impl<'a> ViewList<'a> {
         let mut looked_through = 0;
         Box::new(objects.take_while(move |_| {
             if looked_through % PACE_OBJECTS == 0 && !self.host.goes_on(looked_through) {
-                self.is_cut.set(true);
+                self.is_cut.store(true, Ordering::Relaxed);
                 return false;
             }
             looked_through += 1;

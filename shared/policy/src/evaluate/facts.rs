@@ -14,7 +14,7 @@ use super::{
     error::RuleError,
     interrupt::Stop,
     limits::{FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, PUSHED_DOWN_PER_RULE_MAX},
-    report::{FactRead, FactRequest},
+    report::{CelRequest, FactRead, FactRequest},
 };
 use crate::ir::FactTarget;
 
@@ -81,6 +81,8 @@ pub(super) struct Question {
     /// The answer may be large.
     pub(super) is_large: bool,
     pub(super) reading: Reading,
+    /// It is asked in CEL.
+    pub(super) cel: Option<Arc<CelRequest>>,
 }
 
 /// How an answer is read.
@@ -111,6 +113,7 @@ impl Question {
             is_pushed_down: false,
             is_large: false,
             reading: Reading::AsItIs,
+            cel: None,
         }
     }
 
@@ -120,6 +123,7 @@ impl Question {
             && self.expression == other.expression
             && self.parameters == other.parameters
             && self.reading == other.reading
+            && self.cel == other.cel
     }
 
     fn is(&self, asked: &FactRequest) -> bool {
@@ -128,6 +132,7 @@ impl Question {
             && asked.parameters == self.parameters
             && asked.missing_key_is_error == self.missing_key_is_error
             && asked.age_max_ms == self.age_max_ms
+            && asked.cel == self.cel
     }
 
     fn is_the_same(&self, other: &Self) -> bool {
@@ -144,6 +149,8 @@ pub(super) enum Known<'f> {
     Failed(&'f FactError),
     Pending,
     LeftOut,
+    /// A part that is not to be had without the fact.
+    Declined,
 }
 
 /// The state of a question.
@@ -241,6 +248,7 @@ impl Facts {
                 missing_key_is_error: question.missing_key_is_error,
                 age_max_ms: question.age_max_ms,
                 is_pushed_down: question.is_pushed_down,
+                cel: question.cel,
             },
             reading: question.reading,
             answer: None,
@@ -257,6 +265,7 @@ impl Facts {
             facts.find(|fact| question.is(&fact.request) && fact.reading == question.reading)?;
         Some(match &fact.answer {
             _ if fact.is_left_out => Known::LeftOut,
+            _ if fact.is_declined => Known::Declined,
             Some(Ok(value)) => Known::Value(value),
             Some(Err(error)) => Known::Failed(error),
             None => Known::Pending,

@@ -1,6 +1,6 @@
 //! The requests of an evaluation for facts, and its outcome.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::FactError;
 use serde_json::Value;
@@ -39,6 +39,22 @@ pub struct FactRequest {
     /// It asks for what one use of the fact comes to, or for its fields that are read, so that the fact need not
     /// travel. Where that is not to be had without reading the fact, [`Evaluation::decline`](super::Evaluation::decline) it: the fact is asked for then.
     pub is_pushed_down: bool,
+    /// The expression in CEL that is asked in place of `expression`: it is about a list, and pushed down. The answer is
+    /// `{"value": …}`, `{"failed": {"message": …}}`, `{"parameter": {"name": …}}` or `{"noJson": …}`.
+    pub cel: Option<Arc<CelRequest>>,
+}
+
+/// A part of an expression in CEL, to be evaluated where the lists are kept that it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CelRequest {
+    /// The expression: it names `view`, which is the list of the request's target, its parameters, and the further lists.
+    pub expression: String,
+    /// The variables before it, by name.
+    pub variables: Vec<(String, String)>,
+    /// Parameters that are errors, with their messages.
+    pub failed: BTreeMap<String, String>,
+    /// Further lists of the same view, by their names in the expression.
+    pub documents: BTreeMap<String, FactTarget>,
 }
 
 /// The outcome of a rule, and the facts that it was decided from.

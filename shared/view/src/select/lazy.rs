@@ -1,6 +1,6 @@
 //! A selection of which no object is looked at before it is asked for.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use anteroom_model::{FactError, ResourceVersion, Shape, Source};
 use anteroom_wire::body::BodyNode;
@@ -25,7 +25,7 @@ pub struct LazyList<'a> {
     /// All objects are in the namespace that is meant.
     is_whole: bool,
     /// The objects, where they had to be counted.
-    chosen: OnceCell<Vec<&'a Object>>,
+    chosen: OnceLock<Vec<&'a Object>>,
 }
 
 impl Select {
@@ -51,7 +51,7 @@ impl Select {
                     select: self,
                     store,
                     is_whole: self.namespace.is_empty() || confined_to(info, &self.namespace),
-                    chosen: OnceCell::new(),
+                    chosen: OnceLock::new(),
                 }));
             }
         };

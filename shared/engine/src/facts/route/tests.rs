@@ -92,6 +92,7 @@ fn need(target: FactTarget) -> FactRequest {
         missing_key_is_error: true,
         age_max_ms: Some(7),
         is_pushed_down: false,
+        cel: None,
     }
 }
 

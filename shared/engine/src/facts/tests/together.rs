@@ -12,6 +12,7 @@ fn request(id: u32, target: FactTarget, is_pushed_down: bool) -> FactRequest {
         missing_key_is_error: true,
         age_max_ms: None,
         is_pushed_down,
+        cel: None,
     }
 }
 

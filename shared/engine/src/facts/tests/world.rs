@@ -194,6 +194,7 @@ impl World {
                 missing_key_is_error: true,
                 age_max_ms: None,
                 is_pushed_down: false,
+                cel: None,
             });
         let deadline = Instant::now() + Duration::from_secs(10);
         let reader = Reader {

@@ -43,6 +43,15 @@ pub(super) fn conditions(spec: &Object<'_>, names: &Names, problems: &mut Proble
     conditions.collect()
 }
 
+/// Expressions with their parts marked that can be evaluated where their facts are kept.
+pub(super) fn marked(all: Vec<Placed>, variables: &[Program], names: &Names) -> Vec<Placed> {
+    let marked = all.into_iter().map(|Placed { place, program }| Placed {
+        place,
+        program: program.with_parts(variables, names),
+    });
+    marked.collect()
+}
+
 /// Expressions with the path of the list that they stand in.
 pub(super) fn with_path<'p>(
     path: &'p str,

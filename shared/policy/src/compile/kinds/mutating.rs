@@ -9,7 +9,7 @@ use super::{
         fields::{Field, KnownFields, Object},
     },
     PolicySite, autogen, constraints,
-    expressions::{conditions, names, with_path},
+    expressions::{conditions, marked, names, with_path},
     facts, rule, settings,
 };
 use crate::ir::{
@@ -110,9 +110,9 @@ fn mutation(
     problems: &mut Problems,
 ) -> Option<CelMutation> {
     let mut names = names(site, template);
-    let variables = variables(spec, &mut names, problems);
+    let variables = variables(spec, &mut names, problems)?;
     // Unlike those of a ValidatingPolicy, they see the variables.
-    let preconditions = conditions(spec, &names, problems);
+    let preconditions = marked(conditions(spec, &names, problems), &variables, &names);
     let mutations = spec.required("mutations", problems);
     let fields = mutations.map_or_else(Vec::new, |field| {
         let fields = limited(&field, MUTATIONS_MAX, problems);
@@ -124,12 +124,16 @@ fn mutation(
     let patches: Vec<_> = fields
         .iter()
         .filter_map(|field| patch(field, &names, problems))
+        .map(|patch| CelPatch {
+            program: patch.program.with_parts(&variables, &names),
+            ..patch
+        })
         .collect();
     let annotations = annotations(spec, &names, problems);
     let mut mutation = CelMutation {
         around: Cel {
             preconditions,
-            variables: variables?,
+            variables,
             expressions: Vec::new(),
             annotations,
             params: None,

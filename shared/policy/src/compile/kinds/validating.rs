@@ -8,12 +8,12 @@ use super::{
         fields::{Field, KnownFields, Object},
     },
     PolicySite, autogen, constraints,
-    expressions::{conditions, names, with_path},
+    expressions::{conditions, marked, names, with_path},
     facts, rule, settings,
 };
 use crate::ir::{
     FailurePolicy, Rule,
-    cel::{Cel, CelDialect, CelFact},
+    cel::{Cel, CelDialect, CelFact, Judged, Placed},
     matching::{Constraints, Matches},
     problem::Problems,
     rule::{Check, FailureAction, Validation, Work},
@@ -110,8 +110,8 @@ fn expressions(
 ) -> Option<Cel> {
     let mut names = names(site, template);
     // They do not see the variables.
-    let preconditions = conditions(spec, &names, problems);
-    let variables = variables(spec, &mut names, problems);
+    let preconditions = marked(conditions(spec, &names, problems), &[], &names);
+    let variables = variables(spec, &mut names, problems)?;
     let validations = spec.get("validations");
     let fields = validations.map_or_else(Vec::new, |field| {
         limited(&field, CEL_EXPRESSIONS_MAX, problems)
@@ -119,11 +119,21 @@ fn expressions(
     let judged = fields
         .iter()
         .filter_map(|field| judged(field, &names, ("", ""), problems));
-    let expressions: Vec<_> = judged.collect();
+    let expressions = judged.map(|judged| Judged {
+        expression: Placed {
+            program: judged.expression.program.with_parts(&variables, &names),
+            ..judged.expression
+        },
+        message_expression: judged
+            .message_expression
+            .map(|program| program.with_parts(&variables, &names)),
+        ..judged
+    });
+    let expressions = expressions.collect();
     let annotations = annotations(spec, &names, problems);
     let mut cel = Cel {
         preconditions,
-        variables: variables?,
+        variables,
         expressions,
         annotations,
         params: None,

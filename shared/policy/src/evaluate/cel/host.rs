@@ -1,8 +1,8 @@
 //! The facts that expressions read, out of those that the rule has asked for.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
-use anteroom_cel::{Argument, EvalError, Fact, FactFunction, Host, Site};
+use anteroom_cel::{Argument, EvalError, Fact, FactFunction, Host, PartAnswer, PartRequest, Site};
 use anteroom_model::FactError;
 use serde_json::Value;
 
@@ -10,8 +10,9 @@ use super::target::{Targeted, target};
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{Facts, Known, Question, Reading},
+        facts::{Facts, Known, Question, Reading, is_of_evaluation},
         interrupt::Stop,
+        report::CelRequest,
     },
     ir::cel::{Cel, CelFact},
 };
@@ -52,6 +53,62 @@ impl<'v> CelHost<'v> {
     /// Ends the step.
     pub(super) fn into_demands(self) -> Demands {
         Demands(self.state.into_inner())
+    }
+
+    fn demand(&self, name: String, question: Question) {
+        let mut state = self.state.borrow_mut();
+        let is_new = |known: &(String, Question)| !known.1.is_the_same_target(&question);
+        if state.demands.len() < DEMANDS_PER_STEP_MAX && state.demands.iter().all(is_new) {
+            state.demands.push((name, question));
+        }
+    }
+
+    /// The question that a part asks, and the name of the entry that it is of.
+    fn part_question(&self, request: PartRequest<'v>) -> Option<(String, Question)> {
+        let PartRequest {
+            part,
+            arguments,
+            parameters,
+        } = request;
+        let mut first = None;
+        let mut documents = BTreeMap::new();
+        for ((document, site), values) in part.documents().iter().zip(arguments) {
+            let fact = self
+                .facts
+                .iter()
+                .find(|fact| fact.site.name() == site.name())?;
+            let Targeted { target, name } = target(fact, values, self.home).ok()?;
+            match first {
+                None => first = Some((name, target)),
+                Some(_) => {
+                    documents.insert(document.clone(), target);
+                }
+            }
+        }
+        let (name, target) = first?;
+        let (mut given, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        for (at, parameter) in parameters.into_iter().enumerate() {
+            let name = format!("p{at}");
+            match parameter {
+                Ok(value) => {
+                    given.insert(name, value);
+                }
+                Err(message) => {
+                    failed.insert(name, message);
+                }
+            }
+        }
+        let question = Question {
+            is_pushed_down: true,
+            cel: Some(Arc::new(CelRequest {
+                expression: part.text().to_owned(),
+                variables: part.variables().to_vec(),
+                failed,
+                documents,
+            })),
+            ..Question::new(target, "", given)
+        };
+        Some((name, question))
     }
 
     fn fail(&self, error: RuleError) -> Fact<'v> {
@@ -101,21 +158,61 @@ impl<'v> Host<'v> for CelHost<'v> {
                 Some(value) => Fact::Value(value),
                 None => self.refuse(site, &entry, crate::evaluate::facts::left_out()),
             },
-            Some(Known::Pending) => Fact::Unknown,
+            Some(Known::Pending | Known::Declined) => Fact::Unknown,
             None => {
-                let mut state = self.state.borrow_mut();
-                let may_be_asked = is_certain || !site.function().has_effect();
-                let is_new = |known: &(String, Question)| !known.1.is_the_same_target(&question);
-                if may_be_asked
-                    && state.demands.len() < DEMANDS_PER_STEP_MAX
-                    && state.demands.iter().all(is_new)
-                {
-                    state.demands.push((name, question));
+                if is_certain || !site.function().has_effect() {
+                    self.demand(name, question);
                 }
                 Fact::Unknown
             }
         }
     }
+
+    fn takes_parts(&self) -> bool {
+        self.known.asks_for_parts()
+    }
+
+    fn part(&self, request: PartRequest<'v>) -> PartAnswer<'v> {
+        let Some((name, question)) = self.part_question(request) else {
+            return PartAnswer::Declined;
+        };
+        let entry = question.target.to_string();
+        match self.known.known(&question) {
+            Some(Known::Value(outcome)) => part_answer(outcome),
+            // The same would be said of the list, or it has to be read to know.
+            Some(Known::Failed(error)) if is_of_evaluation(error) => PartAnswer::Declined,
+            Some(Known::Failed(error)) => {
+                let source = error.clone();
+                match self.fail(RuleError::Fact {
+                    variable: name,
+                    entry,
+                    source,
+                }) {
+                    Fact::Failed(id, message) => PartAnswer::Unread(id, message),
+                    _ => PartAnswer::Declined,
+                }
+            }
+            Some(Known::Declined | Known::LeftOut) => PartAnswer::Declined,
+            Some(Known::Pending) => PartAnswer::Unknown,
+            None => {
+                self.demand(name, question);
+                PartAnswer::Unknown
+            }
+        }
+    }
+}
+
+/// The outcome that a replica tells: see [`FactRequest::cel`](crate::FactRequest::cel).
+fn part_answer(outcome: &Value) -> PartAnswer<'_> {
+    let text = |of: &str, field: &str| outcome.get(of)?.get(field)?.as_str();
+    if let Some(value) = outcome.get("value") {
+        return PartAnswer::Value(value);
+    }
+    if let Some(message) = text("failed", "message") {
+        return PartAnswer::Failed(message);
+    }
+    let parameter = text("parameter", "name").and_then(|name| name.strip_prefix('p')?.parse().ok());
+    parameter.map_or(PartAnswer::Declined, PartAnswer::Parameter)
 }
 
 /// How an answer is read as a value of the function.

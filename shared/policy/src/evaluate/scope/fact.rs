@@ -136,6 +136,7 @@ impl Scope<'_> {
             is_pushed_down: false,
             is_large: true,
             reading: Reading::AsItIs,
+            cel: None,
         })
     }
 

@@ -94,7 +94,11 @@ pub(super) fn case(seed: u64, number: u64) -> Case {
         patch["kind"] = "Other".into();
     }
     if dice.chance(6) {
-        spoil(&mut dice, &mut patch);
+        let field = dice.pick(&["metadata", "spec", "data"]);
+        match patch.get_mut(field) {
+            Some(value) => spoil(&mut dice, value),
+            None => patch[field] = json!(["a"]),
+        }
     }
     Case {
         kind,

@@ -40,17 +40,25 @@ pub(super) fn write(value: &Value, path: &str) -> String {
         }
         Value::Object(fields) => {
             let fields = fields.iter().map(|(name, value)| {
-                let (name, value) = (Value::from(name.as_str()), write(value, path));
-                format!("{name}: {value}")
+                format!(
+                    "{}: {}",
+                    Value::from(name.as_str()),
+                    of_any_type(value, path)
+                )
             });
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         Value::Array(elements) => {
-            let elements = elements.iter().map(|element| write(element, path));
+            let elements = elements.iter().map(|element| of_any_type(element, path));
             format!("[{}]", elements.collect::<Vec<_>>().join(", "))
         }
         single => single.to_string(),
     }
+}
+
+/// A value in a list or map, whose values must be of one type where the types are known.
+fn of_any_type(value: &Value, path: &str) -> String {
+    format!("dyn({})", write(value, path))
 }
 
 fn is_name(name: &str) -> bool {

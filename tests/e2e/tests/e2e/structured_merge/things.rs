@@ -70,14 +70,14 @@ pub(super) fn schema() -> Value {
 
 pub(super) fn thing(dice: &mut Dice, part: Part) -> Value {
     let mut spec = of_schema(dice, part, &schema()["properties"]["spec"]);
-    if part == Part::Patch && spec.get("atomicList").is_some() && !dice.chance(10) {
-        take(&mut spec, &["atomicList"]);
-    }
-    if part == Part::Patch && spec.get("atomicPair").is_some() && !dice.chance(10) {
-        take(&mut spec, &["atomicPair"]);
-    }
-    if part == Part::Patch && spec["any"].is_array() {
-        take(&mut spec, &["any"]);
+    if part == Part::Patch {
+        // The API server refuses what is atomic, so it is seldom there.
+        let is_atomic = |name: &&str| *name != "any" || spec[name].is_array();
+        let atomic = ["atomicList", "atomicPair", "any"]
+            .into_iter()
+            .filter(is_atomic);
+        let taken: Vec<&str> = atomic.filter(|_| !dice.chance(4)).collect();
+        take(&mut spec, &taken);
     }
     json!({"metadata": metadata(dice, part), "spec": spec})
 }
@@ -96,7 +96,11 @@ fn of_schema(dice: &mut Dice, part: Part, schema: &Value) -> Value {
         return dice.pick(&[json!(80), json!("http")]);
     }
     match schema["type"].as_str() {
-        None => dice.free(part, 3),
+        None => match dice.free(part, 3) {
+            // It is not declared as nullable.
+            Value::Null => json!({}),
+            free => free,
+        },
         Some("string") if schema["format"] == "date-time" => "2026-01-02T03:04:05Z".into(),
         Some("string") => {
             match part == Part::Whole && schema["nullable"] == true && dice.chance(50) {
@@ -127,7 +131,7 @@ fn object(dice: &mut Dice, part: Part, schema: &Value) -> Value {
             "name" if part == Part::Whole => 100,
             "name" => 97,
             // Seldom in a patch, since they are atomic in an element.
-            "rules" if part == Part::Patch => 2,
+            "rules" if part == Part::Patch => 1,
             _ => 40,
         };
         dice.maybe(&mut made, name, percent, |dice| {

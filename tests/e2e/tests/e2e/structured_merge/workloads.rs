@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::dice::{Dice, Part};
 
 /// Percent of partial objects that touch one atomic field or another: the API server refuses these.
-const ATOMIC: u32 = 2;
+const ATOMIC: u32 = 1;
 
 /// An atomic field: often in a whole object, seldom in a patch.
 fn atomic(part: Part) -> u32 {
@@ -92,7 +92,15 @@ pub(super) fn service(dice: &mut Dice, part: Part) -> Value {
     dice.maybe(&mut spec, "selector", atomic(part), |dice| {
         dice.map(&["x", "y"], &["1"])
     });
-    dice.maybe(&mut spec, "sessionAffinity", 20, |_| "ClientIP".into());
+    if dice.chance(20) {
+        spec["sessionAffinity"] = "ClientIP".into();
+        dice.maybe(
+            &mut spec,
+            "sessionAffinityConfig",
+            50,
+            |_| json!({"clientIP": {"timeoutSeconds": 30}}),
+        );
+    }
     dice.maybe(&mut spec, "publishNotReadyAddresses", 20, |_| true.into());
     dice.maybe(
         &mut spec,
@@ -179,10 +187,10 @@ pub(super) fn deployment(dice: &mut Dice, part: Part) -> Value {
 
 fn pod_spec(dice: &mut Dice, part: Part) -> Value {
     let mut spec = json!({});
-    let named = |dice: &mut Dice, names: &[&str]| {
-        let mut names = dice.some(names);
+    let named = |dice: &mut Dice, all: &[&str]| {
+        let mut names = dice.some(all);
         if names.is_empty() {
-            names.push("a");
+            names.extend(all.first());
         }
         let made = names.into_iter().map(|name| container(dice, part, name));
         Value::from(made.collect::<Vec<_>>())
@@ -327,7 +335,13 @@ fn container(dice: &mut Dice, part: Part, name: &str) -> Value {
         });
         made
     });
-    dice.maybe(&mut made, "livenessProbe", 20, |dice| {
+    // An init container has none.
+    let probe = if ["i", "j", "k"].contains(&name) {
+        0
+    } else {
+        20
+    };
+    dice.maybe(&mut made, "livenessProbe", probe, |dice| {
         let port = dice.pick(&[json!(80), json!("http")]);
         let mut made = json!({"httpGet": {"path": dice.pick(&["/a", "/b"]), "port": port}});
         dice.maybe(&mut made, "periodSeconds", 50, |dice| {

@@ -1,0 +1,113 @@
+//! Parts that are evaluated where their lists are kept.
+
+use super::Machine;
+use crate::{
+    EvalError, JsonError,
+    ast::Expr,
+    part::{PartAnswer, PartCall, PartRequest, Place},
+    value::Val,
+};
+
+impl<'v> Machine<'v> {
+    /// What a part comes to. Nobody is asked where it comes to something whatever the lists are.
+    pub(super) fn part(&mut self, call: &'v PartCall) -> Result<Val<'v>, EvalError> {
+        let Some(host) = self.host.filter(|host| host.takes_parts()) else {
+            return self.eval(&call.whole);
+        };
+        if self.is_without_lists {
+            return self.eval(&call.whole);
+        }
+        match self.without_lists(&call.whole) {
+            Err(EvalError::Unknown) => {}
+            decided => return decided,
+        }
+        let mut arguments = Vec::with_capacity(call.arguments.len());
+        for places in &call.arguments {
+            let mut values = Vec::with_capacity(places.len());
+            for place in places {
+                match self.value_at(call, place) {
+                    Ok(value) => values.push(value),
+                    Err(JsonError::Failed(error @ EvalError::Unknown)) => return Err(error),
+                    Err(JsonError::Failed(error)) if error.is_budget() => return Err(error),
+                    // The call itself says what is wrong with it, where it is reached.
+                    Err(_) => return self.eval(&call.whole),
+                }
+            }
+            arguments.push(values);
+        }
+        let (mut parameters, mut errors) = (Vec::with_capacity(call.parameters.len()), Vec::new());
+        let mut lacks = false;
+        for place in &call.parameters {
+            match self.value_at(call, place) {
+                Ok(value) => parameters.push(Ok(value)),
+                Err(JsonError::NoJson(_)) => return self.eval(&call.whole),
+                Err(JsonError::Failed(EvalError::Unknown)) => lacks = true,
+                Err(JsonError::Failed(error)) if error.is_budget() => return Err(error),
+                Err(JsonError::Failed(error)) => {
+                    errors.push((parameters.len(), error.clone()));
+                    parameters.push(Err(error.to_string()));
+                }
+            }
+        }
+        if lacks {
+            return Err(EvalError::Unknown);
+        }
+        let request = PartRequest {
+            part: &call.part,
+            arguments,
+            parameters,
+        };
+        match host.part(request) {
+            PartAnswer::Value(value) => Ok(Val::of(value)),
+            PartAnswer::Failed(message) => Err(EvalError::Refused(message.to_owned())),
+            PartAnswer::Parameter(at) => {
+                let error = errors.into_iter().find(|(place, _)| *place == at);
+                match error {
+                    Some((_, error)) => Err(error),
+                    None => self.eval(&call.whole),
+                }
+            }
+            PartAnswer::Unknown => {
+                self.lacks = true;
+                Err(EvalError::Unknown)
+            }
+            PartAnswer::Declined => self.eval(&call.whole),
+            PartAnswer::Unread(id, message) => Err(EvalError::Fact {
+                id,
+                message: message.to_owned(),
+            }),
+        }
+    }
+
+    /// Evaluates a term as if no list were known.
+    fn without_lists(&mut self, term: &'v Expr) -> Result<Val<'v>, EvalError> {
+        let nothing = vec![None; self.variables.len()];
+        let known = std::mem::replace(&mut self.known, nothing);
+        let lacks = self.lacks;
+        self.is_without_lists = true;
+        let value = self.eval(term);
+        self.is_without_lists = false;
+        (self.known, self.lacks) = (known, lacks);
+        value
+    }
+
+    fn value_at(
+        &mut self,
+        call: &'v PartCall,
+        place: &'v Place,
+    ) -> Result<serde_json::Value, JsonError> {
+        let missing =
+            || JsonError::Failed(EvalError::refused("a part of the expression is missing"));
+        let Some(at) = place.variable else {
+            let term = call.whole.at(&place.path).ok_or_else(missing)?;
+            return self.exact_json_of(term);
+        };
+        let variable = self.variables.get(at).ok_or_else(missing)?;
+        let term = variable.expr().at(&place.path).ok_or_else(missing)?;
+        let around = std::mem::take(&mut self.locals);
+        let bound = std::mem::take(&mut self.bound);
+        let value = self.exact_json_of(term);
+        (self.locals, self.bound) = (around, bound);
+        value
+    }
+}

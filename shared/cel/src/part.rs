@@ -1,0 +1,106 @@
+//! Parts of an expression that can be evaluated where the list that they read is kept.
+//!
+//! A term is a part if it reads the lists of one kind of object, and everything else in it can be computed without them:
+//! that becomes parameters. The term travels as text and is evaluated by the same evaluator over the same list, so it
+//! comes to the same, errors included. Of terms within terms the outermost one is a part, so that most often no more
+//! than a boolean travels back.
+
+mod split;
+
+use std::sync::Arc;
+
+use crate::{
+    ast::{Expr, TermPath},
+    fact::{Argument, FactFunction, Site},
+};
+
+/// A part: what is asked of whoever keeps the list.
+#[derive(Debug, PartialEq)]
+pub struct Part {
+    /// The term. It names its [documents](Self::documents) and its parameters, `p0`, `p1`, …
+    pub(crate) text: String,
+    /// The variables before it, by name.
+    pub(crate) variables: Vec<(String, String)>,
+    /// The lists that it reads, by name: the first is `view`.
+    pub(crate) documents: Vec<(String, Arc<Site>)>,
+    /// The number of parameters.
+    pub(crate) parameters: usize,
+}
+
+impl Part {
+    /// The term.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The variables before it, by name, each with its text.
+    pub fn variables(&self) -> &[(String, String)] {
+        &self.variables
+    }
+
+    /// The lists that it reads, by the names that they have in it; the first is `view`.
+    pub fn documents(&self) -> &[(String, Arc<Site>)] {
+        &self.documents
+    }
+}
+
+/// A part in its expression.
+#[derive(Debug)]
+pub(crate) struct PartCall {
+    pub(crate) part: Arc<Part>,
+    /// The term itself.
+    pub(crate) whole: Expr,
+    /// The places of the dynamic arguments of each document.
+    pub(crate) arguments: Vec<Vec<Place>>,
+    pub(crate) parameters: Vec<Place>,
+}
+
+/// The place of a term: in a variable of the policy, or in the term of the part.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) variable: Option<usize>,
+    pub(crate) path: TermPath,
+}
+
+/// The answer of a [`Host`](crate::Host) about a part.
+#[derive(Clone, Copy, Debug)]
+pub enum PartAnswer<'v> {
+    /// What it comes to.
+    Value(&'v serde_json::Value),
+    /// The error that it comes to.
+    Failed(&'v str),
+    /// It comes to the error of the parameter at this place.
+    Parameter(usize),
+    /// It is not there yet.
+    Unknown,
+    /// It is not to be had without reading the lists.
+    Declined,
+    /// The lists cannot be read; as in [`Fact::Failed`](crate::Fact::Failed).
+    Unread(u32, &'v str),
+}
+
+/// What a part asks for.
+#[derive(Debug)]
+pub struct PartRequest<'v> {
+    /// The part.
+    pub part: &'v Part,
+    /// The dynamic arguments of each document.
+    pub arguments: Vec<Vec<serde_json::Value>>,
+    /// The value of each parameter, or the error that counts where the evaluation reaches it.
+    pub parameters: Vec<Result<serde_json::Value, String>>,
+}
+
+/// Returns whether two lists are of one view: a namespace that is not constant selects of all.
+fn are_of_one_view(one: &Site, other: &Site) -> bool {
+    let same = |at: usize| one.arguments().get(at) == other.arguments().get(at);
+    let is_all = |site: &Site| match site.arguments().get(2) {
+        Some(Argument::Constant(namespace)) => namespace == "",
+        _ => true,
+    };
+    same(0) && same(1) && same(3) && (same(2) || (is_all(one) && is_all(other)))
+}
+
+/// Returns whether a call reads a list that may be kept in a view.
+fn is_list(site: &Site) -> bool {
+    site.function() == FactFunction::ResourceList
+}

@@ -1,0 +1,314 @@
+//! Finds the parts of an expression.
+
+use std::sync::Arc;
+
+use super::{Part, PartCall, Place, are_of_one_view, is_list};
+use crate::{
+    Names, Program,
+    ast::{Expr, FactCall, TermPath},
+    fact::Site,
+    unparse,
+    value::Val,
+};
+
+/// Bytes of a part's texts.
+const TEXT_BYTES_MAX: usize = 12 * 1024;
+
+/// Parameters of one part.
+const PARAMETERS_MAX: usize = 64;
+
+/// Documents of one part.
+const DOCUMENTS_MAX: usize = 8;
+
+/// Terms within each other that are looked through.
+const DEPTH_MAX: usize = 100;
+
+impl Program {
+    /// Returns the same expression with its parts marked. `names` and `variables` are those that it was compiled
+    /// with.
+    #[must_use]
+    pub fn with_parts(self, variables: &[Program], names: &Names) -> Self {
+        let splitter = Splitter { variables, names };
+        if !splitter.touches_list(self.expr()) {
+            return self;
+        }
+        self.map_expr(|mut expr| {
+            splitter.mark(&mut expr, 0, 0);
+            expr
+        })
+    }
+
+    /// The parts of the expression, in the order in which they are written.
+    pub fn parts(&self) -> Vec<&Arc<Part>> {
+        let mut found = Vec::new();
+        collect(self.expr(), &mut found);
+        found
+    }
+}
+
+fn collect<'e>(term: &'e Expr, found: &mut Vec<&'e Arc<Part>>) {
+    match term {
+        Expr::Part(call) => found.push(&call.part),
+        _ => {
+            for child in term.children() {
+                collect(child, found);
+            }
+        }
+    }
+}
+
+struct Splitter<'p> {
+    variables: &'p [Program],
+    names: &'p Names,
+}
+
+impl<'p> Splitter<'p> {
+    /// Marks the outermost parts of a term that has so many variables of macros around it.
+    fn mark(&self, term: &mut Expr, locals: usize, depth: usize) {
+        if depth == DEPTH_MAX || !self.touches_list(term) {
+            return;
+        }
+        if is_more_than_a_list(term)
+            && let Some((part, arguments, parameters)) = self.part(term, locals)
+        {
+            let whole = std::mem::replace(term, Expr::Literal(Val::Null));
+            *term = Expr::Part(Box::new(PartCall {
+                part: Arc::new(part),
+                whole,
+                arguments,
+                parameters,
+            }));
+            return;
+        }
+        term.each_child_mut(locals, &mut |child, locals| {
+            self.mark(child, locals, depth + 1)
+        });
+    }
+
+    /// Returns whether a term reads a list, itself or by a variable.
+    fn touches_list(&self, term: &Expr) -> bool {
+        term.any(&|term| match term {
+            Expr::Fact(call) => is_list(&call.site),
+            Expr::Variable(at) => self
+                .variable(*at)
+                .is_some_and(|expr| self.touches_list(expr)),
+            _ => false,
+        })
+    }
+
+    fn variable(&self, at: usize) -> Option<&'p Expr> {
+        self.variables.get(at).map(Program::expr)
+    }
+
+    /// The part that a term is; `None`: it is none.
+    fn part(&self, term: &Expr, locals: usize) -> Option<(Part, Vec<Vec<Place>>, Vec<Place>)> {
+        let mut made = Made {
+            splitter: self,
+            documents: Vec::new(),
+            parameters: Vec::new(),
+            variables: Vec::new(),
+            is_possible: true,
+        };
+        let text = made.text(None, term, locals);
+        let bytes = made.variables.iter().map(|(_, _, text)| text.len());
+        let is_small = text.len() + bytes.sum::<usize>() <= TEXT_BYTES_MAX
+            && made.parameters.len() <= PARAMETERS_MAX
+            && made.documents.len() <= DOCUMENTS_MAX;
+        if !made.is_possible || !is_small || made.documents.is_empty() {
+            return None;
+        }
+        let mut variables = made.variables;
+        // In the order in which they are defined: each sees those before it.
+        variables.sort_by_key(|(at, ..)| *at);
+        let (documents, arguments) = made.documents.into_iter().unzip();
+        let part = Part {
+            text,
+            variables: variables
+                .into_iter()
+                .map(|(_, name, text)| (name, text))
+                .collect(),
+            documents,
+            parameters: made.parameters.len(),
+        };
+        Some((part, arguments, made.parameters))
+    }
+}
+
+/// A part on its way.
+struct Made<'s, 'p> {
+    splitter: &'s Splitter<'p>,
+    documents: Vec<((String, Arc<Site>), Vec<Place>)>,
+    parameters: Vec<Place>,
+    /// Place, name and text of each variable that reads the list.
+    variables: Vec<(usize, String, String)>,
+    is_possible: bool,
+}
+
+impl Made<'_, '_> {
+    /// The text of a term: of the part itself, or of a variable. `locals` are the variables of macros around it.
+    fn text(&mut self, variable: Option<usize>, root: &Expr, locals: usize) -> String {
+        let names = self.splitter.names;
+        unparse::write(root, locals, names, &mut |term| {
+            self.replace(variable, root, locals, term)
+        })
+    }
+
+    /// The text in place of a term; `None`: it is written as it is.
+    fn replace(
+        &mut self,
+        variable: Option<usize>,
+        root: &Expr,
+        locals: usize,
+        term: &Expr,
+    ) -> Option<String> {
+        match term {
+            Expr::Fact(call) if is_list(&call.site) => {
+                return Some(self.document(variable, root, locals, call));
+            }
+            Expr::Variable(at) if self.splitter.touches_list(term) => {
+                self.include(*at);
+                return None;
+            }
+            Expr::Literal(value) if is_written(value) => return None,
+            _ if self.splitter.touches_list(term) => {
+                // The parts of a variable are written as what they are.
+                return None;
+            }
+            _ => {}
+        }
+        if has_inner_local(term, locals) {
+            // It depends on an element: it has to be evaluated where the list is.
+            self.is_possible &= !is_bound_to_request(term);
+            return None;
+        }
+        let place = Place {
+            variable,
+            path: path_to(root, term)?,
+        };
+        let known = self.parameters.iter().position(|known| *known == place);
+        let at = known.unwrap_or_else(|| {
+            self.parameters.push(place);
+            self.parameters.len() - 1
+        });
+        Some(format!("p{at}"))
+    }
+
+    fn document(
+        &mut self,
+        variable: Option<usize>,
+        root: &Expr,
+        locals: usize,
+        call: &FactCall,
+    ) -> String {
+        let mut arguments = Vec::new();
+        for argument in &call.arguments {
+            // One that depends on an element of a list is a list for each.
+            self.is_possible &=
+                !has_inner_local(argument, locals) && !self.splitter.touches_list(argument);
+            match path_to(root, argument) {
+                Some(path) => arguments.push(Place { variable, path }),
+                None => self.is_possible = false,
+            }
+        }
+        if let Some(((_, first), _)) = self.documents.first() {
+            self.is_possible &= are_of_one_view(first, &call.site);
+        }
+        let mut known = self.documents.iter();
+        let is_it = |((_, site), places): &&((String, Arc<Site>), Vec<Place>)| {
+            site.name() == call.site.name() && *places == arguments
+        };
+        if let Some(((name, _), _)) = known.find(is_it) {
+            return name.clone();
+        }
+        let name = match self.documents.len() {
+            0 => "view".to_owned(),
+            more => format!("view{more}"),
+        };
+        self.documents
+            .push(((name.clone(), Arc::clone(&call.site)), arguments));
+        name
+    }
+
+    /// A variable that reads the list travels too.
+    fn include(&mut self, at: usize) {
+        if self.variables.iter().any(|(known, ..)| *known == at) {
+            return;
+        }
+        let Some(expr) = self.splitter.variable(at) else {
+            self.is_possible = false;
+            return;
+        };
+        let name = self.splitter.names.variable_name(at).to_owned();
+        self.variables.push((at, name, String::new()));
+        let text = self.text(Some(at), expr, 0);
+        let mut variables = self.variables.iter_mut();
+        if let Some((.., written)) = variables.find(|(known, ..)| *known == at) {
+            *written = text;
+        }
+    }
+}
+
+/// Returns whether a term makes less of a list than the list: not if it only looks into it.
+fn is_more_than_a_list(term: &Expr) -> bool {
+    match term {
+        Expr::Fact(_) | Expr::Variable(_) | Expr::Part(_) => false,
+        Expr::Select(operand, _) => is_more_than_a_list(operand),
+        Expr::Index(pair) | Expr::OptionalIndex(pair) => is_more_than_a_list(&pair.0),
+        _ => true,
+    }
+}
+
+/// Returns whether a literal is written as text that comes to the same.
+fn is_written(value: &Val<'_>) -> bool {
+    matches!(
+        value,
+        Val::Null
+            | Val::Bool(_)
+            | Val::Int(_)
+            | Val::Uint(_)
+            | Val::Double(_)
+            | Val::Text(_)
+            | Val::Bytes(_)
+            | Val::Type(_)
+    )
+}
+
+/// Returns whether a term has a variable of a macro that is within the part.
+fn has_inner_local(term: &Expr, locals: usize) -> bool {
+    term.any(&|term| matches!(term, Expr::Local(at) if *at >= locals))
+}
+
+/// Returns whether a term itself, its own terms aside, is of the request, a fact, or of the moment.
+fn is_bound_to_request(term: &Expr) -> bool {
+    match term {
+        Expr::Root(_)
+        | Expr::Request(_)
+        | Expr::HasRequest(_)
+        | Expr::Fact(_)
+        | Expr::Part(_)
+        | Expr::Made(_)
+        | Expr::Given(_) => true,
+        Expr::Literal(value) => !is_written(value),
+        Expr::Call(call) => crate::program::is_volatile(call.function.name),
+        _ => false,
+    }
+}
+
+/// The path from a term to one within it.
+fn path_to(root: &Expr, term: &Expr) -> Option<TermPath> {
+    fn walk(at: &Expr, term: &Expr, path: &mut Vec<u16>) -> bool {
+        if std::ptr::eq(at, term) {
+            return true;
+        }
+        for (place, child) in at.children().into_iter().enumerate() {
+            path.push(place as u16);
+            if walk(child, term, path) {
+                return true;
+            }
+            path.pop();
+        }
+        false
+    }
+    let mut path = Vec::new();
+    walk(root, term, &mut path).then(|| path.into_boxed_slice())
+}
