@@ -82,7 +82,7 @@ struct RulePlan {
 pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
     let manifests = Manifests::read(&args.files)?;
     if manifests.policies.is_empty() {
-        bail!("there is no ClusterPolicy or Policy of kyverno.io in what was given");
+        bail!("there is no policy that is run here in what was given");
     }
     let mut explained: Vec<_> = manifests
         .policies
@@ -320,6 +320,39 @@ spec:
         let page = text::page(&explained);
         assert!(explained[0].problems.is_empty(), "{page}");
         for line in ["hosts <- CachedContextEntry ingresses", "used in mutate."] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+    }
+
+    #[test]
+    fn calls_of_policies_in_cel_are_explained_by_their_expressions() {
+        let policy = r#"
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: unique}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  variables:
+  - {name: limits, expression: "resource.get('v1', 'configmaps', 'default', 'limits')"}
+  validations:
+  - expression: "namespaceObject.metadata.name != 'x' && size(resource.list('v1', 'pods', '').items) < 3 && variables.limits != null"
+  - expression: "http.get('http://a.b/c').ok && globalContext.get('hosts', 'names') != null"
+"#;
+        let explained = explained(&[policy]);
+        let page = text::page(&explained);
+        assert!(explained[0].problems.is_empty(), "{page}");
+        for line in [
+            "ValidatingPolicy unique\n  rule\n",
+            "  rule defaults\n",
+            "namespaceObject <- the object's namespace (kept as /v1/namespaces/?&)",
+            "resource.get(\"v1\", \"configmaps\", \"default\", \"limits\") <- /api/v1/namespaces/default/configmaps/limits",
+            "used in spec.variables[0]",
+            "resource.list(\"v1\", \"pods\", \"\") <- /api/v1/pods (kept as /v1/pods/?&)",
+            "used in spec.validations[0]",
+            "a call of a service",
+            "<- GlobalContextEntry hosts.names",
+        ] {
             assert!(page.contains(line), "{line}: {page}");
         }
     }

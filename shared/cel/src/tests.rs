@@ -67,6 +67,8 @@ fn cel_reads_present_and_missing_fields() {
             "object.spec.containers[?7].hasValue() == false",
             "object.spec.containers[?0].name.value() == 'a'",
             "!has(object.?spec.nothing.below)",
+            "!object.spec.empty.?a[?'b'].hasValue() && !object.spec.?empty.a.hasValue()",
+            "!has(object.spec.empty.a) && !has(object.metadata.name.a)",
             "object.spec.replicas == 3 && object.spec.replicas < 3.5 && 2u < object.spec.replicas",
             "type(object.spec.ratio) == double && type(object.spec.replicas) == int",
             "oldObject == null && namespaceObject == null",
@@ -84,10 +86,6 @@ fn cel_reads_present_and_missing_fields() {
         &[
             ("object.spec.nothing == 1", "no such key: nothing"),
             ("object['a'] == 1", "no such key: a"),
-            (
-                "has(object.metadata.name.x)",
-                "no such overload: .x(string)",
-            ),
             (
                 "object.spec.containers[2].name == 'a'",
                 "index out of bounds: 2",

@@ -1,6 +1,6 @@
 //! Policies held against resources.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use anteroom_engine::{
     drive::drive_at_once,
@@ -10,11 +10,13 @@ use anteroom_engine::{
 use anteroom_model::ErrorCode;
 use anteroom_policy::{
     AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, NotRun, Operation, Policy,
-    PolicyException, Problem, Reporting, Rule, RuleOutcome, compile_for, none_run,
+    PolicyException, PolicyKind, Problem, Reporting, Rule, RuleOutcome, compile_for, none_run,
 };
 use serde_json::{Map, Value};
 
 use crate::{
+    context::Context,
+    crd::Plurals,
     declared::DeclaredEntry,
     facts::{Facts, World},
     file_facts::FileFacts,
@@ -61,7 +63,7 @@ impl fmt::Display for Status {
 #[derive(Debug)]
 pub struct LoadedPolicy {
     /// The kind, as in `ClusterPolicy`.
-    pub kind: String,
+    pub kind: PolicyKind,
     /// With its namespace before it, if it is in one.
     pub name: String,
     /// The manifest's own name.
@@ -73,8 +75,8 @@ pub struct LoadedPolicy {
 }
 
 impl LoadedPolicy {
-    /// From a manifest; `None` where it is no `ClusterPolicy` or `Policy` of kyverno.io. Rules that change what
-    /// exists already are not run.
+    /// From a manifest; `None` where it is no policy of a kind that is run. Rules that change what exists already are
+    /// not run.
     pub fn new(manifest: &Value) -> Option<Self> {
         Self::compiled_for(manifest, Driver::ALL)
     }
@@ -90,17 +92,14 @@ impl LoadedPolicy {
 
     fn compiled_for(manifest: &Value, driver: Driver) -> Option<Self> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (kind, metadata) = (text(&manifest["kind"]), &manifest["metadata"]);
-        let is_ours = text(&manifest["apiVersion"]).starts_with("kyverno.io/")
-            && ["ClusterPolicy", "Policy"].contains(&&*kind);
-        if !is_ours {
-            return None;
-        }
+        let metadata = &manifest["metadata"];
+        let version = manifest["apiVersion"].as_str()?;
+        let kind = PolicyKind::of_manifest(version, manifest["kind"].as_str()?)?;
         let bare_name = text(&metadata["name"]);
-        let namespace = match (&*kind, text(&metadata["namespace"])) {
-            ("Policy", namespace) if namespace.is_empty() => "default".to_owned(),
-            ("Policy", namespace) => namespace,
-            _ => String::new(),
+        let namespace = match (kind.is_namespaced(), text(&metadata["namespace"])) {
+            (true, namespace) if namespace.is_empty() => "default".to_owned(),
+            (true, namespace) => namespace,
+            (false, _) => String::new(),
         };
         let outcome = compile_for(manifest, driver);
         Some(Self {
@@ -126,6 +125,19 @@ impl LoadedPolicy {
             .map(Vec::as_slice)
     }
 
+    /// Returns why nothing of a policy of policies.kyverno.io is run, if that is only since it judges other things than
+    /// requests, or changes what exists already.
+    pub(crate) fn is_of_another_payload(&self) -> Option<String> {
+        let problems = self.outcome.as_ref().err().filter(|_| self.kind.is_cel())?;
+        let is_other = |problem: &Problem| {
+            problem.code == ErrorCode::POLICY_UNSUPPORTED
+                && OTHER_WORK.iter().any(|path| problem.path == *path)
+        };
+        let problems = problems.iter().all(is_other).then_some(problems)?;
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        Some(problems.join("; "))
+    }
+
     /// Its part of reports; of one that does not compile, nothing.
     pub(crate) fn reporting(&self) -> Reporting {
         let policy = self.outcome.as_ref().ok();
@@ -145,6 +157,14 @@ impl LoadedPolicy {
     }
 }
 
+/// Fields of a policy of policies.kyverno.io by which it is about something else than the object of a request.
+const OTHER_WORK: &[&str] = &[
+    "spec.evaluation.mode",
+    "spec.evaluation.mutateExisting",
+    "spec.targetMatchConditions",
+    "spec.targetMatchConstraints",
+];
+
 /// The rules of a policy that has none that are run, unless something else is wrong with it.
 fn none_run_but(problems: &[Problem], manifest: &Value, driver: Driver) -> Vec<NotRun> {
     let mut codes = problems.iter().map(|problem| problem.code);
@@ -157,7 +177,7 @@ fn none_run_but(problems: &[Problem], manifest: &Value, driver: Driver) -> Vec<N
 /// The result of one rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleResponse {
-    /// The rule's name.
+    /// The rule's name; empty for those of policies.kyverno.io.
     pub rule: String,
     /// Its result.
     pub status: Status,
@@ -170,6 +190,8 @@ pub struct RuleResponse {
     /// The existing objects that a rule with `mutate.targets` changed, each as it was given but for this
     /// rule.
     pub changed: Vec<Value>,
+    /// Further results: audit annotations, and which validation decided (`cel.validationIndex`).
+    pub properties: BTreeMap<String, String>,
 }
 
 /// The results of one policy on one resource: none, if no rule of it speaks of the resource.
@@ -217,7 +239,7 @@ impl Bench {
                 kept.push(resource);
             }
         }
-        Self {
+        let mut bench = Self {
             policies,
             world: World {
                 resources: kept.clone(),
@@ -225,7 +247,9 @@ impl Bench {
             },
             resources: kept,
             ..Self::default()
-        }
+        };
+        bench.name_kinds();
+        bench
     }
 
     /// And with entries that keep some of the resources.
@@ -239,14 +263,53 @@ impl Bench {
     /// before count.
     #[must_use]
     pub fn with_read(mut self, resources: Vec<Resource>) -> Self {
+        self.world.cluster.extend(resources.iter().cloned());
         self.world.resources.extend(resources);
+        self.name_kinds();
         self
+    }
+
+    /// And with the data of a `Context` file.
+    #[must_use]
+    pub fn with_context(mut self, context: Context) -> Self {
+        self.take_context(context);
+        self
+    }
+
+    /// Takes the data of a `Context` file. Data that are there already count before its own.
+    pub(crate) fn take_context(&mut self, mut context: Context) {
+        self.world.entries.append(&mut context.entries);
+        self.world.responses.append(&mut context.responses);
+        self.world.context = Some(context);
+        self.name_kinds();
+    }
+
+    /// Gives custom kinds the plurals that the definitions among all resources say.
+    pub(crate) fn name_kinds(&mut self) {
+        let World {
+            resources,
+            cluster,
+            targets,
+            context,
+            ..
+        } = &mut self.world;
+        let mut of_context = context.as_mut().map(|context| &mut context.resources);
+        let of_context = of_context.as_mut().map_or(&mut [][..], |own| &mut own[..]);
+        let plurals = Plurals::of(
+            resources
+                .iter()
+                .chain(targets.iter())
+                .chain(of_context.iter()),
+        );
+        let all = resources.iter_mut().chain(cluster).chain(targets);
+        plurals.name(all.chain(of_context).chain(&mut self.resources));
     }
 
     /// And with what rules with `mutate.targets` change, beside the resources.
     #[must_use]
     pub fn with_targets(mut self, targets: Vec<Resource>) -> Self {
         self.world.targets = targets;
+        self.name_kinds();
         self
     }
 }
@@ -326,12 +389,17 @@ fn rules(
     };
     let mut response = |rule: &Rule| {
         let mut told = RuleResponse {
-            rule: rule.name().to_owned(),
+            // Rules of policies in CEL have names for their derivation alone.
+            rule: match loaded.kind.is_cel() {
+                true => String::new(),
+                false => rule.name().to_owned(),
+            },
             status: Status::Skip,
             is_enforced: rule.action() == FailureAction::Enforce,
             message: String::new(),
             left_out: Vec::new(),
             changed: Vec::new(),
+            properties: BTreeMap::new(),
         };
         (told.status, told.message) = respond(rule, &mut told)?;
         Some(told)
@@ -379,9 +447,11 @@ fn judge(
         .of_resource(&loaded.bare_name, &resource.name);
     let request = request::of_rule(request, &of_rule);
     let labels = namespace_labels(bench, resource);
-    let facts =
-        Facts::new(&bench.world, &of_resource, &of_rule).within(&resource.namespace, labels);
-    let source = FileFacts::new(facts.of_policy(policy.namespace()), bench.leaves_out);
+    let facts = Facts::new(&bench.world, &of_resource, &of_rule)
+        .within(&resource.namespace, labels)
+        .with_namespace(bench.variables.namespace(&resource.namespace).cloned())
+        .of_policy(policy.namespace());
+    let source = FileFacts::new(facts, bench.leaves_out, loaded.kind.is_cel());
     let evaluation = Evaluation::start(policy, rule, &request).with_exceptions(&bench.exceptions);
     let evaluation = source.prepare(evaluation);
     let name = Arc::new(RuleName::of(policy, rule));
@@ -392,6 +462,7 @@ fn judge(
     told.is_enforced = report.action == FailureAction::Enforce;
     let changed = report.changed.into_iter();
     told.changed = changed.map(|changed| changed.object).collect();
+    told.properties = report.properties;
     report.outcome
 }
 

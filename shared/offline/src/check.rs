@@ -103,8 +103,9 @@ fn operation(text: Option<&str>) -> Result<Option<Operation>, String> {
         "CREATE" => Ok(Some(Operation::Create)),
         "UPDATE" => Ok(Some(Operation::Update)),
         "DELETE" => Ok(Some(Operation::Delete)),
+        "CONNECT" => Ok(Some(Operation::Connect)),
         other => Err(format!(
-            "`operation: {other}` is none: write CREATE, UPDATE or DELETE"
+            "`operation: {other}` is none: write CREATE, UPDATE, DELETE or CONNECT"
         )),
     }
 }

@@ -13,6 +13,7 @@ use anteroom_policy::{ApiTarget, FactRequest, FactTarget, KeptTarget, Reference}
 use serde_json::{Map, Value, json};
 
 use crate::{
+    context::Context,
     declared::{self, DeclaredEntry},
     given_objects::ObjectType,
     resource::Resource,
@@ -28,8 +29,12 @@ pub(crate) struct World {
     pub(crate) declared: Vec<DeclaredEntry>,
     pub(crate) responses: Vec<ApiCallResponse>,
     pub(crate) resources: Vec<Resource>,
+    /// Those of the resources that are in the cluster, and are not judged.
+    pub(crate) cluster: Vec<Resource>,
     /// The objects that rules with `mutate.targets` change, beside the resources.
     pub(crate) targets: Vec<Resource>,
+    /// What a `Context` file gives: to policies in CEL its resources are all that there are.
+    pub(crate) context: Option<Context>,
     /// Says whether there is a cluster: where there is none, the resources answer no calls of an API
     /// server, and are no ConfigMaps that rules read. `None`: nothing is said of that, and they do.
     pub(crate) is_cluster: Option<bool>,
@@ -45,6 +50,8 @@ pub(crate) struct Facts<'a> {
     within: (&'a str, Map<String, Value>),
     /// The namespace of a `Policy`, which reads nothing outside it.
     home: Option<&'a str>,
+    /// The Namespace as values give it.
+    namespace: Option<Value>,
 }
 
 impl<'a> Facts<'a> {
@@ -64,6 +71,7 @@ impl<'a> Facts<'a> {
             by_element: &of_rule.by_element,
             within: ("", Map::new()),
             home: None,
+            namespace: None,
         }
     }
 
@@ -77,6 +85,16 @@ impl<'a> Facts<'a> {
     pub(crate) fn within(mut self, namespace: &'a str, labels: Map<String, Value>) -> Self {
         self.within = (namespace, labels);
         self
+    }
+
+    /// With the resource's Namespace as values give it, if they do. It counts before one among the resources.
+    pub(crate) fn with_namespace(mut self, namespace: Option<Value>) -> Self {
+        self.namespace = namespace;
+        self
+    }
+
+    pub(crate) fn world(&self) -> &World {
+        self.world
     }
 
     /// The values of entries, by their names. The first of those by element stands for every element, as in
@@ -140,6 +158,11 @@ impl<'a> Facts<'a> {
                 let response = self.world.response(url, data.is_some());
                 response.ok_or_else(|| nothing(url))?.data(url)?
             }
+            FactTarget::NamespaceLabels { namespace }
+                if self.within.0 == namespace && self.namespace.is_some() =>
+            {
+                self.named_namespace(namespace)
+            }
             FactTarget::NamespaceLabels { namespace } => match self.world.namespace(namespace) {
                 Err(_) if self.within.0 == namespace => json!({
                     "apiVersion": "v1", "kind": "Namespace",
@@ -148,9 +171,28 @@ impl<'a> Facts<'a> {
                 found => found?.clone(),
             },
             FactTarget::Existing(wanted) => return self.world.existing(wanted),
+            FactTarget::Image { reference, .. } => {
+                let context = self.world.context.as_ref();
+                let data = context.and_then(|context| context.image(reference));
+                data.ok_or_else(|| nothing(&request.target.to_string()))?
+                    .clone()
+            }
             other => return Err(nothing(&other.to_string())),
         };
         Ok(evaluate(&data, request)?)
+    }
+
+    /// The Namespace as values give it, with the labels that it has.
+    fn named_namespace(&self, name: &str) -> Value {
+        let mut namespace = match &self.namespace {
+            Some(given) if given["metadata"].is_object() => given.clone(),
+            _ => json!({"metadata": {}}),
+        };
+        namespace["apiVersion"] = "v1".into();
+        namespace["kind"] = "Namespace".into();
+        namespace["metadata"]["name"] = name.into();
+        namespace["metadata"]["labels"] = Value::Object(self.within.1.clone());
+        namespace
     }
 }
 
@@ -257,6 +299,9 @@ impl World {
         if projection.is_empty() {
             return Ok(entry.projected(data)?);
         }
+        if entry.stands_for_projections {
+            return Ok(data);
+        }
         let mut all = entry.projections.iter();
         let Some(found) = all.find(|known| known.name == projection) else {
             let known = declared::names(&entry.projections);
@@ -306,7 +351,7 @@ impl World {
     }
 
     /// Returns the answer that a test gives for a call: of those with its method before those with none.
-    fn response(&self, url: &str, is_post: bool) -> Option<&ResponseData> {
+    pub(crate) fn response(&self, url: &str, is_post: bool) -> Option<&ResponseData> {
         let method = if is_post { "POST" } else { "GET" };
         let is_of = |known: &&ApiCallResponse, wanted: &str| {
             let own = known.method.as_deref().unwrap_or_default();
@@ -319,7 +364,7 @@ impl World {
 }
 
 impl ResponseData {
-    fn data(&self, url: &str) -> Result<Value, FactError> {
+    pub(crate) fn data(&self, url: &str) -> Result<Value, FactError> {
         match self.status_code {
             Some(code) if code != 0 && !(200..300).contains(&code) => {
                 Err(FactError::LiveReadFailed {

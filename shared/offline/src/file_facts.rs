@@ -6,24 +6,32 @@ use anteroom_engine::{
     catalog::Catalog,
     facts::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
 };
+use anteroom_model::FactError;
 use anteroom_policy::{Evaluation, FactRequest};
+use serde_json::Value;
 
-use crate::facts::{Facts, Unanswered};
+use crate::{
+    cel_facts::may_be_null,
+    facts::{Facts, Unanswered},
+};
 
 /// The source of facts for one rule and one resource.
 pub(crate) struct FileFacts<'a> {
     facts: Facts<'a>,
     /// An entry that nothing was given for is left out, and else an error.
     leaves_out: bool,
+    /// The policy is one of policies.kyverno.io.
+    is_cel: bool,
     /// The variables of those entries.
     left_out: RefCell<Vec<String>>,
 }
 
 impl<'a> FileFacts<'a> {
-    pub(crate) fn new(facts: Facts<'a>, leaves_out: bool) -> Self {
+    pub(crate) fn new(facts: Facts<'a>, leaves_out: bool, is_cel: bool) -> Self {
         Self {
             facts,
             leaves_out,
+            is_cel,
             left_out: RefCell::default(),
         }
     }
@@ -42,7 +50,30 @@ impl<'a> FileFacts<'a> {
         self.left_out.into_inner()
     }
 
+    /// In CEL nothing is a missing key: an object or an entry that nothing was given for is null, as in Kyverno's
+    /// command line, and anything else that is not known is an error.
+    fn answer_in_cel(&self, request: &FactRequest) -> Answer {
+        let is_nothing = |why: &Unanswered| {
+            matches!(
+                why,
+                Unanswered::Nothing(_) | Unanswered::Failed(FactError::EntryNotFound { .. })
+            )
+        };
+        match self.facts.answer_in_cel(request) {
+            Ok(value) => Answer::Got(Ok(value)),
+            Err(Unanswered::Given) => Answer::LeftOut,
+            Err(why) if self.leaves_out && is_nothing(&why) && may_be_null(&request.target) => {
+                self.left_out.borrow_mut().push(request.variable.clone());
+                Answer::Got(Ok(Value::Null))
+            }
+            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Answer::Got(Err(error)),
+        }
+    }
+
     fn answer(&self, request: &FactRequest) -> Answer {
+        if self.is_cel {
+            return self.answer_in_cel(request);
+        }
         match self.facts.answer(request) {
             Ok(value) => Answer::Got(Ok(value)),
             Err(Unanswered::Given) => Answer::LeftOut,

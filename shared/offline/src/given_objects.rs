@@ -40,11 +40,18 @@ impl<'a> ObjectType<'a> {
 }
 
 impl World {
+    /// Every given object, targets first, then resources, then those of a `Context` file.
+    fn all(&self) -> impl Iterator<Item = &Resource> {
+        let context = self.context.iter().flat_map(|context| &context.resources);
+        let given = self.targets.iter().chain(&self.resources);
+        given.chain(context)
+    }
+
     /// The given objects that are meant, targets first, each once. An object that is given more than once is
     /// what stands first.
     pub(crate) fn given(&self, is_meant: impl Fn(&Resource) -> bool) -> Vec<&Resource> {
         let mut seen = HashSet::new();
-        let all = self.targets.iter().chain(&self.resources);
+        let all = self.all();
         all.filter(|own| is_meant(own) && seen.insert(own.identity()))
             .collect()
     }
@@ -125,7 +132,7 @@ impl World {
     }
 
     pub(crate) fn object(&self, of: ObjectType<'_>, key: &ObjectKey) -> Result<&Value, Unanswered> {
-        let mut all = self.targets.iter().chain(&self.resources);
+        let mut all = self.all();
         let found = all.find(|own| own.is_at(&key.namespace, &key.name) && of.is_of(own));
         found
             .map(|own| &own.value)

@@ -6,6 +6,8 @@
 //! kyverno-test.yaml ── what is expected ─────────────────────────────────────────┘
 //! ```
 //!
+//! Policies are those of kyverno.io and those of policies.kyverno.io that validate or mutate.
+//!
 //! A [`Suite`] is a file of expected results in the format of Kyverno's `cli.kyverno.io/v1alpha1` `Test`;
 //! [`check`] holds it against what the rules come to. [`apply`] says what the rules come to, with nothing
 //! expected. Both take rules through the engine of the webhook (`anteroom_engine::drive`): only the source of facts is
@@ -14,10 +16,14 @@
 //! What a rule reads is taken from, in this order: the values that the test gives its variables, the
 //! entries that the test gives data for, and the resources that were given. What none of these has is an
 //! error of the rule that reads it, and never an empty answer: an object that is not among the given ones
-//! is unknown, not absent.
+//! is unknown, not absent. A [`Context`] file is a whole cluster to policies of policies.kyverno.io.
 
+mod api_path;
 mod bench;
+mod cel_facts;
 mod check;
+mod context;
+mod crd;
 mod declared;
 mod documents;
 mod facts;
@@ -34,6 +40,7 @@ mod values;
 
 pub use bench::{Bench, LoadedPolicy, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
+pub use context::Context;
 pub use declared::DeclaredEntry;
 pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests, yaml};
 pub use find_suites::{SUITES_MAX, suites};

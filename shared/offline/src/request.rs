@@ -134,15 +134,20 @@ fn bare(resource: &Resource, operation: &str, user: &User, variables: &Variables
         _ => (object, &Value::Null),
     };
     let parent = variables.parent(resource);
+    // A subresource is one of its parent's plural.
+    let of = match &parent {
+        Some(parent) => (&*parent.group, &*parent.version, &*parent.plural),
+        None => (&*resource.group, &*resource.version, resource.plural()),
+    };
     let mut request = json!({
         "uid": "",
         "kind": {
             "group": resource.group, "version": resource.version, "kind": resource.kind,
         },
         "resource": {
-            "group": resource.group, "version": resource.version, "resource": resource.plural(),
+            "group": of.0, "version": of.1, "resource": of.2,
         },
-        "subResource": parent.map(|parent| parent.subresource).unwrap_or_default(),
+        "subResource": parent.as_ref().map(|parent| &*parent.subresource).unwrap_or_default(),
         "name": resource.name,
         "namespace": resource.namespace,
         "operation": operation,

@@ -15,6 +15,8 @@ pub struct Resource {
     pub namespace: String,
     /// Its name, or the prefix that one would be made from.
     pub name: String,
+    /// The plural, as in `ingresses`: by the rules of English that the API's own kinds follow, or as a definition says.
+    pub(crate) plural: String,
     /// The manifest, with its namespace.
     pub value: Value,
     /// It names no namespace, and its kind is not known to be cluster-scoped: it may be in none.
@@ -53,6 +55,7 @@ impl Resource {
             value["metadata"]["namespace"] = "default".into();
         }
         Some(Self {
+            plural: plural(&kind),
             group,
             version,
             kind,
@@ -105,9 +108,9 @@ impl Resource {
         parts.collect::<Vec<_>>().join("/")
     }
 
-    /// The plural, as in `ingresses`, by the rules of English that the API's own kinds follow.
-    pub(crate) fn plural(&self) -> String {
-        plural(&self.kind)
+    /// The plural, as in `ingresses`.
+    pub(crate) fn plural(&self) -> &str {
+        &self.plural
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anteroom_policy::Arrival;
+use anteroom_policy::{Arrival, PolicyKind};
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -66,9 +66,9 @@ pub(crate) struct SuiteFile {
     pub(crate) checks: Vec<Value>,
     /// The files of objects that rules with `mutate.targets` change.
     pub(crate) target_resources: Vec<PathBuf>,
+    /// A `Context` file, for policies in CEL.
+    pub(crate) context: Option<PathBuf>,
     // About policies of other languages.
-    #[serde(rename = "context")]
-    _context: Value,
     #[serde(rename = "jsonPayload")]
     _json_payload: Value,
     #[serde(rename = "jsonPayloads")]
@@ -101,6 +101,9 @@ pub(crate) struct EntryData {
     /// The JMESPath over the data, or of the list of resources, as in `[].metadata.name`.
     pub(crate) field_path: Option<String>,
     pub(crate) projections: Vec<ProjectionData>,
+    /// A projection of which nothing is given is the data itself, as in a `Context` file.
+    #[serde(skip)]
+    pub(crate) stands_for_projections: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -138,7 +141,8 @@ impl SuiteFile {
             &self.cluster_resources,
             &self.target_resources,
         ];
-        let single = [&self.variables, &self.userinfo].into_iter().flatten();
+        let single = [&self.variables, &self.userinfo, &self.context];
+        let single = single.into_iter().flatten();
         let mut all = lists.into_iter().flatten().chain(single);
         let url = all.find(|path| path.to_string_lossy().contains("://"))?;
         Some(url.display().to_string())
@@ -151,14 +155,15 @@ impl SuiteFile {
 pub struct Expected {
     /// The policy's name, with its namespace before it, if it is in one.
     pub policy: String,
-    /// The rule's name; those of rules that are derived from it count too.
+    /// The rule's name; those of rules that are derived from it count too. Policies of policies.kyverno.io have no rules
+    /// with names, and pass it over.
     pub rule: String,
     /// `pass`, `fail`, `warn`, `error` or `skip`.
     #[serde(alias = "status")]
     pub result: String,
     /// The kind of the resources.
     pub kind: String,
-    /// `CREATE`, `UPDATE` or `DELETE`; without one, what values say.
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`; without one, what values say.
     pub operation: Option<String>,
     /// Their names; all of the kind, where there is none.
     pub resources: Vec<String>,
@@ -220,6 +225,20 @@ impl ResourceSpec {
 }
 
 impl Expected {
+    /// Returns whether it may be about a policy of a kind: one that says nothing of that is about any.
+    pub(crate) fn is_about(&self, kind: PolicyKind) -> bool {
+        match (self.is_validating_policy, self.is_mutating_policy) {
+            (false, false) => true,
+            (true, _) if kind.is_cel() && !kind.is_mutating() => true,
+            (_, is_mutating) => is_mutating && kind.is_mutating(),
+        }
+    }
+
+    /// Returns whether it says the kind of its policy.
+    pub(crate) fn says_kind(&self) -> bool {
+        self.is_validating_policy || self.is_mutating_policy
+    }
+
     /// The note on a policy of another language, which is not run.
     pub(crate) fn other_language(&self) -> Option<&'static str> {
         [
@@ -228,9 +247,7 @@ impl Expected {
                 "ValidatingAdmissionPolicy",
             ),
             (self.is_mutating_admission_policy, "MutatingAdmissionPolicy"),
-            (self.is_validating_policy, "ValidatingPolicy"),
             (self.is_image_validating_policy, "ImageValidatingPolicy"),
-            (self.is_mutating_policy, "MutatingPolicy"),
             (self.is_generating_policy, "GeneratingPolicy"),
             (self.is_deleting_policy, "DeletingPolicy"),
         ]

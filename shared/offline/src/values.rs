@@ -116,6 +116,8 @@ pub(crate) struct Parent {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
+    /// The plural, as in `pods`.
+    pub(crate) plural: String,
     /// The subresource, as in `scale`.
     pub(crate) subresource: String,
 }
@@ -175,6 +177,12 @@ impl Variables {
         })
     }
 
+    /// A Namespace, where it is given whole.
+    pub(crate) fn namespace(&self, namespace: &str) -> Option<&Value> {
+        let mut all = self.files.iter().rev().flat_map(|file| &file.namespaces);
+        all.find(|manifest| manifest["metadata"]["name"] == namespace)
+    }
+
     /// The resource that `resource` is a subresource of, if the values say that it is one.
     pub(crate) fn parent(&self, resource: &Resource) -> Option<Parent> {
         let all = self.files.iter().flat_map(|file| &file.subresources);
@@ -183,11 +191,12 @@ impl Variables {
             let is_meant = own.kind == resource.kind
                 && own.group == resource.group
                 && own.version == resource.version;
-            let (_, subresource) = own.name.split_once('/')?;
+            let (plural, subresource) = own.name.split_once('/')?;
             is_meant.then(|| Parent {
                 group: parent.group.clone(),
                 version: parent.version.clone(),
                 kind: parent.kind.clone(),
+                plural: plural.to_owned(),
                 subresource: subresource.to_owned(),
             })
         })

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anteroom_model::EntryKind;
+use anteroom_policy::PolicyKind;
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
@@ -82,11 +83,11 @@ impl Manifests {
     }
 
     fn take_one(&mut self, document: Value) {
-        let is_kyverno = document["apiVersion"]
-            .as_str()
-            .is_some_and(|version| version.starts_with("kyverno.io/"));
+        let version = document["apiVersion"].as_str().unwrap_or_default();
         match document["kind"].as_str() {
-            Some("ClusterPolicy" | "Policy") if is_kyverno => self.policies.push(document),
+            Some(kind) if PolicyKind::of_manifest(version, kind).is_some() => {
+                self.policies.push(document);
+            }
             Some("CachedContextEntry") => self.entries.push(entry(EntryKind::Cached, &document)),
             Some("GlobalContextEntry") => self.entries.push(entry(EntryKind::Global, &document)),
             _ => {}

@@ -16,7 +16,7 @@ pub(super) fn page(explained: &[Explained]) -> String {
             let _ = writeln!(page, "  cannot be compiled: {problem}");
         }
         for rule in &policy.rules {
-            let _ = writeln!(page, "  rule {}", rule.rule);
+            let _ = writeln!(page, "{}", format!("  rule {}", rule.rule).trim_end());
             if rule.reads.is_empty() {
                 let _ = writeln!(page, "    reads nothing but the request");
             }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use anteroom_offline::{
-    Applied, Bench, DeclaredEntry, LoadedPolicy, Resource, User, Values, Variables, applied,
-    manifests,
+    Applied, Bench, Context, DeclaredEntry, LoadedPolicy, Resource, User, Values, Variables,
+    applied, manifests,
 };
 use anteroom_policy::{Driver, PolicyException};
 use anyhow::{anyhow, bail};
@@ -92,6 +92,11 @@ pub(crate) struct ApplyArgs {
     )]
     exceptions: Vec<PathBuf>,
 
+    /// A file of kind `Context` in Kyverno's format: the cluster, images and answers of services for
+    /// policies in CEL.
+    #[arg(long, value_name = "FILE")]
+    context_file: Option<PathBuf>,
+
     /// Count a violation of a rule in Audit mode as a warning.
     #[arg(long)]
     audit_warn: bool,
@@ -160,6 +165,7 @@ fn check(args: &ApplyArgs) -> anyhow::Result<()> {
     let mut named = named
         .into_iter()
         .flatten()
+        .chain(&args.context_file)
         .map(|path| path.to_string_lossy());
     if let Some(url) = named.find(|path| path.contains("://") || path.starts_with("git@")) {
         bail!(
@@ -194,7 +200,7 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
         }
     }
     if policies.is_empty() {
-        bail!("there is no ClusterPolicy or Policy of kyverno.io in what was given");
+        bail!("there is no policy that is run here in what was given");
     }
     let mut named = args.resources.clone();
     if args.stdin && !named.iter().any(|path| path == Path::new("-")) {
@@ -216,6 +222,9 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
         .with_read(objects(read(&args.parameters)?));
     bench.variables = variables(args)?;
     bench.exceptions = exceptions(&excepting)?;
+    if let Some(path) = &args.context_file {
+        bench = bench.with_context(Context::read(path)?);
+    }
     if let Some(path) = &args.userinfo {
         bench.user = User::read(path)?;
     }
@@ -230,7 +239,8 @@ fn objects(manifests: Vec<Value>) -> Vec<Resource> {
 
 fn is_exception(manifest: &Value) -> bool {
     let version = manifest["apiVersion"].as_str().unwrap_or_default();
-    manifest["kind"] == "PolicyException" && version.starts_with("kyverno.io/")
+    let groups = ["kyverno.io/", "policies.kyverno.io/"];
+    manifest["kind"] == "PolicyException" && groups.iter().any(|group| version.starts_with(group))
 }
 
 fn exceptions(manifests: &[Value]) -> anyhow::Result<Vec<PolicyException>> {

@@ -74,21 +74,17 @@ pub(super) struct OtherOptions {
     #[arg(long)]
     cluster_wide_resources: bool,
 
-    /// Refused: only policies in other languages use it.
+    /// Refused: only policies about other things than resources use it.
     #[arg(long, value_name = "FILE")]
     json: Vec<String>,
 
-    /// Refused: only policies in other languages use it.
+    /// Refused: only policies about other things than resources use it.
     #[arg(long, value_name = "FILE")]
     http_payload: Vec<String>,
 
-    /// Refused: only policies in other languages use it.
+    /// Refused: only policies about other things than resources use it.
     #[arg(long, value_name = "FILE")]
     envoy_payload: Vec<String>,
-
-    /// Refused: only policies in other languages use it. Set variables with --values-file.
-    #[arg(long, value_name = "FILE")]
-    context_file: Option<String>,
 
     /// Refused: write exceptions by hand.
     #[arg(long)]
@@ -106,7 +102,7 @@ impl OtherOptions {
             "only files are read here; in a cluster, background scans report on what is there";
         const REPOSITORY: &str =
             "nothing is fetched from repositories: clone it, and name its folder";
-        const LANGUAGE: &str = "it is for policies of other languages; ClusterPolicies and Policies are about \
+        const LANGUAGE: &str = "it is for policies about other things; those that are run here are about \
                                 resources: give those with --resource";
         const EXCEPTION: &str =
             "an exception is somebody's decision: write it, and give it with --exception";
@@ -126,11 +122,6 @@ impl OtherOptions {
             ("json", !self.json.is_empty(), LANGUAGE),
             ("http-payload", !self.http_payload.is_empty(), LANGUAGE),
             ("envoy-payload", !self.envoy_payload.is_empty(), LANGUAGE),
-            (
-                "context-file",
-                self.context_file.is_some(),
-                "it is for policies of other languages; values of variables are said by --values-file and --set",
-            ),
             ("generate-exceptions", self.generate_exceptions, EXCEPTION),
             (
                 "generated-exception-ttl",

@@ -46,9 +46,9 @@ impl<'v> Machine<'v> {
             Val::Optional(None) => Ok(Val::Bool(false)),
             Val::Optional(Some(inner)) => match &*inner {
                 Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
-                other => Err(no_field(other, field)),
+                other => has_no_field(other, field),
             },
-            other => Err(no_field(&other, field)),
+            other => has_no_field(&other, field),
         }
     }
 
@@ -158,6 +158,14 @@ impl<'v> Machine<'v> {
     }
 }
 
+/// As [`inside`]: a value that is no map has no fields. A list is looked into by numbers alone.
+fn has_no_field<'v>(operand: &Val<'_>, field: &str) -> Result<Val<'v>, EvalError> {
+    match operand {
+        Val::List(_) | Val::Made(_) | Val::Optional(_) => Err(no_field(operand, field)),
+        _ => Ok(Val::Bool(false)),
+    }
+}
+
 /// Returns the element or value at an index, as an optional.
 fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> {
     let found = match operand {
@@ -166,7 +174,9 @@ fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> 
             None => return Err(overload(operand, index)),
         },
         Val::Map(map) if Map::is_key(index) => map.get(index),
-        _ => return Err(overload(operand, index)),
+        Val::Map(_) | Val::Made(_) | Val::Optional(_) => return Err(overload(operand, index)),
+        // As in cel-go: nothing is in what holds nothing, as null.
+        _ => None,
     };
     Ok(Val::Optional(found.map(Arc::new)))
 }

@@ -1,12 +1,13 @@
 //! All that a suite names, read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anteroom_policy::{Driver, PolicyException};
 use serde_json::Value;
 
 use crate::{
     bench::{Bench, LoadedPolicy},
+    context::Context,
     documents::{documents, manifests},
     request::User,
     resource::Resource,
@@ -68,10 +69,13 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
     }
     let bench = &mut loaded.bench;
     for path in &suite.file.cluster_resources {
-        let manifests = manifests(&suite.at(path))?;
-        let others = manifests.into_iter().flat_map(in_cluster);
-        let others = others.filter_map(Resource::new);
-        bench.world.resources.extend(others);
+        let path = suite.at(path);
+        for manifest in manifests(&path)? {
+            let others = in_cluster(manifest, &path)?.into_iter();
+            let others: Vec<_> = others.filter_map(Resource::new).collect();
+            bench.world.cluster.extend(others.iter().cloned());
+            bench.world.resources.extend(others);
+        }
     }
     bench.leaves_out = true;
     bench.world.is_cluster = Some(!suite.file.cluster_resources.is_empty());
@@ -88,6 +92,10 @@ pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
             entry.resources.get_or_insert_default().extend(documents);
         }
     }
+    if let Some(path) = &suite.file.context {
+        bench.take_context(Context::read(&suite.at(path))?);
+    }
+    bench.name_kinds();
     Ok(loaded)
 }
 
@@ -102,19 +110,29 @@ fn unique(paths: &[PathBuf]) -> Vec<&PathBuf> {
     found
 }
 
-/// Returns the resources that a `ClusterResource` lists; anything else is a resource itself.
-fn in_cluster(mut manifest: Value) -> Vec<Value> {
+/// Returns the resources that a `ClusterResource` lists, with the definitions in the files that it names, relative to
+/// its own; anything else is a resource itself.
+///
+/// # Errors
+/// A file of definitions cannot be read.
+fn in_cluster(mut manifest: Value, path: &Path) -> Result<Vec<Value>, SuiteError> {
     let is_list = manifest["kind"] == "ClusterResource"
         && manifest["apiVersion"]
             .as_str()
             .is_some_and(|version| version.starts_with("cli.kyverno.io/"));
     if !is_list {
-        return vec![manifest];
+        return Ok(vec![manifest]);
     }
-    match manifest["spec"]["resources"].take() {
+    let mut found = match manifest["spec"]["resources"].take() {
         Value::Array(listed) => listed,
         _ => Vec::new(),
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    for file in manifest["spec"]["crds"].as_array().into_iter().flatten() {
+        let file = folder.join(file.as_str().unwrap_or_default());
+        found.extend(manifests(&file)?);
     }
+    Ok(found)
 }
 
 impl Loaded {
@@ -124,7 +142,8 @@ impl Loaded {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = text(&manifest["metadata"]["name"]);
         let version = text(&manifest["apiVersion"]);
-        if !version.is_empty() && !version.starts_with("kyverno.io/") {
+        let groups = ["kyverno.io/", "policies.kyverno.io/"];
+        if !version.is_empty() && !groups.iter().any(|group| version.starts_with(group)) {
             let remark =
                 format!("exception {name} of {version} is not for policies that are run here");
             self.remarks.push(remark);
@@ -134,9 +153,12 @@ impl Loaded {
             Ok(exception) => self.bench.exceptions.push(exception),
             Err(problems) => {
                 let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-                let listed = manifest["spec"]["exceptions"].as_array();
-                let listed = listed.into_iter().flatten();
-                let policies = listed.map(|of| text(&of["policyName"])).collect();
+                let listed = |list: &str, field: &str| -> Vec<String> {
+                    let listed = manifest["spec"][list].as_array().into_iter().flatten();
+                    listed.map(|of| text(&of[field])).collect()
+                };
+                let mut policies = listed("exceptions", "policyName");
+                policies.extend(listed("policyRefs", "name"));
                 let message = format!("exception {name}: {}", problems.join("; "));
                 self.broken.push((policies, message));
             }

@@ -43,7 +43,7 @@ impl Run<'_> {
         for response in self.asked(expected) {
             let resource = &self.loaded.bench.resources[response.resource];
             let is_meant = self.is_meant(response, expected, named);
-            for rule in rules(response, expected) {
+            for rule in self.rules(response, expected) {
                 let targets = rule.changed.iter().cloned().filter_map(Resource::new);
                 let targets = targets.filter(|target| self.means(target, expected, named));
                 let before = told.len();
@@ -76,7 +76,7 @@ impl Run<'_> {
         for response in self.asked(expected) {
             let policy = &self.loaded.bench.policies[response.policy];
             let compiled = policy.outcome.as_ref().ok()?;
-            for rule in rules(response, expected) {
+            for rule in self.rules(response, expected) {
                 let mut all = compiled.rules().iter();
                 let is_it = |one: &&Rule| one.name() == rule.rule && one.changes_existing();
                 match (all.find(is_it), rule.status) {
@@ -95,15 +95,17 @@ impl Run<'_> {
         let responses = self.responses.iter();
         responses.filter(|of| self.is_policy(&policies[of.policy], expected))
     }
-}
 
-/// The rules of a row.
-fn rules<'r>(
-    response: &'r Response,
-    expected: &Expected,
-) -> impl Iterator<Item = &'r RuleResponse> {
-    let all = response.rules.iter();
-    all.filter(|rule| expected.rule.is_empty() || is_rule(&rule.rule, &expected.rule))
+    /// The rules of a row.
+    fn rules<'r>(
+        &self,
+        response: &'r Response,
+        expected: &Expected,
+    ) -> impl Iterator<Item = &'r RuleResponse> {
+        let wanted = self.wanted_rule(expected);
+        let all = response.rules.iter();
+        all.filter(move |rule| wanted.is_empty() || is_rule(&rule.rule, wanted))
+    }
 }
 
 #[cfg(test)]

@@ -70,9 +70,10 @@ impl Run<'_> {
         let within = expected.namespace.as_deref().unwrap_or_default();
         let parts = [&*expected.kind, within, &*title].into_iter();
         let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+        let wanted = self.wanted_rule(expected);
         let row = |result, reason: &str, message: String| Row {
             policy: expected.policy.clone(),
-            rule: expected.rule.clone(),
+            rule: wanted.to_owned(),
             resource: parts.join("/"),
             result,
             reason: reason.to_owned(),
@@ -97,9 +98,9 @@ impl Run<'_> {
             let mut remarks = remarks.clone();
             let (result, reason) = self.verdict(expected, &told, &mut remarks);
             rows.push(Row {
-                rule: match expected.rule.is_empty() {
+                rule: match wanted.is_empty() {
                     true => told.rule.rule.clone(),
-                    false => expected.rule.clone(),
+                    false => wanted.to_owned(),
                 },
                 remark: remarks.join("; "),
                 ..row(result, &reason, told.message.to_owned())
@@ -136,7 +137,8 @@ impl Run<'_> {
         let policy = policy.outcome.as_ref().ok()?;
         let mut rules = policy.rules().iter();
         let resource = self.title(response);
-        if expected.rule.is_empty() || rules.any(|rule| is_rule(rule.name(), &expected.rule)) {
+        let wanted = self.wanted_rule(expected);
+        if wanted.is_empty() || rules.any(|rule| is_rule(rule.name(), wanted)) {
             let message = "the rule does not speak of the resource".to_owned();
             return (expected.result == Status::Skip.as_str())
                 .then_some((resource, "Excluded", message));
@@ -146,7 +148,7 @@ impl Run<'_> {
         let mut all = response.rules.iter();
         let is_expected = all.any(|one| one.status.as_str() == expected.result)
             || ["pass", "skip"].contains(&&*expected.result) && response.rules.iter().all(is_mild);
-        let (none, other) = (&expected.rule, &other.rule);
+        let (none, other) = (wanted, &other.rule);
         let message = format!("the policy has no rule `{none}`; it has `{other}`");
         is_expected.then_some((resource, "Other rule", message))
     }
@@ -188,10 +190,30 @@ impl Run<'_> {
     /// Returns whether a row is about a policy: of the name, or where none is, of the name without its namespace.
     pub(super) fn is_policy(&self, policy: &LoadedPolicy, expected: &Expected) -> bool {
         let name = &expected.policy;
-        let mut all = self.loaded.bench.policies.iter();
-        match all.any(|policy| policy.is_named(name)) {
+        let is_of_kind = |policy: &LoadedPolicy| expected.is_about(policy.kind);
+        let all = || {
+            self.loaded
+                .bench
+                .policies
+                .iter()
+                .filter(|own| is_of_kind(own))
+        };
+        let is_named = match all().any(|policy| policy.is_named(name)) {
             true => policy.is_named(name),
             false => policy.is_nearly_named(name),
+        };
+        // Of a pair in both languages a row that says no kind is about the one with rules.
+        let is_other = |own: &LoadedPolicy| !own.kind.is_cel() && own.is_named(name);
+        let is_of_pair = policy.kind.is_cel() && !expected.says_kind() && all().any(is_other);
+        is_named && is_of_kind(policy) && !is_of_pair
+    }
+
+    /// The name of the row's rule; empty: all of the policy. Policies in CEL have no rules with names.
+    pub(super) fn wanted_rule<'e>(&self, expected: &'e Expected) -> &'e str {
+        let mut policies = self.loaded.bench.policies.iter();
+        match policies.find(|policy| self.is_policy(policy, expected)) {
+            Some(policy) if policy.kind.is_cel() => "",
+            _ => &expected.rule,
         }
     }
 
@@ -201,12 +223,17 @@ impl Run<'_> {
             return Some(format!("a {kind} is not run"));
         }
         let bench = &self.loaded.bench;
-        let mut others = self.loaded.others.iter();
-        if let Some((kind, _)) = others.find(|(_, name)| *name == expected.policy) {
-            return Some(format!("a {kind} is not run"));
-        }
         let mut policies = self.loaded.bench.policies.iter();
         let policy = policies.find(|policy| self.is_policy(policy, expected));
+        let mut others = self.loaded.others.iter();
+        if policy.is_none()
+            && let Some((kind, _)) = others.find(|(_, name)| *name == expected.policy)
+        {
+            return Some(format!("a {kind} is not run"));
+        }
+        if let Some(problems) = policy.and_then(LoadedPolicy::is_of_another_payload) {
+            return Some(problems);
+        }
         // Of a policy of which no rule is run, a row may be about any of them.
         let is_any = expected.rule.is_empty() && policy.is_some_and(|of| of.outcome.is_err());
         let mut not_run = policy.into_iter().flat_map(|policy| &policy.not_run);

@@ -273,11 +273,11 @@ fn an_excepted_resource_is_skipped() {
     assert_eq!(rows[0].reason, "Exception error");
     write(
         "exception.yaml",
-        "{apiVersion: policies.kyverno.io/v1, kind: PolicyException, metadata: {name: e}}",
+        "{apiVersion: example.com/v1, kind: PolicyException, metadata: {name: e}}",
     );
     let rows = check(&suite(&test)).unwrap();
     assert_eq!(rows[0].reason, "Want skip, got fail");
-    assert!(rows[0].remark.contains("policies.kyverno.io/v1"));
+    assert!(rows[0].remark.contains("example.com/v1"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use anteroom_policy::{NotRun, Reporting};
+use anteroom_policy::{NotRun, PolicyKind, Reporting};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -60,18 +60,25 @@ struct Told {
     /// The policy's part of reports.
     #[serde(skip)]
     reporting: Reporting,
+    #[serde(skip)]
+    kind: PolicyKind,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    properties: BTreeMap<String, String>,
 }
 
 impl Told {
     /// Returns it as a result of a report.
     fn result(&self, now_s: Option<i64>) -> Value {
         let mut result = json!({
-            "source": "kyverno", "policy": self.policy, "rule": self.rule, "result": self.status,
+            "source": source(self.kind), "policy": self.policy, "rule": self.rule, "result": self.status,
             "message": self.message, "scored": !self.reporting.unscored, "resources": [self.object],
         });
         let (category, severity) = (&self.reporting.category, self.reporting.severity);
         if let Some(seconds) = now_s {
             result["timestamp"] = json!({"seconds": seconds, "nanos": 0});
+        }
+        if !self.properties.is_empty() {
+            result["properties"] = json!(self.properties);
         }
         for (name, value) in [("category", category.as_deref()), ("severity", severity)] {
             if let Some(value) = value {
@@ -79,6 +86,15 @@ impl Told {
             }
         }
         result
+    }
+}
+
+/// The source of results in a report, as Kyverno names it.
+fn source(kind: PolicyKind) -> &'static str {
+    match (kind.is_cel(), kind.is_mutating()) {
+        (false, _) => "kyverno",
+        (true, false) => "KyvernoValidatingPolicy",
+        (true, true) => "KyvernoMutatingPolicy",
     }
 }
 
@@ -126,6 +142,8 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
                 resource: bench.resources[response.resource].title(),
                 status: status.as_str(),
                 message: rule.message.clone(),
+                kind: bench.policies[response.policy].kind,
+                properties: rule.properties.clone(),
             });
         }
     }
@@ -200,9 +218,13 @@ impl Applied {
                 ..
             } = told;
             let end = if message.is_empty() { "" } else { ": " };
+            let rule = match rule.is_empty() {
+                true => String::new(),
+                false => format!("rule {rule}, "),
+            };
             let _ = writeln!(
                 text,
-                "{status}: policy {policy}, rule {rule}, {resource}{end}{message}"
+                "{status}: policy {policy}, {rule}{resource}{end}{message}"
             );
         }
         text.push_str(&self.summary());

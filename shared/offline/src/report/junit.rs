@@ -49,7 +49,11 @@ fn write_suite(xml: &mut String, suite: &Checked) {
         );
     }
     for row in &suite.rows {
-        let title = escaped(&format!("{}/{} {}", row.policy, row.rule, row.resource));
+        let title = match row.rule.is_empty() {
+            true => format!("{} {}", row.policy, row.resource),
+            false => format!("{}/{} {}", row.policy, row.rule, row.resource),
+        };
+        let title = escaped(&title);
         let (reason, message) = (escaped(&row.reason), escaped(&row.message));
         let inside = match row.result {
             RowResult::Pass => String::new(),

@@ -1,13 +1,15 @@
 //! The reads of a rule, explained to people.
 
+use anteroom_cel::Program;
 use anteroom_model::EntryKind;
 
 use super::{multi_fact::FoundUse, uses::of};
 use crate::ir::{
     CollectionReference, Reference, Rule,
-    cel::{NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
-    context::{Fact, FactOrigin},
+    cel::{Cel, CelDialect, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
+    context::{Fact, FactOrigin, Loader},
     matching::{BINDINGS_OF_USER, LABELS, NAMESPACE_SELECTOR, ROLES},
+    rule::Work,
 };
 
 /// One use of a fact in a rule, and how it is answered.
@@ -117,7 +119,10 @@ impl Rule {
         let read = |variable: &str, expression: &str, source, parameters: &[&str]| Read {
             variable: variable.to_owned(),
             source,
-            field: "validate.cel".to_owned(),
+            field: match cel.dialect {
+                CelDialect::Rule => "validate.cel".to_owned(),
+                CelDialect::Policy { .. } => "spec".to_owned(),
+            },
             written: variable.to_owned(),
             usage: Usage::Whole,
             expression: expression.to_owned(),
@@ -140,7 +145,62 @@ impl Rule {
             };
             read(NAMESPACE_OBJECT, "", source, &[])
         });
-        params.chain(namespace).collect()
+        let called = self.called_in_cel(cel);
+        params.chain(namespace).chain(called).collect()
+    }
+
+    /// Returns the facts that its CEL expressions read by calls, in the order of the policy's fields.
+    fn called_in_cel(&self, cel: &Cel) -> Vec<Read> {
+        let mut reads = Vec::new();
+        for (field, program) in self.placed_programs(cel) {
+            for site in program.sites() {
+                let mut facts = cel.facts.iter();
+                let fact = facts.find(|fact| fact.site.name() == site.name());
+                let entries = fact.into_iter().flat_map(|fact| fact.entries.iter());
+                reads.extend(entries.flatten().filter_map(|entry| {
+                    let Loader::Fact(fact) = &entry.loader else {
+                        return None;
+                    };
+                    Some(Read {
+                        variable: entry.name.clone(),
+                        source: source(&fact.source),
+                        field: field.clone(),
+                        written: program.source().trim().to_owned(),
+                        usage: Usage::Whole,
+                        expression: String::new(),
+                        parameters: Vec::new(),
+                        in_message: false,
+                        why_whole: Some("a CEL expression reads it".to_owned()),
+                    })
+                }));
+            }
+        }
+        reads
+    }
+
+    /// Returns its CEL expressions, each with the path of its field.
+    fn placed_programs<'r>(&'r self, cel: &'r Cel) -> impl Iterator<Item = (String, &'r Program)> {
+        let conditions = cel.preconditions.iter();
+        let conditions = conditions.map(|one| (one.place.clone(), &one.program));
+        let variables = cel.variables.iter().enumerate();
+        let variables = variables.map(|(at, program)| (format!("spec.variables[{at}]"), program));
+        let judged = cel.expressions.iter().flat_map(|one| {
+            let own = std::iter::once(&one.expression.program);
+            let place = &one.expression.place;
+            own.chain(&one.message_expression)
+                .map(|program| (place.clone(), program))
+        });
+        let annotations = cel.annotations.iter();
+        let annotations = annotations.map(|one| ("spec.auditAnnotations".to_owned(), &one.value));
+        let patches = match &self.work {
+            Work::Patch(mutation) => &*mutation.patches,
+            _ => &[],
+        };
+        let patches = patches
+            .iter()
+            .map(|patch| (patch.place.clone(), &patch.program));
+        let judged = conditions.chain(variables).chain(judged);
+        judged.chain(patches).chain(annotations)
     }
 
     /// Returns the facts about a request that it reads and the request does not carry.

@@ -35,8 +35,15 @@ fn remote_sources_and_unsupported_options_are_refused_with_the_reason() {
             "nothing is fetched from repositories",
         ),
         (
-            &["apply", "p.yaml", "-r", "r", "--context-file", "c"],
-            "--values-file",
+            &[
+                "apply",
+                "p.yaml",
+                "-r",
+                "r",
+                "--context-file",
+                "https://h/c",
+            ],
+            "https://h/c is not read",
         ),
         (
             &[

@@ -72,7 +72,8 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     let properties = evaluate(&Annotating(mutation), cel, scope, &around, &mut budget)?;
     scope.facts.properties = properties.into_iter().collect();
     Ok(match object == before {
-        true => skipped("no patches applied"),
+        // As in Kyverno, where a patch that changes nothing was applied.
+        true => RuleOutcome::Pass,
         false => RuleOutcome::Mutated { object },
     })
 }
