@@ -234,9 +234,9 @@ fn policies_of_one_name_and_two_kinds_do_not_disturb_each_other() {
     let put = world.put(validating, &other);
     assert_eq!(put, ["put Policies ValidatingPolicy/p"]);
     let statuses = world.statuses();
-    let said = |kind: &str| statuses.iter().any(|status| status.contains(kind));
+    let said = |kind: &str| statuses.iter().any(|status| status.starts_with(kind));
     assert!(
-        said(" ClusterPolicy p ") && said(" ValidatingPolicy p "),
+        said("ClusterPolicy p ") && said("ValidatingPolicy p "),
         "{statuses:?}"
     );
     let gone = world.gone(validating, "p");
@@ -296,7 +296,7 @@ fn two_entries_on_one_source_want_its_view_once() {
 fn inherited_views_are_freed_once_when_all_manifests_and_kinds_are_known() {
     let mut world = World::new();
     let freed = |effects: &[String]| effects.contains(&"free inherited".to_owned());
-    for of in [ENTRIES, GLOBAL, CLUSTER_POLICIES, POLICIES] {
+    for of in all_listed() {
         assert!(!freed(&world.listed(of)), "{of:?}");
     }
     assert!(freed(&world.discovered()));
