@@ -28,7 +28,7 @@ fn compiled(source: &str) -> Option<Program> {
 
 fn evaluated(program: &Program, given: &[Bound<'_>]) -> (Outcome, u64) {
     let mut machine = Machine::new(Roots::default(), &[], Budget::default()).given(given);
-    let outcome = machine.json(program);
+    let outcome = machine.exact_json(program);
     let steps = Budget::default().steps - machine.budget().steps;
     (outcome, steps)
 }

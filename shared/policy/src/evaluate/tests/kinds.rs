@@ -1,6 +1,7 @@
 //! Policies of policies.kyverno.io.
 
 mod mutating;
+mod parts;
 
 use super::*;
 use crate::{ApiTarget, FailureAction, PolicyKind, Reference};
@@ -63,7 +64,7 @@ fn outcomes(
     mut answer: impl FnMut(&FactTarget) -> Result<Value, FactError>,
 ) -> Vec<(String, RuleReport)> {
     let mut of = |rule| {
-        let mut evaluation = Evaluation::start(policy, rule, request);
+        let mut evaluation = Evaluation::start(policy, rule, request).with_whole_facts();
         for _ in 0..16 {
             match evaluation.step() {
                 Step::Done(report) => return report,
