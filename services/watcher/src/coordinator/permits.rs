@@ -80,7 +80,7 @@ const POLICIES: [(&str, usize); 6] = [
     ("namespacedmutatingpolicy", 2),
 ];
 
-/// How they are written, for people.
+/// The forms in which they are written, for people.
 const POLICIES_FORMS: &str = "clusterpolicy/NAME, policy/NAMESPACE/NAME, validatingpolicy/NAME, \
     namespacedvalidatingpolicy/NAMESPACE/NAME, mutatingpolicy/NAME and namespacedmutatingpolicy/NAMESPACE/NAME";
 

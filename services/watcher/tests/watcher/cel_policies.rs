@@ -98,7 +98,7 @@ async fn a_policy_that_does_not_compile_says_why_in_its_condition() {
     watcher.stop().await;
 }
 
-/// As in a cluster with definitions from before these kinds.
+/// Definitions of a cluster may be from before these kinds.
 #[tokio::test]
 async fn kinds_that_are_not_defined_keep_nobody_waiting_and_are_read_once_they_are() {
     let world = World::bare().await;

@@ -103,7 +103,7 @@ async fn says(world: &World, policy: &Value, expected: [(&str, &str); 2]) -> any
     .await
 }
 
-/// What a published policy's test asserts.
+/// The assertion of a published policy's test.
 async fn is_ready(world: &World, policy: &Value) -> anyhow::Result<()> {
     let webhook = ("True", "Webhook configured.");
     says(
@@ -173,7 +173,7 @@ async fn a_policy_stays_at_home(world: &World) -> anyhow::Result<()> {
     is_admitted(world, &config_map("none", NAMESPACE, None)).await
 }
 
-/// What is malformed is refused. What this version does not run is taken, is not in force, and heals.
+/// A malformed policy is refused. One that this version does not run is taken, is not in force, and heals.
 async fn what_does_not_compile_says_so(world: &World) -> anyhow::Result<()> {
     let mut broken = policy("ValidatingPolicy", "broken");
     broken["spec"]["validations"][0]["expression"] = "object.metadata.(".into();

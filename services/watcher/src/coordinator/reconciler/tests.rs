@@ -25,7 +25,7 @@ const GLOBAL: Manifests = Manifests::Entries(EntryKind::Global);
 const CLUSTER_POLICIES: Manifests = Manifests::Policies(PolicyKind::Cluster);
 const POLICIES: Manifests = Manifests::Policies(PolicyKind::Namespaced);
 
-/// What is waited for: entries and policies of all kinds.
+/// All that is waited for: entries and policies of all kinds.
 fn all_listed() -> impl Iterator<Item = Manifests> {
     let policies = PolicyKind::ALL.into_iter().map(Manifests::Policies);
     [ENTRIES, GLOBAL].into_iter().chain(policies)
@@ -181,7 +181,7 @@ fn not_served() -> Note {
     Note::Refused(Failure::new("ResourceNotFound", "no such resource"))
 }
 
-/// Whether policies are known as a whole, and whether their view has failed.
+/// Returns whether policies became known as a whole, and whether their view has failed.
 fn policies_told(world: &mut World, of: Manifests, note: Note) -> (bool, bool) {
     world.reconciler.note(of, note, world.now);
     let effects = world.reconciler.take_effects();
