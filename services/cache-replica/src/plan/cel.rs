@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use anteroom_cel::{Document, Names, Program, ReadDepth};
+use anteroom_cel::{Dialect, Document, Names, Program, ReadDepth};
 use anteroom_model::{FactError, RetainedFields, Shape};
 use anteroom_wire::query::{CelQuery, Query, VIEW};
 use moka::sync::Cache;
@@ -137,7 +137,9 @@ fn key(query: &Query, cel: &CelQuery) -> String {
 }
 
 fn compile(query: &Query, cel: &CelQuery) -> Result<CelPlan, FactError> {
-    let mut names = Names::default().without_request();
+    let mut names = Names::default()
+        .in_dialect(Dialect::Kyverno)
+        .without_request();
     given(query, cel).for_each(|name| names.give(name));
     let compiled = |text: &str, names: &Names| {
         Program::compile(text, names).map_err(|error| FactError::ExpressionInvalid {
