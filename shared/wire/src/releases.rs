@@ -536,7 +536,7 @@ fn with_new_fields(value: &mut Packed) {
                 name.as_str().is_some_and(|name| one_of.contains(&name))
             };
             let is_variant = fields.iter().all(|(name, _)| is(name, &["Ok", "Err"]));
-            let of_data = ["parameters", "data", "object"];
+            let of_data = ["parameters", "data", "object", "failed", "documents"];
             let structs = fields.iter_mut().filter(|(name, _)| !is(name, &of_data));
             structs.for_each(|(_, value)| with_new_fields(value));
             if !is_variant {
