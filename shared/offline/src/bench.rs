@@ -7,10 +7,9 @@ use anteroom_engine::{
     rule::RuleName,
     rule_run::{NamedRule, RuleRun},
 };
-use anteroom_model::ErrorCode;
 use anteroom_policy::{
-    AdmissionRequest, Arrival, Driver, Evaluation, FailureAction, NotRun, Operation, Policy,
-    PolicyException, PolicyKind, Problem, Reporting, Rule, RuleOutcome, compile_for, none_run,
+    AdmissionRequest, Arrival, Evaluation, FailureAction, Operation, Policy, PolicyException, Rule,
+    RuleOutcome,
 };
 use serde_json::{Map, Value};
 
@@ -20,6 +19,7 @@ use crate::{
     declared::DeclaredEntry,
     facts::{Facts, World},
     file_facts::FileFacts,
+    loaded_policy::LoadedPolicy,
     request::{self, User},
     resource::Resource,
     values::Variables,
@@ -56,121 +56,6 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// A policy as it was loaded.
-#[derive(Debug)]
-pub struct LoadedPolicy {
-    /// The kind, as in `ClusterPolicy`.
-    pub kind: PolicyKind,
-    /// With its namespace before it, if it is in one.
-    pub name: String,
-    /// The manifest's own name.
-    pub(crate) bare_name: String,
-    /// The compiled policy, or why it did not compile.
-    pub outcome: Result<Policy, Vec<Problem>>,
-    /// The rules that are not run: of a policy that compiled, or all of one that has no others.
-    pub not_run: Vec<NotRun>,
-}
-
-impl LoadedPolicy {
-    /// From a manifest; `None` where it is no policy of a kind that is run. Rules that change what exists already are
-    /// not run.
-    pub fn new(manifest: &Value) -> Option<Self> {
-        Self::compiled_for(manifest, Driver::ALL)
-    }
-
-    /// The same, with rules that change what exists already: for a bench [with targets](Bench::with_targets).
-    pub fn with_targets(manifest: &Value) -> Option<Self> {
-        let driver = Driver {
-            targets: true,
-            ..Driver::ALL
-        };
-        Self::compiled_for(manifest, driver)
-    }
-
-    fn compiled_for(manifest: &Value, driver: Driver) -> Option<Self> {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let metadata = &manifest["metadata"];
-        let version = manifest["apiVersion"].as_str()?;
-        let kind = PolicyKind::of_manifest(version, manifest["kind"].as_str()?)?;
-        let bare_name = text(&metadata["name"]);
-        let namespace = match (kind.is_namespaced(), text(&metadata["namespace"])) {
-            (true, namespace) if namespace.is_empty() => "default".to_owned(),
-            (true, namespace) => namespace,
-            (false, _) => String::new(),
-        };
-        let outcome = compile_for(manifest, driver);
-        Some(Self {
-            name: match namespace.is_empty() {
-                true => bare_name.clone(),
-                false => format!("{namespace}/{bare_name}"),
-            },
-            bare_name,
-            kind,
-            not_run: match &outcome {
-                Ok(policy) => policy.not_run().to_vec(),
-                Err(problems) => none_run_but(problems, manifest, driver),
-            },
-            outcome,
-        })
-    }
-
-    /// Returns the problems that keep it from being run at all; `None` where it compiles, or has only rules that are not run.
-    pub fn problems(&self) -> Option<&[Problem]> {
-        let problems = self.outcome.as_ref().err();
-        problems
-            .filter(|_| self.not_run.is_empty())
-            .map(Vec::as_slice)
-    }
-
-    /// Returns why nothing of a policy of policies.kyverno.io is run, if that is only since it judges other things than
-    /// requests, or changes what exists already.
-    pub(crate) fn is_of_another_payload(&self) -> Option<String> {
-        let problems = self.outcome.as_ref().err().filter(|_| self.kind.is_cel())?;
-        let is_other = |problem: &Problem| {
-            problem.code == ErrorCode::POLICY_UNSUPPORTED
-                && OTHER_WORK.iter().any(|path| problem.path == *path)
-        };
-        let problems = problems.iter().all(is_other).then_some(problems)?;
-        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
-        Some(problems.join("; "))
-    }
-
-    /// Its part of reports; of one that does not compile, nothing.
-    pub(crate) fn reporting(&self) -> Reporting {
-        let policy = self.outcome.as_ref().ok();
-        policy
-            .map(|policy| policy.reporting().clone())
-            .unwrap_or_default()
-    }
-
-    /// Returns whether it is meant by a name, with its namespace or without.
-    pub fn is_named(&self, name: &str) -> bool {
-        self.name == name || self.bare_name == name
-    }
-
-    /// The same, whatever namespace stands before the name.
-    pub(crate) fn is_nearly_named(&self, name: &str) -> bool {
-        name.rsplit('/').next() == Some(&*self.bare_name)
-    }
-}
-
-/// Fields of a policy of policies.kyverno.io by which it is about something else than the object of a request.
-const OTHER_WORK: &[&str] = &[
-    "spec.evaluation.mode",
-    "spec.evaluation.mutateExisting",
-    "spec.targetMatchConditions",
-    "spec.targetMatchConstraints",
-];
-
-/// The rules of a policy that has none that are run, unless something else is wrong with it.
-fn none_run_but(problems: &[Problem], manifest: &Value, driver: Driver) -> Vec<NotRun> {
-    let mut codes = problems.iter().map(|problem| problem.code);
-    match codes.all(|code| code == ErrorCode::POLICY_UNSUPPORTED) {
-        true => none_run(manifest, driver),
-        false => Vec::new(),
     }
 }
 

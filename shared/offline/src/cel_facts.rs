@@ -1,7 +1,7 @@
 //! Facts that policies of policies.kyverno.io read, where there is no cluster.
 //!
-//! The resources of a `Context` file are the whole cluster: an object that is not among them is absent. Otherwise the
-//! given resources answer, and of what is not among them nothing is known.
+//! The resources of a `Context` file and the `clusterResources` of a suite are the whole cluster: an object that is not
+//! among them is absent. Otherwise the given resources answer, and of what is not among them nothing is known.
 
 use anteroom_model::{FactError, LabelSelector};
 use anteroom_policy::{ApiTarget, FactRequest, FactTarget};
@@ -55,13 +55,17 @@ impl World {
         let Some(path) = path.filter(|path| path.subresource.is_empty()) else {
             return Err(nothing(&call.path));
         };
-        let objects = match &self.context {
-            Some(context) => context.resources.iter().chain(&self.cluster).collect(),
+        let is_whole = self.context.is_some() || self.is_cluster == Some(true);
+        let objects = match self.is_cluster {
+            _ if is_whole => {
+                let context = self.context.iter();
+                let context = context.flat_map(|context| &context.resources);
+                context.chain(&self.cluster).collect()
+            }
             // The resources of a suite are only judged.
-            None if self.is_cluster == Some(false) => Vec::new(),
-            None => self.given(|_| true),
+            Some(false) => Vec::new(),
+            _ => self.given(|_| true),
         };
-        let is_whole = self.context.is_some();
         let of_type = objects.into_iter().filter(|own| is_of(own, &path));
         let of_type: Vec<&Resource> = of_type.collect();
         if of_type.is_empty() && !is_whole {
@@ -169,6 +173,11 @@ mod tests {
             is_cluster: Some(false),
             ..World::default()
         };
+        let in_cluster = World {
+            cluster: maps(),
+            is_cluster: Some(true),
+            ..World::default()
+        };
         let given = World {
             resources: maps(),
             ..World::default()
@@ -195,6 +204,7 @@ mod tests {
             ("/version", "?", "?"),
         ] {
             assert_eq!(read(&whole, path), in_whole, "{path}");
+            assert_eq!(read(&in_cluster, path), in_whole, "{path}");
             assert_eq!(read(&given, path), in_given, "{path}");
             assert_eq!(read(&judged, path), "?", "{path}");
         }

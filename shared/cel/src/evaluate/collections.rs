@@ -158,7 +158,7 @@ impl<'v> Machine<'v> {
     }
 }
 
-/// As [`inside`]: a value that is no map has no fields. A list is looked into by numbers alone.
+/// Returns that a value which is no map has no fields, as in [`inside`]. A list is looked into by numbers alone.
 fn has_no_field<'v>(operand: &Val<'_>, field: &str) -> Result<Val<'v>, EvalError> {
     match operand {
         Val::List(_) | Val::Made(_) | Val::Optional(_) => Err(no_field(operand, field)),

@@ -6,9 +6,10 @@ use anteroom_policy::{Driver, PolicyException};
 use serde_json::Value;
 
 use crate::{
-    bench::{Bench, LoadedPolicy},
+    bench::Bench,
     context::Context,
     documents::{documents, manifests},
+    loaded_policy::LoadedPolicy,
     request::User,
     resource::Resource,
     suite::{Suite, SuiteError},

@@ -7,7 +7,8 @@ use super::{
     row_results::Told,
 };
 use crate::{
-    bench::{LoadedPolicy, Response, RuleResponse, Status},
+    bench::{Response, RuleResponse, Status},
+    loaded_policy::LoadedPolicy,
     resource::Resource,
     suite::{Expected, ResourceSpec, Suite},
     values::is_rule,
