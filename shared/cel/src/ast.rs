@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 
-use crate::{fact::Site, functions::Function, narrow::Access, part::PartCall, value::Val};
+use crate::{fact::Site, functions::Function, narrow::Access, part::Part, value::Val};
 
 pub(crate) use children::TermPath;
 
@@ -204,4 +204,22 @@ pub(crate) struct FactCall {
     pub(crate) site: Arc<Site>,
     /// Those that are not constant, in the order in which the site counts them.
     pub(crate) arguments: Vec<Expr>,
+}
+
+/// A part in its expression.
+#[derive(Debug)]
+pub(crate) struct PartCall {
+    pub(crate) part: Arc<Part>,
+    /// The term itself.
+    pub(crate) whole: Expr,
+    /// The places of the dynamic arguments of each document.
+    pub(crate) arguments: Vec<Vec<Place>>,
+    pub(crate) parameters: Vec<Place>,
+}
+
+/// The place of a term: in a variable of the policy, or in the term of the part.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) variable: Option<usize>,
+    pub(crate) path: TermPath,
 }

@@ -10,7 +10,6 @@ mod term;
 
 use cel::parser::PrattParser;
 
-pub use dialect::Dialect;
 pub use names::Names;
 
 use crate::{CompileError, program::Program, scan};

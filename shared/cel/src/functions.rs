@@ -19,7 +19,7 @@ mod url;
 pub(crate) use function::{Function, Given, Tools};
 pub(crate) use regexes::pattern;
 
-use crate::{compile::Dialect, error::EvalError, value::Val};
+use crate::{dialect::Dialect, error::EvalError, value::Val};
 
 const ALL: &[&[Function]] = &[
     convert::FUNCTIONS,

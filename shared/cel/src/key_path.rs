@@ -9,7 +9,7 @@ use std::{
 use anteroom_jmespath::{Node as _, Shape};
 use anteroom_wire::body::BodyNode;
 
-use crate::bound::Scalar;
+use crate::scalar::Scalar;
 
 /// A path from an object to values in it, as an expression takes it. A clone shares it.
 #[derive(Clone)]

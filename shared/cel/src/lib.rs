@@ -31,6 +31,7 @@ mod bound;
 mod budget;
 mod chance;
 mod compile;
+mod dialect;
 mod error;
 mod evaluate;
 mod fact;
@@ -42,17 +43,21 @@ mod narrow;
 mod object_reads;
 mod objects;
 mod part;
+mod probes;
 mod program;
 mod reads;
+mod scalar;
 mod scan;
+mod split;
 mod unparse;
 mod uses;
 mod value;
 
-pub use bound::{Bound, Scalar};
+pub use bound::Bound;
 pub use budget::Budget;
 pub use chance::Arrival;
-pub use compile::{Dialect, Names};
+pub use compile::Names;
+pub use dialect::Dialect;
 pub use error::{CompileError, EvalError, JsonError};
 pub use evaluate::{JsonPatchOperation, Machine, PatchOp, Roots};
 pub use fact::{Argument, Fact, FactFunction, FactScope, Host, Site, plural_of_kind};
@@ -61,11 +66,12 @@ pub use key_path::{KeyPath, Missing, Step};
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };
-pub use narrow::Probes;
 pub use object_reads::ReadDepth;
 pub use objects::{Candidates, ObjectList};
 pub use part::{Part, PartAnswer, PartRequest};
+pub use probes::Probes;
 pub use program::Program;
+pub use scalar::Scalar;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 pub use uses::{Document, ListUse, Way};
 

@@ -22,7 +22,6 @@ mod path;
 
 use crate::{
     ast::{Macro, MacroKind, TermPath},
-    bound::Scalar,
     key_path::KeyPath,
 };
 
@@ -88,22 +87,6 @@ impl Access {
         let narrow = find::find(made.deciding(), place, decided)?;
         Some(Self { narrow })
     }
-}
-
-/// What elements have to have, with the values that are looked for.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Probes<'p> {
-    /// One of these values at this path.
-    One {
-        /// The path.
-        key: &'p KeyPath,
-        /// The values.
-        values: Vec<Scalar>,
-    },
-    /// Any of these: all of them have to be asked.
-    Any(Vec<Probes<'p>>),
-    /// Each finds all elements that can matter: any of them may be asked. At least one.
-    All(Vec<Probes<'p>>),
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anteroom_wire::body::BodyNode;
 
-use crate::narrow::Probes;
+use crate::probes::Probes;
 
 /// A list of objects of which nothing is copied: as long as nobody takes an element, none is looked at.
 ///

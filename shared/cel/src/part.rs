@@ -5,14 +5,9 @@
 //! comes to the same, errors included. Of terms within terms the outermost one is a part, so that most often no more
 //! than a boolean travels back.
 
-mod split;
-
 use std::sync::Arc;
 
-use crate::{
-    ast::{Expr, TermPath},
-    fact::{Argument, FactFunction, Site},
-};
+use crate::fact::Site;
 
 /// A part: what is asked of whoever keeps the list.
 #[derive(Debug, PartialEq)]
@@ -44,24 +39,6 @@ impl Part {
     }
 }
 
-/// A part in its expression.
-#[derive(Debug)]
-pub(crate) struct PartCall {
-    pub(crate) part: Arc<Part>,
-    /// The term itself.
-    pub(crate) whole: Expr,
-    /// The places of the dynamic arguments of each document.
-    pub(crate) arguments: Vec<Vec<Place>>,
-    pub(crate) parameters: Vec<Place>,
-}
-
-/// The place of a term: in a variable of the policy, or in the term of the part.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
-    pub(crate) variable: Option<usize>,
-    pub(crate) path: TermPath,
-}
-
 /// The answer of a [`Host`](crate::Host) about a part.
 #[derive(Clone, Copy, Debug)]
 pub enum PartAnswer<'v> {
@@ -88,19 +65,4 @@ pub struct PartRequest<'v> {
     pub arguments: Vec<Vec<serde_json::Value>>,
     /// The value of each parameter, or the error that counts where the evaluation reaches it.
     pub parameters: Vec<Result<serde_json::Value, String>>,
-}
-
-/// Returns whether two lists are of one view: a namespace that is not constant selects of all.
-fn are_of_one_view(one: &Site, other: &Site) -> bool {
-    let same = |at: usize| one.arguments().get(at) == other.arguments().get(at);
-    let is_all = |site: &Site| match site.arguments().get(2) {
-        Some(Argument::Constant(namespace)) => namespace == "",
-        _ => true,
-    };
-    same(0) && same(1) && same(3) && (same(2) || (is_all(one) && is_all(other)))
-}
-
-/// Returns whether a call reads a list that may be kept in a view.
-fn is_list(site: &Site) -> bool {
-    site.function() == FactFunction::ResourceList
 }

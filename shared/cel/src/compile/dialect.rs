@@ -1,27 +1,15 @@
-//! Dialects, and the names that only one of them has.
+//! The names that only one dialect has.
 
 use cel::common::ast::{Expr as Parsed, IdedExpr};
 
 use super::term::{Compiler, Typed};
 use crate::{
-    CompileError,
+    CompileError, Dialect,
     ast::{Call, Expr, MacroKind, Operator, Root},
     functions,
     kind::Kind,
     value::Val,
 };
-
-/// The names and functions that expressions have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// Those of Kubernetes' admission policies, as `validate.cel` and `matchConditions` have them.
-    #[default]
-    Kubernetes,
-    /// Those of Kyverno's `ValidatingPolicy` and `MutatingPolicy`: more functions, `request.object`,
-    /// `request.oldObject` and `exceptions`, values of types that have a name, and `orValue` on every value; neither
-    /// `params` nor `authorizer`.
-    Kyverno,
-}
 
 /// A field of the template's metadata that is the object's own, since a template has none.
 const OUTER: &str = "namespace";

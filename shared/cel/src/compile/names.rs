@@ -1,7 +1,8 @@
 //! The names that an expression may start from.
 
-use super::dialect::Dialect;
-use crate::{ast::Expr, fact::FactScope, kind::Kind, program::Program, value::Val};
+use crate::{
+    ast::Expr, dialect::Dialect, fact::FactScope, kind::Kind, program::Program, value::Val,
+};
 
 /// The names that an expression may start from, at one place of a policy.
 ///

@@ -4,9 +4,10 @@ use super::{Machine, transform::Range};
 use crate::{
     EvalError,
     ast::{Expr, Macro},
-    bound::Scalar,
-    narrow::{Matching, Narrow, Operand, Probe, Probes},
+    narrow::{Matching, Narrow, Operand, Probe},
     objects::Candidates,
+    probes::Probes,
+    scalar::Scalar,
     value::{List, Val, no_overload},
 };
 

@@ -3,8 +3,8 @@
 use super::Machine;
 use crate::{
     EvalError, JsonError,
-    ast::Expr,
-    part::{PartAnswer, PartCall, PartRequest, Place},
+    ast::{Expr, PartCall, Place},
+    part::{PartAnswer, PartRequest},
     value::Val,
 };
 

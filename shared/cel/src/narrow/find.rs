@@ -68,7 +68,7 @@ impl Finder {
             true => Matching::OptionalEqual,
             false => Matching::Equal,
         };
-        self.probe(path, matching, value, scope)
+        self.probe(&path, matching, value, scope)
     }
 
     /// `key in value`, `value in key`
@@ -76,16 +76,16 @@ impl Finder {
         if let Some(path) = scope.path(left) {
             return match path.is_optional {
                 true => None,
-                false => self.probe(path, Matching::Among, (right, 1), scope),
+                false => self.probe(&path, Matching::Among, (right, 1), scope),
             };
         }
         let path = scope.elements(right)?;
-        self.probe(path, Matching::Equal, (left, 0), scope)
+        self.probe(&path, Matching::Equal, (left, 0), scope)
     }
 
     fn probe(
         &self,
-        path: Path,
+        path: &Path,
         matching: Matching,
         (term, place): (&Expr, u16),
         scope: &Scope,

@@ -2,8 +2,8 @@
 
 use crate::{
     ast::{Expr, Macro, MacroKind},
-    bound::Scalar,
     key_path::{KeyPath, Missing, Step},
+    scalar::Scalar,
     value::Val,
 };
 
@@ -140,7 +140,7 @@ impl Scope {
     }
 
     /// The key of a path, by what guards say of its fields.
-    pub(super) fn key(&self, path: Path) -> KeyPath {
+    pub(super) fn key(&self, path: &Path) -> KeyPath {
         let steps = path.steps.iter().enumerate().map(|(at, step)| {
             // The guard takes the very same way: on another one it may be an error where this one goes on.
             let is_guarded = |guard: &Vec<Step>| path.steps.get(..=at) == Some(&**guard);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Part, PartCall, Place, are_of_one_view, is_list};
 use crate::{
     Names, Program,
-    ast::{Expr, FactCall, TermPath},
-    fact::Site,
+    ast::{Expr, FactCall, PartCall, Place, TermPath},
+    fact::{Argument, FactFunction, Site},
+    part::Part,
     unparse,
     value::Val,
 };
@@ -81,7 +81,7 @@ impl<'p> Splitter<'p> {
             return;
         }
         term.each_child_mut(locals, &mut |child, locals| {
-            self.mark(child, locals, depth + 1)
+            self.mark(child, locals, depth + 1);
         });
     }
 
@@ -134,10 +134,13 @@ impl<'p> Splitter<'p> {
     }
 }
 
+/// The name of a list in a part, and the call that reads it.
+type Document = (String, Arc<Site>);
+
 /// A part on its way.
 struct Made<'s, 'p> {
     splitter: &'s Splitter<'p>,
-    documents: Vec<((String, Arc<Site>), Vec<Place>)>,
+    documents: Vec<(Document, Vec<Place>)>,
     parameters: Vec<Place>,
     /// Place, name and text of each variable that reads the list.
     variables: Vec<(usize, String, String)>,
@@ -214,7 +217,7 @@ impl Made<'_, '_> {
             self.is_possible &= are_of_one_view(first, &call.site);
         }
         let mut known = self.documents.iter();
-        let is_it = |((_, site), places): &&((String, Arc<Site>), Vec<Place>)| {
+        let is_it = |((_, site), places): &&(Document, Vec<Place>)| {
             site.name() == call.site.name() && *places == arguments
         };
         if let Some(((name, _), _)) = known.find(is_it) {
@@ -311,4 +314,19 @@ fn path_to(root: &Expr, term: &Expr) -> Option<TermPath> {
     }
     let mut path = Vec::new();
     walk(root, term, &mut path).then(|| path.into_boxed_slice())
+}
+
+/// Returns whether two lists are of one view: a namespace that is not constant selects of all.
+fn are_of_one_view(one: &Site, other: &Site) -> bool {
+    let same = |at: usize| one.arguments().get(at) == other.arguments().get(at);
+    let is_all = |site: &Site| match site.arguments().get(2) {
+        Some(Argument::Constant(namespace)) => namespace == "",
+        _ => true,
+    };
+    same(0) && same(1) && same(3) && (same(2) || (is_all(one) && is_all(other)))
+}
+
+/// Returns whether a call reads a list that may be kept in a view.
+fn is_list(site: &Site) -> bool {
+    site.function() == FactFunction::ResourceList
 }

@@ -1,0 +1,19 @@
+//! What a macro asks of an index.
+
+use crate::{key_path::KeyPath, scalar::Scalar};
+
+/// What elements have to have, with the values that are looked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Probes<'p> {
+    /// One of these values at this path.
+    One {
+        /// The path.
+        key: &'p KeyPath,
+        /// The values.
+        values: Vec<Scalar>,
+    },
+    /// Any of these: all of them have to be asked.
+    Any(Vec<Probes<'p>>),
+    /// Each finds all elements that can matter: any of them may be asked. At least one.
+    All(Vec<Probes<'p>>),
+}
