@@ -13,7 +13,6 @@
 
 use std::{
     collections::HashMap,
-    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -22,6 +21,7 @@ use anteroom_model::Shape;
 use anteroom_plan::{Index, IndexKey, Language, ListHost, ViewList};
 use anteroom_view::{Lazy, Select, Snapshot, testing::TestView};
 use anteroom_wire::query::Selection;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Evaluations that are measured; of a scan, one in so many.
@@ -51,7 +51,7 @@ impl ListHost for Host<'_> {
             functions: anteroom_functions::query_functions(),
             matches: anteroom_functions::wildcard::matches,
         };
-        let mut indexes = self.indexes.lock().unwrap();
+        let mut indexes = self.indexes.lock();
         let index = indexes.entry(key.clone());
         ask(index.or_insert_with(|| Index::new(key.clone(), language, self.state)));
         true

@@ -69,7 +69,7 @@ impl ObjectWebhook {
         let rule = |(of, resources): ((&String, &String, &BTreeSet<_>), Vec<String>)| {
             let (group, version, operations) = of;
             let operations = operations.iter().map(Operation::to_string);
-            let resources = without_covered(resources);
+            let resources = without_covered(&resources);
             RuleWithOperations {
                 api_groups: Some(vec![group.clone()]),
                 api_versions: Some(vec![version.clone()]),
@@ -218,7 +218,7 @@ fn operations(targets: &[Target], kinds: &Kinds) -> Operations {
 }
 
 /// Leaves out what a wildcard covers: the API server refuses a rule that names both.
-fn without_covered(resources: Vec<String>) -> Vec<String> {
+fn without_covered(resources: &[String]) -> Vec<String> {
     let has = |name: &str| resources.iter().any(|resource| resource == name);
     let is_covered = |resource: &str| match resource.split_once('/') {
         _ if resource == "*/*" => false,

@@ -2,14 +2,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
 };
 
 use anteroom_plan::{Index, IndexKey, Language, ListHost};
 use anteroom_view::Snapshot;
+use parking_lot::Mutex;
 
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -42,7 +40,7 @@ impl Host {
     }
 
     pub(crate) fn is_of(&self, state: &Snapshot) {
-        *self.state.lock().unwrap() = Some(state.clone());
+        *self.state.lock() = Some(state.clone());
     }
 
     pub(crate) fn lose_one_in(&self, count: u8) {
@@ -62,9 +60,9 @@ impl ListHost for Host {
             return false;
         }
         self.answered.fetch_add(1, Relaxed);
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         let state = state.as_ref().unwrap();
-        let mut indexes = self.indexes.lock().unwrap();
+        let mut indexes = self.indexes.lock();
         let index = indexes.entry(key.clone()).or_insert_with(|| {
             let language = Language {
                 functions: anteroom_functions::query_functions(),

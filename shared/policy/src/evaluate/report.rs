@@ -10,6 +10,10 @@ use crate::ir::{ChangedObject, FactTarget, FailureAction};
 
 /// The next step of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it is returned"
+)]
 pub enum Step {
     /// Ask for these, [`Evaluation::supply`](super::Evaluation::supply) each answer, and step again.
     Need(Vec<FactRequest>),

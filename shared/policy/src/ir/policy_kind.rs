@@ -135,10 +135,11 @@ impl PolicyKind {
                 .find(|known| known.as_str() == kind)
                 .map(|kind| (kind, name))
         });
-        in_cel.unwrap_or_else(|| match key.namespace.is_empty() {
-            true => (Self::Cluster, &key.name),
-            false => (Self::Namespaced, &key.name),
-        })
+        let classic = match key.namespace.is_empty() {
+            true => Self::Cluster,
+            false => Self::Namespaced,
+        };
+        in_cel.unwrap_or((classic, &key.name))
     }
 
     /// Returns the namespace and the name that the API server has the policy under, whose key this is. They stand in

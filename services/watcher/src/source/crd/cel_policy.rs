@@ -59,12 +59,12 @@ pub(super) fn exception() -> CustomResourceDefinition {
     let spec = object(
         &["policyRefs"],
         &json!({
-            "allowedValues": list(text()),
+            "allowedValues": list(&text()),
             "evaluationMode": text(),
             "expiresAt": {"type": "string", "format": "date-time"},
-            "images": list(text()),
+            "images": list(&text()),
             "matchConditions": conditions(),
-            "policyRefs": list(policy),
+            "policyRefs": list(&policy),
             "properties": {"type": "object", "additionalProperties": text()},
             "reportResult": {"type": "string", "enum": ["skip", "pass"], "default": "skip"},
         }),
@@ -131,13 +131,13 @@ fn validating_spec() -> Value {
     );
     let actions = json!({"type": "string", "enum": ["Deny", "Audit", "Warn"]});
     let own = json!({
-        "auditAnnotations": list(annotation),
+        "auditAnnotations": list(&annotation),
         "autogen": autogen("validatingAdmissionPolicy"),
         "evaluation": object(&[], &json!({
             "admission": enabled(), "background": enabled(), "mode": text(),
         })),
-        "validationActions": list(actions),
-        "validations": list(validation),
+        "validationActions": list(&actions),
+        "validations": list(&validation),
     });
     spec(own)
 }
@@ -160,7 +160,7 @@ fn mutating_spec() -> Value {
             "admission": enabled(), "background": enabled(), "mode": text(), "mutateExisting": enabled(),
             "skipBackgroundRequests": boolean(), "useServerSideApply": boolean(),
         })),
-        "mutations": list(mutation),
+        "mutations": list(&mutation),
         "reinvocationPolicy": {"type": "string", "enum": ["Never", "IfNeeded"]},
         "targetMatchConditions": conditions(),
         "targetMatchConstraints": targets,
@@ -191,7 +191,7 @@ fn webhook() -> Value {
 }
 
 fn autogen(native: &str) -> Value {
-    let controllers = object(&[], &json!({"controllers": list(text())}));
+    let controllers = object(&[], &json!({"controllers": list(&text())}));
     let mut fields = Map::new();
     fields.insert("podControllers".to_owned(), controllers);
     fields.insert(native.to_owned(), enabled());
@@ -206,19 +206,19 @@ fn constraints() -> Value {
     let rule = object(
         &[],
         &json!({
-            "apiGroups": list(text()), "apiVersions": list(text()), "operations": list(operation),
-            "resourceNames": list(text()), "resources": list(text()),
+            "apiGroups": list(&text()), "apiVersions": list(&text()), "operations": list(&operation),
+            "resourceNames": list(&text()), "resources": list(&text()),
             "scope": {"type": "string", "enum": ["Cluster", "Namespaced", "*"]},
         }),
     );
     object(
         &[],
         &json!({
-            "excludeResourceRules": list(rule.clone()),
+            "excludeResourceRules": list(&rule),
             "matchPolicy": {"type": "string", "enum": ["Exact", "Equivalent"]},
             "namespaceSelector": selector(),
             "objectSelector": selector(),
-            "resourceRules": list(rule),
+            "resourceRules": list(&rule),
         }),
     )
 }
@@ -226,12 +226,12 @@ fn constraints() -> Value {
 fn selector() -> Value {
     let requirement = object(
         &["key", "operator"],
-        &json!({"key": text(), "operator": text(), "values": list(text())}),
+        &json!({"key": text(), "operator": text(), "values": list(&text())}),
     );
     object(
         &[],
         &json!({
-            "matchExpressions": list(requirement),
+            "matchExpressions": list(&requirement),
             "matchLabels": {"type": "object", "additionalProperties": text()},
         }),
     )
@@ -243,7 +243,7 @@ fn conditions() -> Value {
         &["name", "expression"],
         &json!({"name": text(), "expression": text()}),
     );
-    let mut all = list(condition);
+    let mut all = list(&condition);
     all["x-kubernetes-list-type"] = "map".into();
     all["x-kubernetes-list-map-keys"] = json!(["name"]);
     all
@@ -263,7 +263,7 @@ fn status() -> Value {
     );
     let condition_status = object(
         &[],
-        &json!({"conditions": list(condition), "message": text(), "ready": boolean()}),
+        &json!({"conditions": list(&condition), "message": text(), "ready": boolean()}),
     );
     let target = object(
         &["kind", "resource", "version"],
@@ -273,7 +273,7 @@ fn status() -> Value {
     let spec = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let config = object(
         &["spec", "targets"],
-        &json!({"spec": spec, "targets": list(target)}),
+        &json!({"spec": spec, "targets": list(&target)}),
     );
     let configs = json!({"type": "object", "additionalProperties": config});
     object(
@@ -298,7 +298,7 @@ fn enabled() -> Value {
     object(&[], &json!({"enabled": boolean()}))
 }
 
-fn list(items: Value) -> Value {
+fn list(items: &Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
