@@ -28,7 +28,7 @@ impl LoadedPolicy {
         Self::compiled_for(manifest, Driver::ALL)
     }
 
-    /// The same, with rules that change what exists already: for a bench [with targets](Bench::with_targets).
+    /// The same, with rules that change what exists already: for a bench [with targets](crate::Bench::with_targets).
     pub fn with_targets(manifest: &Value) -> Option<Self> {
         let driver = Driver {
             targets: true,

@@ -319,7 +319,7 @@ impl PolicyManifest {
                 self.kinds = targets.flat_map(|target| target.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
                 self.changes = changes(&policy);
-                configs = autogen_configs(&policy);
+                configs = policy.autogen_configs();
             }
             Err(problems) => self.problems = problems,
         }
@@ -335,11 +335,6 @@ impl PolicyManifest {
         }
         Ok(published)
     }
-}
-
-/// Returns the policies that are derived for Pod controllers, as the status of a policy of policies.kyverno.io has them.
-fn autogen_configs(_policy: &Policy) -> Option<Value> {
-    None
 }
 
 /// Returns the changes of what exists that a policy's rules make, each once for a rule.

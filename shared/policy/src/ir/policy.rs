@@ -1,8 +1,9 @@
 //! A compiled policy.
 
 use anteroom_model::ObjectKey;
+use serde_json::{Map, Value, json};
 
-use super::{Phase, PolicyKind, Rule, Target, settings::Settings};
+use super::{KindPattern, Phase, PolicyKind, Rule, Target, settings::Settings};
 
 /// A compiled policy of any kind: immutable, and shared by all evaluations.
 #[derive(Debug)]
@@ -81,6 +82,25 @@ impl Policy {
         self.rules.iter().filter(move |rule| rule.phase() == phase)
     }
 
+    /// Returns what is derived from a policy in CEL for what makes Pods, as `status.autogen.configs` has it: by name, the
+    /// resources and the constraints on them. `None`: nothing is.
+    pub fn autogen_configs(&self) -> Option<Value> {
+        let derived = self.rules.iter().filter(|rule| !rule.name.is_empty());
+        let configs: Map<_, _> = derived
+            .filter(|_| self.kind.is_cel())
+            .map(|rule| {
+                let targets: Vec<_> = rule.kinds().map(target).collect();
+                let rules: Vec<_> = rule.kinds().map(resource_rule).collect();
+                let spec = json!({ "matchConstraints": { "resourceRules": rules } });
+                (
+                    rule.name.clone(),
+                    json!({ "spec": spec, "targets": targets }),
+                )
+            })
+            .collect();
+        (!configs.is_empty()).then_some(Value::Object(configs))
+    }
+
     /// Returns the kinds and operations that the webhook must be called for in a phase: a superset of those
     /// that its rules match. There is one target for each filter of each rule, in order; none where the
     /// policy is not evaluated at admission.
@@ -89,6 +109,20 @@ impl Policy {
         let rules = rules.into_iter().flatten();
         rules.flat_map(move |rule| rule.matches.targets(phase))
     }
+}
+
+fn plural(kind: &KindPattern) -> &str {
+    kind.resource
+        .as_ref()
+        .map_or("", |resource| &resource.plural)
+}
+
+fn target(kind: &KindPattern) -> Value {
+    json!({ "group": kind.group, "version": kind.version, "resource": plural(kind) })
+}
+
+fn resource_rule(kind: &KindPattern) -> Value {
+    json!({ "apiGroups": [kind.group], "apiVersions": [kind.version], "resources": [plural(kind)] })
 }
 
 /// A rule that is not run, whatever the request.

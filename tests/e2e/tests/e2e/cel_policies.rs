@@ -4,7 +4,7 @@
 use anteroom_e2e::{
     check::{is_admitted, is_refused},
     manifests, wait,
-    world::{NAMESPACE, World},
+    world::{NAMESPACE, World, ingress},
 };
 use anyhow::{Context, ensure};
 use kube::{
@@ -32,6 +32,8 @@ async fn policies_in_cel_decide_report_and_say_how_they_are() -> anyhow::Result<
     what_does_not_compile_says_so(&world).await?;
     a_wrong_type_is_refused_by_the_api_server(&world).await?;
     a_subresource_is_not_scanned(&world).await?;
+    facts_come_from_views(&world).await?;
+    a_policy_changes_what_comes(&world).await?;
     kinds_of_policies_do_not_disturb_each_other(&world).await
 }
 
@@ -246,4 +248,71 @@ async fn kinds_of_policies_do_not_disturb_each_other(world: &World) -> anyhow::R
     is_admitted(world, &labelled).await?;
     is_refused(world, &config_map("none", OTHER, None), "twice: ").await?;
     is_ready(world, &in_cel).await
+}
+
+/// The host of an Ingress is taken once in the whole cluster, and a ConfigMap of its namespace may exempt it.
+async fn facts_come_from_views(world: &World) -> anyhow::Result<()> {
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": { "name": "unique-host" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["networking.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
+                "resources": ["ingresses"],
+            }] },
+            "variables": [
+                { "name": "all", "expression": "resource.list('networking.k8s.io/v1', 'ingresses', '').items" },
+                { "name": "exempt", "expression":
+                    "resource.get('v1', 'configmaps', object.metadata.namespace, 'exempt-hosts')" },
+            ],
+            "validations": [{
+                "expression": "variables.exempt != null || object.spec.rules.all(r, \
+                    !variables.all.exists(i, i.spec.rules.exists(o, o.host == r.host)))",
+                "message": "the host is taken",
+            }],
+        },
+    });
+    world.create(&policy).await?;
+    is_ready(world, &policy).await?;
+    world.create(&ingress(1, "a.example.com")).await?;
+    is_refused(world, &ingress(2, "a.example.com"), "the host is taken").await?;
+    is_admitted(world, &ingress(3, "b.example.com")).await?;
+    let exempt = config_map("exempt-hosts", NAMESPACE, None);
+    world.create(&exempt).await?;
+    is_admitted(world, &ingress(4, "a.example.com")).await?;
+    world.delete(&exempt).await?;
+    is_refused(world, &ingress(5, "a.example.com"), "the host is taken").await?;
+    world.delete(&ingress(1, "a.example.com")).await?;
+    is_admitted(world, &ingress(6, "a.example.com")).await?;
+    world.delete(&policy).await
+}
+
+async fn a_policy_changes_what_comes(world: &World) -> anyhow::Result<()> {
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy", "metadata": { "name": "label-it" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+            }] },
+            "mutations": [
+                { "patchType": "ApplyConfiguration", "applyConfiguration": { "expression":
+                    "Object{metadata: Object.metadata{labels: Object.metadata.labels{made: 'yes'}}}" } },
+                { "patchType": "JSONPatch", "jsonPatch": { "expression":
+                    "[JSONPatch{op: 'add', path: '/metadata/labels/again', value: object.metadata.labels.made}]" } },
+            ],
+        },
+    });
+    world.create(&policy).await?;
+    is_ready(world, &policy).await?;
+    let object = config_map("changed", OTHER, Some("a"));
+    world.create(&object).await?;
+    let found = world.api(&object).get("changed").await?;
+    for (label, value) in [("team", "a"), ("made", "yes"), ("again", "yes")] {
+        let labels = found.labels();
+        ensure!(
+            labels.get(label).map(String::as_str) == Some(value),
+            "{labels:?}"
+        );
+    }
+    world.delete(&object).await?;
+    world.delete(&policy).await
 }

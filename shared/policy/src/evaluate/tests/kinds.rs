@@ -107,6 +107,8 @@ fn a_validating_policy_judges_pods_and_what_makes_them() {
     assert_eq!((policy.namespace(), policy.emit_warning()), (None, true));
     let names: Vec<_> = policy.rules().iter().map(Rule::name).collect();
     assert_eq!(names, ["", "defaults", "cronjobs"]);
+    let configs = policy.autogen_configs().unwrap();
+    assert_eq!(configs["cronjobs"]["targets"][0]["resource"], "cronjobs");
     let request = of_resource("CREATE", POD, &pod(&json!({"team": "a"})));
     let found = outcomes(&policy, &request, no_facts);
     let fails = RuleOutcome::Fail {
