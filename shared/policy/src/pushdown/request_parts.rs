@@ -19,7 +19,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     ir::{
-        Phase, Policy, PolicyException, Rule, rule::Work, subquery::Pushdown, template::Prepared,
+        Phase, Policy, PolicyException, Rule, matching::Matches, rule::Work, subquery::Pushdown,
+        template::Prepared,
     },
     pushdown::visitor::each as each_expression,
 };
@@ -32,7 +33,6 @@ const OLD_OBJECT: &str = "oldObject";
 const ALWAYS: &[&[&str]] = &[
     &["uid"],
     &["kind"],
-    &["resource"],
     &["subResource"],
     &["name"],
     &["namespace"],
@@ -131,6 +131,10 @@ impl RequestParts {
         for rule in policy.rules_called_in(phase) {
             if rule.names_roles || rule.matches.asks_users() {
                 USERS.iter().for_each(|path| parts.add(path));
+            }
+            if let Matches::Constraints(_) = &rule.matches {
+                // They name kinds by their plurals.
+                parts.add(&["resource"]);
             }
             if rule.changes_existing() {
                 // The request is looked up in the cluster by these.
