@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A variable of `cel.bind`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bound<'v> {
     /// Its place among the variables around the body.
     place: usize,

@@ -41,7 +41,10 @@ pub(super) fn complete(lacks: bool) -> Result<(), EvalError> {
 
 impl<'v> Machine<'v> {
     pub(super) fn fact(&mut self, call: &'v FactCall) -> Result<Val<'v>, EvalError> {
-        if self.is_without_lists && call.site.function() == FactFunction::ResourceList {
+        let function = call.site.function();
+        if self.is_without_lists
+            && (function == FactFunction::ResourceList || function.has_effect())
+        {
             return Err(EvalError::Unknown);
         }
         let arguments = self.all(&call.arguments)?;

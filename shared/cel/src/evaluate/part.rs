@@ -79,15 +79,16 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// Evaluates a term as if no list were known.
+    /// Evaluates a term as if no list were known, and makes no call that others see.
     fn without_lists(&mut self, term: &'v Expr) -> Result<Val<'v>, EvalError> {
         let nothing = vec![None; self.variables.len()];
         let known = std::mem::replace(&mut self.known, nothing);
-        let lacks = self.lacks;
+        let (bound, lacks) = (self.bound.clone(), self.lacks);
         self.is_without_lists = true;
         let value = self.eval(term);
         self.is_without_lists = false;
-        (self.known, self.lacks) = (known, lacks);
+        // What was found out without lists is forgotten.
+        (self.known, self.bound, self.lacks) = (known, bound, lacks);
         value
     }
 
