@@ -26,9 +26,9 @@ const INGRESSES: usize = 3_000;
 /// Reviews in flight while something is killed.
 const CONCURRENCY: usize = 4;
 
-/// Ingresses, Services, entries, policies of both kinds, and what makes the API server serve more:
+/// Ingresses, Services, entries, policies of all six kinds, and what makes the API server serve more:
 /// definitions and aggregated APIs.
-const WATCHES: f64 = 7.0;
+const WATCHES: f64 = 11.0;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ingress_cannot_take_a_host_that_another_owns() -> anyhow::Result<()> {
