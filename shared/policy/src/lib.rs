@@ -1,5 +1,5 @@
-//! The policy language: kyverno.io/v1 `ClusterPolicy` and `Policy`, compiled once and evaluated without
-//! IO.
+//! The policy language: `ClusterPolicy` and `Policy` of kyverno.io, `ValidatingPolicy` and `MutatingPolicy` of
+//! policies.kyverno.io, compiled once and evaluated without IO.
 //!
 //! Nothing here waits, reads a clock or talks to anybody. [`compile`] turns a manifest into a
 //! [`Policy`], or into every [`Problem`] that it has; [`Evaluation`] takes one [`Rule`] through one

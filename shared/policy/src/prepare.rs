@@ -8,7 +8,7 @@ use crate::{
     pushdown,
 };
 
-/// Compiles a kyverno.io/v1 `ClusterPolicy` or `Policy`, as an API server serves it.
+/// Compiles a policy of any [kind](crate::PolicyKind), as an API server serves it.
 ///
 /// # Errors
 /// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not

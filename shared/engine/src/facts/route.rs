@@ -6,6 +6,7 @@
 //! | an API call that is declared to be kept | its view | | |
 //! | an API call whose scope is not the resource's: the API server knows no such path | a live read | | |
 //! | an API call that a view may answer | its view | a live read | |
+//! | a part in CEL of an API call's list | the view that has all of its lists | | |
 //! | any other call | a live read | | |
 //! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
 //! | the labels of a namespace | the view of namespaces | a live read, if it is not in the view too |
