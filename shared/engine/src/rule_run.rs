@@ -147,7 +147,12 @@ impl<'a> RuleRun<'a> {
     /// Declines a part that would take what the rule has read to another view, in the clear. The fact comes here
     /// instead.
     fn declines(&mut self, request: &FactRequest) -> bool {
-        let tells = request.is_pushed_down && !request.parameters.is_empty();
+        // Errors of parameters quote what they are about.
+        let says_errors = request
+            .cel
+            .as_ref()
+            .is_some_and(|cel| !cel.failed.is_empty());
+        let tells = request.is_pushed_down && (!request.parameters.is_empty() || says_errors);
         if tells {
             self.evaluation.decline(request.id);
         }

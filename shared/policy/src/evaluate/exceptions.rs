@@ -131,8 +131,9 @@ fn holds_in_cel(
     scope: &Scope<'_>,
 ) -> Result<bool, Stop> {
     let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
-    if let (Some(expires), Some(now)) = (in_cel.expires_ns, now)
-        && now >= expires
+    // Where the time is not known, it may have expired.
+    if let Some(expires) = in_cel.expires_ns
+        && now.is_none_or(|now| now >= expires)
     {
         return Ok(false);
     }

@@ -403,11 +403,12 @@ impl Reading {
     }
 }
 
-/// Returns whether the API server says that it has no such object. That it does not serve the path is another error.
+/// Returns whether the API server says that it has no such object, as in `pods "web" not found`. That it does not
+/// serve the path (`404 page not found`) is another error.
 fn is_absence(error: &FactError) -> bool {
     match error {
         FactError::ObjectNotFound { .. } => true,
-        FactError::LiveReadFailed { code: 404, message } => message.ends_with("not found"),
+        FactError::LiveReadFailed { code: 404, message } => message.ends_with("\" not found"),
         _ => false,
     }
 }
