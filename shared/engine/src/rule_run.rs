@@ -592,4 +592,45 @@ mod tests {
         };
         assert_eq!(error.code(), ErrorCode::DEADLINE_EXCEEDED);
     }
+
+    /// What goes wrong with a parameter is told to the replica, and may quote the Secret that it was read from.
+    #[test]
+    fn a_part_with_a_failed_parameter_stays_at_home_if_the_rule_knows_a_secret() {
+        let policy = anteroom_policy::compile(&json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": { "name": "p" },
+            "spec": {
+                "matchConstraints": { "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+                }] },
+                "variables": [{
+                    "name": "key", "expression": "int(resource.get('v1', 'secrets', 'shop', 'key').data.key)",
+                }],
+                "validations": [{
+                    "expression": "resource.list('v1', 'configmaps', '').items.exists(c, c.size == variables.key)",
+                }],
+            },
+        }));
+        let policy = policy.unwrap();
+        let request = AdmissionRequest::new(json!({
+            "operation": "CREATE", "kind": { "group": "", "version": "v1", "kind": "Pod" },
+            "resource": { "group": "", "version": "v1", "resource": "pods" },
+            "namespace": "shop", "object": { "metadata": { "name": "web", "namespace": "shop" } },
+        }));
+        let request = request.unwrap();
+        let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "p"));
+        let catalog = Catalog::default();
+        for secret in [false, true] {
+            let mut running = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
+            let asked = running.step(0).unwrap().requests;
+            let read = json!({ "data": { "key": "hunter2" } });
+            let mut fact = Fact::of(0, asked[0].id, Answer::Got(Ok(read)));
+            fact.secret = secret;
+            running.supply(fact);
+            let asked = running.step(0).unwrap().requests;
+            assert_eq!(asked.len(), 1, "{asked:?}");
+            assert_eq!(asked[0].is_pushed_down, !secret);
+            let says = asked[0].cel.as_ref().map(|cel| cel.failed.len());
+            assert_eq!(says, (!secret).then_some(1));
+        }
+    }
 }

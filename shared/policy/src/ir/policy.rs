@@ -118,7 +118,18 @@ fn plural(kind: &KindPattern) -> &str {
 }
 
 fn target(kind: &KindPattern) -> Value {
-    json!({ "group": kind.group, "version": kind.version, "resource": plural(kind) })
+    let name = match plural(kind) {
+        "daemonsets" => "DaemonSet",
+        "deployments" => "Deployment",
+        "replicasets" => "ReplicaSet",
+        "statefulsets" => "StatefulSet",
+        "jobs" => "Job",
+        "cronjobs" => "CronJob",
+        _ => &kind.kind,
+    };
+    json!({
+        "group": kind.group, "version": kind.version, "resource": plural(kind), "kind": name,
+    })
 }
 
 fn resource_rule(kind: &KindPattern) -> Value {

@@ -32,6 +32,7 @@ async fn policies_in_cel_decide_report_and_say_how_they_are() -> anyhow::Result<
     what_does_not_compile_says_so(&world).await?;
     a_wrong_type_is_refused_by_the_api_server(&world).await?;
     a_subresource_is_not_scanned(&world).await?;
+    a_policy_on_pods_says_what_is_derived(&world).await?;
     facts_come_from_views(&world).await?;
     a_policy_changes_what_comes(&world).await?;
     kinds_of_policies_do_not_disturb_each_other(&world).await
@@ -224,6 +225,23 @@ async fn a_subresource_is_not_scanned(world: &World) -> anyhow::Result<()> {
     world.create(&policy).await?;
     let expected = [("True", "Webhook configured."), ("False", "pods/exec")];
     says(world, &policy, expected).await?;
+    world.delete(&policy).await
+}
+
+/// The API server takes a status only if it has all fields that Kyverno's definition requires.
+async fn a_policy_on_pods_says_what_is_derived(world: &World) -> anyhow::Result<()> {
+    let mut policy = policy("ValidatingPolicy", "pods-have-teams");
+    let rules = &mut policy["spec"]["matchConstraints"]["resourceRules"];
+    rules[0]["resources"] = json!(["pods"]);
+    world.create(&policy).await?;
+    is_ready(world, &policy).await?;
+    let found = world.api(&policy).get("pods-have-teams").await?;
+    let configs = &found.data["status"]["autogen"]["configs"];
+    ensure!(
+        configs["cronjobs"]["targets"][0]["kind"] == "CronJob",
+        "{configs}"
+    );
+    ensure!(configs["defaults"]["targets"][4]["kind"] == "Job");
     world.delete(&policy).await
 }
 

@@ -108,7 +108,16 @@ fn a_validating_policy_judges_pods_and_what_makes_them() {
     let names: Vec<_> = policy.rules().iter().map(Rule::name).collect();
     assert_eq!(names, ["", "defaults", "cronjobs"]);
     let configs = policy.autogen_configs().unwrap();
-    assert_eq!(configs["cronjobs"]["targets"][0]["resource"], "cronjobs");
+    assert_eq!(
+        configs["cronjobs"]["targets"],
+        json!([{"group": "batch", "version": "v1", "resource": "cronjobs", "kind": "CronJob"}])
+    );
+    let targets = configs["defaults"]["targets"].as_array().unwrap();
+    let kinds: Vec<_> = targets.iter().map(|target| &target["kind"]).collect();
+    assert_eq!(
+        kinds,
+        ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "Job"]
+    );
     let request = of_resource("CREATE", POD, &pod(&json!({"team": "a"})));
     let found = outcomes(&policy, &request, no_facts);
     let fails = RuleOutcome::Fail {
@@ -217,6 +226,16 @@ fn facts_are_asked_for_together_and_only_where_they_matter() {
         RuleOutcome::Fail { .. }
     ));
     assert_eq!(limits(Err(absent()), &mut asked, &none), RuleOutcome::Pass);
+    let live = |message: &str| {
+        Err(FactError::LiveReadFailed {
+            code: 404,
+            message: message.to_owned(),
+        })
+    };
+    let of_none = live("configmaps \"limits\" not found");
+    assert_eq!(limits(of_none, &mut asked, &none), RuleOutcome::Pass);
+    let outcome = limits(live("404 page not found"), &mut asked, &none);
+    assert!(matches!(outcome, RuleOutcome::Error(_)), "{outcome:?}");
     asked.clear();
     let unknown = Err(FactError::RequestInvalid {
         message: "gone".to_owned(),
@@ -366,9 +385,15 @@ fn an_exception_exempts_the_policy_that_it_names_until_it_expires() {
     assert!(fails(&of(&format!(
         "{named}expiresAt: 1970-01-01T00:00:00.000001Z\n"
     ))));
-    assert!(is_skip(&of(&format!(
-        "{named}expiresAt: 1970-01-01T00:00:01Z\n"
-    ))));
+    let later = format!("{named}expiresAt: 1970-01-01T00:00:01Z\n");
+    assert!(is_skip(&of(&later)));
+    let request = of_resource("CREATE", POD, &pod(&json!({})));
+    let exception = exception(&later);
+    let at_no_time = Evaluation::start(&policy, &policy.rules()[0], &request);
+    match at_no_time.with_exceptions([&exception]).step() {
+        Step::Done(report) => assert!(fails(&report.outcome), "{:?}", report.outcome),
+        step => panic!("{step:?}"),
+    }
 }
 
 #[test]
