@@ -24,6 +24,8 @@ pub(crate) enum Rule {
     HostAndPath,
     /// No two Ingresses with one host.
     Host,
+    /// No two Ingresses with one path.
+    Path,
     /// No Ingress whose host is a Pod's name.
     PodName,
     /// None that asks about other objects: no Ingress with [`OTHER_PATH`].
@@ -51,6 +53,15 @@ pub(crate) fn questions(rule: Rule, hosts: Vec<String>) -> Questions {
             cases: vec![
                 case(19, Hosts::Free, TAG, false),
                 case(1, Hosts::Free, OTHER_TAG, true),
+            ],
+        };
+    }
+    if rule == Rule::Path {
+        return Questions {
+            template: Arc::new(Template::new(&review())),
+            cases: vec![
+                case(17, Hosts::Free, OTHER_PATH, false),
+                case(3, Hosts::Free, PATH_OF_ALL, true),
             ],
         };
     }

@@ -7,9 +7,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Settings,
+    Settings, ask,
     deltas::Changing,
     ground::Ground,
+    sides::Side,
     turns::{self, Stage},
 };
 
@@ -29,7 +30,13 @@ pub(crate) async fn run(
     manifests: &'static [&'static str],
     settings: &Settings,
 ) -> anyhow::Result<Value> {
-    let stage = Stage::start(ingresses + CHANGING, ingresses, manifests, settings).await?;
+    let side = Side {
+        rule: ask::Rule::HostAndPath,
+        ingresses: ingresses + CHANGING,
+        half_have_hosts: false,
+        manifests,
+    };
+    let stage = Stage::start(&side, ingresses, settings).await?;
     let changing = Changing::new(ingresses, CHANGING);
     let per_second = stage.throughput(AT_ONCE).await? * FRACTION;
     let ground = &stage.ground;

@@ -48,6 +48,7 @@ pub(crate) fn all(report: &Value) -> Vec<Goal> {
         of_decisions(&Found { report, name }, words, &mut goals);
     }
     of_policies(report, &mut goals);
+    of_cel(report, &mut goals);
     of_change(report, &mut goals);
     of_size(report, &mut goals);
     for goal in &mut goals {
@@ -205,6 +206,63 @@ fn of_policies(report: &Value, goals: &mut Vec<Goal>) {
         "< 1 s",
         seconds.map(|seconds| (format!("{seconds:.3} s"), seconds < 1.0)),
     ));
+}
+
+/// A policy in CEL beside the classic one that says the same: by scenario, words for it, and how many times as much it may
+/// take.
+const CEL: [(&str, &str, &str, f64); 7] = [
+    ("cel-no-context", "no context at all", "≤ 1.1 times", 1.1),
+    (
+        "cel-hosts",
+        "unique host, 3,000 Ingresses",
+        "≤ 1.3 times",
+        1.3,
+    ),
+    (
+        "cel-hosts-many",
+        "unique host, 100,000 Ingresses",
+        "≤ 1.3 times",
+        1.3,
+    ),
+    (
+        "cel-hosts-half",
+        "unique host, half of 3,000 Ingresses without one",
+        "≤ 1.5 times",
+        1.5,
+    ),
+    (
+        "cel-hosts-half-many",
+        "unique host, half of 100,000 Ingresses without one",
+        "≤ 1.5 times",
+        1.5,
+    ),
+    (
+        "cel-paths",
+        "unique path, 3,000 Ingresses",
+        "≤ 1.3 times",
+        1.3,
+    ),
+    (
+        "cel-paths-many",
+        "unique path, 100,000 Ingresses",
+        "≤ 1.3 times",
+        1.3,
+    ),
+];
+
+fn of_cel(report: &Value, goals: &mut Vec<Goal>) {
+    for (name, words, reach, limit) in CEL {
+        let of = result(report, name);
+        let ratios = || {
+            let p50 = figure(&of["p50_ratio"]["one_at_a_time"])?;
+            let p99 = figure(&of["p99_ratio"]["one_at_a_time"])?;
+            let fewer = figure(&of["throughput_ratio"])?;
+            let got = format!("p50 {p50:.2}, p99 {p99:.2}, {fewer:.2} times fewer a second");
+            Ok((got, [p50, p99, fewer].iter().all(|ratio| *ratio <= limit)))
+        };
+        let measure = format!("in CEL against the classic policy: {words}");
+        goals.push(goal_of(name, &measure, reach, ratios()));
+    }
 }
 
 fn of_change(report: &Value, goals: &mut Vec<Goal>) {

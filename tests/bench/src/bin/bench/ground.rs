@@ -22,6 +22,8 @@ const NAMESPACES: usize = 200;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) ingresses: usize,
+    /// Every second Ingress has no host.
+    pub(crate) half_have_hosts: bool,
     pub(crate) services: usize,
     pub(crate) pods: usize,
     /// Entries and policies, in YAML.
@@ -110,7 +112,14 @@ fn fill(sim: &SimApi, layout: &Layout) -> anyhow::Result<()> {
     let source = cluster();
     sim.put_all("namespaces", source.namespaces())?;
     sim.put_all("services", source.services(layout.services))?;
-    let ingresses = source.ingresses(layout.ingresses, 1);
+    let ingresses = source.ingresses(layout.ingresses, 1).enumerate();
+    let ingresses = ingresses.map(|(index, mut ingress)| {
+        if layout.half_have_hosts && index % 2 == 1 {
+            let rule = ingress["spec"]["rules"][0].as_object_mut();
+            rule.map(|rule| rule.remove("host"));
+        }
+        ingress
+    });
     sim.put_all("ingresses.networking.k8s.io", ingresses)?;
     sim.put_all("pods", source.pods(layout.pods))?;
     Ok(())

@@ -61,6 +61,7 @@ pub(crate) async fn run(
     for ingresses in sizes {
         let layout = Layout {
             ingresses,
+            half_have_hosts: false,
             services: 0,
             pods: 0,
             manifests,

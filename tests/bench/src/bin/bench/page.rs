@@ -36,6 +36,7 @@ pub(crate) fn write(report: &Value) -> String {
     decisions(report, &mut page);
     allocations(report, &mut page);
     page.push_str(&peer::section(report));
+    in_cel(report, &mut page);
     changes(report, &mut page);
     memory(report, &mut page);
     instructions(report, &mut page);
@@ -147,6 +148,36 @@ fn allocations(report: &Value, page: &mut String) {
             "Allocations for a decision, and their bytes, as the services' allocator counts them:\n\n| policy | | at once | webhook | replica |\n|---|---|---|---|---|\n{rows}"
         );
     }
+}
+
+/// Scenarios of a classic policy and one in CEL.
+const IN_CEL: [(&str, &str); 7] = [
+    ("cel-no-context", "no context at all"),
+    ("cel-hosts", "unique host"),
+    ("cel-hosts-many", "unique host"),
+    ("cel-hosts-half", "unique host, half without one"),
+    ("cel-hosts-half-many", "unique host, half without one"),
+    ("cel-paths", "unique path"),
+    ("cel-paths-many", "unique path"),
+];
+
+fn in_cel(report: &Value, page: &mut String) {
+    page.push_str("## Policies in CEL\n\nA classic policy and one in CEL that says the same, in turns. Medians, in ms.\n\n| policy | Ingresses | language | one at a time | 8 at once, open loop | 16 at once, a second |\n|---|---|---|---|---|---|\n");
+    for (name, words) in IN_CEL {
+        let sides = result(report, name)["sides"].as_array();
+        for (side, language) in sides.into_iter().flatten().zip(["classic", "CEL"]) {
+            let _ = writeln!(
+                page,
+                "| {words} | {} | {language} | {} | {} at {}/s | {} |",
+                side["ingresses"],
+                latency(&side["one_at_a_time"]["load"]),
+                latency(&side["open"]["load"]),
+                figure(&side["open"]["per_second"], 0),
+                figure(&side["decisions_per_second"], 0),
+            );
+        }
+    }
+    page.push('\n');
 }
 
 fn changes(report: &Value, page: &mut String) {

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Settings,
+    Settings, ask,
     asked::Asker,
     say,
+    sides::Side,
     size::INGRESSES,
     turns::{self, Stage},
 };
@@ -32,7 +33,13 @@ pub(crate) async fn run(
     manifests: &'static [&'static str],
     settings: &Settings,
 ) -> anyhow::Result<Value> {
-    let stage = Stage::start(ingresses, ingresses, manifests, settings).await?;
+    let side = Side {
+        rule: ask::Rule::HostAndPath,
+        ingresses,
+        half_have_hosts: false,
+        manifests,
+    };
+    let stage = Stage::start(&side, ingresses, settings).await?;
     let asker = Asker::new(&stage.ground.nats, INGRESSES.view).await?;
     let per_second = stage.throughput(AT_ONCE).await? * FRACTION;
     let mut turns = [Vec::new(), Vec::new()];

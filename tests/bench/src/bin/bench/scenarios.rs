@@ -12,7 +12,8 @@ use crate::{
     indexed,
     peer::Turn,
     real::{self, Timed},
-    say, scale, scans,
+    say, scans,
+    sides::{self, Side},
     size::{self, Held, INGRESSES, PODS, PODS_REFERENCED, SERVICES},
     spent,
 };
@@ -33,6 +34,13 @@ enum What {
     Compiled(usize),
     /// Decisions over few Ingresses and over many.
     Scale,
+    /// Decisions by a policy, and by what says the same in CEL.
+    InCel {
+        rule: Rule,
+        ingresses: usize,
+        half_have_hosts: bool,
+        policies: [&'static [&'static str]; 2],
+    },
     /// Decisions while deltas arrive.
     Beside,
     /// Decisions while scans go on.
@@ -67,6 +75,10 @@ const COUNT_PROJECTION: &str = include_str!("policies/count-projection.yaml");
 const COUNT_PODS: &str = include_str!("policies/count-pods.yaml");
 const NO_CONTEXT: &str = include_str!("policies/no-context.yaml");
 const SIXTEEN: &str = include_str!("policies/sixteen.yaml");
+const HOSTS_CEL: &str = include_str!("policies/hosts-cel.yaml");
+const PATHS_CALL: &str = include_str!("policies/paths-call.yaml");
+const PATHS_CEL: &str = include_str!("policies/paths-cel.yaml");
+const NO_CONTEXT_CEL: &str = include_str!("policies/no-context-cel.yaml");
 const ENTRY_INGRESSES: &str = include_str!("policies/entry-ingresses.yaml");
 const ENTRY_HOSTS: &str = include_str!("policies/entry-ingresses-hosts.yaml");
 const ENTRY_SERVICES: &str = include_str!("policies/entry-services.yaml");
@@ -77,6 +89,7 @@ const ENTRY_PODS: &str = include_str!("policies/entry-pods.yaml");
 /// The cluster that most goals speak of.
 const USUAL: Layout = Layout {
     ingresses: 3_000,
+    half_have_hosts: false,
     services: 4_000,
     pods: 0,
     manifests: &[],
@@ -85,6 +98,7 @@ const USUAL: Layout = Layout {
 /// Nothing but Pods.
 const ONLY_PODS: Layout = Layout {
     ingresses: 0,
+    half_have_hosts: false,
     services: 0,
     pods: 0,
     manifests: &[ENTRY_PODS],
@@ -174,6 +188,51 @@ pub(crate) const ALL: &[Scenario] = &[
         about: "unique-ingress-host-and-path over 1,000 Ingresses and over 100,000",
         what: What::Scale,
     },
+    in_cel(
+        "cel-no-context",
+        "a policy that asks about no other object, and the same in CEL",
+        Rule::NoContext,
+        USUAL.ingresses,
+        [&[NO_CONTEXT], &[NO_CONTEXT_CEL]],
+    ),
+    in_cel(
+        "cel-hosts",
+        "unique hosts over 3,000 Ingresses, and the same in CEL",
+        Rule::Host,
+        USUAL.ingresses,
+        HOSTS,
+    ),
+    in_cel(
+        "cel-hosts-many",
+        "unique hosts over 100,000 Ingresses, and the same in CEL",
+        Rule::Host,
+        MANY,
+        HOSTS,
+    ),
+    half_have_hosts(
+        "cel-hosts-half",
+        "unique hosts over 3,000 Ingresses, half of them without a host, and the same in CEL",
+        USUAL.ingresses,
+    ),
+    half_have_hosts(
+        "cel-hosts-half-many",
+        "unique hosts over 100,000 Ingresses, half of them without a host, and the same in CEL",
+        MANY,
+    ),
+    in_cel(
+        "cel-paths",
+        "unique paths over 3,000 Ingresses, and the same in CEL",
+        Rule::Path,
+        USUAL.ingresses,
+        PATHS,
+    ),
+    in_cel(
+        "cel-paths-many",
+        "unique paths over 100,000 Ingresses, and the same in CEL",
+        Rule::Path,
+        MANY,
+        PATHS,
+    ),
     Scenario {
         name: "beside",
         about: "unique-ingress-host-and-path, quiet and while 500 deltas a second arrive",
@@ -257,6 +316,13 @@ pub(crate) const ALL: &[Scenario] = &[
     },
 ];
 
+/// Policies on unique hosts and paths, as a classic one and in CEL.
+const HOSTS: [&[&str]; 2] = [&[HOSTS_CALL], &[HOSTS_CEL]];
+const PATHS: [&[&str]; 2] = [&[PATHS_CALL], &[PATHS_CEL]];
+
+/// As many Ingresses as large clusters have.
+const MANY: usize = 100_000;
+
 /// Over how few and how many Ingresses.
 const SCALES: [usize; 2] = [1_000, 100_000];
 const SCALES_QUICK: [usize; 2] = [1_000, 20_000];
@@ -281,6 +347,32 @@ const fn usual(
     Scenario { name, about, what }
 }
 
+const fn in_cel(
+    name: &'static str,
+    about: &'static str,
+    rule: Rule,
+    ingresses: usize,
+    policies: [&'static [&'static str]; 2],
+) -> Scenario {
+    let what = What::InCel {
+        rule,
+        ingresses,
+        half_have_hosts: false,
+        policies,
+    };
+    Scenario { name, about, what }
+}
+
+const fn half_have_hosts(name: &'static str, about: &'static str, ingresses: usize) -> Scenario {
+    let what = What::InCel {
+        rule: Rule::Host,
+        ingresses,
+        half_have_hosts: true,
+        policies: HOSTS,
+    };
+    Scenario { name, about, what }
+}
+
 /// Runs one.
 pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Result<Value> {
     let entry = &[ENTRY_INGRESSES, UNIQUE_ENTRY];
@@ -293,7 +385,29 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
             decide(scenario.name, *rule, fewer(layout, settings), settings).await
         }
         What::Compiled(count) => compiled::run(SIXTEEN, *count),
-        What::Scale => scale::run(scales, entry, settings).await,
+        What::Scale => {
+            let side = |ingresses| Side {
+                rule: Rule::HostAndPath,
+                ingresses,
+                half_have_hosts: false,
+                manifests: entry,
+            };
+            sides::run(scales.map(side), settings).await
+        }
+        What::InCel {
+            rule,
+            ingresses,
+            half_have_hosts,
+            policies,
+        } => {
+            let side = |manifests| Side {
+                rule: *rule,
+                ingresses: *ingresses.min(&scales[1]),
+                half_have_hosts: *half_have_hosts,
+                manifests,
+            };
+            sides::run(policies.map(side), settings).await
+        }
         What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
         What::Scans => scans::run(scales[1], entry, settings).await,
         What::Indexed => {

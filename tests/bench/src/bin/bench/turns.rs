@@ -12,6 +12,7 @@ use crate::{
     decisions::{self, Deciding},
     ground::{Ground, Layout},
     say,
+    sides::Side,
 };
 
 /// The number of turns of each way. An odd number: the median is a run.
@@ -26,7 +27,7 @@ pub(crate) fn rounds(settings: &Settings) -> usize {
     }
 }
 
-/// The stage on which the turns of one way are measured: the policy on hosts and paths, in force.
+/// The stage on which the turns of one way are measured: a policy in force.
 pub(crate) struct Stage {
     pub(crate) ground: Ground,
     target: Target,
@@ -35,24 +36,25 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Over so many Ingresses, of which the first `asked` are asked for.
+    /// Of a policy over objects. The hosts of the first `asked` Ingresses are asked for.
     pub(crate) async fn start(
-        ingresses: usize,
+        side: &Side,
         asked: usize,
-        manifests: &'static [&'static str],
         settings: &Settings,
     ) -> anyhow::Result<Self> {
         let layout = Layout {
-            ingresses,
+            ingresses: side.ingresses,
+            half_have_hosts: side.half_have_hosts,
             services: 0,
             pods: 0,
-            manifests,
+            manifests: side.manifests,
         };
         let ground = Ground::start(layout, settings).await?;
         let hosts = (0..asked)
+            .step_by(if side.half_have_hosts { 2 } else { 1 })
             .map(|index| generate::ingress_host(index, 0))
             .collect();
-        let questions = ask::questions(ask::Rule::HostAndPath, hosts);
+        let questions = ask::questions(side.rule, hosts);
         decisions::in_force(Deciding::Ground(&ground), &questions).await?;
         Ok(Self {
             target: ground.target().await?,
@@ -114,14 +116,17 @@ pub(crate) fn medians(turns: &[Value], at_once: usize, per_second: f64) -> Value
     })
 }
 
-/// Both ways, and how many times the first one's p99 the second one's is.
+/// Both ways, and how many times the first one's p50 and p99 the second one's are.
 pub(crate) fn compared([first, second]: &[Value; 2]) -> Value {
-    let ratio = |way: &str| {
-        let p99 = |side: &Value| side[way]["load"]["latency_ms"]["p99"].as_f64();
-        Some(p99(second)? / p99(first)?)
+    let ratio = |way: &str, percentile: &str| {
+        let of = |side: &Value| side[way]["load"]["latency_ms"][percentile].as_f64();
+        Some(of(second)? / of(first)?)
     };
-    let ratios = json!({ "one_at_a_time": ratio("one_at_a_time"), "open": ratio("open") });
-    json!({ "p99_ratio": ratios, "sides": [first, second] })
+    let ratios = |percentile: &str| {
+        let of = |way: &str| ratio(way, percentile);
+        json!({ "one_at_a_time": of("one_at_a_time"), "open": of("open") })
+    };
+    json!({ "p50_ratio": ratios("p50"), "p99_ratio": ratios("p99"), "sides": [first, second] })
 }
 
 /// The median of a figure over all turns; `None` where a turn lacks it.
