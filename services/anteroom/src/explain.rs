@@ -350,11 +350,45 @@ spec:
             "used in spec.variables[0]",
             "resource.list(\"v1\", \"pods\", \"\") <- /api/v1/pods (kept as /v1/pods/?&)",
             "used in spec.validations[0]",
+            "asks    size(view.items)",
+            "plan    kept: no object is looked at but by its place",
             "a call of a service",
             "<- GlobalContextEntry hosts.names",
         ] {
             assert!(page.contains(line), "{line}: {page}");
         }
+    }
+
+    #[test]
+    fn parts_in_cel_say_by_which_index_or_why_all_objects_are_looked_through() {
+        let policy = r#"
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: unique}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [networking.k8s.io], apiVersions: [v1], operations: [CREATE], resources: [ingresses]}]
+  variables:
+  - {name: all, expression: "resource.list('networking.k8s.io/v1', 'ingresses', '').items"}
+  validations:
+  - expression: "!object.spec.rules.exists(r, variables.all.exists(o, o.spec.rules.exists(t, t.host == r.host)))"
+  - expression: "variables.all.filter(o, o.metadata.generation > 3).size() < 5"
+"#;
+        let explained = explained(&[policy]);
+        let page = text::page(&explained);
+        for line in [
+            "used in spec.validations[0]",
+            "asks    variables.all = view.items; p0.exists(_0, variables.all.exists(_1, _1.spec.rules.exists(_2, _2.host == _0.host)))",
+            "plan    index: objects with _0.host among spec.rules[].host",
+            "used in spec.validations[1]",
+            "plan    SCAN: all objects are looked through",
+            "`variables.all.filter(_0, _0.metadata.generation > 3)` has to be evaluated on every object",
+            "better  An index answers `path == value`",
+            "reads: 2; by index 1;",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
+        assert!(verdict(&explained, true).is_err());
     }
 
     #[test]

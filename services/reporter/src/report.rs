@@ -137,7 +137,12 @@ fn result(policy: &ObjectKey, finding: &Finding, reporting: Reporting) -> Value 
     put("result", finding.result.outcome.as_str().into());
     put("message", (*finding.result.message).into());
     put("scored", (!reporting.unscored).into());
-    put("properties", json!({"process": "background scan"}));
+    let mut properties = Map::new();
+    for (name, value) in finding.result.properties.iter().flat_map(|all| all.iter()) {
+        properties.insert(name.clone(), value.as_str().into());
+    }
+    properties.insert("process".to_owned(), "background scan".into());
+    put("properties", properties.into());
     if let Some(category) = reporting.category {
         put("category", category.into());
     }
@@ -295,12 +300,23 @@ mod tests {
             let mut findings = Findings::default();
             let mut of_policy = finder("p");
             of_policy.policy = kind.key("n", "p");
-            let results = || vec![result("defaults", Outcome::Fail)];
+            let results = || {
+                let mut result = result("defaults", Outcome::Fail);
+                result.tell(std::collections::BTreeMap::from([(
+                    "team".into(),
+                    "a".into(),
+                )]));
+                vec![result]
+            };
             findings.put(&subject("u"), &of_policy, results(), 7);
             let report = made(findings.of_object("u").unwrap()).manifest;
             let told = &report["results"][0];
             assert_eq!(["source", "policy"].map(|field| &told[field]), expected);
             assert_eq!(told.get("rule"), None);
+            assert_eq!(
+                told["properties"],
+                json!({"process": "background scan", "team": "a"})
+            );
             // Another reporter finds it there.
             let mut later = Findings::default();
             later.put(&subject("u"), &of_policy, results(), 9);

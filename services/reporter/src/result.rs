@@ -1,6 +1,6 @@
 //! The result of a rule on an object, as reports tell it.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_policy::{Policy, Reporting, RuleOutcome};
 use anteroom_wire::violation::cut;
@@ -8,6 +8,9 @@ use serde_json::Value;
 
 /// The length of a message; a longer one is cut, and ends with `…`.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024;
+
+/// The length of the names and values of a result's properties; those after are left out.
+pub(crate) const PROPERTIES_BYTES_MAX: usize = 4 * 1024;
 
 /// The result of a rule, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +51,8 @@ pub(crate) struct RuleResult {
     pub(crate) rule: Arc<str>,
     pub(crate) outcome: Outcome,
     pub(crate) message: Arc<str>,
+    /// Further results, as audit annotations of a policy in CEL by their keys; `None`: there are none.
+    pub(crate) properties: Option<Arc<BTreeMap<String, String>>>,
 }
 
 impl RuleResult {
@@ -63,7 +68,21 @@ impl RuleResult {
             false => self.message == other.message,
             true => is_same_error(&self.message, &other.message),
         };
-        self.rule == other.rule && self.outcome == other.outcome && same_message
+        self.rule == other.rule
+            && self.outcome == other.outcome
+            && self.properties == other.properties
+            && same_message
+    }
+
+    /// Adds its properties, as many as there is room for.
+    pub(crate) fn tell(&mut self, properties: BTreeMap<String, String>) {
+        let mut bytes = 0;
+        let kept = properties.into_iter().take_while(|(name, value)| {
+            bytes += name.len() + value.len();
+            bytes <= PROPERTIES_BYTES_MAX
+        });
+        let kept: BTreeMap<_, _> = kept.collect();
+        self.properties = (!kept.is_empty()).then(|| Arc::new(kept));
     }
 
     /// From what a rule of `policy` came to; `None` where it does not speak of the object.
@@ -86,6 +105,7 @@ impl RuleResult {
             rule: rule.into(),
             outcome,
             message: cut(&message, MESSAGE_BYTES_MAX).into(),
+            properties: None,
         })
     }
 }
@@ -178,11 +198,32 @@ mod tests {
     }
 
     #[test]
+    fn properties_are_told_as_far_as_there_is_room() {
+        let mut result = RuleResult::of(&policy("true"), "r", &RuleOutcome::Pass).unwrap();
+        let before = result.clone();
+        result.tell(BTreeMap::new());
+        assert_eq!(result, before);
+        let value = "x".repeat(PROPERTIES_BYTES_MAX - 1);
+        result.tell(BTreeMap::from([
+            ("a".into(), value),
+            ("b".into(), String::new()),
+        ]));
+        let told: Vec<_> = result
+            .properties
+            .iter()
+            .flat_map(|all| all.keys())
+            .collect();
+        assert_eq!(told, ["a"], "the second name has no room");
+        assert!(!result.says_as(&before));
+    }
+
+    #[test]
     fn errors_that_differ_only_in_numbers_are_the_same() {
         let result = |outcome, message: &str| RuleResult {
             rule: "r".into(),
             outcome,
             message: message.into(),
+            properties: None,
         };
         for (outcome, one, other, same) in [
             (

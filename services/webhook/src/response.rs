@@ -1,6 +1,6 @@
 //! The answer to a review, as the API server and its users read it: JSON, written once. Pure.
 
-use std::{fmt::Write as _, io::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, io::Write as _};
 
 use anteroom_engine::{
     facts::Origin,
@@ -33,6 +33,9 @@ const FACTS_MAX: usize = 16;
 
 /// Places that one rule changed in the record; the rest are counted.
 const CHANGED_MAX: usize = 16;
+
+/// Further results of a rule in the record.
+const PROPERTIES_MAX: usize = 16;
 
 /// Bytes of an entry or a changed path in the record: paths may be long.
 const ENTRY_BYTES_MAX: usize = 256;
@@ -268,6 +271,9 @@ struct Rule<'a> {
     /// The exceptions by which it was skipped.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     exceptions: &'a [String],
+    /// Further results, as audit annotations of a policy in CEL.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    properties: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changed: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -298,6 +304,14 @@ impl<'a> Rule<'a> {
             changed: changed.map(|place| cut(place, ENTRY_BYTES_MAX)).collect(),
             changed_left_out: left_out(record.changed.len(), CHANGED_MAX),
             exceptions: &record.excepted_by,
+            properties: match record.knows_secrets {
+                true => BTreeMap::new(),
+                false => {
+                    let all = record.properties.iter().take(PROPERTIES_MAX);
+                    let cut = |text| cut(text, ENTRY_BYTES_MAX);
+                    all.map(|(name, value)| (cut(name), cut(value))).collect()
+                }
+            },
             facts: record.facts.iter().take(FACTS_MAX).map(Fact::of).collect(),
             facts_left_out: left_out(record.facts.len(), FACTS_MAX),
         }

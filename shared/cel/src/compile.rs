@@ -8,7 +8,7 @@ mod names;
 mod operators;
 mod term;
 
-use cel::parser::PrattParser;
+use cel::{common::ast::IdedExpr, parser::PrattParser};
 
 pub use names::Names;
 
@@ -21,21 +21,25 @@ impl Program {
     /// What keeps it from being evaluated, whatever the object: it is no expression, is larger than the
     /// limits, names what there is not, or is of types that do not fit.
     pub fn compile(source: &str, names: &Names) -> Result<Self, CompileError> {
-        scan::check(source)?;
-        let parsed = parser().parse(source).map_err(|errors| {
-            let all = errors.errors.iter().map(|error| {
-                let (line, column) = error.pos;
-                match line > 0 {
-                    true => format!("{line}:{column}: {}", error.msg),
-                    false => error.msg.clone(),
-                }
-            });
-            CompileError::Invalid(all.take(3).collect::<Vec<_>>().join("; "))
-        })?;
+        let parsed = parse(source)?;
         let mut compiler = term::Compiler::new(names, source);
         let (expr, kind) = compiler.term(&parsed)?;
         Ok(Self::new(source, expr, kind))
     }
+}
+
+fn parse(source: &str) -> Result<IdedExpr, CompileError> {
+    scan::check(source)?;
+    parser().parse(source).map_err(|errors| {
+        let all = errors.errors.iter().map(|error| {
+            let (line, column) = error.pos;
+            match line > 0 {
+                true => format!("{line}:{column}: {}", error.msg),
+                false => error.msg.clone(),
+            }
+        });
+        CompileError::Invalid(all.take(3).collect::<Vec<_>>().join("; "))
+    })
 }
 
 fn parser() -> PrattParser {

@@ -26,6 +26,7 @@
 //! the limit in it. At these limits nothing overflows the stack of a 2 MiB thread.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod asked;
 mod ast;
 mod bound;
 mod budget;
@@ -53,6 +54,7 @@ mod unparse;
 mod uses;
 mod value;
 
+pub use asked::Asked;
 pub use bound::Bound;
 pub use budget::Budget;
 pub use chance::Arrival;

@@ -33,6 +33,11 @@ impl Part {
         &self.variables
     }
 
+    /// The names of its parameters.
+    pub fn parameter_names(&self) -> impl Iterator<Item = String> {
+        (0..self.parameters).map(|at| format!("p{at}"))
+    }
+
     /// The lists that it reads, by the names that they have in it; the first is `view`.
     pub fn documents(&self) -> &[(String, Arc<Site>)] {
         &self.documents

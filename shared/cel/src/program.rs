@@ -138,6 +138,11 @@ impl Program {
         }
     }
 
+    /// Returns whether it is a map whose fields are written out.
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(&self.0.expr, Expr::Map(_))
+    }
+
     pub(crate) fn expr(&self) -> &Expr {
         &self.0.expr
     }

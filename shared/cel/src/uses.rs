@@ -59,6 +59,22 @@ impl Program {
         finder.walk(self.expr(), 0);
         finder.found
     }
+
+    /// Returns whether the expression is no more than the list in one of these documents.
+    pub(crate) fn is_list(
+        &self,
+        names: &Names,
+        variables: &[Self],
+        documents: &[Document<'_>],
+    ) -> bool {
+        let finder = Finder {
+            names,
+            variables,
+            documents,
+            found: Vec::new(),
+        };
+        finder.is_list(self.expr())
+    }
 }
 
 struct Finder<'f> {
@@ -190,23 +206,40 @@ impl Words<'_> {
     }
 }
 
+impl Way {
+    /// Returns why all objects are looked through, in words that stand behind the term; empty: they are not.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Index(_) => "",
+            Self::Condition => "has to be evaluated on every object",
+            Self::Whole => "takes something of every object",
+        }
+    }
+
+    /// Returns how to avoid that; empty: there is no need.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Self::Index(_) => "",
+            Self::Condition => {
+                "An index answers `path == value`, `path in values`, `value in path` and an `exists()` of these on a \
+                 list of the object, where the value is not of the object; join one of these with `&&`"
+            }
+            Self::Whole => {
+                "Filter the objects by a value of the request with `exists()` or `filter()`, or count them with \
+                 `size()`"
+            }
+        }
+    }
+}
+
 impl fmt::Display for ListUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.way {
+        let Self { term, way } = self;
+        match way {
             Way::Index(words) => write!(f, "index: objects {words}"),
-            Way::Condition => write!(
-                f,
-                "scan: `{}` has to be evaluated on every object. An index answers `path == value`, `path in values`, \
-                 `value in path` and an `exists()` of these on a list of the object, where the value is not of the \
-                 object; join one of these with `&&`",
-                self.term
-            ),
-            Way::Whole => write!(
-                f,
-                "scan: `{}` takes something of every object. Filter the objects by a value of the request with \
-                 `exists()` or `filter()`, or count them with `size()`",
-                self.term
-            ),
+            Way::Condition | Way::Whole => {
+                write!(f, "scan: `{term}` {}. {}", way.reason(), way.advice())
+            }
         }
     }
 }

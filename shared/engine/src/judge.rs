@@ -5,7 +5,11 @@
 
 mod policy_update;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anteroom_bus::Bus;
 use anteroom_model::{
@@ -64,6 +68,8 @@ pub struct RuleJudgement {
     pub rule: String,
     /// Its outcome.
     pub outcome: RuleOutcome,
+    /// Further results, by name; `exceptions` are those by which it was skipped.
+    pub properties: BTreeMap<String, String>,
     /// Somebody answered one of the facts that it asked for.
     pub was_answered: bool,
     /// From its first step to its end, facts included.
@@ -171,11 +177,19 @@ impl Judge {
         let timeout = timeout.min(TIMEOUT);
         let judging = self.engine.judge(&catalog.0, &entries, &request, timeout);
         let records = judging.await;
+        let properties = |record: &crate::verdict::RuleRecord| {
+            let mut all = record.public_properties();
+            if !record.excepted_by.is_empty() {
+                all.insert("exceptions".to_owned(), record.excepted_by.join(","));
+            }
+            all
+        };
         let judged = |record: crate::verdict::RuleRecord| RuleJudgement {
             policy: record.name.reader.policy.clone(),
             rule: record.name.rule().to_owned(),
             was_answered: record.facts.iter().any(|fact| fact.origin.is_some()),
             took: record.took,
+            properties: properties(&record),
             outcome: record.public_outcome(),
         };
         records.into_iter().map(judged).collect()

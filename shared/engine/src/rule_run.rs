@@ -349,6 +349,7 @@ fn record(
         changed: Vec::new(),
         took: Duration::ZERO,
         excepted_by: report.excepted_by,
+        properties: report.properties,
         knows_secrets: false,
         outcome: report.outcome,
     }

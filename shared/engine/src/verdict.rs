@@ -1,6 +1,6 @@
 //! The decision that follows from the records of rules. Pure.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::ErrorCode;
 use anteroom_policy::{AdmissionRequest, FailureAction, RuleError, RuleOutcome};
@@ -32,6 +32,8 @@ pub struct RuleRecord {
     pub facts: Vec<FactRecord>,
     /// The exceptions by which it was skipped.
     pub excepted_by: Vec<String>,
+    /// Further results, as in [`RuleReport::properties`](anteroom_policy::RuleReport::properties).
+    pub properties: BTreeMap<String, String>,
     /// It has read Secrets, so the user alone is told its message.
     pub knows_secrets: bool,
 }
@@ -69,6 +71,14 @@ impl RuleRecord {
                 RuleOutcome::Error(error.clone().withheld())
             }
             outcome => outcome.clone(),
+        }
+    }
+
+    /// Its further results for logs, Events and reports: none of a rule that has read Secrets.
+    pub fn public_properties(&self) -> BTreeMap<String, String> {
+        match self.knows_secrets {
+            true => BTreeMap::new(),
+            false => self.properties.clone(),
         }
     }
 }
@@ -197,6 +207,7 @@ mod tests {
             changed: Vec::new(),
             facts: Vec::new(),
             excepted_by: Vec::new(),
+            properties: BTreeMap::new(),
             knows_secrets: false,
         }
     }

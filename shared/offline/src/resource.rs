@@ -66,6 +66,15 @@ impl Resource {
         })
     }
 
+    /// Takes it out of its namespace, for a kind that is in none.
+    pub(crate) fn leave_namespace(&mut self) {
+        self.namespace.clear();
+        self.is_assumed = false;
+        if let Some(metadata) = self.value["metadata"].as_object_mut() {
+            metadata.remove("namespace");
+        }
+    }
+
     /// Returns whether an API call of this namespace and name reads it; a call without a namespace reads what is in
     /// none, or may be in none.
     pub(crate) fn is_at(&self, namespace: &str, name: &str) -> bool {

@@ -244,6 +244,8 @@ impl Cluster {
                 .args(["--advertise-address", ADVERTISED])
                 .args(["--service-account-issuer", "https://kubernetes.default.svc"])
                 .args(["--disable-admission-plugins", "ServiceAccount"])
+                // That policies refuse privileged containers is for them to show.
+                .arg("--allow-privileged=true")
                 .arg("--service-account-key-file")
                 .arg(folder.join("service-account-public.pem"))
                 .arg("--service-account-signing-key-file")

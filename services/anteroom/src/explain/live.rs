@@ -85,8 +85,14 @@ impl Live {
         let looked_at = match plan {
             Plan::Kept { .. } => 0,
             Plan::Scan { .. } => objects,
-            Plan::Index { found, .. } => self.found(&binding, found, objects).await?,
-            Plan::Object | Plan::Response | Plan::Live | Plan::Unknown { .. } => return Ok(None),
+            Plan::Index {
+                found: Some(found), ..
+            } => self.found(&binding, found, objects).await?,
+            Plan::Index { found: None, .. }
+            | Plan::Object
+            | Plan::Response
+            | Plan::Live
+            | Plan::Unknown { .. } => return Ok(None),
         };
         Ok(Some(Rows { objects, looked_at }))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use anteroom_cel::{ListUse, Way};
 use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 use anteroom_plan::{Document, Narrow, Objects, describe};
@@ -49,8 +50,9 @@ pub(super) enum Plan {
     /// Indexes find objects, and the expression is evaluated over these alone.
     Index {
         words: String,
+        /// `None`: of an expression in CEL, the number of objects is not estimated.
         #[serde(skip)]
-        found: Found,
+        found: Option<Found>,
     },
     /// A kept value answers, which follows the objects' changes: no object is looked at.
     Kept { words: String },
@@ -100,11 +102,14 @@ pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
         Over::Objects {
             document,
             projection,
-        } => {
-            let asks = projected(projection.as_deref(), &read.expression);
-            let plan = by_expression(&asks, document);
-            (asks, plan)
-        }
+        } => match &read.list_uses {
+            Some(uses) => (read.expression.clone(), by_uses(uses)),
+            None => {
+                let asks = projected(projection.as_deref(), &read.expression);
+                let plan = by_expression(&asks, document);
+                (asks, plan)
+            }
+        },
     };
     ReadPlan {
         variable: read.variable.clone(),
@@ -275,9 +280,31 @@ fn by_expression(asks: &str, document: Document<'_>) -> Plan {
         Objects::None => Plan::Kept { words: words() },
         Objects::Indexed(narrow) => Plan::Index {
             words: words(),
-            found: Found(narrow.clone()),
+            found: Some(Found(narrow.clone())),
         },
     }
+}
+
+/// The plan of an expression in CEL: one use that looks through all objects makes it a scan.
+fn by_uses(uses: &[ListUse]) -> Plan {
+    let scan = uses.iter().find_map(|one| match &one.way {
+        Way::Index(_) => None,
+        Way::Condition | Way::Whole => Some(Plan::Scan {
+            part: one.term.clone(),
+            why: one.way.reason().to_owned(),
+            better: one.way.advice().to_owned(),
+        }),
+    });
+    let words: Vec<_> = uses.iter().map(ToString::to_string).collect();
+    scan.unwrap_or_else(|| match words.is_empty() {
+        true => Plan::Kept {
+            words: "kept: no object is looked at but by its place".to_owned(),
+        },
+        false => Plan::Index {
+            words: words.join("\n"),
+            found: None,
+        },
+    })
 }
 
 impl Found {

@@ -4,6 +4,9 @@ use std::{collections::HashMap, hash::Hash, mem::size_of_val, sync::Arc};
 
 use crate::result::RuleResult;
 
+/// The memory of a property beside its texts.
+const ENTRY_BYTES: usize = 2 * size_of::<String>();
+
 /// A value that can be shared.
 pub(super) trait Internable: Eq + Hash {
     /// Makes a shared value of it.
@@ -29,7 +32,9 @@ impl Internable for RuleResult {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(self) + self.rule.len() + self.message.len()
+        let properties = self.properties.iter().flat_map(|all| all.iter());
+        let properties = properties.map(|(name, value)| name.len() + value.len() + ENTRY_BYTES);
+        size_of_val(self) + self.rule.len() + self.message.len() + properties.sum::<usize>()
     }
 }
 

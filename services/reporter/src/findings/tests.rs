@@ -24,6 +24,7 @@ pub(crate) fn result(rule: &str, outcome: Outcome) -> RuleResult {
         rule: rule.into(),
         outcome,
         message: "m".into(),
+        properties: None,
     }
 }
 

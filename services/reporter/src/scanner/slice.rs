@@ -139,6 +139,7 @@ impl Tools {
             policy: key,
             rule,
             outcome,
+            properties,
             was_answered,
             took,
         } = judged;
@@ -146,7 +147,8 @@ impl Tools {
             .policies
             .binary_search_by(|policy| policy.key().cmp(&key));
         let policy = self.policies.get(at.ok()?)?.policy()?;
-        let result = RuleResult::of(policy, &rule, &outcome)?;
+        let mut result = RuleResult::of(policy, &rule, &outcome)?;
+        result.tell(properties);
         self.fact_timeout
             .note(result.is_error(), was_answered, took);
         self.metrics.result(result.outcome);

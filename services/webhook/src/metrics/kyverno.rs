@@ -467,6 +467,7 @@ mod tests {
                 changed: Vec::new(),
                 facts: Vec::new(),
                 excepted_by: Vec::new(),
+                properties: std::collections::BTreeMap::new(),
                 knows_secrets: false,
             };
             let decision = Decision {

@@ -128,6 +128,7 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
         changed: Vec::new(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
+        properties: std::collections::BTreeMap::new(),
         knows_secrets: false,
     };
     let decision = Decision {
@@ -163,6 +164,7 @@ fn a_patch_is_answered_as_the_api_server_reads_it_and_where_it_changes_is_record
         changed: (0..changed).map(|at| format!("/a/{at}")).collect(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
+        properties: std::collections::BTreeMap::new(),
     };
     let decision = Decision {
         rules: vec![rule(1), rule(CHANGED_MAX), rule(CHANGED_MAX + 1)],

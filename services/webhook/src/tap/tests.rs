@@ -52,6 +52,7 @@ fn record(policy: &str, outcome: RuleOutcome) -> RuleRecord {
         facts: vec![fact(1), fact(7)],
         changed: Vec::new(),
         excepted_by: Vec::new(),
+        properties: std::collections::BTreeMap::new(),
         knows_secrets: false,
         took: Duration::from_micros(300),
         outcome,

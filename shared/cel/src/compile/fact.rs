@@ -56,7 +56,10 @@ impl Compiler<'_> {
     ) -> Result<Typed, CompileError> {
         let mut terms = Vec::with_capacity(parsed.len());
         for one in parsed {
-            terms.push(self.term(one)?.0);
+            terms.push(match self.term(one)?.0 {
+                Expr::Variable(at) => self.written_out(at)?,
+                term => term,
+            });
         }
         let terms = match function {
             FactFunction::ResourceGet | FactFunction::ResourceList | FactFunction::ResourcePost => {
@@ -89,6 +92,16 @@ impl Compiler<'_> {
             arguments: dynamic,
         };
         Ok((Expr::Fact(Box::new(call)), Kind::Any))
+    }
+
+    /// A variable as an argument: the fields of a map stand in its place, so that those that are constant are known.
+    fn written_out(&self, at: usize) -> Result<Expr, CompileError> {
+        let Some(text) = self.names.map_text(at) else {
+            return Ok(Expr::Variable(at));
+        };
+        Ok(Compiler::new(self.names, text)
+            .term(&super::parse(text)?)?
+            .0)
     }
 
     /// `resource.toGVR(apiVersion, kind)`: constant, since which views are kept depends on it.

@@ -28,6 +28,8 @@ pub(super) struct Defined {
     kind: Kind,
     /// Its value, if that is a literal: it stands in the variable's place then.
     literal: Option<Val<'static>>,
+    /// Its text, if that is a map whose fields are written out.
+    map: Option<String>,
 }
 
 impl Names {
@@ -72,6 +74,8 @@ impl Names {
             name: name.to_owned(),
             kind: program.kind(),
             literal: program.literal().cloned(),
+            map: (program.is_map() && program.is_deterministic())
+                .then(|| program.source().to_owned()),
         });
     }
 
@@ -89,6 +93,11 @@ impl Names {
     /// A variable of a macro with the same name hides it.
     pub fn give(&mut self, name: &str) {
         self.given.push(name.to_owned());
+    }
+
+    /// The text of a variable, if that is a map whose fields are written out.
+    pub(super) fn map_text(&self, at: usize) -> Option<&str> {
+        self.variables.get(at)?.map.as_deref()
     }
 
     pub(super) fn given(&self, name: &str) -> Option<usize> {

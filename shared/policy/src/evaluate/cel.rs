@@ -285,7 +285,9 @@ fn message<'v>(
     if let Some(program) = &judged.message_expression {
         match machine.text(program) {
             Err(error @ EvalError::Unknown) => return Err((&judged.expression.place, error)),
-            Ok(Some(text)) if is_message(text.trim()) => return Ok(text.trim().to_owned()),
+            Ok(Some(text)) if is_message(text.trim(), cel.dialect) => {
+                return Ok(text.trim().to_owned());
+            }
             _ => {}
         }
     }
@@ -301,8 +303,10 @@ fn message<'v>(
     })
 }
 
-fn is_message(text: &str) -> bool {
-    !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n')
+/// Returns whether a text is a message. Kubernetes takes one line alone, Kyverno's kinds also several.
+fn is_message(text: &str, dialect: CelDialect) -> bool {
+    let is_of_lines = dialect == CelDialect::Rule && text.contains('\n');
+    !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !is_of_lines
 }
 
 /// Returns the audit annotations. A null is none.

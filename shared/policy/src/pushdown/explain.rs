@@ -1,6 +1,6 @@
 //! The reads of a rule, explained to people.
 
-use anteroom_cel::Program;
+use anteroom_cel::{Asked, FactFunction, ListUse, Part, Program};
 use anteroom_model::EntryKind;
 
 use super::{multi_fact::FoundUse, uses::of};
@@ -11,6 +11,9 @@ use crate::ir::{
     matching::{BINDINGS_OF_USER, LABELS, NAMESPACE_SELECTOR, ROLES},
     rule::Work,
 };
+
+/// The field of a policy's variables.
+const VARIABLES: &str = "spec.variables";
 
 /// One use of a fact in a rule, and how it is answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +37,8 @@ pub struct Read {
     pub in_message: bool,
     /// Why the fact is fetched rather than asked about, if it is.
     pub why_whole: Option<String>,
+    /// The query is in CEL: the uses that it makes of lists of objects. None: no object is looked at.
+    pub list_uses: Option<Vec<ListUse>>,
 }
 
 /// The part of a fact that is asked for.
@@ -129,6 +134,7 @@ impl Rule {
             parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
             in_message: false,
             why_whole: Some("a CEL expression reads it".to_owned()),
+            list_uses: None,
         };
         let params = cel.params.iter().map(|params| {
             let source = ReadSource::Kept {
@@ -149,11 +155,23 @@ impl Rule {
         params.chain(namespace).chain(called).collect()
     }
 
-    /// Returns the facts that its CEL expressions read by calls, in the order of the policy's fields.
+    /// Returns the facts that its CEL expressions read by calls, in the order of the policy's fields. A list counts where
+    /// it is used, also by a variable.
     fn called_in_cel(&self, cel: &Cel) -> Vec<Read> {
         let mut reads = Vec::new();
         for (field, program) in self.placed_programs(cel) {
-            for site in program.sites() {
+            let is_variable = field.starts_with(VARIABLES);
+            for asked in program.asks_for(&cel.variables) {
+                let (site, part) = match asked {
+                    Asked::Part(part) => match part.documents().first() {
+                        Some((_, site)) => (site, Some(part)),
+                        None => continue,
+                    },
+                    Asked::Whole(site) => (site, None),
+                };
+                if is_variable && site.function() == FactFunction::ResourceList {
+                    continue;
+                }
                 let mut facts = cel.facts.iter();
                 let fact = facts.find(|fact| fact.site.name() == site.name());
                 let entries = fact.into_iter().flat_map(|fact| fact.entries.iter());
@@ -161,16 +179,10 @@ impl Rule {
                     let Loader::Fact(fact) = &entry.loader else {
                         return None;
                     };
-                    Some(Read {
-                        variable: entry.name.clone(),
-                        source: source(&fact.source),
-                        field: field.clone(),
-                        written: program.source().trim().to_owned(),
-                        usage: Usage::Whole,
-                        expression: String::new(),
-                        parameters: Vec::new(),
-                        in_message: false,
-                        why_whole: Some("a CEL expression reads it".to_owned()),
+                    let read = called(entry.name.clone(), fact, &field, program);
+                    Some(match part {
+                        Some(part) => of_part(read, part),
+                        None => read,
                     })
                 }));
             }
@@ -183,7 +195,7 @@ impl Rule {
         let conditions = cel.preconditions.iter();
         let conditions = conditions.map(|one| (one.place.clone(), &one.program));
         let variables = cel.variables.iter().enumerate();
-        let variables = variables.map(|(at, program)| (format!("spec.variables[{at}]"), program));
+        let variables = variables.map(|(at, program)| (format!("{VARIABLES}[{at}]"), program));
         let judged = cel.expressions.iter().flat_map(|one| {
             let own = std::iter::once(&one.expression.program);
             let place = &one.expression.place;
@@ -222,6 +234,7 @@ impl Rule {
             parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
             in_message: false,
             why_whole: None,
+            list_uses: None,
         };
         let labels = self.asks_labels().then(|| {
             let namespaces = CollectionReference::namespaces();
@@ -242,6 +255,37 @@ impl Rule {
             .chain(bindings)
             .chain(self.beside_cel())
             .collect()
+    }
+}
+
+/// The read of a call's whole result.
+fn called(variable: String, fact: &Fact, field: &str, program: &Program) -> Read {
+    Read {
+        variable,
+        source: source(&fact.source),
+        field: field.to_owned(),
+        written: program.source().trim().to_owned(),
+        usage: Usage::Whole,
+        expression: String::new(),
+        parameters: Vec::new(),
+        in_message: false,
+        why_whole: Some("a CEL expression reads it".to_owned()),
+        list_uses: None,
+    }
+}
+
+/// The same, of a part of it.
+fn of_part(whole: Read, part: &Part) -> Read {
+    let variables = part.variables().iter();
+    let variables = variables.map(|(name, text)| format!("variables.{name} = {text}; "));
+    Read {
+        usage: Usage::Part,
+        expression: format!("{}{}", variables.collect::<String>(), part.text()),
+        parameters: part.parameter_names().collect(),
+        why_whole: None,
+        // Its texts were made of what compiled.
+        list_uses: part.list_uses().ok(),
+        ..whole
     }
 }
 
@@ -282,6 +326,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
             (None, Err(reason)) => Some(reason.clone()),
             (None, Ok(_)) => Some("another use wants it whole".to_owned()),
         },
+        list_uses: None,
     }
 }
 

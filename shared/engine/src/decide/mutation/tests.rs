@@ -26,6 +26,7 @@ fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
         changed: Vec::new(),
         facts: Vec::new(),
         excepted_by: Vec::new(),
+        properties: std::collections::BTreeMap::new(),
         knows_secrets: false,
     }
 }

@@ -116,7 +116,13 @@ fn a_validating_policy_judges_pods_and_what_makes_them() {
     let kinds: Vec<_> = targets.iter().map(|target| &target["kind"]).collect();
     assert_eq!(
         kinds,
-        ["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "Job"]
+        [
+            "DaemonSet",
+            "Deployment",
+            "ReplicaSet",
+            "StatefulSet",
+            "Job"
+        ]
     );
     let request = of_resource("CREATE", POD, &pod(&json!({"team": "a"})));
     let found = outcomes(&policy, &request, no_facts);
@@ -333,6 +339,38 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         let problems = of(expression);
         assert!(problems.contains(says), "{expression}: {problems}");
     }
+}
+
+#[test]
+fn the_body_of_a_post_may_be_a_variable() {
+    let spec = r#"
+matchConstraints:
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+variables:
+- name: body
+  expression: >-
+    {"kind": dyn("SubjectAccessReview"), "apiVersion": dyn("authorization.k8s.io/v1"),
+     "spec": dyn({"user": object.metadata.name, "resourceAttributes": dyn({"verb": "delete"})})}
+- {name: review, expression: "resource.Post('authorization.k8s.io/v1', 'subjectaccessreviews', variables.body)"}
+validations:
+- expression: variables.review.status.allowed
+"#;
+    let policy = policy_of("ValidatingPolicy", spec);
+    let request = of_resource("CREATE", POD, &pod(&json!({})));
+    let mut posted = Vec::new();
+    let found = outcomes(&policy, &request, |target| {
+        if let FactTarget::Api(ApiTarget { path, data, .. }) = target {
+            posted.push((path.clone(), data.clone()));
+        }
+        Ok(json!({"status": {"allowed": true}}))
+    });
+    assert_eq!(found[0].1.outcome, RuleOutcome::Pass);
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let body = json!({
+        "kind": "SubjectAccessReview", "apiVersion": "authorization.k8s.io/v1",
+        "spec": {"user": "web", "resourceAttributes": {"verb": "delete"}},
+    });
+    assert_eq!(posted, [(path.to_owned(), Some(body))]);
 }
 
 fn exception(spec: &str) -> PolicyException {

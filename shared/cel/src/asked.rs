@@ -1,0 +1,198 @@
+//! The facts that an expression asks for: parts of lists where it can, and the facts whole.
+
+use std::sync::Arc;
+
+use crate::{
+    Program,
+    ast::Expr,
+    compile::Names,
+    dialect::Dialect,
+    error::CompileError,
+    fact::{FactFunction, Site},
+    part::Part,
+    uses::{Document, ListUse},
+};
+
+/// A fact that an expression asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'p> {
+    /// A part is evaluated where its lists are kept.
+    Part(&'p Arc<Part>),
+    /// The call's result comes whole.
+    Whole(&'p Arc<Site>),
+}
+
+impl Program {
+    /// Returns the facts that the expression asks for, each once, in the order in which they are written. `variables` are
+    /// those that it was compiled with: the lists that they read count where they are used, their other facts do not.
+    pub fn asks_for<'p>(&'p self, variables: &'p [Self]) -> Vec<Asked<'p>> {
+        let mut asked = Vec::new();
+        let finder = Finder { variables };
+        finder.walk(self.expr(), false, &mut asked);
+        asked
+    }
+}
+
+struct Finder<'p> {
+    variables: &'p [Program],
+}
+
+impl<'p> Finder<'p> {
+    /// `is_variable`: the term stands in a variable, whose facts other than lists are its own.
+    fn walk(&self, term: &'p Expr, is_variable: bool, asked: &mut Vec<Asked<'p>>) {
+        match term {
+            Expr::Part(call) => {
+                add(asked, Asked::Part(&call.part));
+                if !is_variable {
+                    self.walk_parameters(&call.whole, asked);
+                }
+                return;
+            }
+            Expr::Fact(call) if is_list(&call.site) || !is_variable => {
+                add(asked, Asked::Whole(&call.site));
+            }
+            Expr::Variable(at) => {
+                if let Some(variable) = self.variables.get(*at) {
+                    self.walk(variable.expr(), true, asked);
+                }
+            }
+            _ => {}
+        }
+        for child in term.children() {
+            self.walk(child, is_variable, asked);
+        }
+    }
+
+    /// The facts but lists in a term that is asked for as a part: its parameters read them.
+    fn walk_parameters(&self, term: &'p Expr, asked: &mut Vec<Asked<'p>>) {
+        if let Expr::Fact(call) = term
+            && !is_list(&call.site)
+        {
+            add(asked, Asked::Whole(&call.site));
+        }
+        for child in term.children() {
+            self.walk_parameters(child, asked);
+        }
+    }
+}
+
+fn add<'p>(asked: &mut Vec<Asked<'p>>, one: Asked<'p>) {
+    let is_known = asked.iter().any(|known| match (known, one) {
+        (Asked::Part(known), Asked::Part(one)) => *known == one,
+        (Asked::Whole(known), Asked::Whole(one)) => known.name() == one.name(),
+        _ => false,
+    });
+    if !is_known {
+        asked.push(one);
+    }
+}
+
+fn is_list(site: &Site) -> bool {
+    site.function() == FactFunction::ResourceList
+}
+
+impl Part {
+    /// Returns the uses that it makes of its lists: see [`Program::list_uses`].
+    ///
+    /// # Errors
+    ///
+    /// A text of it does not compile. None is made so.
+    pub fn list_uses(&self) -> Result<Vec<ListUse>, CompileError> {
+        let mut names = Names::default()
+            .in_dialect(Dialect::Kyverno)
+            .without_request();
+        let documents: Vec<_> = self
+            .documents
+            .iter()
+            .map(|(name, _)| Document::List(name))
+            .collect();
+        let given = self.documents.iter().map(|(name, _)| name.clone());
+        given
+            .chain(self.parameter_names())
+            .for_each(|name| names.give(&name));
+        let (mut variables, mut uses) = (Vec::with_capacity(self.variables.len()), Vec::new());
+        for (name, text) in &self.variables {
+            let variable = Program::compile(text, &names)?;
+            if !variable.is_list(&names, &variables, &documents) {
+                uses.extend(variable.list_uses(&names, &variables, &documents));
+            }
+            names.define(name, &variable);
+            variables.push(variable);
+        }
+        let program = Program::compile(&self.text, &names)?;
+        uses.extend(program.list_uses(&names, &variables, &documents));
+        Ok(uses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FactScope;
+
+    /// What an expression asks for, in words.
+    fn asked(source: &str, variables: &[(&str, &str)]) -> Vec<String> {
+        let names = Names::default().in_dialect(Dialect::Kyverno);
+        let mut names = names.with_facts(FactScope::Cluster);
+        let mut programs: Vec<Program> = Vec::new();
+        for (name, text) in variables {
+            let program = Program::compile(text, &names).unwrap();
+            let program = program.with_parts(&programs, &names);
+            names.define(name, &program);
+            programs.push(program);
+        }
+        let program = Program::compile(source, &names).unwrap();
+        let program = program.with_parts(&programs, &names);
+        let asked = program.asks_for(&programs).into_iter();
+        asked
+            .map(|one| match one {
+                Asked::Whole(site) => site.name().to_owned(),
+                Asked::Part(part) => {
+                    let uses = part.list_uses().unwrap();
+                    let uses: Vec<_> = uses.iter().map(ToString::to_string).collect();
+                    format!("{} | {}", part.text(), uses.join(" | "))
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_part_is_asked_for_where_there_is_one_and_else_the_list() {
+        let list = "resource.list('v1', 'pods', '')";
+        let all = format!("{list}.items");
+        let get = "resource.get('v1', 'configmaps', 'a', 'b')";
+        for (source, variables, expected) in [
+            (
+                "variables.all.exists(p, p.spec.x == object.spec.x)",
+                vec![("all", all.as_str())],
+                vec![
+                    "variables.all.exists(_0, _0.spec.x == p0) | index: objects whose spec.x is p0",
+                ],
+            ),
+            (
+                "variables.all.size() < variables.most.data.n",
+                vec![("all", all.as_str()), ("most", get)],
+                vec!["variables.all.size() < p0 | "],
+            ),
+            (
+                "variables.all[0].spec.x == 1",
+                vec![("all", all.as_str())],
+                vec!["variables.all[0].spec.x == 1 | "],
+            ),
+            (
+                "variables.all.exists(p, resource.get('v1', 'configmaps', 'a', p.spec.x) != null)",
+                vec![("all", all.as_str())],
+                vec![
+                    "resource.list(\"v1\", \"pods\", \"\")",
+                    "resource.get(\"v1\", \"configmaps\", \"a\", _)",
+                ],
+            ),
+        ] {
+            assert_eq!(asked(source, &variables), expected, "{source}");
+        }
+        let both = format!("{get} != null && {list}.items.filter(p, p.a > 1).size() > 2");
+        let found = asked(&both, &[]);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].contains("scan: `"), "{found:?}");
+    }
+}
