@@ -282,11 +282,11 @@ spec:
         );
         write(
             "map.yaml",
-            "{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: n}}",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: shop}}",
         );
         let deployment = |name: &str, labels: &str| {
             format!(
-                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}, namespace: n{labels}}}}}\n---\n"
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}, namespace: shop{labels}}}}}\n---\n"
             )
         };
         write(
@@ -299,7 +299,7 @@ spec:
             let test = folder.path().join("kyverno-test.yaml");
             let text = format!(
                 "policies: [policy.yaml]\nresources: [map.yaml]\n{targets}results: [{{policy: mark, kind: Deployment, \
-                 isMutatingPolicy: true, resources: [n/{name}], {became}}}]"
+                 isMutatingPolicy: true, resources: [shop/{name}], {became}}}]"
             );
             fs::write(&test, text).unwrap();
             let rows = check(&Suite::read(&test).unwrap().remove(0)).unwrap();

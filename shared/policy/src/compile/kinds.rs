@@ -54,8 +54,8 @@ const SWITCH: KnownFields = KnownFields {
     later: &[],
 };
 
-/// The only payload of admission; others are of Kyverno's other servers.
-const MODES: &[&str] = &["Kubernetes"];
+/// The only payload of admission, which an empty text means too; others are of Kyverno's other servers.
+const MODES: &[&str] = &["", "Kubernetes"];
 
 /// Where a policy of these kinds stands.
 struct PolicySite<'p> {

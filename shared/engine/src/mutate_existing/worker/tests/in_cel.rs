@@ -103,10 +103,9 @@ async fn a_new_mutating_policy_writes_each_target_by_itself() {
     let (told, say) = telling();
     let world = World::with_look_ups(catalogs, false, say).await;
     let request = with_resource(&pod("shop"), "Pod", "pods");
-    let work = world
-        .worker
-        .work(&name(), &request, TriggerSource::Existing);
-    assert!(work.await);
+    let (worker, name) = (&world.worker, name());
+    let is_well = worker.work(&name, &request, TriggerSource::Existing).await;
+    assert!(is_well);
     assert_eq!(
         *told.lock(),
         [
