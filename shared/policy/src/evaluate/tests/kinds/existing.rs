@@ -423,7 +423,7 @@ fn a_list_without_end_is_left_at_the_limit() {
     let (report, asked) = run(
         &policy,
         &trigger("UPDATE", "leader"),
-        |_| json!({"items": [], "continue": "more"}),
+        |objects| json!({"items": [], "continue": format!("{}x", objects.continues)}),
     );
     assert_eq!(asked.len(), EXISTING_BATCHES_MAX);
     assert!(

@@ -87,11 +87,8 @@ fn a_policy_whose_writes_cannot_be_bounded_is_not_ready() {
 #[test]
 fn where_nothing_that_exists_is_changed_the_rest_of_a_policy_is_run() {
     let of = |spec: &str| {
-        let manifest: Value = serde_saphyr::from_str(&format!(
-            "{{apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {{name: p}}}}"
-        ))
-        .unwrap();
-        let mut manifest = manifest;
+        let mut manifest = json!({"apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy",
+            "metadata": {"name": "p"}});
         manifest["spec"] = serde_saphyr::from_str(spec).unwrap();
         crate::compile_for(&manifest, Driver::ALL)
     };
