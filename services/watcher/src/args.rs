@@ -29,7 +29,7 @@ pub fn memory_limit(text: &str) -> Result<u64, String> {
 }
 
 /// The policies that change existing objects where nothing else is said.
-const CLUSTER_POLICIES: &str = "clusterpolicy/*";
+const CLUSTER_POLICIES: [&str; 2] = ["clusterpolicy/*", "mutatingpolicy/*"];
 
 /// The default time after which the watch of an unread object stops.
 const REFERENCE_IDLE_AFTER: Duration = Duration::from_secs(10 * 60);
@@ -82,7 +82,7 @@ pub struct Args {
     )]
     pub allow_secrets: Vec<SecretsReader>,
 
-    /// Policies whose rules may change existing objects (`mutate.targets`), separated by commas:
+    /// Policies that may change existing objects (`mutate.targets`, `mutateExisting`), separated by commas:
     /// clusterpolicy/NAME, policy/NAMESPACE/NAME, and the kinds of policies.kyverno.io likewise, as
     /// in mutatingpolicy/NAME. `*` stands for any run of characters. Others are in force, but
     /// change nothing
@@ -90,7 +90,7 @@ pub struct Args {
         long,
         env = "ANTEROOM_ALLOW_WRITES",
         value_delimiter = ',',
-        default_value = CLUSTER_POLICIES,
+        default_values = CLUSTER_POLICIES,
         value_name = "POLICY"
     )]
     pub allow_writes: Vec<PolicyWriter>,
@@ -160,7 +160,10 @@ impl Default for Args {
             background_scans: false,
             exception_namespace: None,
             allow_secrets: Vec::new(),
-            allow_writes: CLUSTER_POLICIES.parse().into_iter().collect(),
+            allow_writes: CLUSTER_POLICIES
+                .iter()
+                .filter_map(|text| text.parse().ok())
+                .collect(),
             shadow: false,
             api_call_bytes_max: None,
             trusted_service: Vec::new(),
@@ -192,6 +195,6 @@ mod tests {
     fn the_defaults_are_what_the_command_line_says() {
         assert_eq!(duration("10m"), Ok(REFERENCE_IDLE_AFTER));
         assert_eq!(duration("60s"), Ok(STALE_AFTER));
-        assert_eq!(Args::default().allow_writes.len(), 1);
+        assert_eq!(Args::default().allow_writes.len(), 2);
     }
 }

@@ -83,10 +83,11 @@ impl Admission {
             };
             let lacks = facts.lacks_to_write(&reader, objects, deadline).await;
             let lacks = lacks.ok().flatten()?;
-            Some(format!(
-                "rule `{}` may change nothing: {lacks}",
-                reader.rule
-            ))
+            // A policy of policies.kyverno.io has no names of rules.
+            Some(match &*reader.rule {
+                "" => format!("the policy may change nothing: {lacks}"),
+                rule => format!("rule `{rule}` may change nothing: {lacks}"),
+            })
         });
         self.warnings
             .extend(join_all(asked).await.into_iter().flatten());

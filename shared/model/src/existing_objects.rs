@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Objects that a rule with `mutate.targets` wants to see, with every variable in its place.
+/// Objects that a rule on existing objects wants to see, with every variable in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExistingObjects {
@@ -14,8 +14,10 @@ pub struct ExistingObjects {
     pub group: String,
     /// The version, as in `v1`.
     pub version: String,
-    /// The kind, as in `Deployment`.
+    /// The kind, as in `Deployment`; empty where the plural says it.
     pub kind: String,
+    /// The plural, as in `deployments`; empty where the kind says it. Where both are given, they are of one resource.
+    pub resource: String,
     /// May hold wildcards; empty: all.
     pub namespace: String,
     /// May hold wildcards; empty: all.
@@ -33,6 +35,7 @@ impl fmt::Display for ExistingObjects {
             group,
             version,
             kind,
+            resource,
             namespace,
             name,
             ..
@@ -45,6 +48,7 @@ impl fmt::Display for ExistingObjects {
             write!(f, "{group}/")?;
         }
         let (namespace, name) = (or_all(namespace), or_all(name));
+        let kind = if kind.is_empty() { resource } else { kind };
         write!(f, "{version}/{kind} {namespace}/{name}")
     }
 }

@@ -1,4 +1,4 @@
-//! The objects that rules with `mutate.targets` are about, of those that are given.
+//! The existing objects that rules change, of those that are given.
 
 use anteroom_functions::wildcard;
 use anteroom_model::{ExistingObjects, LabelSelector};
@@ -38,9 +38,12 @@ fn is_of_kind(own: &Resource, wanted: &ExistingObjects) -> bool {
         group,
         version,
         kind,
+        resource,
         ..
     } = wanted;
-    (&own.group, &own.version, &own.kind) == (group, version, kind)
+    (&own.group, &own.version) == (group, version)
+        && (kind.is_empty() || own.kind == *kind)
+        && (resource.is_empty() || own.plural() == resource)
 }
 
 /// Returns whether an object is meant. One that is in no namespace is, whatever namespace is wanted.

@@ -171,11 +171,12 @@ pub(crate) fn remark(not_run: &[NotRun], not_permitted: &Value) -> String {
     let lacking: Vec<_> = lacking
         .map(|one| {
             let text = |field: &str| one[field].as_str().unwrap_or_default();
-            format!(
-                "; rule `{}` may change nothing: {}",
-                text("rule"),
-                text("message")
-            )
+            // Of a policy of policies.kyverno.io there is one.
+            let rule = match text("rule") {
+                "" => "the policy".to_owned(),
+                rule => format!("rule `{rule}`"),
+            };
+            format!("; {rule} may change nothing: {}", text("message"))
         })
         .collect();
     let each: Vec<_> = not_run

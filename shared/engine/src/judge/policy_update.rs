@@ -1,5 +1,5 @@
 //! Rules on existing objects that existing objects trigger (`mutateExistingOnPolicyUpdate`): once for each policy
-//! as it is.
+//! as it is. A `MutatingPolicy` runs on each object that it changes, as if that object triggered it.
 
 use std::sync::Arc;
 
@@ -84,6 +84,7 @@ impl Judge {
             group: kind.gvr.group.clone(),
             version: kind.gvr.version.clone(),
             kind: kind.kind.clone(),
+            resource: kind.gvr.resource.clone(),
             namespace: name.reader.policy.namespace.to_string(),
             ..ExistingObjects::default()
         };
@@ -149,6 +150,6 @@ fn rules(entry: &Entry) -> impl Iterator<Item = (&Arc<RuleName>, Vec<KindPattern
     entry.outcome.iter().flat_map(|policy| {
         let named = policy.rules().iter().zip(&entry.names);
         let renewed = named.filter(|(rule, _)| rule.runs_on_policy_update());
-        renewed.map(|(rule, name)| (name, rule.kinds().cloned().collect()))
+        renewed.map(|(rule, name)| (name, rule.kinds_on_policy_update()))
     })
 }

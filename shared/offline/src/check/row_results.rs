@@ -263,4 +263,61 @@ spec:
             assert_eq!(told("deployments", &of), [expected], "{file} {result}");
         }
     }
+
+    #[test]
+    fn a_mutating_policy_changes_the_targets_that_are_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "policy.yaml",
+            "{apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: mark}, spec: {\
+             evaluation: {mutateExisting: {enabled: true}}, \
+             matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+               resources: [configmaps]}]}, \
+             targetMatchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: ['*'], \
+               resources: [deployments]}]}, \
+             targetMatchConditions: [{name: c, expression: \"object.metadata.name != 'left'\"}], \
+             mutations: [{applyConfiguration: {expression: \
+               'Object{metadata: Object.metadata{labels: Object.metadata.labels{by: request.name}}}'}}]}}",
+        );
+        write(
+            "map.yaml",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: shop}}",
+        );
+        let deployment = |name: &str, labels: &str| {
+            format!(
+                "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: {name}, namespace: shop{labels}}}}}\n---\n"
+            )
+        };
+        write(
+            "targets.yaml",
+            &(deployment("web", "") + &deployment("left", "")),
+        );
+        write("became.yaml", &deployment("web", ", labels: {by: m}"));
+        write("wrong.yaml", &deployment("web", ", labels: {by: other}"));
+        let rows = |name: &str, became: &str, targets: &str| {
+            let test = folder.path().join("kyverno-test.yaml");
+            let text = format!(
+                "policies: [policy.yaml]\nresources: [map.yaml]\n{targets}results: [{{policy: mark, kind: Deployment, \
+                 isMutatingPolicy: true, resources: [shop/{name}], {became}}}]"
+            );
+            fs::write(&test, text).unwrap();
+            let rows = check(&Suite::read(&test).unwrap().remove(0)).unwrap();
+            let rows = rows.iter();
+            rows.map(|row| format!("{} {}", row.resource, row.reason))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let given = "targetResources: [targets.yaml]\n";
+        let became = |file: &str| format!("result: pass, patchedResources: {file}");
+        for (name, became, targets, expected) in [
+            ("web", became("became.yaml"), given, "Ok"),
+            ("web", became("wrong.yaml"), given, "differs"),
+            ("left", "result: skip".to_owned(), given, "Ok"),
+            ("web", became("became.yaml"), "", "not run"),
+        ] {
+            let told = rows(name, &became, targets);
+            assert!(told.contains(expected), "{name} {became} {targets}: {told}");
+        }
+    }
 }

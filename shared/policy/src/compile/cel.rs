@@ -11,8 +11,7 @@ use super::{
 use crate::ir::{
     CollectionReference,
     call::check_name,
-    cel::{Annotation, Cel, CelDialect, Judged, Params, Placed},
-    matching::{Requirement, SetOperator},
+    cel::{Annotation, Cel, CelDialect, Judged, Params, Placed, Reads},
     problem::Problems,
 };
 
@@ -130,6 +129,7 @@ pub(super) fn compile(
         params: params?,
         dialect: CelDialect::Rule,
         facts: Vec::new(),
+        beside: Reads::default(),
     })
 }
 
@@ -384,28 +384,13 @@ fn within_home(field: &Field<'_>, place: &RuleSite<'_>, problems: &mut Problems)
 /// A selector in the API server's syntax.
 fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
     let selector = resources::selector(field, problems)?;
-    let labels = selector.labels.iter();
-    let labels = labels.map(|(key, value)| format!("{key}={value}"));
-    let text: Vec<_> = labels
-        .chain(selector.requirements.iter().map(requirement))
-        .collect();
-    let text = text.join(",");
+    let text = selector.to_text();
     match anteroom_model::LabelSelector::parse(&text) {
         Ok(_) => Some(text),
         Err(error) => {
             problems.invalid(field.path(), error.to_string());
             None
         }
-    }
-}
-
-fn requirement(requirement: &Requirement) -> String {
-    let (key, values) = (&requirement.key, requirement.values.join(", "));
-    match requirement.operator {
-        SetOperator::In => format!("{key} in ({values})"),
-        SetOperator::NotIn => format!("{key} notin ({values})"),
-        SetOperator::Exists => key.clone(),
-        SetOperator::DoesNotExist => format!("!{key}"),
     }
 }
 

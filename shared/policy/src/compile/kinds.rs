@@ -4,6 +4,7 @@
 
 mod autogen;
 mod constraints;
+mod existing;
 mod expressions;
 mod facts;
 mod mutating;
@@ -40,10 +41,10 @@ const EVALUATION: KnownFields = KnownFields {
         "background",
         "mode",
         "mutateExisting",
+        "skipBackgroundRequests",
         "useServerSideApply",
     ],
-    // About objects that exist already.
-    inert: &["skipBackgroundRequests"],
+    inert: &[],
     later: &[],
 };
 
@@ -53,8 +54,8 @@ const SWITCH: KnownFields = KnownFields {
     later: &[],
 };
 
-/// The only payload of admission; others are of Kyverno's other servers.
-const MODES: &[&str] = &["Kubernetes"];
+/// The only payload of admission, which an empty text means too; others are of Kyverno's other servers.
+const MODES: &[&str] = &["", "Kubernetes"];
 
 /// Where a policy of these kinds stands.
 struct PolicySite<'p> {
@@ -94,18 +95,20 @@ pub(super) fn compile(
     let namespace = kind.is_namespaced().then_some(namespace);
     let spec = manifest.required("spec", problems)?;
     let site = PolicySite { home: namespace };
-    let compile = match kind.is_mutating() {
-        true => mutating::compile,
-        false => validating::compile,
+    let (rules, not_run, settings) = match kind.is_mutating() {
+        true => mutating::compile(&spec, &site, metadata.value(), problems)?,
+        false => {
+            let (rules, settings) = validating::compile(&spec, &site, metadata.value(), problems)?;
+            (rules, Vec::new(), settings)
+        }
     };
-    let (rules, settings) = compile(&spec, &site, metadata.value(), problems)?;
     Some(Policy {
         kind,
         name: name?.to_owned(),
         namespace: namespace.map(str::to_owned),
         uid: uid.map(str::to_owned),
         rules,
-        not_run: Vec::new(),
+        not_run,
         settings,
     })
 }
@@ -141,8 +144,12 @@ fn settings(
     };
     let (admission, background) = (switch("admission", true), switch("background", true));
     let changes_existing = switch("mutateExisting", false);
-    let server_side = evaluation.and_then(|found| found.get("useServerSideApply"));
-    let server_side = server_side.and_then(|field| field.boolean(problems));
+    let mut flag = |name| {
+        let field = evaluation.as_ref().and_then(|found| found.get(name));
+        field.and_then(|field| field.boolean(problems))
+    };
+    let server_side = flag("useServerSideApply");
+    let skips_own = flag("skipBackgroundRequests");
     let settings = Settings {
         failure_policy: match failure_policy {
             Some("Ignore") => FailurePolicy::Ignore,
@@ -159,6 +166,7 @@ fn settings(
     let evaluation = Evaluation {
         changes_existing,
         applies_server_side: server_side.unwrap_or(false),
+        is_triggered_by_own: skips_own == Some(false),
     };
     (settings, evaluation)
 }
@@ -169,6 +177,8 @@ struct Evaluation {
     changes_existing: bool,
     /// `useServerSideApply`
     applies_server_side: bool,
+    /// `skipBackgroundRequests: false`
+    is_triggered_by_own: bool,
 }
 
 /// A rule of these kinds: what is left out is as in a rule that says nothing of it.

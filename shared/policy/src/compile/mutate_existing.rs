@@ -14,7 +14,7 @@ use super::{
 use crate::ir::{
     KindPattern,
     context::{ContextEntry, Loader},
-    mutate_existing::{MutateExisting, TargetSpec},
+    mutate_existing::{ExistingWork, MutateExisting, TargetSpec},
     problem::Problems,
     template::{Template, ValueTemplate},
 };
@@ -77,7 +77,7 @@ pub(super) fn compile(
     let skips_own = rule.get("skipBackgroundRequests");
     let skips_own = skips_own.and_then(|flag| flag.boolean(problems));
     Some(MutateExisting {
-        targets: targets.into_iter().collect::<Option<_>>()?,
+        work: ExistingWork::Targets(targets.into_iter().collect::<Option<_>>()?),
         on_policy_update: on_policy_update.unwrap_or(outer.on_policy_update),
         is_triggered_by_own: skips_own == Some(false),
     })

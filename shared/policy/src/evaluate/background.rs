@@ -157,7 +157,8 @@ impl<'a> Evaluation<'a> {
     /// is evaluated at admission makes no difference.
     pub fn of_existing(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
         let within = |namespace| request.object_namespace() == namespace;
-        Self::start_if(policy.namespace().is_none_or(within), policy, rule, request)
+        let applies = policy.namespace().is_none_or(within);
+        Self::start_if(applies, policy, rule, request).of_new_policy()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A rule in CEL.
 
+pub(super) mod existing;
 mod host;
 pub(super) mod patches;
 mod target;
@@ -40,6 +41,8 @@ pub(super) struct Around<'r> {
     namespace: Option<Arc<Value>>,
     /// The object as patches left it; `None`: the request's.
     object: Option<&'r Value>,
+    /// The object is one that exists, rather than the request's: it has no older state.
+    is_of_existing: bool,
 }
 
 /// The result of a rule in CEL.
@@ -76,7 +79,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     // A rule that its preconditions stop asks nobody, unless they do.
     if !applies_to_all && !before.params {
         let around = around(cel, before, scope)?;
-        if !evaluate(&Conditions(cel), cel, scope, &around, &mut budget())? {
+        if !evaluate(&Conditions::of(cel), cel, scope, &around, &mut budget())? {
             return Ok(Verdict::Apart);
         }
         applies_to_all = true;
@@ -154,7 +157,10 @@ pub(super) fn evaluate<W: Expressions>(
     let request = scope.request;
     let roots = Roots {
         object: around.object.or_else(|| request.object()),
-        old_object: request.old_object(),
+        old_object: match around.is_of_existing {
+            true => None,
+            false => request.old_object(),
+        },
         request: Some(request.value()),
         params: around.params.as_deref(),
         namespace: around.namespace.as_deref(),
@@ -189,14 +195,20 @@ pub(super) trait Expressions {
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>>;
 }
 
-/// The conditions of a rule.
-struct Conditions<'c>(&'c Cel);
+/// Conditions of a rule, all of which must be true.
+struct Conditions<'c>(&'c [Placed], CelDialect);
+
+impl<'c> Conditions<'c> {
+    fn of(cel: &'c Cel) -> Self {
+        Self(&cel.preconditions, cel.dialect)
+    }
+}
 
 impl Expressions for Conditions<'_> {
     type Result = bool;
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<bool, Failed<'v>> {
-        applies(self.0, machine)
+        applies(self.0, self.1, machine)
     }
 }
 
@@ -218,9 +230,13 @@ impl Expressions for Judging<'_> {
 }
 
 /// Returns whether all preconditions are met. One that is not decides, whatever error another has.
-fn applies<'v>(cel: &'v Cel, machine: &mut Machine<'v>) -> Result<bool, Failed<'v>> {
+fn applies<'v>(
+    conditions: &'v [Placed],
+    dialect: CelDialect,
+    machine: &mut Machine<'v>,
+) -> Result<bool, Failed<'v>> {
     let (mut failed, mut lacks) = (None, None);
-    for condition in &cel.preconditions {
+    for condition in conditions {
         match truth(condition, machine) {
             Ok(true) => {}
             Ok(false) => return Ok(false),
@@ -228,7 +244,7 @@ fn applies<'v>(cel: &'v Cel, machine: &mut Machine<'v>) -> Result<bool, Failed<'
             Err(error) => failed = failed.or(Some(error)),
         }
     }
-    match (lacks.or(failed), cel.dialect) {
+    match (lacks.or(failed), dialect) {
         (None, _) => Ok(true),
         (
             Some((_, error)),
@@ -246,7 +262,7 @@ fn one<'v>(
     applies_to_all: bool,
     machine: &mut Machine<'v>,
 ) -> Result<Verdict, Failed<'v>> {
-    if !applies_to_all && !applies(cel, machine)? {
+    if !applies_to_all && !applies(&cel.preconditions, cel.dialect, machine)? {
         return Ok(Verdict::Apart);
     }
     for (index, judged) in cel.expressions.iter().enumerate() {

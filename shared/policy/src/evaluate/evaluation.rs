@@ -14,7 +14,7 @@ use super::{
     surroundings,
 };
 use crate::ir::{
-    AdmissionRequest, ChangedObject, FailureAction, Policy, PolicyException, Rule,
+    AdmissionRequest, ChangedObject, FailureAction, Operation, Policy, PolicyException, Rule,
     matching::Surroundings,
 };
 
@@ -118,7 +118,23 @@ impl<'a> Evaluation<'a> {
     /// The objects that exist already and were changed since this was asked last: what a driver takes before the
     /// end is not held until then, and not in the report.
     pub fn take_changed(&mut self) -> Vec<ChangedObject> {
-        std::mem::take(&mut self.now.existing.changed)
+        self.now.existing.take_changed()
+    }
+
+    /// The same for an object that exists, where the rule changes such objects by itself (`MutatingPolicy`): the request's
+    /// object is what it changes, and the request an update of it, as in Kyverno.
+    pub(crate) fn of_new_policy(mut self) -> Self {
+        if self.rule.targets_in_cel().is_none() {
+            return self;
+        }
+        let request = &self.now.request;
+        let object = request.matched_object();
+        let update = AdmissionRequest::on_existing(object, request.resource(), Operation::Update);
+        if let Some(update) = update {
+            self.now.request = Cow::Owned(update);
+        }
+        self.now.existing.in_cel.is_update = true;
+        self
     }
 
     /// Answers a request of the last step. An id that was not asked for is ignored, and so is a second

@@ -101,6 +101,29 @@ pub(super) fn holding<'a>(
     }
 }
 
+/// The same for an object that exists and that a policy in CEL changes: conditions are about it, rather than about
+/// what triggers that.
+pub(super) fn holding_for<'a>(
+    all: &[&'a PolicyException],
+    rule: &Rule,
+    object: &Value,
+    scope: &Scope<'_>,
+) -> Result<AppliedExceptions<'a>, Stop> {
+    let (mut found, mut stop) = (AppliedExceptions::default(), None);
+    for exception in all {
+        let in_cel = exception.in_cel.as_ref();
+        match in_cel.map(|in_cel| holds_in_cel(exception, in_cel, Some(object), scope)) {
+            Some(Ok(true)) => found.0.push(exception),
+            Some(Ok(false)) | None => {}
+            Some(Err(error)) => stop = stop.or(Some(error)),
+        }
+    }
+    match stop {
+        Some(stop) if !found.is_whole(rule) => Err(stop),
+        _ => Ok(found),
+    }
+}
+
 fn holds(
     exception: &PolicyException,
     scope: &mut Scope<'_>,
@@ -110,7 +133,7 @@ fn holds(
         return Ok(false);
     }
     if let Some(in_cel) = &exception.in_cel {
-        return holds_in_cel(exception, in_cel, scope);
+        return holds_in_cel(exception, in_cel, None, scope);
     }
     let Some(conditions) = &exception.conditions else {
         return Ok(true);
@@ -123,11 +146,12 @@ fn holds(
     }
 }
 
-/// Conditions see the request alone. One that comes to an error is an error of the policy, unless another exception
+/// Conditions see the request alone, or an object that exists in place of the request's. One that comes to an error is an error of the policy, unless another exception
 /// exempts it.
 fn holds_in_cel(
     exception: &PolicyException,
     in_cel: &CelException,
+    existing: Option<&Value>,
     scope: &Scope<'_>,
 ) -> Result<bool, Stop> {
     let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
@@ -139,8 +163,11 @@ fn holds_in_cel(
     }
     let request = scope.request;
     let roots = Roots {
-        object: request.object(),
-        old_object: request.old_object(),
+        object: existing.or_else(|| request.object()),
+        old_object: match existing {
+            Some(_) => None,
+            None => request.old_object(),
+        },
         request: Some(request.value()),
         ..Roots::default()
     };

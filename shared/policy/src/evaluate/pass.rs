@@ -62,7 +62,8 @@ pub(super) fn judge<'a>(
     pass: &mut Pass<'a>,
     (facts, known): (&mut Facts, &mut Surroundings),
 ) -> Option<RuleOutcome> {
-    if !pass.applies {
+    // What a new version of a policy runs on is a target of it, and no trigger.
+    if !pass.applies && !pass.existing.in_cel.is_update {
         match speaks_of(rule, pass, facts, known) {
             Ok(true) => {}
             Ok(false) => return Some(RuleOutcome::NotMatched),
@@ -80,6 +81,10 @@ pub(super) fn judge<'a>(
     };
     // What is excepted now says nothing of the old state, but for a standard, of which only some controls may be.
     if pass.is_earlier && !exceptions::is_standard(rule) {
+        pass.excepted.get_or_insert_default();
+    }
+    // Each of the objects that exist is excepted by itself.
+    if rule.targets_in_cel().is_some() {
         pass.excepted.get_or_insert_default();
     }
     if pass.excepted.is_none() {
@@ -120,7 +125,8 @@ pub(super) fn judge<'a>(
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
         Work::Patch(mutation) => cel::patches::run(mutation, &mut scope),
         Work::MutateExisting(existing) => {
-            mutate_existing::run(existing, &mut pass.existing, &mut scope)
+            let rule = (rule, exceptions);
+            mutate_existing::run(rule, existing, &mut pass.existing, &mut scope)
         }
     }
 }

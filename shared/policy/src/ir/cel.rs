@@ -31,6 +31,8 @@ pub(crate) struct Cel {
     pub(crate) dialect: CelDialect,
     /// What the expressions read; the entries stand in the rule's context too.
     pub(crate) facts: Vec<CelFact>,
+    /// What expressions read that stand beside these, as those of patches do.
+    pub(crate) beside: Reads,
 }
 
 /// The differences between rules of both groups.
@@ -135,7 +137,11 @@ impl Cel {
         let preconditions = self.preconditions.iter().map(|one| &one.program);
         let annotations = self.annotations.iter().map(|one| &one.value);
         let annotations = annotations.filter(|_| self.dialect != CelDialect::Rule);
-        self.read_by(preconditions.chain(self.judging()).chain(annotations))
+        let own = self.read_by(preconditions.chain(self.judging()).chain(annotations));
+        Reads {
+            namespace: own.namespace || self.beside.namespace,
+            params: own.params || self.beside.params,
+        }
     }
 
     /// Returns the references that have to be kept for what it reads.
@@ -149,7 +155,7 @@ impl Cel {
     }
 
     /// Returns the facts that these programs and the variables that they refer to read.
-    fn read_by<'c>(&'c self, programs: impl Iterator<Item = &'c Program>) -> Reads {
+    pub(crate) fn read_by<'c>(&'c self, programs: impl Iterator<Item = &'c Program>) -> Reads {
         let mut reads = Reads::default();
         let mut reached = vec![false; self.variables.len()];
         let mut add = |program: &Program, reached: &mut Vec<bool>| {

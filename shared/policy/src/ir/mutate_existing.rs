@@ -1,4 +1,4 @@
-//! The compiled changes of existing objects: `mutate.targets`.
+//! The compiled changes of existing objects: `mutate.targets`, and those of a `MutatingPolicy`.
 
 use std::sync::Arc;
 
@@ -6,8 +6,12 @@ use anteroom_model::ExistingObjects;
 use serde_json::Value;
 
 use crate::ir::{
+    KindPattern,
+    cel::Placed,
+    cel_mutation::CelMutation,
     conditions::Conditions,
     context::ContextEntry,
+    matching::Constraints,
     mutation::Mutation,
     template::{Template, ValueTemplate},
 };
@@ -15,12 +19,51 @@ use crate::ir::{
 /// The changes of objects that exist already, which a trigger leads to.
 #[derive(Debug)]
 pub(crate) struct MutateExisting {
-    /// Never empty.
-    pub(crate) targets: Vec<TargetSpec>,
+    pub(crate) work: ExistingWork,
     /// Objects that exist are triggers too, once for each version of the policy.
     pub(crate) on_policy_update: bool,
     /// A write that such a rule made triggers it again (`skipBackgroundRequests: false`).
     pub(crate) is_triggered_by_own: bool,
+}
+
+/// The objects, and what becomes of each.
+#[derive(Debug)]
+pub(crate) enum ExistingWork {
+    /// `mutate.targets`; never empty.
+    Targets(Vec<TargetSpec>),
+    /// Of a `MutatingPolicy`.
+    InCel(Box<CelTargets>),
+}
+
+/// The objects that a `MutatingPolicy` changes, and how.
+#[derive(Debug)]
+pub(crate) struct CelTargets {
+    /// The types of objects, never empty. A target is known by its index here.
+    pub(crate) types: Vec<TargetType>,
+    /// In the API server's syntax; empty: all.
+    pub(crate) label_selector: String,
+    /// Constraints on each object, as `matchConstraints` are on a request.
+    pub(crate) constraints: Constraints,
+    /// Gives the objects for a trigger, of those types; `None`: all are meant.
+    pub(crate) expression: Option<Placed>,
+    /// Its conditions are those of the trigger, and then those of the objects alone.
+    pub(crate) mutation: CelMutation,
+    /// The number of conditions of the trigger.
+    pub(crate) of_trigger: usize,
+    /// The trigger's conditions are those of each object too: no objects are named but by what the policy matches.
+    pub(crate) are_like_triggers: bool,
+}
+
+/// A type of objects that may be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TargetType {
+    /// Empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    /// The plural.
+    pub(crate) resource: String,
+    /// Only the object of this name; empty: all.
+    pub(crate) name: String,
 }
 
 /// One of the targets: which objects, and what becomes of each.
@@ -46,13 +89,79 @@ pub(crate) struct TargetSpec {
 }
 
 impl MutateExisting {
+    /// Returns the `mutate.targets`, if it has any.
+    pub(crate) fn targets(&self) -> &[TargetSpec] {
+        match &self.work {
+            ExistingWork::Targets(targets) => targets,
+            ExistingWork::InCel(_) => &[],
+        }
+    }
+
+    /// Returns the targets of a `MutatingPolicy`.
+    pub(crate) fn in_cel(&self) -> Option<&CelTargets> {
+        match &self.work {
+            ExistingWork::Targets(_) => None,
+            ExistingWork::InCel(targets) => Some(targets),
+        }
+    }
+
     /// The context entries that are not the rule's own.
     pub(crate) fn entries(&self) -> Vec<&Arc<ContextEntry>> {
-        let of_each = self.targets.iter().flat_map(|target| {
+        let of_each = self.targets().iter().flat_map(|target| {
             let own = target.context[target.outer..].iter();
             own.chain(target.work.entries())
         });
         of_each.collect()
+    }
+
+    /// Returns the objects that it changes, as far as they are known before there is a trigger.
+    pub(crate) fn known(&self) -> Vec<ExistingObjects> {
+        match &self.work {
+            ExistingWork::Targets(targets) => {
+                let targets = targets.iter().enumerate();
+                targets.map(|(at, spec)| spec.known(at)).collect()
+            }
+            ExistingWork::InCel(targets) => {
+                let types = targets.types.iter().enumerate();
+                types.map(|(at, one)| one.objects(at)).collect()
+            }
+        }
+    }
+}
+
+impl CelTargets {
+    /// Returns the conditions of the trigger.
+    pub(crate) fn of_trigger(&self) -> &[Placed] {
+        &self.mutation.around.preconditions[..self.of_trigger]
+    }
+
+    /// Returns the conditions of each object.
+    pub(crate) fn of_object(&self) -> &[Placed] {
+        let first = if self.are_like_triggers {
+            0
+        } else {
+            self.of_trigger
+        };
+        &self.mutation.around.preconditions[first..]
+    }
+}
+
+impl TargetType {
+    /// Returns its objects, in all namespaces.
+    pub(crate) fn objects(&self, at: usize) -> ExistingObjects {
+        ExistingObjects {
+            target: Some(at),
+            group: self.group.clone(),
+            version: self.version.clone(),
+            resource: self.resource.clone(),
+            name: self.name.clone(),
+            ..ExistingObjects::default()
+        }
+    }
+
+    /// Returns the kind of its objects.
+    pub(crate) fn kind(&self) -> KindPattern {
+        KindPattern::of_resource(&self.group, &self.version, &self.resource, false)
     }
 }
 
@@ -86,7 +195,7 @@ impl TargetSpec {
     }
 }
 
-/// An object that a rule with `mutate.targets` changes.
+/// An object that a rule on existing objects changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChangedObject {
     /// The index of its target.

@@ -440,6 +440,29 @@ impl AdmissionRequest {
         self
     }
 
+    /// The request of an operation on an object that exists: what constraints on such objects are about, and what an
+    /// object says that triggers a rule on itself. `None`: it is no object with a kind.
+    pub(crate) fn on_existing(
+        object: &Value,
+        resource: &str,
+        operation: Operation,
+    ) -> Option<Self> {
+        let api_version = text(object, &["apiVersion"])?;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let field = match operation {
+            Operation::Delete => "oldObject",
+            _ => "object",
+        };
+        let metadata = |name: &str| text(object, &["metadata", name]).unwrap_or_default();
+        let mut request = json!({
+            "operation": operation.as_str(), "name": metadata("name"), "namespace": metadata("namespace"),
+            "kind": {"group": group, "version": version, "kind": text(object, &["kind"])?},
+            "resource": {"group": group, "version": version, "resource": resource},
+        });
+        request[field] = object.clone();
+        Self::new(request).ok()
+    }
+
     /// Returns the object that the request is about, to be looked up in the cluster.
     pub fn subject(&self) -> ExistingObjects {
         let named = text(self.matched_object(), &["metadata", "name"]);
@@ -447,6 +470,7 @@ impl AdmissionRequest {
             group: self.group().to_owned(),
             version: self.version().to_owned(),
             kind: self.kind().to_owned(),
+            resource: self.resource().to_owned(),
             namespace: self.object_namespace().to_owned(),
             // Of an object with a generated name the request says none.
             name: named.unwrap_or_else(|| self.name()).to_owned(),

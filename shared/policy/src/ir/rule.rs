@@ -13,7 +13,7 @@ use crate::ir::{
     conditions::Conditions,
     context::ContextEntry,
     matching::{Matches, Selector},
-    mutate_existing::MutateExisting,
+    mutate_existing::{CelTargets, MutateExisting, TargetType},
     mutation::Mutation,
     subquery::Pushdown,
     template::{Prepared, Template, ValueTemplate},
@@ -85,11 +85,21 @@ impl Rule {
     /// Returns the objects that it changes, as far as they are known before there is a trigger: a text with
     /// variables is empty.
     pub fn targets_of_existing(&self) -> Vec<ExistingObjects> {
-        let specs = self
-            .existing()
-            .map_or(&[][..], |existing| &existing.targets);
-        let specs = specs.iter().enumerate();
-        specs.map(|(at, spec)| spec.known(at)).collect()
+        self.existing().map_or_else(Vec::new, MutateExisting::known)
+    }
+
+    /// The kinds of the objects that a new version of the policy runs it on: those that trigger it, or those that it changes
+    /// where it runs on each by itself.
+    pub fn kinds_on_policy_update(&self) -> Vec<KindPattern> {
+        match self.targets_in_cel() {
+            Some(targets) => targets.types.iter().map(TargetType::kind).collect(),
+            None => self.kinds().cloned().collect(),
+        }
+    }
+
+    /// Returns the existing objects that it changes, of a `MutatingPolicy`.
+    pub(crate) fn targets_in_cel(&self) -> Option<&CelTargets> {
+        self.existing()?.in_cel()
     }
 
     pub(crate) fn existing(&self) -> Option<&MutateExisting> {
@@ -119,19 +129,30 @@ impl Rule {
     pub(crate) fn cel(&self) -> Option<&Cel> {
         match &self.work {
             Work::Validate(Validation::Whole(Check::Cel(cel))) => Some(cel),
-            Work::Patch(mutation) => Some(&mutation.around),
-            _ => None,
+            _ => self.cel_mutation().map(|mutation| &mutation.around),
         }
     }
 
     /// Every expression in CEL.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
-        let patches = match &self.work {
-            Work::Patch(mutation) => &*mutation.patches,
-            _ => &[],
-        };
+        let patches = self
+            .cel_mutation()
+            .map_or(&[][..], |mutation| &mutation.patches);
         let around = self.cel().into_iter().flat_map(Cel::programs);
-        around.chain(patches.iter().map(|patch| &patch.program))
+        let targets = self.targets_in_cel();
+        let targets = targets.and_then(|targets| targets.expression.as_ref());
+        around
+            .chain(patches.iter().map(|patch| &patch.program))
+            .chain(targets.map(|expression| &expression.program))
+    }
+
+    /// Returns the patches of a `MutatingPolicy`.
+    fn cel_mutation(&self) -> Option<&CelMutation> {
+        match &self.work {
+            Work::Patch(mutation) => Some(mutation),
+            Work::MutateExisting(existing) => Some(&existing.in_cel()?.mutation),
+            _ => None,
+        }
     }
 
     /// Returns the `foreach` of a validation.
@@ -206,7 +227,7 @@ pub(crate) enum Work {
     Mutate(Mutation),
     /// `mutations` of a `MutatingPolicy`: the object is changed.
     Patch(Box<CelMutation>),
-    /// `mutate` with `targets`
+    /// `mutate` with `targets`, and the existing objects of a `MutatingPolicy`.
     MutateExisting(MutateExisting),
 }
 

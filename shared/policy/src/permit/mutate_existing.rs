@@ -3,13 +3,15 @@
 //! A label selector, and what only a trigger knows, are not held against an object: they narrow what the rule
 //! asks for, and nothing here widens it beyond its kind, namespace and name.
 
+mod in_cel;
+
 use anteroom_functions::wildcard;
 use anteroom_model::ExistingObjects;
 use serde_json::Value;
 
 use super::{Refusal, footprint::Footprint};
 use crate::ir::{
-    Policy, Rule,
+    KindPattern, Policy, Rule, ServedKind,
     call::check_name,
     mutate_existing::{MutateExisting, TargetSpec},
     template::Template,
@@ -31,6 +33,9 @@ impl Policy {
             match objects.target {
                 None => is_trigger(rule, existing, objects),
                 Some(at) => {
+                    if let Some(targets) = existing.in_cel() {
+                        return in_cel::reads(targets, at, objects);
+                    }
                     let spec = spec(existing, at)?;
                     check_kind(spec, &objects.group, &objects.version, &objects.kind)?;
                     let said = [
@@ -48,8 +53,8 @@ impl Policy {
         })
     }
 
-    /// Permits rule `rule` to change this object of target `target`: it has the target's kind, and a
-    /// namespace and name that the target can mean.
+    /// Permits rule `rule` to change this object of target `target`: it has the target's kind, which the API server serves
+    /// as `resource`, and a namespace and name that the target can mean.
     ///
     /// # Errors
     /// [`Refusal`], with the reason.
@@ -58,8 +63,9 @@ impl Policy {
         rule: &str,
         target: usize,
         object: &Value,
+        resource: &str,
     ) -> Result<(), Refusal> {
-        self.permits_target(rule, target, object, |_| Ok(()))
+        self.permits_target(rule, target, (object, resource), |_| Ok(()))
     }
 
     /// Permits rule `rule` to make `after` of this object of target `target`: the rule's patches can change all
@@ -71,10 +77,10 @@ impl Policy {
         &self,
         rule: &str,
         target: usize,
-        before: &Value,
-        after: &Value,
+        (before, after): (&Value, &Value),
+        resource: &str,
     ) -> Result<(), Refusal> {
-        self.permits_target(rule, target, after, |spec| {
+        self.permits_target(rule, target, (after, resource), |spec| {
             let covered = Footprint::of(&spec.work).covers(before, after);
             covered.map_err(|path| format!("the rule does not change `{path}`"))
         })
@@ -84,7 +90,7 @@ impl Policy {
         &self,
         rule: &str,
         target: usize,
-        object: &Value,
+        (object, resource): (&Value, &str),
         check: impl Fn(&TargetSpec) -> Result<(), String>,
     ) -> Result<(), Refusal> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -101,6 +107,10 @@ impl Policy {
         let api_version = text(&object["apiVersion"]);
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         self.any_of(rule, Some(target), |_, existing| {
+            if let Some(targets) = existing.in_cel() {
+                // Expressions may change all of it.
+                return in_cel::writes(targets, target, (group, version, resource), &name);
+            }
             let spec = spec(existing, target)?;
             check_kind(spec, group, version, &text(&object["kind"]))?;
             check_found("name", &name, spec.name.as_ref())?;
@@ -138,7 +148,7 @@ impl Policy {
 }
 
 fn spec(existing: &MutateExisting, at: usize) -> Result<&TargetSpec, String> {
-    let spec = existing.targets.get(at);
+    let spec = existing.targets().get(at);
     spec.ok_or_else(|| "the rule has no such target".to_owned())
 }
 
@@ -183,24 +193,27 @@ fn is_trigger(
     existing: &MutateExisting,
     objects: &ExistingObjects,
 ) -> Result<(), String> {
-    let ExistingObjects {
-        group,
-        version,
-        kind,
-        name,
-        ..
-    } = objects;
+    let name = &objects.name;
     // One is looked up after a request about it, to see what became of that.
     if name.is_empty() && !existing.on_policy_update {
         return Err("what exists is no trigger of the rule".to_owned());
     }
     check_asked_trigger(objects)?;
-    let is_named = rule
-        .kinds()
-        .any(|pattern| pattern.covers_any_subresource(group, version, kind));
+    let served = ServedKind {
+        group: &objects.group,
+        version: &objects.version,
+        kind: &objects.kind,
+        resource: &objects.resource,
+        subresource: "",
+    };
+    let covers = |pattern: &KindPattern| pattern.covers_any_subresource(served);
+    let is_named = match name.is_empty() {
+        true => rule.kinds_on_policy_update().iter().any(covers),
+        false => rule.kinds().any(covers),
+    };
     match is_named {
         true => Ok(()),
-        false => Err(format!("the rule does not match {kind}")),
+        false => Err(format!("the rule does not match {}", objects.kind)),
     }
 }
 
@@ -302,17 +315,17 @@ mod tests {
                 false,
             ),
         ] {
-            let found = policy.permits_writing("r", 0, &object);
+            let found = policy.permits_writing("r", 0, &object, "pods");
             assert_eq!(found.is_ok(), permitted, "{object}: {found:?}");
         }
         assert!(
             policy
-                .permits_writing("other", 0, &object("shop", "web-1-x"))
+                .permits_writing("other", 0, &object("shop", "web-1-x"), "pods")
                 .is_err()
         );
         assert!(
             policy
-                .permits_writing("r", 1, &object("shop", "web-1-x"))
+                .permits_writing("r", 1, &object("shop", "web-1-x"), "pods")
                 .is_err()
         );
     }
@@ -349,14 +362,21 @@ mod tests {
     #[test]
     fn a_namespaced_policy_has_no_targets_outside() {
         let policy = policy("Policy", &json!({"apiVersion": "v1", "kind": "Pod"}));
-        assert_eq!(policy.permits_writing("r", 0, &object("own", "a")), Ok(()));
+        assert_eq!(
+            policy.permits_writing("r", 0, &object("own", "a"), "pods"),
+            Ok(())
+        );
         assert!(
             policy
-                .permits_writing("r", 0, &object("other", "a"))
+                .permits_writing("r", 0, &object("other", "a"), "pods")
                 .is_err()
         );
         let cluster_scoped = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
-        assert!(policy.permits_writing("r", 0, &cluster_scoped).is_err());
+        assert!(
+            policy
+                .permits_writing("r", 0, &cluster_scoped, "pods")
+                .is_err()
+        );
         let mine = asked(Some(0), "Pod", "own", "");
         assert_eq!(policy.permits_reading("r", &mine), Ok(()));
         assert!(

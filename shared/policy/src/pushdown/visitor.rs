@@ -108,7 +108,7 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
         // It has expressions in CEL alone.
         Work::Patch(_) => {}
         Work::MutateExisting(existing) => {
-            for (at, target) in existing.targets.iter().enumerate() {
+            for (at, target) in existing.targets().iter().enumerate() {
                 walk.target(&format!("mutate.targets[{at}]"), target, context);
             }
         }

@@ -35,6 +35,7 @@ async fn policies_in_cel_decide_report_and_say_how_they_are() -> anyhow::Result<
     a_policy_on_pods_says_what_is_derived(&world).await?;
     facts_come_from_views(&world).await?;
     a_policy_changes_what_comes(&world).await?;
+    a_new_policy_changes_what_exists(&world).await?;
     kinds_of_policies_do_not_disturb_each_other(&world).await
 }
 
@@ -333,4 +334,64 @@ async fn a_policy_changes_what_comes(world: &World) -> anyhow::Result<()> {
     }
     world.delete(&object).await?;
     world.delete(&policy).await
+}
+
+/// The reporter goes through the objects of a new policy once; the namespaces that they are in are a fact of the policy.
+async fn a_new_policy_changes_what_exists(world: &World) -> anyhow::Result<()> {
+    let writes = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": { "name": "anteroom-watcher-writes" },
+        "rules": [{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "update"] }],
+    });
+    manifests::apply(&world.client, &writes).await?;
+    let here = config_map("old-here", OTHER, Some("a"));
+    let there = config_map("old-there", NAMESPACE, Some("a"));
+    let kept = config_map("kept", OTHER, Some("a"));
+    for object in [&here, &there, &kept] {
+        world.create(object).await?;
+    }
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy", "metadata": { "name": "label-old" },
+        "spec": {
+            "evaluation": { "mutateExisting": { "enabled": true } },
+            "matchConstraints": {
+                "resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                    "resources": ["configmaps"],
+                }],
+                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": OTHER } },
+            },
+            "matchConditions": [{ "name": "old", "expression": "object.metadata.name.startsWith('old-')" }],
+            "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression":
+                "Object{metadata: Object.metadata{labels: Object.metadata.labels{is: 'in-' + namespaceObject.metadata.name}}}",
+            } }],
+        },
+    });
+    world.create(&policy).await?;
+    is_ready(world, &policy).await?;
+    let label = async |object: &Value| {
+        let name = object["metadata"]["name"].as_str().context("no name")?;
+        let found = world.api(object).get(name).await?;
+        anyhow::Ok(found.labels().get("is").cloned())
+    };
+    let expected = format!("in-{OTHER}");
+    wait::until("what exists to be changed", async || {
+        let found = label(&here).await?;
+        ensure!(found.as_deref() == Some(&*expected), "{found:?}");
+        anyhow::Ok(())
+    })
+    .await?;
+    ensure!(label(&there).await?.is_none(), "it is in another namespace");
+    ensure!(
+        label(&kept).await?.is_none(),
+        "it does not meet the condition"
+    );
+    // What comes is changed too.
+    let new = config_map("old-by-name", OTHER, Some("a"));
+    world.create(&new).await?;
+    ensure!(label(&new).await?.as_deref() == Some(&*expected));
+    for object in [&here, &there, &kept, &new, &policy] {
+        world.delete(object).await?;
+    }
+    Ok(())
 }

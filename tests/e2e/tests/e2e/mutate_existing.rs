@@ -116,7 +116,95 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
 
     lead(world, "goodbye", "follows-a").await?;
     lead(world, "goodbye", "follows-b").await?;
-    made_up_reviews_change_nothing(world).await
+    made_up_reviews_change_nothing(world).await?;
+    a_policy_in_cel_changes_its_targets(world).await?;
+    a_policy_of_a_namespace_has_to_be_allowed(world).await
+}
+
+/// The same in CEL: what an updated ConfigMap says becomes an annotation of each that follows it.
+fn in_cel(kind: &str) -> Value {
+    let config_maps = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["configmaps"] });
+    let metadata = match kind.starts_with("Namespaced") {
+        true => json!({ "name": "follow-in-cel", "namespace": NAMESPACE }),
+        false => json!({ "name": "follow-in-cel" }),
+    };
+    json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": kind, "metadata": metadata,
+        "spec": {
+            "evaluation": { "mutateExisting": { "enabled": true } },
+            "matchConstraints": {
+                "resourceRules": [config_maps], "objectSelector": { "matchLabels": { "role": "leads" } },
+            },
+            "matchConditions": [{ "name": "speaks", "expression": "has(object.data.says)" }],
+            "variables": [{ "name": "own", "expression": "object.metadata.name" }],
+            "targetMatchConstraints": {
+                "resourceRules": [config_maps], "objectSelector": { "matchLabels": { "role": "follows" } },
+            },
+            "targetMatchConditions": [{ "name": "free",
+                "expression": "object.?data.?held.orValue('no') != 'yes' && variables.own.startsWith('follows-')" }],
+            "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression":
+                "Object{metadata: Object.metadata{annotations: Object.metadata.annotations{\
+                    heard: (request.name == 'leader' ? request.object.data.says : 'nothing') + ' by ' + variables.own}}}",
+            } }],
+        },
+    })
+}
+
+async fn heard(world: &World, name: &str) -> anyhow::Result<Option<String>> {
+    let api = world.api(&config_map(name, "", &json!({})));
+    let found = api.get(name).await?;
+    let annotations = found.metadata.annotations.unwrap_or_default();
+    Ok(annotations.get("heard").cloned())
+}
+
+async fn a_policy_in_cel_changes_its_targets(world: &World) -> anyhow::Result<()> {
+    let policy = in_cel("MutatingPolicy");
+    world.create(&policy).await?;
+    wait::until("the policy to be in force", async || {
+        let found = world.api(&policy).get("follow-in-cel").await?;
+        let status = &found.data["status"]["conditionStatus"];
+        ensure!(status["conditions"][0]["status"] == "True", "{status}");
+        anyhow::Ok(())
+    })
+    .await?;
+    // Nothing has triggered it, and nobody runs new policies here.
+    ensure!(heard(world, "follows-a").await?.is_none());
+    lead(world, "welcome", "follows-a").await?;
+    for name in ["follows-a", "follows-b"] {
+        let expected = format!("welcome by {name}");
+        wait::until(&format!("{expected:?}"), async || {
+            let heard = heard(world, name).await?;
+            ensure!(heard.as_deref() == Some(&*expected), "{heard:?}");
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    for name in ["follows-held", "else", "leader"] {
+        let heard = heard(world, name).await?;
+        ensure!(heard.is_none(), "{name}: {heard:?}");
+    }
+    world.delete(&policy).await
+}
+
+/// The watcher writes for those policies of namespaces alone that it was told to.
+async fn a_policy_of_a_namespace_has_to_be_allowed(world: &World) -> anyhow::Result<()> {
+    let policy = in_cel("NamespacedMutatingPolicy");
+    world.create(&policy).await?;
+    wait::until("what it may not", async || {
+        let found = world.api(&policy).get("follow-in-cel").await?;
+        let status = found.data["status"]["conditionStatus"].to_string();
+        ensure!(status.contains("--allow-writes"), "{status}");
+        anyhow::Ok(())
+    })
+    .await?;
+    lead(world, "farewell", "follows-a").await?;
+    let heard = heard(world, "follows-a").await?;
+    ensure!(
+        heard.as_deref() == Some("welcome by follows-a"),
+        "{heard:?}"
+    );
+    world.delete(&policy).await
 }
 
 /// Somebody who has found out the webhook's path tells it of updates that there were not.

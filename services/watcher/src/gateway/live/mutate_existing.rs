@@ -179,7 +179,7 @@ impl Reader {
         }
         let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
         self.permitted_soon(&request.policy, check).await?;
-        let kind = self.served_kind(&objects.group, &objects.version, &objects.kind)?;
+        let kind = self.served_kind(objects)?;
         if is_secrets(&kind) {
             return self.secret_trigger(&kind, objects, deadline).await;
         }
@@ -254,15 +254,23 @@ impl Reader {
         if let Some(reason) = self.writes_forbidden(&request.policy) {
             return Err(refused(403, reason));
         }
-        let check = |policy: &Policy| policy.permits_writing(&request.rule, target, object);
-        self.permitted_soon(&request.policy, check).await?;
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let kind = self.kind(group, version, object["kind"].as_str().unwrap_or_default())?;
+        let kind = self.kind(&ExistingObjects {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: object["kind"].as_str().unwrap_or_default().to_owned(),
+            ..ExistingObjects::default()
+        })?;
+        let resource = &*kind.gvr.resource;
+        let check =
+            |policy: &Policy| policy.permits_writing(&request.rule, target, object, resource);
+        self.permitted_soon(&request.policy, check).await?;
         let writes = self.writes();
         let permits = async |before: &Value| {
-            let check =
-                |policy: &Policy| policy.permits_change(&request.rule, target, before, object);
+            let check = |policy: &Policy| {
+                policy.permits_change(&request.rule, target, (before, object), resource)
+            };
             let permitted = self.permitted_soon(&request.policy, check).await;
             permitted.map_err(|error| refused(0, error.to_string()))
         };
@@ -283,28 +291,46 @@ impl Reader {
         {
             return Ok(reason.into());
         }
-        let kind = self.kind(&objects.group, &objects.version, &objects.kind)?;
+        let kind = self.kind(objects)?;
         let need = Need::from(objects.clone());
         let lacks = rights::lacking(self.api(), &kind, &need.namespace, &need.name).await;
         let lacks = lacks.map_err(failed)?;
         Ok(lacks.map_or(Value::Null, Value::from))
     }
 
-    /// A kind that the API server serves, other than Secrets.
-    fn kind(&self, group: &str, version: &str, kind: &str) -> Result<KindRecord, FactError> {
-        let record = self.served_kind(group, version, kind)?;
+    /// The kind of objects, as the API server serves it. No Secrets.
+    fn kind(&self, objects: &ExistingObjects) -> Result<KindRecord, FactError> {
+        let record = self.served_kind(objects)?;
         match is_secrets(&record) {
             true => Err(no_secrets()),
             false => Ok(record),
         }
     }
 
-    fn served_kind(&self, group: &str, version: &str, kind: &str) -> Result<KindRecord, FactError> {
-        self.policies().kind(group, version, kind).ok_or_else(|| {
-            failed(format!(
-                "the API server serves no kind `{kind}` of `{group}` in version `{version}`"
-            ))
-        })
+    fn served_kind(&self, objects: &ExistingObjects) -> Result<KindRecord, FactError> {
+        let ExistingObjects {
+            group,
+            version,
+            kind,
+            resource,
+            ..
+        } = objects;
+        let Some(found) = self.policies().kind(objects) else {
+            let (what, name) = match &**kind {
+                "" => ("resource", resource),
+                kind => ("kind", &kind.to_owned()),
+            };
+            return Err(failed(format!(
+                "the API server serves no {what} `{name}` of `{group}` in version `{version}`"
+            )));
+        };
+        // Or one could be permitted, and the other read.
+        match resource.is_empty() || *resource == found.gvr.resource {
+            true => Ok(found),
+            false => Err(failed(format!(
+                "{kind} is not the kind of the resource `{resource}`"
+            ))),
+        }
     }
 }
 
@@ -328,15 +354,31 @@ fn no_secrets() -> FactError {
 }
 
 impl Policies {
-    /// Returns a kind that the API server serves, as the coordinator has published it.
-    fn kind(&self, group: &str, version: &str, kind: &str) -> Option<KindRecord> {
-        let name = match group {
-            "" => format!("{kind}.{version}"),
-            group => format!("{kind}.{version}.{group}"),
+    /// Returns a kind that the API server serves, as the coordinator has published it: by its kind, or else by its plural.
+    fn kind(&self, objects: &ExistingObjects) -> Option<KindRecord> {
+        let ExistingObjects {
+            group,
+            version,
+            kind,
+            resource,
+            ..
+        } = objects;
+        let ending = match &**group {
+            "" => format!(".{version}"),
+            group => format!(".{version}.{group}"),
         };
         let found = self.kinds()?.read(Some(u64::MAX), |view, _| {
-            let object = view.get("", &name)?;
-            anteroom_wire::body::decode(object.body()).ok()
+            if !kind.is_empty() {
+                let object = view.get("", &format!("{kind}{ending}"))?;
+                return anteroom_wire::body::decode::<KindRecord>(object.body()).ok();
+            }
+            let mut all = view
+                .objects()
+                .filter_map(|object| anteroom_wire::body::decode::<KindRecord>(object.body()).ok());
+            all.find(|record| {
+                let gvr = &record.gvr;
+                (&gvr.group, &gvr.version, &gvr.resource) == (group, version, resource)
+            })
         });
         found.ok()?
     }
@@ -344,7 +386,7 @@ impl Policies {
 
 /// Returns true if the object's name and namespace match the request.
 fn is_asked(objects: &ExistingObjects, object: &Value) -> bool {
-    object["kind"] == *objects.kind
+    (objects.kind.is_empty() || object["kind"] == *objects.kind)
         && object["metadata"]["name"] == *objects.name
         && object["metadata"]["namespace"].as_str().unwrap_or_default() == objects.namespace
 }

@@ -22,7 +22,10 @@ const NEEDS_MAX: usize = 2_000;
 pub(crate) struct Need {
     pub(crate) group: String,
     pub(crate) version: String,
+    /// Empty where the plural says it.
     pub(crate) kind: String,
+    /// Empty where the kind says it.
+    pub(crate) resource: String,
     /// Empty for all, as the name.
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -38,6 +41,7 @@ impl From<ExistingObjects> for Need {
             group: objects.group,
             version: objects.version,
             kind: objects.kind,
+            resource: objects.resource,
             namespace: plain(objects.namespace),
             name: plain(objects.name),
         }

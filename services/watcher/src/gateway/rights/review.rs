@@ -49,7 +49,11 @@ pub(super) async fn ask(
     let mut records = catalog.resources.iter().map(|resource| &resource.record);
     let record = records.find(|record| {
         let gvr = &record.gvr;
-        (&gvr.group, &gvr.version, &record.kind) == (&need.group, &need.version, &need.kind)
+        let is_it = match need.kind.is_empty() {
+            true => gvr.resource == need.resource,
+            false => record.kind == need.kind,
+        };
+        is_it && (&gvr.group, &gvr.version) == (&need.group, &need.version)
     });
     match record {
         Some(record) => lacking(api, record, &need.namespace, &need.name).await,
@@ -58,9 +62,12 @@ pub(super) async fn ask(
                 "" => need.version.clone(),
                 group => format!("{group}/{}", need.version),
             };
-            let kind = &need.kind;
+            let (what, name) = match &*need.kind {
+                "" => ("resource", &need.resource),
+                _ => ("kind", &need.kind),
+            };
             Ok(Some(format!(
-                "the API server serves no kind `{kind}` of `{api_version}`"
+                "the API server serves no {what} `{name}` of `{api_version}`"
             )))
         }
     }

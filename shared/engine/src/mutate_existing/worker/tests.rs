@@ -1,3 +1,5 @@
+mod in_cel;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anteroom_bus::{Address, Bus, local::LocalBus};

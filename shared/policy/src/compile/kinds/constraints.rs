@@ -28,6 +28,20 @@ const CONSTRAINTS: KnownFields = KnownFields {
     later: &[],
 };
 
+/// The fields of `targetMatchConstraints`.
+pub(super) const OF_TARGETS: KnownFields = KnownFields {
+    evaluated: &[
+        "excludeResourceRules",
+        "expression",
+        "matchPolicy",
+        "namespaceSelector",
+        "objectSelector",
+        "resourceRules",
+    ],
+    inert: &[],
+    later: &[],
+};
+
 const RULE: KnownFields = KnownFields {
     evaluated: &[
         "apiGroups",
@@ -44,20 +58,25 @@ const RULE: KnownFields = KnownFields {
 /// Compiles the `matchConstraints` or their like in `spec`.
 pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<Constraints> {
     let constraints = field.object(&CONSTRAINTS, problems)?;
+    of_fields(&constraints, problems)
+}
+
+/// Compiles `targetMatchConstraints`.
+pub(super) fn compile_targets(field: &Field<'_>, problems: &mut Problems) -> Option<Constraints> {
+    let constraints = field.object(&OF_TARGETS, problems)?;
+    of_fields(&constraints, problems)
+}
+
+fn of_fields(constraints: &Object<'_>, problems: &mut Problems) -> Option<Constraints> {
     let policy = constraints.get("matchPolicy");
     let policy = policy.and_then(|field| field.known_text(&["Equivalent", "Exact"], problems));
     let is_equivalent = policy != Some("Exact");
-    let include = rules(&constraints, "resourceRules", is_equivalent, problems);
+    let include = rules(constraints, "resourceRules", is_equivalent, problems);
     if include.is_empty() {
         let path = constraints.child("resourceRules");
         problems.invalid(path, "at least one rule is required");
     }
-    let exclude = rules(
-        &constraints,
-        "excludeResourceRules",
-        is_equivalent,
-        problems,
-    );
+    let exclude = rules(constraints, "excludeResourceRules", is_equivalent, problems);
     let mut selector = |name| {
         let field = constraints.get(name)?;
         let selector = resources::selector(&field, problems)?;

@@ -29,9 +29,13 @@ pub(super) fn names(site: &PolicySite<'_>, template: &[&str]) -> Names {
         .with_facts(scope)
 }
 
-/// Compiles `matchConditions`: all must be true.
-pub(super) fn conditions(spec: &Object<'_>, names: &Names, problems: &mut Problems) -> Vec<Placed> {
-    let Some(field) = spec.get("matchConditions") else {
+/// Compiles `matchConditions` or their like: all must be true.
+pub(super) fn conditions(
+    (spec, field): (&Object<'_>, &str),
+    names: &Names,
+    problems: &mut Problems,
+) -> Vec<Placed> {
+    let Some(field) = spec.get(field) else {
         return Vec::new();
     };
     let fields = limited(&field, CEL_EXPRESSIONS_MAX, problems);

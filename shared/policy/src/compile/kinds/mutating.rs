@@ -1,22 +1,24 @@
 //! `MutatingPolicy` and `NamespacedMutatingPolicy`.
 
 use anteroom_cel::Names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     super::{
         cel::{annotations, limited, program, variables},
         fields::{Field, KnownFields, Object},
     },
-    PolicySite, autogen, constraints,
+    Evaluation, PolicySite, autogen, constraints,
+    existing::{self, Targets},
     expressions::{conditions, marked, names, with_path},
     facts, rule, settings,
 };
 use crate::ir::{
-    FailurePolicy, Rule,
-    cel::{Cel, CelDialect, CelFact},
+    FailurePolicy, NotRun, Rule,
+    cel::{Cel, CelDialect, CelFact, Placed, Reads},
     cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     matching::{Constraints, Matches},
+    mutate_existing::{CelTargets, ExistingWork, MutateExisting},
     problem::Problems,
     rule::{FailureAction, Work},
     settings::Settings,
@@ -35,11 +37,13 @@ const SPEC: KnownFields = KnownFields {
         "matchConstraints",
         "mutations",
         "reinvocationPolicy",
+        "targetMatchConditions",
+        "targetMatchConstraints",
         "variables",
         "webhookConfiguration",
     ],
     inert: &[],
-    later: &["targetMatchConditions", "targetMatchConstraints"],
+    later: &[],
 };
 
 const MUTATION: KnownFields = KnownFields {
@@ -54,39 +58,89 @@ const PATCH: KnownFields = KnownFields {
     later: &[],
 };
 
-/// Compiles the rules and the settings of `spec`.
+/// The field that says that objects that exist are changed.
+const MUTATE_EXISTING: &str = "spec.evaluation.mutateExisting";
+
+/// The fields that name such objects.
+const OF_TARGETS: [&str; 2] = ["targetMatchConditions", "targetMatchConstraints"];
+
+/// Compiles the rules, those that are not run, and the settings of `spec`.
 pub(super) fn compile(
     field: &Field<'_>,
     site: &PolicySite<'_>,
     metadata: &Value,
     problems: &mut Problems,
-) -> Option<(Vec<Rule>, Settings)> {
+) -> Option<(Vec<Rule>, Vec<NotRun>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
     let (settings, evaluation) = settings(&spec, metadata, problems);
-    if evaluation.changes_existing {
-        let path = "spec.evaluation.mutateExisting";
-        problems.unsupported(
-            path,
-            "objects that exist already are not changed by this kind of policy",
-        );
+    if !evaluation.changes_existing {
+        for name in OF_TARGETS {
+            let is_empty = |value: &Value| value == &json!({}) || value == &json!([]);
+            if spec.get(name).is_some_and(|field| !is_empty(field.value())) {
+                let message =
+                    format!("it says something only with `{MUTATE_EXISTING}.enabled: true`");
+                problems.invalid(spec.child(name), message);
+            }
+        }
     }
     // The webhook is called again where others change the object after it, whatever the policy says.
     if let Some(reinvocation) = spec.get("reinvocationPolicy") {
         reinvocation.known_text(&["Never", "IfNeeded"], problems);
     }
     let written = spec.required("matchConstraints", problems)?;
-    let constraints = constraints::compile(&written, problems);
+    let constraints = constraints::compile(&written, problems)?;
+    let targets = existing::targets(&spec).filter(|_| evaluation.changes_existing);
+    let is_run = problems.driver().targets;
+    let mut rules = Vec::new();
+    // A policy that names other objects does not change the one that comes.
+    if targets.is_none() {
+        let how = (settings.failure_policy, evaluation.applies_server_side);
+        rules = of_requests(&spec, site, (&written, constraints), how, problems)?;
+    } else if !is_run {
+        let message = "objects that exist already are not changed here";
+        problems.unsupported(MUTATE_EXISTING, message);
+        return None;
+    }
+    let mut not_run = Vec::new();
+    if evaluation.changes_existing && !is_run {
+        not_run.push(NotRun {
+            rule: String::new(),
+            kind: "evaluation.mutateExisting",
+            path: MUTATE_EXISTING.to_owned(),
+        });
+    } else if evaluation.changes_existing && problems.is_empty() {
+        let place = (&written, targets.as_ref());
+        let existing = of_existing(&spec, site, place, (&settings, &evaluation), problems);
+        rules.extend(existing);
+    }
+    Some((rules, not_run, settings))
+}
+
+/// The rules that change what comes: the policy's own, and those that are derived of it.
+fn of_requests(
+    spec: &Object<'_>,
+    site: &PolicySite<'_>,
+    (written, constraints): (&Field<'_>, Constraints),
+    (failure_policy, replaces_atomics): (FailurePolicy, bool),
+    problems: &mut Problems,
+) -> Option<Vec<Rule>> {
     let one = |name: &str, constraints: Constraints, template: &[&str], problems: &mut Problems| {
-        let mut mutation = mutation(&spec, site, template, settings.failure_policy, problems)?;
-        mutation.replaces_atomics = evaluation.applies_server_side;
+        let names = names(site, template);
+        let Compiled { mut mutation, .. } = mutation(
+            spec,
+            (site, names),
+            (template, None),
+            failure_policy,
+            problems,
+        )?;
+        mutation.replaces_atomics = replaces_atomics;
         let context = CelFact::context(&mutation.around.facts);
         let matches = Matches::Constraints(constraints);
         let work = Work::Patch(Box::new(mutation));
         Some(rule(name, FailureAction::Enforce, matches, work, context))
     };
-    let constraints = constraints?;
     // Those of a policy with problems would have the same ones.
-    let derived = autogen::derive(&spec, &written, &constraints, problems);
+    let derived = autogen::derive(spec, written, &constraints, problems);
     let mut rules = vec![one("", constraints, &[], problems)?];
     for derived in derived {
         if !problems.is_empty() {
@@ -99,20 +153,85 @@ pub(super) fn compile(
             problems,
         ));
     }
-    Some((rules, settings))
+    Some(rules)
 }
 
-fn mutation(
+/// The rule that changes what exists: it has the policy's constraints on its trigger.
+fn of_existing(
     spec: &Object<'_>,
     site: &PolicySite<'_>,
-    template: &[&str],
+    (written, targets): (&Field<'_>, Option<&Targets<'_>>),
+    (settings, evaluation): (&Settings, &Evaluation),
+    problems: &mut Problems,
+) -> Option<Rule> {
+    let matches = Matches::Constraints(constraints::compile(written, problems)?);
+    let chosen = existing::compile(targets, written, problems)?;
+    let expression = targets.and_then(|targets| targets.expression.as_ref());
+    let Compiled {
+        mut mutation,
+        of_trigger,
+        expression,
+    } = mutation(
+        spec,
+        (site, names(site, &[])),
+        (&[], Some(expression)),
+        settings.failure_policy,
+        problems,
+    )?;
+    mutation.replaces_atomics = evaluation.applies_server_side;
+    let context = CelFact::context(&mutation.around.facts);
+    let existing = MutateExisting {
+        on_policy_update: settings.background && expression.is_none(),
+        is_triggered_by_own: evaluation.is_triggered_by_own,
+        work: ExistingWork::InCel(Box::new(CelTargets {
+            types: chosen.types,
+            label_selector: chosen.label_selector,
+            constraints: chosen.constraints,
+            expression,
+            mutation,
+            of_trigger,
+            are_like_triggers: targets.is_none(),
+        })),
+    };
+    let work = Work::MutateExisting(existing);
+    Some(rule("", FailureAction::Enforce, matches, work, context))
+}
+
+/// A mutation with what is around it.
+struct Compiled {
+    mutation: CelMutation,
+    /// The number of conditions of the trigger, of those of the mutation.
+    of_trigger: usize,
+    /// The expression that gives the objects.
+    expression: Option<Placed>,
+}
+
+/// `existing`: it is of objects that exist, and this gives them, if anything does.
+fn mutation(
+    spec: &Object<'_>,
+    (site, mut names): (&PolicySite<'_>, Names),
+    (template, existing): (&[&str], Option<Option<&Field<'_>>>),
     failure_policy: FailurePolicy,
     problems: &mut Problems,
-) -> Option<CelMutation> {
-    let mut names = names(site, template);
+) -> Option<Compiled> {
     let variables = variables(spec, &mut names, problems)?;
     // Unlike those of a ValidatingPolicy, they see the variables.
-    let preconditions = marked(conditions(spec, &names, problems), &variables, &names);
+    let mut preconditions = conditions((spec, "matchConditions"), &names, problems);
+    let of_trigger = preconditions.len();
+    let mut expression = None;
+    if let Some(given) = existing {
+        // Objects that exist share the facts that are read whole: parts would be asked for by each.
+        let of_targets = (spec, "targetMatchConditions");
+        preconditions.extend(conditions(of_targets, &names, problems));
+        if let Some(field) = given {
+            expression = Some(Placed {
+                place: field.path().to_owned(),
+                program: program(field, &names, problems)?,
+            });
+        }
+    } else {
+        preconditions = marked(preconditions, &variables, &names);
+    }
     let mutations = spec.required("mutations", problems);
     let fields = mutations.map_or_else(Vec::new, |field| {
         let fields = limited(&field, MUTATIONS_MAX, problems);
@@ -125,7 +244,10 @@ fn mutation(
         .iter()
         .filter_map(|field| patch(field, &names, problems))
         .map(|patch| CelPatch {
-            program: patch.program.with_parts(&variables, &names),
+            program: match existing {
+                None => patch.program.with_parts(&variables, &names),
+                Some(_) => patch.program,
+            },
             ..patch
         })
         .collect();
@@ -141,6 +263,7 @@ fn mutation(
                 skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
             },
             facts: Vec::new(),
+            beside: Reads::default(),
         },
         patches,
         template: template.iter().map(|&step| step.to_owned()).collect(),
@@ -157,10 +280,21 @@ fn mutation(
         .chain(with_path(
             "spec.auditAnnotations",
             around.annotations.iter().map(|one| &one.value),
+        ))
+        .chain(with_path(
+            "spec.targetMatchConstraints",
+            expression.iter().map(|one| &one.program),
         ));
     let facts = facts::compile(all, site, problems);
+    let beside = mutation.patches.iter().map(|patch| &patch.program);
+    let beside = beside.chain(expression.iter().map(|one| &one.program));
+    mutation.around.beside = mutation.around.read_by(beside);
     mutation.around.facts = facts;
-    Some(mutation)
+    Some(Compiled {
+        mutation,
+        of_trigger,
+        expression,
+    })
 }
 
 /// Compiles one mutation. `patchType` may be left out, since one of the two patches is given.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::ir::{
     FailurePolicy, Rule,
-    cel::{Cel, CelDialect, CelFact, Judged, Placed},
+    cel::{Cel, CelDialect, CelFact, Judged, Placed, Reads},
     matching::{Constraints, Matches},
     problem::Problems,
     rule::{Check, FailureAction, Validation, Work},
@@ -110,7 +110,11 @@ fn expressions(
 ) -> Option<Cel> {
     let mut names = names(site, template);
     // They do not see the variables.
-    let preconditions = marked(conditions(spec, &names, problems), &[], &names);
+    let preconditions = marked(
+        conditions((spec, "matchConditions"), &names, problems),
+        &[],
+        &names,
+    );
     let variables = variables(spec, &mut names, problems)?;
     let validations = spec.get("validations");
     let fields = validations.map_or_else(Vec::new, |field| {
@@ -141,6 +145,7 @@ fn expressions(
             skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
         },
         facts: Vec::new(),
+        beside: Reads::default(),
     };
     let of_conditions = cel.preconditions.iter().map(|one| &one.program);
     let judged = cel

@@ -1,6 +1,6 @@
 //! The patches of a `MutatingPolicy`.
 
-use anteroom_cel::{EvalError, Machine};
+use anteroom_cel::{Budget, EvalError, Machine};
 use anteroom_functions::meter;
 use anteroom_patch::{
     PatchError,
@@ -51,24 +51,10 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     let around = around(cel, cel.reads(), scope)?;
     let mut budget = budget();
     let before = scope.request.matched_object().clone();
-    let mut object = before.clone();
-    if !evaluate(&Conditions(cel), cel, scope, &around, &mut budget)? {
+    if !evaluate(&Conditions::of(cel), cel, scope, &around, &mut budget)? {
         return Ok(skipped("preconditions not met"));
     }
-    let mut gone_through = 0;
-    for patch in &mutation.patches {
-        gone_through += anteroom_patch::weight(&object);
-        meter::charge_bytes(anteroom_patch::weight(&object));
-        if gone_through > MUTATED_BYTES_MAX {
-            return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
-        }
-        let around = Around {
-            object: Some(&object),
-            ..around.clone()
-        };
-        let made = evaluate(&Patching(patch), cel, scope, &around, &mut budget)?;
-        object = applied(mutation, patch, made, &object)?;
-    }
+    let object = all_patched(mutation, &before, &around, (&mut budget, &mut 0), scope)?;
     let properties = evaluate(&Annotating(mutation), cel, scope, &around, &mut budget)?;
     scope.facts.properties = properties.into_iter().collect();
     Ok(match object == before {
@@ -76,6 +62,33 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
         true => RuleOutcome::Pass,
         false => RuleOutcome::Mutated { object },
     })
+}
+
+/// Patches an object. `gone_through` counts the bytes that patches of the rule have gone through.
+pub(super) fn all_patched(
+    mutation: &CelMutation,
+    before: &Value,
+    around: &Around<'_>,
+    (budget, gone_through): (&mut Budget, &mut usize),
+    scope: &mut Scope<'_>,
+) -> Result<Value, Stop> {
+    let cel = &mutation.around;
+    let mut object = before.clone();
+    for patch in &mutation.patches {
+        let weight = anteroom_patch::weight(&object);
+        *gone_through = gone_through.saturating_add(weight);
+        meter::charge_bytes(weight);
+        if *gone_through > MUTATED_BYTES_MAX {
+            return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
+        }
+        let around = Around {
+            object: Some(&object),
+            ..around.clone()
+        };
+        let made = evaluate(&Patching(patch), cel, scope, &around, budget)?;
+        object = applied(mutation, patch, made, &object)?;
+    }
+    Ok(object)
 }
 
 /// The expression of one patch.

@@ -1,5 +1,6 @@
 //! Policies of policies.kyverno.io.
 
+mod existing;
 mod mutating;
 mod parts;
 

@@ -158,11 +158,19 @@ impl KindPattern {
     }
 
     /// Returns whether it matches a kind, or a subresource that carries objects of that kind.
-    pub(crate) fn covers_any_subresource(&self, group: &str, version: &str, kind: &str) -> bool {
-        self.resource.is_none()
-            && wildcard::matches(&self.group, group)
-            && wildcard::matches(&self.version, version)
+    pub(crate) fn covers_any_subresource(&self, served: ServedKind<'_>) -> bool {
+        let ServedKind {
+            group,
+            version,
+            kind,
+            resource,
+            subresource: _,
+        } = served;
+        let is_equivalent = self.resource.as_ref().is_some_and(|own| own.is_equivalent);
+        wildcard::matches(&self.group, group)
+            && (is_equivalent || wildcard::matches(&self.version, version))
             && wildcard::matches(&self.kind, kind)
+            && self.is_of_resource(resource)
     }
 
     pub(super) fn matches(&self, request: &AdmissionRequest) -> bool {

@@ -57,6 +57,16 @@ impl Selector {
                 .iter()
                 .all(|requirement| requirement.holds(labels))
     }
+
+    /// Returns it in the API server's syntax, which has no wildcards.
+    pub(crate) fn to_text(&self) -> String {
+        let labels = self.labels.iter();
+        let labels = labels.map(|(key, value)| format!("{key}={value}"));
+        let all: Vec<_> = labels
+            .chain(self.requirements.iter().map(Requirement::to_text))
+            .collect();
+        all.join(",")
+    }
 }
 
 fn has_label(labels: &Map<String, Value>, key: &str, value: &str) -> bool {
@@ -72,6 +82,16 @@ fn has_label(labels: &Map<String, Value>, key: &str, value: &str) -> bool {
 }
 
 impl Requirement {
+    fn to_text(&self) -> String {
+        let (key, values) = (&self.key, self.values.join(", "));
+        match self.operator {
+            SetOperator::In => format!("{key} in ({values})"),
+            SetOperator::NotIn => format!("{key} notin ({values})"),
+            SetOperator::Exists => key.clone(),
+            SetOperator::DoesNotExist => format!("!{key}"),
+        }
+    }
+
     fn holds(&self, labels: &Map<String, Value>) -> bool {
         let found = labels.get(&self.key).and_then(Value::as_str);
         let among = || found.is_some_and(|found| self.values.iter().any(|value| value == found));

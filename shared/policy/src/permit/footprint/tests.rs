@@ -63,7 +63,9 @@ fn with(changes: &[(&str, Value)]) -> Value {
 
 /// Returns the path that the rule does not change; `None`: it changes all that differs.
 fn outside(policy: &Policy, after: &Value) -> Option<String> {
-    let refusal = policy.permits_change("r", 0, &pod(), after).err()?;
+    let refusal = policy
+        .permits_change("r", 0, (&pod(), after), "pods")
+        .err()?;
     let told = refusal.to_string();
     let (_, path) = told.split_once("the rule does not change `")?;
     Some(path.trim_end_matches('`').to_owned())
@@ -349,7 +351,9 @@ fn a_change_that_takes_too_long_to_compare_is_refused() {
         .cloned()
         .collect();
     after["spec"]["volumes"] = turned.into();
-    let refusal = policy.permits_change("r", 0, &before, &after).unwrap_err();
+    let refusal = policy
+        .permits_change("r", 0, (&before, &after), "pods")
+        .unwrap_err();
     assert!(
         refusal.to_string().contains("more than can be compared"),
         "{refusal}"

@@ -115,6 +115,17 @@ async fn rig_of(
         }]},
     });
     rig.writer.put(&system::policies(), "", "p", manifest).await;
+    let pods = json!({"resourceRules": [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]});
+    let in_cel = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy", "metadata": {"name": "p"},
+        "spec": {
+            "evaluation": {"mutateExisting": {"enabled": true}}, "matchConstraints": pods,
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[]"}}],
+        },
+    });
+    let views = system::policies();
+    rig.writer.put(&views, "", IN_CEL, in_cel).await;
     rig.writer.beat().await;
     rig
 }
@@ -135,6 +146,57 @@ fn request(call: LiveCall) -> LiveRequest {
 
 async fn asked(rig: &Rig, call: LiveCall) -> LiveOutcome {
     rig.ask(&request(call)).await
+}
+
+/// The key of a policy that changes Pods, by their plural.
+const IN_CEL: &str = "MutatingPolicy/p";
+
+async fn asked_in_cel(rig: &Rig, call: LiveCall) -> LiveOutcome {
+    let mut request = request(call);
+    request.policy = ObjectKey::new("", IN_CEL);
+    request.rule = String::new();
+    rig.ask(&request).await
+}
+
+#[tokio::test]
+async fn a_mutating_policy_reads_and_writes_objects_of_the_resources_that_it_names() {
+    let rig = rig().await;
+    let of = |kind: &str, resource: &str, name: &str| ExistingObjects {
+        resource: resource.into(),
+        ..objects(kind, name)
+    };
+    let read =
+        async |objects: ExistingObjects| asked_in_cel(&rig, LiveCall::Existing { objects }).await;
+    let names = |read: LiveOutcome| {
+        let items = result(read)["items"].as_array().cloned().unwrap();
+        let names = items.iter().map(|item| item["metadata"]["name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(read(of("", "pods", "")).await), ["api"]);
+    assert_eq!(names(read(of("Pod", "pods", "web-1")).await), ["web-1"]);
+    for refused in [
+        of("", "secrets", ""),
+        of("Pod", "", "web-1"),
+        of("", "pods", "web-*"),
+        // The one is permitted, the other would be read.
+        of("Secret", "pods", "web-1"),
+        of("Deployment", "pods", "web-1"),
+    ] {
+        let told = read(refused.clone()).await;
+        assert!(told.is_err(), "{refused:?}: {told:?}");
+    }
+    let put = async |target: usize, object: Value| {
+        asked_in_cel(&rig, LiveCall::Write { target, object }).await
+    };
+    let mut changed = pod("web-1");
+    changed["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(result(put(0, changed.clone()).await), Value::Null);
+    assert!(put(1, changed.clone()).await.is_err());
+    for (field, value) in [("kind", "Secret"), ("kind", "Node"), ("apiVersion", "v2")] {
+        let mut other = changed.clone();
+        other[field] = value.into();
+        assert!(put(0, other).await.is_err(), "{field}: {value}");
+    }
 }
 
 fn objects(kind: &str, name: &str) -> ExistingObjects {

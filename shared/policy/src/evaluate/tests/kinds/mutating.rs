@@ -128,14 +128,6 @@ fn what_is_no_patch_is_refused_with_its_place() {
             "mutations: [{jsonPatch: {expression: '1'}}]",
             "a list of JSONPatch",
         ),
-        (
-            "evaluation: {mutateExisting: {enabled: true}}\nmutations: [{jsonPatch: {expression: '[]'}}]",
-            "AR301",
-        ),
-        (
-            "targetMatchConstraints: {}\nmutations: [{jsonPatch: {expression: '[]'}}]",
-            "targetMatchConstraints",
-        ),
     ] {
         let problems = problems_of("MutatingPolicy", &format!("{ON_PODS}{mutations}"));
         assert!(
@@ -143,4 +135,25 @@ fn what_is_no_patch_is_refused_with_its_place() {
             "{mutations}: {problems:?}"
         );
     }
+}
+
+#[test]
+fn a_patch_reads_the_namespace_of_the_object() {
+    let policy = policy_with(
+        "mutations:\n- jsonPatch:\n    expression: >-\n      [JSONPatch{op: \"add\", path: \"/metadata/labels/env\", \
+         value: namespaceObject.metadata.labels.env}]\n",
+    );
+    let request = of_resource("CREATE", POD, &pod(&json!({"app": "a"})));
+    let namespace = json!({"metadata": {"name": "shop", "labels": {"env": "prod"}}});
+    let found = outcomes(&policy, &request, |target| {
+        assert!(
+            matches!(target, FactTarget::NamespaceLabels { .. }),
+            "{target}"
+        );
+        Ok(namespace.clone())
+    });
+    let RuleOutcome::Mutated { object } = &found[0].1.outcome else {
+        panic!("{found:?}");
+    };
+    assert_eq!(object["metadata"]["labels"]["env"], "prod");
 }
