@@ -1,0 +1,604 @@
+//! The fields of the request's object that an expression reads, and the literals beside them.
+//!
+//! This is for guiding a search, so it knows both languages roughly: names, fields, calls, macros and projections. A
+//! field too many costs some requests, and one too few some chances to find a difference; neither makes a
+//! difference that is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    place::{Place, Step, place},
+    token::{Language, Token, tokens},
+};
+
+/// How deep terms are followed into each other.
+const DEPTH_MAX: usize = 64;
+
+/// The most steps of a place.
+const STEPS_MAX: usize = 16;
+
+/// Macros of CEL, which bind a name to the elements of what they are called on.
+const MACROS: &[&str] = &[
+    "all",
+    "exists",
+    "existsOne",
+    "exists_one",
+    "filter",
+    "map",
+    "optFlatMap",
+    "optMap",
+    "sortBy",
+    "transformList",
+    "transformMap",
+    "transformMapEntry",
+];
+
+/// The images of Pods, of which `images` speaks in JMESPath.
+const IMAGES: &[&str] = &["spec.containers[].image", "spec.initContainers[].image"];
+
+/// The places that names in an expression stand for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scope(BTreeMap<String, Reached>);
+
+impl Scope {
+    pub(super) fn bind(&mut self, name: String, reached: Reached) {
+        self.0.insert(name, reached);
+    }
+}
+
+/// The places that a value may come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reached {
+    pub(super) places: BTreeSet<Place>,
+    /// It is a list of what is at the places, and not what is there.
+    is_listed: bool,
+    /// Its fields are those of a request, or the policy's variables.
+    is_root: Option<&'static str>,
+}
+
+impl Reached {
+    pub(super) fn object() -> Self {
+        Self {
+            places: BTreeSet::from([Place::new()]),
+            ..Self::default()
+        }
+    }
+
+    fn at(texts: &[&str]) -> Self {
+        Self {
+            places: texts.iter().map(|text| place(text)).collect(),
+            ..Self::default()
+        }
+    }
+
+    fn step(&self, step: &Step) -> Self {
+        let below = |place: &Place| [place, std::slice::from_ref(step)].concat();
+        let places = self.places.iter().filter(|place| place.len() < STEPS_MAX);
+        Self {
+            places: places.map(below).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Its elements, if it is a list.
+    pub(super) fn each(&self) -> Self {
+        match self.is_listed {
+            true => Self {
+                is_listed: false,
+                ..self.clone()
+            },
+            false => self.step(&Step::Each),
+        }
+    }
+
+    fn unite(&mut self, other: Self) {
+        self.places.extend(other.places);
+        self.is_listed |= other.is_listed;
+    }
+}
+
+/// The parts of an expression that guide a search.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) places: BTreeSet<Place>,
+    pub(super) literals: Vec<Value>,
+    /// The places that its value may come from.
+    pub(super) reached: Reached,
+}
+
+/// Reads an expression.
+pub(super) fn read(source: &str, language: Language, scope: &Scope) -> Found {
+    let mut reader = Reader {
+        tokens: tokens(source, language),
+        at: 0,
+        depth: 0,
+        language,
+        scope: scope.clone(),
+        current: None,
+        found: Found::default(),
+    };
+    let mut reached = Reached::default();
+    while reader.at < reader.tokens.len() {
+        reached.unite(reader.terms());
+        reader.at += 1;
+    }
+    reader.found.reached = reached;
+    reader.found
+}
+
+struct Reader {
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+    language: Language,
+    scope: Scope,
+    /// In JMESPath, the value that names are fields of; `None`: the context itself.
+    current: Option<Reached>,
+    found: Found,
+}
+
+impl Reader {
+    fn mark(&self, ahead: usize) -> Option<char> {
+        match self.tokens.get(self.at + ahead) {
+            Some(Token::Mark(mark)) => Some(*mark),
+            _ => None,
+        }
+    }
+
+    fn name(&self, ahead: usize) -> Option<&str> {
+        match self.tokens.get(self.at + ahead) {
+            Some(Token::Name(name)) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Terms with operators between, up to what ends them.
+    fn terms(&mut self) -> Reached {
+        let mut reached = Reached::default();
+        self.depth += 1;
+        let (around, mut is_in) = (self.current.clone(), false);
+        while let Some(token) = self.tokens.get(self.at) {
+            match token {
+                Token::Mark(')' | ']' | '}' | ',') => break,
+                Token::Mark('|') if self.language == Language::JmesPath => {
+                    if self.mark(1) == Some('|') {
+                        self.at += 1;
+                    } else {
+                        self.current = Some(std::mem::take(&mut reached));
+                    }
+                    self.at += 1;
+                }
+                Token::Mark('(' | '[' | '{' | '@' | '*') | Token::Literal(_) => {
+                    reached.unite(self.term(std::mem::take(&mut is_in)));
+                }
+                Token::Name(name) if name == "in" && self.language == Language::Cel => {
+                    is_in = true;
+                    self.at += 1;
+                }
+                Token::Name(_) => reached.unite(self.term(std::mem::take(&mut is_in))),
+                Token::Mark(_) => self.at += 1,
+            }
+        }
+        self.current = around;
+        self.depth -= 1;
+        reached
+    }
+
+    /// A term, and what is taken of it. `is_in`: it is asked for an element.
+    fn term(&mut self, is_in: bool) -> Reached {
+        let mut reached = self.first();
+        while self.at < self.tokens.len() {
+            match self.after(&reached) {
+                Some(next) => reached = next,
+                None => break,
+            }
+        }
+        self.found.places.extend(reached.places.iter().cloned());
+        if is_in {
+            self.found.places.extend(reached.each().places);
+        }
+        reached
+    }
+
+    fn first(&mut self) -> Reached {
+        let token = self.tokens[self.at].clone();
+        match token {
+            Token::Name(name) => {
+                self.at += 1;
+                match self.mark(0) {
+                    Some('(') => self.arguments(),
+                    _ => self.root(&name),
+                }
+            }
+            Token::Literal(value) => {
+                self.at += 1;
+                self.literal(value);
+                Reached::default()
+            }
+            Token::Mark('@') => {
+                self.at += 1;
+                self.current.clone().unwrap_or_default()
+            }
+            Token::Mark('[') if self.language == Language::JmesPath => {
+                let current = self.current.clone().unwrap_or_default();
+                self.bracket(&current)
+            }
+            Token::Mark('{') => self.fields(None),
+            Token::Mark('(' | '[') => self.arguments(),
+            Token::Mark(_) => {
+                self.at += 1;
+                Reached::default()
+            }
+        }
+    }
+
+    fn root(&self, name: &str) -> Reached {
+        if let Some(current) = &self.current {
+            return current.step(&Step::Field(name.into()));
+        }
+        let root = |name| Reached {
+            is_root: Some(name),
+            ..Reached::default()
+        };
+        match (name, self.language) {
+            ("object" | "oldObject", Language::Cel) => Reached::object(),
+            ("Object", Language::Cel) => Reached {
+                is_root: Some("Object"),
+                ..Reached::object()
+            },
+            ("request", _) => root("request"),
+            ("variables", Language::Cel) => root("variables"),
+            ("images", Language::JmesPath) => Reached {
+                is_root: Some("images"),
+                ..Reached::at(IMAGES)
+            },
+            _ => self.scope.0.get(name).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The next thing that is taken of a value; `None` where nothing is.
+    fn after(&mut self, of: &Reached) -> Option<Reached> {
+        match self.mark(0)? {
+            '.' => {
+                self.at += 1;
+                if self.mark(0) == Some('?') {
+                    self.at += 1;
+                }
+                match self.tokens.get(self.at)? {
+                    Token::Name(name) => {
+                        let name = name.clone();
+                        self.at += 1;
+                        match self.mark(0) {
+                            Some('(') => Some(self.method(of, &name)),
+                            _ => Some(self.field(of, &name)),
+                        }
+                    }
+                    Token::Mark('*') => {
+                        self.at += 1;
+                        Some(of.each())
+                    }
+                    Token::Mark('[') => Some(self.with_current(of.clone(), Self::arguments)),
+                    Token::Mark('{') => {
+                        Some(self.with_current(of.clone(), |reader| reader.fields(None)))
+                    }
+                    _ => Some(of.clone()),
+                }
+            }
+            '[' => Some(self.bracket(of)),
+            '{' if of.is_root == Some("Object") => Some(self.fields(Some(of))),
+            _ => None,
+        }
+    }
+
+    fn field(&self, of: &Reached, name: &str) -> Reached {
+        match (of.is_root, name) {
+            (Some("request"), "object" | "oldObject") => Reached::object(),
+            (Some("request"), "name") => Reached::at(&["metadata.name"]),
+            (Some("request"), "namespace") => Reached::at(&["metadata.namespace"]),
+            (Some("request"), _) => Reached::default(),
+            (Some("variables"), name) => {
+                let found = self.scope.0.get(&format!("variables.{name}"));
+                found.cloned().unwrap_or_default()
+            }
+            // Parts of an image stand in it.
+            (Some("images"), _) => of.clone(),
+            (Some("Object"), name) => Reached {
+                is_root: of.is_root,
+                ..of.step(&Step::Field(name.into()))
+            },
+            (_, name) => Reached {
+                is_listed: of.is_listed,
+                ..of.step(&Step::Field(name.into()))
+            },
+        }
+    }
+
+    fn with_current(
+        &mut self,
+        current: Reached,
+        read: impl FnOnce(&mut Self) -> Reached,
+    ) -> Reached {
+        let around = self.current.replace(current);
+        let reached = read(self);
+        self.current = around;
+        reached
+    }
+
+    /// `[…]` behind a value.
+    fn bracket(&mut self, of: &Reached) -> Reached {
+        let is_optional = self.mark(1) == Some('?');
+        let inside = 1 + usize::from(is_optional);
+        let field = match (self.tokens.get(self.at + inside), self.mark(inside + 1)) {
+            (Some(Token::Literal(Value::String(name))), Some(']')) => Some(name.clone()),
+            _ => None,
+        };
+        match (field, self.language) {
+            (Some(name), Language::Cel) => {
+                self.at += inside + 2;
+                self.field(of, &name)
+            }
+            (_, Language::JmesPath) if !is_optional && self.name(1).is_some() => {
+                self.with_current(of.clone(), Self::arguments)
+            }
+            (_, Language::JmesPath) => {
+                let each = of.each();
+                self.with_current(each.clone(), Self::arguments);
+                Reached {
+                    is_root: of.is_root,
+                    ..each
+                }
+            }
+            (None, Language::Cel) => {
+                self.arguments();
+                match of.is_root {
+                    Some(_) => of.clone(),
+                    None => of.each(),
+                }
+            }
+        }
+    }
+
+    /// The terms between brackets of any form, with commas between them.
+    fn arguments(&mut self) -> Reached {
+        let mut reached = Reached::default();
+        self.at += 1;
+        if self.depth > DEPTH_MAX {
+            self.at = self.tokens.len();
+        }
+        while self.at < self.tokens.len() {
+            reached.unite(self.terms());
+            let end = self.mark(0);
+            self.at += 1;
+            if end != Some(',') {
+                break;
+            }
+        }
+        reached
+    }
+
+    /// `{name: term}`: fields of an object of a type that has a name, or else keys.
+    fn fields(&mut self, of: Option<&Reached>) -> Reached {
+        let mut reached = Reached::default();
+        self.at += 1;
+        if self.depth > DEPTH_MAX {
+            self.at = self.tokens.len();
+        }
+        while self.at < self.tokens.len() {
+            if self.mark(0) == Some('?') {
+                self.at += 1;
+            }
+            if self.mark(1) == Some(':') {
+                if let (Some(of), Some(name)) = (of, self.name(0)) {
+                    let places = of.step(&Step::Field(name.into())).places;
+                    self.found.places.extend(places);
+                }
+                self.at += 2;
+            }
+            reached.unite(self.terms());
+            let end = self.mark(0);
+            self.at += 1;
+            if end != Some(',') {
+                break;
+            }
+        }
+        reached
+    }
+
+    fn method(&mut self, of: &Reached, name: &str) -> Reached {
+        let is_bind = name == "bind";
+        if !is_bind && !MACROS.contains(&name) {
+            let mut reached = self.arguments();
+            reached.unite(of.clone());
+            return reached;
+        }
+        self.found.places.extend(of.places.iter().cloned());
+        // The names come first.
+        let mut names = Vec::new();
+        self.at += 1;
+        while let (Some(bound), Some(',')) = (self.name(0), self.mark(1)) {
+            names.push(bound.to_owned());
+            self.at += 2;
+        }
+        let around = self.scope.clone();
+        let given = match (is_bind, name) {
+            (true, _) => {
+                let given = self.terms();
+                self.at += 1;
+                given
+            }
+            (_, "optMap" | "optFlatMap") => of.clone(),
+            _ => of.each(),
+        };
+        for bound in names {
+            self.scope.bind(bound, given.clone());
+        }
+        self.at -= 1;
+        let body = self.arguments();
+        self.scope = around;
+        match name {
+            "filter" | "sortBy" => of.clone(),
+            "map" | "transformList" => Reached {
+                is_listed: true,
+                ..body
+            },
+            "optMap" | "optFlatMap" | "bind" => body,
+            _ => Reached::default(),
+        }
+    }
+
+    fn literal(&mut self, value: Value) {
+        match value {
+            Value::Null => {}
+            Value::Array(elements) => elements.into_iter().for_each(|one| self.literal(one)),
+            Value::Object(fields) => fields.into_iter().for_each(|(_, one)| self.literal(one)),
+            value if self.found.literals.contains(&value) => {}
+            value => self.found.literals.push(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(place: &[Step]) -> String {
+        let mut text = String::new();
+        for step in place {
+            match step {
+                Step::Each => text.push_str("[]"),
+                Step::Field(name) => {
+                    text.push('.');
+                    text.push_str(name);
+                }
+            }
+        }
+        text.trim_start_matches('.').to_owned()
+    }
+
+    fn places(source: &str, language: Language) -> Vec<String> {
+        let mut scope = Scope::default();
+        let all = read(
+            "object.spec.containers + object.spec.?initContainers.orValue([])",
+            Language::Cel,
+            &scope,
+        );
+        scope.bind("variables.all".to_owned(), all.reached);
+        scope.bind("element".to_owned(), Reached::at(&["spec.containers[]"]));
+        let found = read(source, language, &scope);
+        found
+            .places
+            .iter()
+            .map(|place| text(place))
+            .filter(|text| !text.is_empty())
+            .collect()
+    }
+
+    #[test]
+    fn fields_are_followed_through_macros_and_variables_of_cel() {
+        for (source, expected) in [
+            ("object.spec.replicas > 1", &["spec.replicas"][..]),
+            (
+                "has(object.metadata.labels) && 'a' in object.metadata.labels",
+                &["metadata.labels", "metadata.labels[]"],
+            ),
+            (
+                "object.metadata.?labels[?'app/x'].orValue('')",
+                &["metadata.labels.app/x"],
+            ),
+            (
+                "object.spec.a.all(c, c.image.endsWith('x')) && c.no",
+                &["spec.a", "spec.a[].image"],
+            ),
+            (
+                "variables.all.exists(c, c.?ports.orValue([]).all(p, p.hostPort == 0))",
+                &[
+                    "spec.containers",
+                    "spec.containers[].ports",
+                    "spec.containers[].ports[].hostPort",
+                    "spec.initContainers",
+                    "spec.initContainers[].ports",
+                    "spec.initContainers[].ports[].hostPort",
+                ],
+            ),
+            (
+                "object.spec.a.map(c, c.x).all(x, x.y)",
+                &["spec.a", "spec.a[].x", "spec.a[].x.y"],
+            ),
+            (
+                "object.spec.a.filter(c, c.x).all(d, d.y)",
+                &["spec.a", "spec.a[].x", "spec.a[].y"],
+            ),
+            (
+                "request.oldObject.spec.x + request.userInfo.username",
+                &["spec.x"],
+            ),
+            ("cel.bind(s, object.spec, s.x)", &["spec", "spec.x"]),
+            (
+                "Object{spec: Object.spec{x: [Object.spec.y{z: 1}]}}",
+                &["spec", "spec.x", "spec.y", "spec.y.z"],
+            ),
+            (
+                "(object.a + object.b).all(x, x.c)",
+                &["a", "a[].c", "b", "b[].c"],
+            ),
+        ] {
+            assert_eq!(places(source, Language::Cel), expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn fields_are_followed_through_projections_of_jmespath() {
+        for (source, expected) in [
+            (
+                "request.object.spec.containers[].image",
+                &["spec.containers[].image"][..],
+            ),
+            ("element.image || ''", &["spec.containers[].image"]),
+            (
+                "request.object.spec.[a, b][].c",
+                &["spec.a", "spec.a[].c", "spec.b", "spec.b[].c"],
+            ),
+            (
+                "request.object.spec.a[?x=='1' && y].z | [0]",
+                &["spec.a[].x", "spec.a[].y", "spec.a[].z", "spec.a[].z[]"],
+            ),
+            (
+                "request.object.metadata.labels.\"a/b\"",
+                &["metadata.labels.a/b"],
+            ),
+            ("length(request.object.spec.a || `[]`)", &["spec.a"]),
+            (
+                "images.containers.*.registry",
+                &["spec.containers[].image", "spec.initContainers[].image"],
+            ),
+            (
+                "request.object.spec | {a: x, b: y}",
+                &["spec", "spec.x", "spec.y"],
+            ),
+        ] {
+            let mut found = places(source, Language::JmesPath);
+            found.retain(|text| !text.ends_with("image[]"));
+            assert_eq!(found, expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_expression_is_read_to_its_end() {
+        for source in [
+            "",
+            "((((",
+            "a.b[",
+            "{",
+            "a.all(",
+            ")]},",
+            "a.?",
+            &"(".repeat(10_000),
+            &"[?".repeat(10_000),
+        ] {
+            read(source, Language::Cel, &Scope::default());
+            read(source, Language::JmesPath, &Scope::default());
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Variations of one object: one change each, guided by what policies speak of.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    place::{Key, Place, Pointer, Step, get, pointers, set, title},
+    vocabulary::Vocabulary,
+};
+
+/// The most changes of one object.
+const CHANGES_MAX: usize = 5_000;
+
+/// How promising a change is: lower ones are tried first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// A field is removed, or emptied, or has another number of elements.
+    Shape,
+    /// A field has a literal that a policy mentions beside it.
+    Near,
+    /// A field has a literal that a policy mentions elsewhere.
+    Far,
+}
+
+/// One change of an object.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    /// The values that are put, in order; `None` removes.
+    puts: Vec<(Pointer, Option<Value>)>,
+    pub(super) rank: Rank,
+    /// The type of a field is not what it is elsewhere, or it is null: an API server refuses that of its own kinds.
+    pub(super) is_ill: bool,
+}
+
+impl Change {
+    pub(super) fn apply(&self, object: &mut Value) {
+        for (pointer, to) in &self.puts {
+            set(object, pointer, to.clone());
+        }
+    }
+
+    /// For people, as in `spec.replicas = 3`.
+    pub(super) fn title(&self) -> String {
+        let put = |(pointer, to): &(Pointer, Option<Value>)| match to {
+            Some(to) => format!("{} = {to}", title(pointer)),
+            None => format!("without {}", title(pointer)),
+        };
+        self.puts.iter().map(put).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Its place among others: changes after which an object is well typed come before those of the same rank.
+    fn order(&self) -> (bool, Rank, bool) {
+        (
+            self.rank == Rank::Far,
+            if self.is_ill { Rank::Far } else { self.rank },
+            self.is_ill,
+        )
+    }
+
+    /// The same change of what stands at `root` in another object.
+    pub(super) fn below(mut self, root: &[Key]) -> Self {
+        for (pointer, _) in &mut self.puts {
+            pointer.splice(0..0, root.iter().cloned());
+        }
+        self
+    }
+
+    /// The place that it is about.
+    pub(super) fn about(&self) -> String {
+        self.puts
+            .last()
+            .map_or_else(String::new, |(pointer, _)| title(pointer))
+    }
+}
+
+/// Places of all policies, with what is known of each.
+#[derive(Debug, Default)]
+pub(super) struct Guide {
+    places: BTreeMap<Place, Mentioned>,
+    literals: Vec<Value>,
+}
+
+#[derive(Debug, Default)]
+struct Mentioned {
+    /// The literals beside it.
+    near: Vec<Value>,
+    /// No place below it is mentioned.
+    is_leaf: bool,
+    /// It is a list, or a map that is gone through.
+    is_list: bool,
+}
+
+/// Places that say what an object is, rather than something of it.
+const NAMES: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "metadata",
+    "metadata.name",
+    "metadata.namespace",
+];
+
+impl Guide {
+    pub(super) fn new(vocabulary: &Vocabulary) -> Self {
+        let mut guide = Self::default();
+        for group in &vocabulary.groups {
+            for place in &group.places {
+                for end in 1..place.len() {
+                    guide.places.entry(place[..end].to_vec()).or_default();
+                }
+                if !place.is_empty() {
+                    let mentioned = guide.places.entry(place.clone()).or_default();
+                    add(&mut mentioned.near, &group.literals);
+                }
+            }
+            add(&mut guide.literals, &group.literals);
+        }
+        let all: BTreeSet<Place> = guide.places.keys().cloned().collect();
+        for (place, mentioned) in &mut guide.places {
+            let mut below = all.range(place.clone()..).skip(1);
+            let next = below.next().filter(|next| next.starts_with(place));
+            mentioned.is_leaf = next.is_none();
+            mentioned.is_list = all.contains(&[&place[..], &[Step::Each]].concat());
+        }
+        guide
+    }
+
+    /// The number of places.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the changes of an object, by rank.
+    pub(super) fn changes(&self, object: &Value) -> Vec<Change> {
+        let mut made = Changes {
+            object,
+            seen: HashSet::new(),
+            found: Vec::new(),
+        };
+        for (place, mentioned) in &self.places {
+            for pointer in pointers(object, place) {
+                let is_name = NAMES.contains(&&*title(&pointer));
+                if !is_name {
+                    made.shape(&pointer, mentioned);
+                }
+                if mentioned.is_leaf || mentioned.is_list {
+                    made.literals(&pointer, mentioned, Rank::Near, &mentioned.near);
+                    if !is_name {
+                        made.literals(&pointer, mentioned, Rank::Far, &self.literals);
+                    }
+                }
+            }
+        }
+        made.appended(self);
+        // A literal from elsewhere in a field of another type tells nothing.
+        made.found
+            .retain(|change| !(change.is_ill && change.rank == Rank::Far));
+        made.found.sort_by_key(Change::order);
+        made.found
+    }
+}
+
+fn add(to: &mut Vec<Value>, values: &[Value]) {
+    for value in values {
+        if !to.contains(value) {
+            to.push(value.clone());
+        }
+    }
+}
+
+struct Changes<'o> {
+    object: &'o Value,
+    seen: HashSet<String>,
+    found: Vec<Change>,
+}
+
+impl Changes<'_> {
+    fn add(&mut self, rank: Rank, is_ill: bool, puts: Vec<(Pointer, Option<Value>)>) {
+        let change = Change { puts, rank, is_ill };
+        if self.found.len() < CHANGES_MAX && self.seen.insert(change.title()) {
+            self.found.push(change);
+        }
+    }
+
+    fn put(&mut self, rank: Rank, is_ill: bool, at: &Pointer, to: Option<Value>) {
+        self.add(rank, is_ill, vec![(at.clone(), to)]);
+    }
+
+    /// Removes, empties and mistypes.
+    fn shape(&mut self, at: &Pointer, mentioned: &Mentioned) {
+        let current = get(self.object, at);
+        if current.is_some() {
+            self.put(Rank::Shape, false, at, None);
+        }
+        self.put(Rank::Shape, true, at, Some(Value::Null));
+        let (empty, wrong) = match current {
+            Some(Value::Object(_)) => (json!({}), json!("x")),
+            Some(Value::Array(_)) => (json!([]), json!({})),
+            Some(Value::String(_)) => (json!(""), json!(7)),
+            Some(_) => return self.put(Rank::Shape, true, at, Some(json!("x"))),
+            None if mentioned.is_list => (json!([]), json!("x")),
+            None if mentioned.is_leaf => {
+                return match mentioned.near.iter().any(Value::is_string) {
+                    true => self.put(Rank::Shape, false, at, Some(json!(""))),
+                    false => {}
+                };
+            }
+            None => (json!({}), json!("x")),
+        };
+        self.put(Rank::Shape, false, at, Some(empty));
+        self.put(Rank::Shape, true, at, Some(wrong));
+        if let Some(Value::Array(list)) = current
+            && let Some(first) = list.first()
+        {
+            self.put(Rank::Shape, false, at, Some(json!([first])));
+            self.put(Rank::Shape, false, at, Some(json!([first, another(first)])));
+        }
+    }
+
+    fn literals(&mut self, at: &Pointer, mentioned: &Mentioned, rank: Rank, values: &[Value]) {
+        let current = get(self.object, at);
+        let is_map = matches!(current, Some(Value::Object(_)))
+            || matches!(at.last(), Some(Key::Field(name)) if MAPS.contains(&&**name));
+        for value in values {
+            for neighbour in neighbours(value, current) {
+                if is_map {
+                    if let Value::String(name) = &neighbour {
+                        let mut inside = at.clone();
+                        inside.push(Key::Field(name.as_str().into()));
+                        self.put(rank, false, &inside, Some("x".into()));
+                    }
+                    continue;
+                }
+                let is_list = mentioned.is_list || matches!(current, Some(Value::Array(_)));
+                if is_list || (current.is_none() && rank == Rank::Near) {
+                    let mut list = current
+                        .and_then(Value::as_array)
+                        .cloned()
+                        .unwrap_or_default();
+                    let is_ill =
+                        !is_list || list.first().is_some_and(|one| !is_like(one, &neighbour));
+                    self.put(rank, is_ill, at, Some(json!([neighbour])));
+                    if !list.is_empty() {
+                        list.push(neighbour.clone());
+                        self.put(rank, is_ill, at, Some(list.into()));
+                    }
+                }
+                let like = current.or(mentioned.near.first());
+                let is_ill = is_list || like.is_some_and(|like| !is_like(like, &neighbour));
+                self.put(rank, is_ill, at, Some(neighbour));
+            }
+        }
+        if mentioned.near.is_empty() && rank == Rank::Near && mentioned.is_leaf && !is_map {
+            // Nothing is known of it: it may be anything.
+            for value in [json!(true), json!(false), json!("x"), json!(0), json!(1)] {
+                let is_ill = current.is_some_and(|current| !is_like(current, &value));
+                self.put(rank, is_ill, at, Some(value));
+            }
+        }
+    }
+
+    /// Lists with one element more, which has one change: some of their elements are as they should be then.
+    fn appended(&mut self, guide: &Guide) {
+        let lists: BTreeSet<&[Step]> = guide
+            .places
+            .keys()
+            .filter_map(|place| {
+                place
+                    .iter()
+                    .position(|step| *step == Step::Each)
+                    .map(|at| &place[..at])
+            })
+            .collect();
+        let single: Vec<Change> = self.found.clone();
+        for list in lists {
+            for at in pointers(self.object, list) {
+                let Some(Value::Array(elements)) = get(self.object, &at) else {
+                    continue;
+                };
+                let (Some(first), last) = (elements.first(), elements.len()) else {
+                    continue;
+                };
+                let mut first_at = at.clone();
+                first_at.push(Key::At(0));
+                let mut end = at.clone();
+                end.push(Key::At(last));
+                for change in &single {
+                    let Some((pointer, to)) = change.puts.first() else {
+                        continue;
+                    };
+                    if pointer.len() > first_at.len() && pointer.starts_with(&first_at) {
+                        let mut moved = end.clone();
+                        moved.extend(pointer[first_at.len()..].iter().cloned());
+                        let puts = vec![(end.clone(), Some(another(first))), (moved, to.clone())];
+                        self.add(change.rank, change.is_ill, puts);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Fields that hold maps of texts.
+const MAPS: &[&str] = &[
+    "annotations",
+    "data",
+    "labels",
+    "matchLabels",
+    "nodeSelector",
+    "stringData",
+];
+
+/// An element like another one, with a name of its own.
+fn another(element: &Value) -> Value {
+    let mut other = element.clone();
+    if let Some(Value::String(name)) = other.get_mut("name") {
+        name.push_str("-2");
+    }
+    other
+}
+
+/// Returns whether two values have the same type.
+fn is_like(one: &Value, other: &Value) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}
+
+/// A literal, and values that a comparison with it could tell from it.
+fn neighbours(literal: &Value, current: Option<&Value>) -> Vec<Value> {
+    match literal {
+        Value::Bool(is) => vec![(*is).into(), (!is).into()],
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => [whole, whole.saturating_sub(1), whole.saturating_add(1)]
+                .map(Value::from)
+                .to_vec(),
+            None => vec![literal.clone()],
+        },
+        Value::String(text) => {
+            let mut found = vec![
+                literal.clone(),
+                format!("{text}x").into(),
+                format!("x{text}").into(),
+            ];
+            if let Some(Value::String(current)) = current
+                && !current.is_empty()
+                && !text.is_empty()
+            {
+                found.push(format!("{current}{text}").into());
+                found.push(format!("{text}{current}").into());
+            }
+            found
+        }
+        Value::Object(fields) if fields.is_empty() => vec![Value::Object(Map::new())],
+        other => vec![other.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn titles(policy: &Value, object: &Value, rank: Rank, is_ill: bool) -> Vec<String> {
+        let mut vocabulary = Vocabulary::default();
+        vocabulary.add(policy);
+        let changes = Guide::new(&vocabulary).changes(object);
+        let changes = changes
+            .iter()
+            .filter(|one| one.rank == rank && one.is_ill == is_ill);
+        changes.map(Change::title).collect()
+    }
+
+    #[test]
+    fn every_place_is_removed_emptied_mistyped_and_given_each_literal() {
+        let policy =
+            json!({"spec": {"rules": [{"validate": {"pattern": {"spec": {"replicas": ">1"}}}}]}});
+        let object = json!({"kind": "Deployment", "spec": {"replicas": 1}});
+        assert_eq!(
+            titles(&policy, &object, Rank::Shape, false),
+            ["without spec", "spec = {}", "without spec.replicas"]
+        );
+        assert_eq!(
+            titles(&policy, &object, Rank::Shape, true),
+            [
+                "spec = null",
+                "spec = \"x\"",
+                "spec.replicas = null",
+                "spec.replicas = \"x\""
+            ]
+        );
+        let near = titles(&policy, &object, Rank::Near, false);
+        assert_eq!(
+            near,
+            [
+                "spec.replicas = 1",
+                "spec.replicas = 0",
+                "spec.replicas = 2"
+            ]
+        );
+    }
+
+    #[test]
+    fn lists_are_varied_in_length_and_in_one_element() {
+        let policy = json!({"spec": {"validations": [{"expression": "object.spec.c.all(x, x.image != 'a')"}]}});
+        let object = json!({"spec": {"c": [{"name": "n", "image": "b"}]}});
+        let shapes = titles(&policy, &object, Rank::Shape, false);
+        let second = r#"{"image":"b","name":"n-2"}"#;
+        for expected in [
+            "spec.c = []".to_owned(),
+            format!(r#"spec.c = [{{"image":"b","name":"n"}},{second}]"#),
+            format!("spec.c[1] = {second}, without spec.c[1].image"),
+        ] {
+            assert!(shapes.contains(&expected), "{expected}: {shapes:#?}");
+        }
+        let near = titles(&policy, &object, Rank::Near, false);
+        for expected in ["\"a\"", "\"ax\"", "\"xa\"", "\"ba\"", "\"ab\""] {
+            let expected = format!("spec.c[0].image = {expected}");
+            assert!(near.contains(&expected), "{expected}: {near:#?}");
+        }
+    }
+
+    #[test]
+    fn keys_of_maps_are_those_that_policies_mention() {
+        let policy = json!({"spec": {"validations": [
+            {"expression": "!object.metadata.annotations.exists(k, k.startsWith('a.io/'))"},
+        ]}});
+        let object = json!({"metadata": {"annotations": {"b": "c"}}});
+        let near = titles(&policy, &object, Rank::Near, false);
+        assert!(
+            near.contains(&"metadata.annotations[\"a.io/x\"] = \"x\"".to_owned()),
+            "{near:?}"
+        );
+    }
+}
