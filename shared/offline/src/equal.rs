@@ -34,7 +34,7 @@ use thiserror::Error;
 use self::{
     coverage::Coverage,
     outcome::{Class, compare},
-    request::{Request, Requests},
+    request::{Request, Requests, Taken},
     seed::seeds,
     shrink::shrink,
     subject::Subject,
@@ -132,8 +132,8 @@ pub struct Search {
     pub seed: u64,
     /// The operations of requests.
     pub operations: Vec<Operation>,
-    /// No field is null, or of another type than elsewhere.
-    pub well_typed: bool,
+    /// No field is null, or of another type than elsewhere, and no Pod lacks what it must have.
+    pub valid_only: bool,
 }
 
 impl Default for Search {
@@ -142,7 +142,7 @@ impl Default for Search {
             requests_max: REQUESTS_MAX,
             seed: 1,
             operations: vec![Operation::Create, Operation::Update, Operation::Delete],
-            well_typed: false,
+            valid_only: false,
         }
     }
 }
@@ -196,8 +196,9 @@ pub struct Difference {
     pub kind: Kind,
     /// The requests that show it.
     pub requests: usize,
-    /// Only requests show it that have a field of another type, or null, which an API server refuses of its own kinds.
-    pub ill_typed: bool,
+    /// Only requests show it that an API server refuses before any policy: a field is null or of another type, or a
+    /// Pod lacks what it must have.
+    pub invalid: bool,
     /// The smallest requests that show it, unlike each other.
     pub examples: Vec<Example>,
 }
@@ -299,10 +300,10 @@ pub fn equal(
     requests.each(&mut |request| {
         if is_over() {
             stopped = Some(Stopped::Time);
-            return false;
+            return Taken::Last;
         }
         let Some([old, new]) = subject.outcomes(&request) else {
-            return true;
+            return Taken::Dull;
         };
         found.requests += 1;
         coverage[0].add(&old);
@@ -310,7 +311,10 @@ pub fn equal(
         if let Some(class) = compare(&old, &new, (request.operation, &request.object)) {
             found.add(class, request);
         }
-        true
+        match old.is_telling() || new.is_telling() {
+            true => Taken::Telling,
+            false => Taken::Dull,
+        }
     });
     if stopped.is_none() && found.requests >= search.requests_max {
         stopped = Some(Stopped::Requests);
@@ -346,7 +350,7 @@ struct Found {
 #[derive(Default)]
 struct Candidates {
     requests: usize,
-    well_typed: bool,
+    has_valid: bool,
     /// Those that are about different places.
     kept: Vec<Request>,
 }
@@ -360,11 +364,11 @@ impl Found {
         }
         let own = self.classes.entry(class).or_default();
         own.requests += 1;
-        if !request.is_ill && !own.well_typed {
-            own.well_typed = true;
+        if !request.is_invalid && !own.has_valid {
+            own.has_valid = true;
             own.kept.clear();
         }
-        if request.is_ill && own.well_typed {
+        if request.is_invalid && own.has_valid {
             return;
         }
         if own.kept.len() < CANDIDATES_MAX && own.kept.iter().all(|one| one.about != request.about)
@@ -396,11 +400,11 @@ impl Found {
             differences.push(Difference {
                 kind: class.kind,
                 requests: candidates.requests,
-                ill_typed: !candidates.well_typed,
+                invalid: !candidates.has_valid,
                 examples,
             });
         }
-        differences.sort_by_key(|one| (one.ill_typed, one.kind, std::cmp::Reverse(one.requests)));
+        differences.sort_by_key(|one| (one.invalid, one.kind, std::cmp::Reverse(one.requests)));
         differences
     }
 }

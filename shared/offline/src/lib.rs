@@ -47,7 +47,9 @@ pub use bench::{Bench, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
 pub use context::Context;
 pub use declared::DeclaredEntry;
-pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests, yaml};
+pub use documents::{
+    DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, listed, manifests, yaml,
+};
 pub use equal::{
     Comparison, Covered, Decision, Difference, EqualError, Example, Explained, Kind, Outcome,
     REQUESTS_MAX, Reported, Search, Side, Stopped, equal, take_suite,

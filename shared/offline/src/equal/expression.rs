@@ -277,7 +277,10 @@ impl Reader {
                     }
                     Token::Mark('*') => {
                         self.at += 1;
-                        Some(of.each())
+                        Some(match of.is_root {
+                            Some(_) => of.clone(),
+                            None => of.each(),
+                        })
                     }
                     Token::Mark('[') => Some(self.with_current(of.clone(), Self::arguments)),
                     Token::Mark('{') => {
@@ -287,7 +290,10 @@ impl Reader {
                 }
             }
             '[' => Some(self.bracket(of)),
-            '{' if of.is_root == Some("Object") => Some(self.fields(Some(of))),
+            '{' if of.is_root == Some("Object") => {
+                self.found.places.extend(of.places.iter().cloned());
+                Some(self.fields(Some(of)))
+            }
             _ => None,
         }
     }

@@ -113,6 +113,11 @@ impl Outcome {
         }
     }
 
+    /// Returns whether a rule judges that it violates, or changes it.
+    pub(super) fn is_telling(&self) -> bool {
+        self.reported == Reported::Fail || self.patched.is_some()
+    }
+
     fn is_refused(&self) -> bool {
         self.decision >= Decision::RefusedByRule
     }
@@ -264,7 +269,7 @@ fn kind(old: &Outcome, new: &Outcome, (operation, object): (Operation, &Value)) 
         _ if old.patched.is_none() => Some(old),
         _ => None,
     };
-    let makes_pods = || super::seed::roots(object).len() > 1;
+    let makes_pods = || super::seed::makes_pods(object);
     match quiet {
         Some(quiet) if quiet.rules.is_empty() && makes_pods() => Kind::Autogen,
         Some(quiet) if quiet.rules.is_empty() => Kind::Match,

@@ -154,6 +154,53 @@ pub(super) fn set(value: &mut Value, pointer: &[Key], to: Option<Value>) {
     }
 }
 
+/// Fields without which an API server takes no Pod and nothing that makes Pods, from the Pod or its template on.
+const REQUIRED: &[&[&str]] = &[
+    &["spec"],
+    &["spec", "containers"],
+    &["spec", "containers", "", "name"],
+    &["spec", "containers", "", "image"],
+    &["spec", "initContainers", "", "name"],
+    &["spec", "initContainers", "", "image"],
+    &["spec", "template"],
+    &["spec", "jobTemplate"],
+    &["spec", "jobTemplate", "spec"],
+    &["spec", "jobTemplate", "spec", "template"],
+];
+
+/// Returns whether an API server takes no Pod without what is at a pointer. Kinds that are about something else have
+/// no such fields but for `spec`.
+pub(super) fn is_required(pointer: &[Key]) -> bool {
+    // Containers are all there is of a list that is to have one.
+    let is_first = pointer.last() == Some(&Key::At(0)) && is_container(pointer);
+    let names = names(pointer);
+    let templates: [&[&str]; 3] = [
+        &[],
+        &["spec", "template"],
+        &["spec", "jobTemplate", "spec", "template"],
+    ];
+    let mut inside = templates
+        .iter()
+        .filter_map(|start| names.strip_prefix(*start));
+    is_first || inside.any(|names| REQUIRED.contains(&names))
+}
+
+/// Returns whether a container stands at a pointer.
+pub(super) fn is_container(pointer: &[Key]) -> bool {
+    let names = names(pointer);
+    matches!(&*names, [.., "containers" | "initContainers", ""])
+}
+
+fn names(pointer: &[Key]) -> Vec<&str> {
+    pointer
+        .iter()
+        .map(|key| match key {
+            Key::Field(name) => &**name,
+            Key::At(_) => "",
+        })
+        .collect()
+}
+
 /// A pointer for people, as in `spec.containers[0].image`.
 pub(super) fn title(pointer: &[Key]) -> String {
     let mut text = String::new();

@@ -1,6 +1,6 @@
 //! The requests of a search, the most promising first.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use anteroom_policy::Operation;
 use serde_json::Value;
@@ -12,11 +12,25 @@ use super::{
 };
 use crate::resource::Resource;
 
-/// The most changes of one object at once.
-const CHANGES_AT_ONCE: u64 = 3;
+/// The most changes of one object at once, and the share of requests that have as many.
+const CHANGES_AT_ONCE_MAX: usize = 3;
 
 /// Of all requests, those that have one change, in hundredths; the rest has several.
-const SINGLE_SHARE: usize = 75;
+const SINGLE_SHARE: usize = 60;
+
+/// The most changes of one object that are kept as ones that matter.
+const TELLING_MAX: usize = 64;
+
+/// The value of a request for those that come after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// A rule judges that it violates, or changes it: together with another change it may show more.
+    Telling,
+    /// Nothing of the kind.
+    Dull,
+    /// There are to be no more.
+    Last,
+}
 
 /// A request that both sides decide.
 #[derive(Clone, Debug)]
@@ -35,7 +49,7 @@ pub(super) struct Request {
     pub(super) changes: Vec<String>,
     /// The places that were changed, and so the requests that may be of one cause.
     pub(super) about: String,
-    pub(super) is_ill: bool,
+    pub(super) is_invalid: bool,
 }
 
 impl Request {
@@ -64,54 +78,58 @@ pub(super) struct Requests<'s> {
 }
 
 impl Requests<'_> {
-    /// Hands over each request, until there is none more or `take` returns false.
-    pub(super) fn each(&self, take: &mut dyn FnMut(Request) -> bool) {
-        let mut seen = HashSet::new();
-        let mut count = 0;
-        let mut take = |request: Request, limit: usize| {
-            let is_asked = self.search.operations.contains(&request.operation)
-                && !(self.search.well_typed && request.is_ill);
-            if !is_asked || !seen.insert(request.identity()) {
-                return true;
-            }
-            count += 1;
-            take(request) && count < limit
+    /// Hands over each request, until there is none more or `take` says so.
+    pub(super) fn each(&self, take: &mut dyn FnMut(Request) -> Taken) {
+        let mut made = Made {
+            seen: HashSet::new(),
+            count: 0,
+            search: self.search,
+            take,
         };
         let all = self.search.requests_max;
         for seed in self.seeds {
             for request in self.as_given(seed) {
-                if !take(request, all) {
+                if made.add(request, all) == Taken::Last {
                     return;
                 }
             }
         }
-        let changes: Vec<Vec<Change>> = self.seeds.iter().map(|seed| self.changes(seed)).collect();
-        let most = changes.iter().map(Vec::len).max().unwrap_or_default();
+        let mut varied: Vec<_> = self
+            .seeds
+            .iter()
+            .map(|seed| Varied::new(seed, self))
+            .collect();
+        let most = varied.iter().map(|one| one.changes.len()).max();
         let single = all / 100 * SINGLE_SHARE;
-        'single: for at in 0..most {
-            for (seed, changes) in self.seeds.iter().zip(&changes) {
-                let Some(change) = changes.get(at) else {
+        'single: for at in 0..most.unwrap_or_default() {
+            for own in &mut varied {
+                let Some(change) = own.changes.get(at) else {
                     continue;
                 };
-                for request in self.changed(seed, &[change]) {
-                    if !take(request, single.max(1)) {
-                        break 'single;
+                for request in self.changed(own.seed, &[change]) {
+                    match made.add(request, single.max(1)) {
+                        Taken::Last => break 'single,
+                        Taken::Telling if own.telling.len() < TELLING_MAX => own.telling.push(at),
+                        Taken::Telling | Taken::Dull => {}
                     }
                 }
+                own.telling.dedup();
             }
         }
+        if varied.iter().any(|own| !own.telling.is_empty()) {
+            varied.retain(|own| !own.telling.is_empty());
+        }
+        varied.retain(|own| !own.changes.is_empty());
         let mut chance = Chance(self.search.seed);
         // Most objects have more pairs of changes than this.
-        for _ in 0..all.saturating_mul(2) {
-            let at = chance.below(self.seeds.len());
-            let (Some(seed), Some(changes)) = (self.seeds.get(at), changes.get(at)) else {
+        for _ in 0..all.saturating_mul(4) {
+            let at = chance.below(varied.len());
+            let Some(own) = varied.get(at) else {
                 return;
             };
-            let number = 2 + chance.next() % (CHANGES_AT_ONCE - 1);
-            let of_seed = (0..number).filter_map(|_| changes.get(chance.below(changes.len())));
-            let of_seed: Vec<_> = of_seed.collect();
-            for request in self.changed(seed, &of_seed).into_iter().take(1) {
-                if !take(request, all) {
+            let changes = own.several(&mut chance);
+            for request in self.changed(own.seed, &changes).into_iter().take(1) {
+                if made.add(request, all) == Taken::Last {
                     return;
                 }
             }
@@ -124,7 +142,8 @@ impl Requests<'_> {
         for root in roots(&seed.object).iter().rev() {
             if let Some(inside) = super::place::get(&seed.object, root) {
                 let changes = self.guide.changes(inside).into_iter();
-                found.extend(changes.map(|change| change.below(root)));
+                let asked = changes.filter(|one| !(self.search.valid_only && one.is_invalid));
+                found.extend(asked.map(|change| change.below(root)));
             }
         }
         found
@@ -184,7 +203,72 @@ fn request(seed: &Seed, operation: Operation, object: Value, changes: &[&Change]
         plural: seed.plural.clone(),
         changes: changes.iter().map(|change| change.title()).collect(),
         about: about.join(" "),
-        is_ill: changes.iter().any(|change| change.is_ill),
+        is_invalid: changes.iter().any(|change| change.is_invalid),
+    }
+}
+
+/// The requests that are made, each once.
+struct Made<'s> {
+    seen: HashSet<String>,
+    count: usize,
+    search: &'s Search,
+    take: &'s mut dyn FnMut(Request) -> Taken,
+}
+
+impl Made<'_> {
+    /// Hands over a request, if it is a new one and asked for. Beyond `limit` there are no more.
+    fn add(&mut self, request: Request, limit: usize) -> Taken {
+        if self.count >= limit {
+            return Taken::Last;
+        }
+        let is_asked = self.search.operations.contains(&request.operation);
+        if !is_asked || !self.seen.insert(request.identity()) {
+            return Taken::Dull;
+        }
+        self.count += 1;
+        (self.take)(request)
+    }
+}
+
+/// A seed with its changes.
+struct Varied<'s> {
+    seed: &'s Seed,
+    changes: Vec<Change>,
+    /// The changes by the place that they are about.
+    places: Vec<Vec<usize>>,
+    /// Those of which a request was a telling one.
+    telling: Vec<usize>,
+}
+
+impl<'s> Varied<'s> {
+    fn new(seed: &'s Seed, requests: &Requests<'_>) -> Self {
+        let changes = requests.changes(seed);
+        let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, change) in changes.iter().enumerate() {
+            places.entry(change.about()).or_default().push(at);
+        }
+        Self {
+            seed,
+            changes,
+            places: places.into_values().collect(),
+            telling: Vec::new(),
+        }
+    }
+
+    /// Several changes by chance: a telling one first, if there is any, and further ones of any places.
+    fn several(&self, chance: &mut Chance) -> Vec<&Change> {
+        let telling = self.telling.get(chance.below(self.telling.len()));
+        let mut several: Vec<_> = telling.copied().into_iter().collect();
+        let number = 1 + usize::from(chance.below(CHANGES_AT_ONCE_MAX) == 0);
+        for _ in several.len()..=number {
+            if let Some(place) = self.places.get(chance.below(self.places.len())) {
+                several.extend(place.get(chance.below(place.len())).copied());
+            }
+        }
+        several
+            .iter()
+            .filter_map(|at| self.changes.get(*at))
+            .collect()
     }
 }
 

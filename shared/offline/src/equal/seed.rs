@@ -161,6 +161,12 @@ fn bare(named: &str) -> Option<Value> {
     Some(object)
 }
 
+/// Returns whether an object is of a kind that makes Pods.
+pub(super) fn makes_pods(object: &Value) -> bool {
+    let mut all = CONTROLLERS.iter();
+    all.any(|(version, kind)| object["kind"] == *kind && object["apiVersion"] == *version)
+}
+
 /// Returns where policies may begin to read an object: at itself, and at the template of a Pod in it.
 pub(super) fn roots(object: &Value) -> Vec<Pointer> {
     let field = |names: &[&str]| -> Pointer {

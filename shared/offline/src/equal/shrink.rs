@@ -4,7 +4,7 @@ use anteroom_policy::Operation;
 use serde_json::Value;
 
 use super::{
-    place::{Key, Pointer, get, set},
+    place::{Key, Pointer, get, is_required, set},
     request::Request,
 };
 
@@ -88,6 +88,10 @@ impl Shrinking<'_> {
         before.sort_by(|one, other| (one.len(), other).cmp(&(other.len(), one)));
         before.dedup();
         for pointer in before {
+            // A valid request stays one.
+            if !self.request.is_invalid && is_required(&pointer) {
+                continue;
+            }
             let is_there = |value: &Value| get(value, &pointer).is_some();
             let (in_object, in_old) = (
                 is_there(&self.request.object),

@@ -7,7 +7,7 @@ use crate::resource::Resource;
 const CLASSIC: &str = r#"
 apiVersion: kyverno.io/v1
 kind: ClusterPolicy
-metadata: {name: tags}
+metadata: {name: tags, annotations: {pod-policies.kyverno.io/autogen-controllers: "Deployment,DaemonSet,StatefulSet,ReplicaSet,Job,CronJob"}}
 spec:
   validationFailureAction: Enforce
   rules:
@@ -55,8 +55,8 @@ fn pod() -> Value {
 
 fn search() -> Search {
     Search {
-        requests_max: 600,
-        well_typed: true,
+        requests_max: 400,
+        valid_only: true,
         operations: vec![Operation::Create],
         ..Search::default()
     }
@@ -80,13 +80,15 @@ fn kinds(found: &Comparison) -> BTreeSet<Kind> {
 fn one_policy_in_two_languages_decides_alike() {
     let found = run(CLASSIC, CEL);
     assert!(found.requests > 100, "{}", found.requests);
-    // A Pod without an image, or without containers, is an error in CEL.
-    let kinds = kinds(&found);
-    assert!(
-        kinds.is_subset(&BTreeSet::from([Kind::Error])),
-        "{:#?}",
-        found.differences
-    );
+    assert!(found.is_alike(), "{:#?}", found.differences);
+    // A Pod without an image, or without containers, is an error in CEL; an API server takes none.
+    let any = Search {
+        valid_only: false,
+        ..search()
+    };
+    let found = compare_on(pod(), CLASSIC, CEL, &any);
+    assert!(kinds(&found).contains(&Kind::Error));
+    assert!(found.differences.iter().all(|one| one.invalid));
 }
 
 #[test]
@@ -104,11 +106,7 @@ fn each_injected_difference_is_found_and_shrunk() {
         ("Action: Enforce", "Action: Audit", Kind::Action),
         ("[kube-system]", "[kube-system, other]", Kind::Match),
         ("[kube-system]", "['kube-*']", Kind::Match),
-        (
-            "{name: tags}",
-            "{name: tags, annotations: {pod-policies.kyverno.io/autogen-controllers: Deployment}}",
-            Kind::Autogen,
-        ),
+        (",StatefulSet,", ",", Kind::Autogen),
         (
             "      validate:",
             "      preconditions: {all: [{key: \"{{ request.object.metadata.labels.app || '' }}\", operator: NotEquals, value: free}]}\n      validate:",
@@ -116,7 +114,11 @@ fn each_injected_difference_is_found_and_shrunk() {
         ),
     ] {
         assert!(CLASSIC.contains(from), "{from}");
-        let found = run(CLASSIC, &CLASSIC.replace(from, to));
+        let any = Search {
+            valid_only: false,
+            ..search()
+        };
+        let found = compare_on(pod(), CLASSIC, &CLASSIC.replace(from, to), &any);
         let difference = found.differences.iter().find(|one| one.kind == kind);
         let Some(difference) = difference else {
             panic!("{from} -> {to}: {:#?}", found.differences);
@@ -128,28 +130,35 @@ fn each_injected_difference_is_found_and_shrunk() {
             !text.contains("restartPolicy") && !text.contains("containerPort"),
             "{text}"
         );
-        assert_ne!(example.old.rules, example.new.rules, "{from} -> {to}");
+        assert!(
+            example.old.rules != example.new.rules || kind == Kind::Action,
+            "{from} -> {to}"
+        );
     }
 }
 
 #[test]
 fn a_missing_guard_in_cel_is_an_error_that_is_named() {
-    let guarded = CEL.replace("!c.image.endsWith", "!has(c.image) || !c.image.endsWith");
-    let found = run(&guarded, CEL);
-    let error = found
-        .differences
-        .iter()
-        .find(|one| one.kind == Kind::Error)
-        .unwrap();
-    assert_eq!(error.examples[0].new.decision, Decision::RefusedByError);
-    assert_eq!(error.examples[0].old.decision, Decision::Admitted);
-    let containers = &error.examples[0].object["spec"]["containers"];
-    assert_eq!(*containers, json!([{}]));
-    let ignoring = CEL.replace(
+    let rule = |condition: &str| CEL.replace("!c.image.endsWith(':latest')", condition);
+    let guarded = rule("!has(c.imagePullPolicy) || c.imagePullPolicy != 'Never'");
+    let bare = rule("c.imagePullPolicy != 'Never'");
+    let found = run(&guarded, &bare);
+    assert_eq!(
+        kinds(&found),
+        BTreeSet::from([Kind::Error]),
+        "{:#?}",
+        found.differences
+    );
+    let example = &found.differences[0].examples[0];
+    assert_eq!(example.new.decision, Decision::RefusedByError);
+    assert_eq!(example.old.decision, Decision::Admitted);
+    let containers = example.object["spec"]["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 1, "{containers:?}");
+    let ignoring = bare.replace(
         "  validationActions",
         "  failurePolicy: Ignore\n  validationActions",
     );
-    let found = run(&ignoring, CEL);
+    let found = run(&ignoring, &bare);
     assert_eq!(
         kinds(&found),
         BTreeSet::from([Kind::FailurePolicy]),
@@ -246,7 +255,7 @@ fn coverage_says_which_rules_were_hardly_tried() {
     assert_eq!(found.old[0].gap(), Some("it spoke of no request"));
     let satisfied = CLASSIC.replace("!*:latest", "*");
     let found = run(&satisfied, &satisfied);
-    assert_eq!(found.old[0].gap(), None);
+    assert_eq!(found.old[0].gap(), Some("no request violated it"));
 }
 
 #[test]
@@ -342,7 +351,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn a_policy_is_equal_to_itself_on_any_object(spec in json_value(), labels in json_value()) {

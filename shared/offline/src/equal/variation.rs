@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::{
-    place::{Key, Place, Pointer, Step, get, pointers, set, title},
+    place::{Key, Place, Pointer, Step, get, is_container, is_required, pointers, set, title},
     vocabulary::Vocabulary,
 };
 
@@ -29,8 +29,9 @@ pub(super) struct Change {
     /// The values that are put, in order; `None` removes.
     puts: Vec<(Pointer, Option<Value>)>,
     pub(super) rank: Rank,
-    /// The type of a field is not what it is elsewhere, or it is null: an API server refuses that of its own kinds.
-    pub(super) is_ill: bool,
+    /// An API server refuses that of its own kinds: a field is null, or of another type than elsewhere, or one is
+    /// missing that has to be there.
+    pub(super) is_invalid: bool,
 }
 
 impl Change {
@@ -53,8 +54,12 @@ impl Change {
     fn order(&self) -> (bool, Rank, bool) {
         (
             self.rank == Rank::Far,
-            if self.is_ill { Rank::Far } else { self.rank },
-            self.is_ill,
+            if self.is_invalid {
+                Rank::Far
+            } else {
+                self.rank
+            },
+            self.is_invalid,
         )
     }
 
@@ -154,7 +159,7 @@ impl Guide {
         made.appended(self);
         // A literal from elsewhere in a field of another type tells nothing.
         made.found
-            .retain(|change| !(change.is_ill && change.rank == Rank::Far));
+            .retain(|change| !(change.is_invalid && change.rank == Rank::Far));
         made.found.sort_by_key(Change::order);
         made.found
     }
@@ -175,22 +180,27 @@ struct Changes<'o> {
 }
 
 impl Changes<'_> {
-    fn add(&mut self, rank: Rank, is_ill: bool, puts: Vec<(Pointer, Option<Value>)>) {
-        let change = Change { puts, rank, is_ill };
+    fn add(&mut self, rank: Rank, is_invalid: bool, puts: Vec<(Pointer, Option<Value>)>) {
+        let change = Change {
+            puts,
+            rank,
+            is_invalid,
+        };
         if self.found.len() < CHANGES_MAX && self.seen.insert(change.title()) {
             self.found.push(change);
         }
     }
 
-    fn put(&mut self, rank: Rank, is_ill: bool, at: &Pointer, to: Option<Value>) {
-        self.add(rank, is_ill, vec![(at.clone(), to)]);
+    fn put(&mut self, rank: Rank, is_invalid: bool, at: &Pointer, to: Option<Value>) {
+        self.add(rank, is_invalid, vec![(at.clone(), to)]);
     }
 
     /// Removes, empties and mistypes.
     fn shape(&mut self, at: &Pointer, mentioned: &Mentioned) {
         let current = get(self.object, at);
+        let is_required = is_required(at);
         if current.is_some() {
-            self.put(Rank::Shape, false, at, None);
+            self.put(Rank::Shape, is_required, at, None);
         }
         self.put(Rank::Shape, true, at, Some(Value::Null));
         let (empty, wrong) = match current {
@@ -207,7 +217,8 @@ impl Changes<'_> {
             }
             None => (json!({}), json!("x")),
         };
-        self.put(Rank::Shape, false, at, Some(empty));
+        let is_bare = is_required || is_container(at);
+        self.put(Rank::Shape, is_bare, at, Some(empty));
         self.put(Rank::Shape, true, at, Some(wrong));
         if let Some(Value::Array(list)) = current
             && let Some(first) = list.first()
@@ -237,24 +248,24 @@ impl Changes<'_> {
                         .and_then(Value::as_array)
                         .cloned()
                         .unwrap_or_default();
-                    let is_ill =
+                    let is_invalid =
                         !is_list || list.first().is_some_and(|one| !is_like(one, &neighbour));
-                    self.put(rank, is_ill, at, Some(json!([neighbour])));
+                    self.put(rank, is_invalid, at, Some(json!([neighbour])));
                     if !list.is_empty() {
                         list.push(neighbour.clone());
-                        self.put(rank, is_ill, at, Some(list.into()));
+                        self.put(rank, is_invalid, at, Some(list.into()));
                     }
                 }
                 let like = current.or(mentioned.near.first());
-                let is_ill = is_list || like.is_some_and(|like| !is_like(like, &neighbour));
-                self.put(rank, is_ill, at, Some(neighbour));
+                let is_invalid = is_list || like.is_some_and(|like| !is_like(like, &neighbour));
+                self.put(rank, is_invalid, at, Some(neighbour));
             }
         }
         if mentioned.near.is_empty() && rank == Rank::Near && mentioned.is_leaf && !is_map {
             // Nothing is known of it: it may be anything.
             for value in [json!(true), json!(false), json!("x"), json!(0), json!(1)] {
-                let is_ill = current.is_some_and(|current| !is_like(current, &value));
-                self.put(rank, is_ill, at, Some(value));
+                let is_invalid = current.is_some_and(|current| !is_like(current, &value));
+                self.put(rank, is_invalid, at, Some(value));
             }
         }
     }
@@ -292,7 +303,7 @@ impl Changes<'_> {
                         let mut moved = end.clone();
                         moved.extend(pointer[first_at.len()..].iter().cloned());
                         let puts = vec![(end.clone(), Some(another(first))), (moved, to.clone())];
-                        self.add(change.rank, change.is_ill, puts);
+                        self.add(change.rank, change.is_invalid, puts);
                     }
                 }
             }
@@ -358,13 +369,13 @@ fn neighbours(literal: &Value, current: Option<&Value>) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    fn titles(policy: &Value, object: &Value, rank: Rank, is_ill: bool) -> Vec<String> {
+    fn titles(policy: &Value, object: &Value, rank: Rank, is_invalid: bool) -> Vec<String> {
         let mut vocabulary = Vocabulary::default();
         vocabulary.add(policy);
         let changes = Guide::new(&vocabulary).changes(object);
         let changes = changes
             .iter()
-            .filter(|one| one.rank == rank && one.is_ill == is_ill);
+            .filter(|one| one.rank == rank && one.is_invalid == is_invalid);
         changes.map(Change::title).collect()
     }
 
@@ -375,17 +386,18 @@ mod tests {
         let object = json!({"kind": "Deployment", "spec": {"replicas": 1}});
         assert_eq!(
             titles(&policy, &object, Rank::Shape, false),
-            ["without spec", "spec = {}", "without spec.replicas"]
+            ["without spec.replicas"]
         );
-        assert_eq!(
-            titles(&policy, &object, Rank::Shape, true),
-            [
-                "spec = null",
-                "spec = \"x\"",
-                "spec.replicas = null",
-                "spec.replicas = \"x\""
-            ]
-        );
+        let invalid = titles(&policy, &object, Rank::Shape, true);
+        let expected = [
+            "without spec",
+            "spec = null",
+            "spec = {}",
+            "spec = \"x\"",
+            "spec.replicas = null",
+            "spec.replicas = \"x\"",
+        ];
+        assert_eq!(invalid, expected);
         let near = titles(&policy, &object, Rank::Near, false);
         assert_eq!(
             near,
