@@ -83,6 +83,9 @@ pub struct Outcome {
     pub rules: Vec<Explained>,
 }
 
+/// The beginning of the message of an error about a fact that no file gives.
+const NOT_GIVEN: &str = "AR206 ";
+
 /// The property with the validation that decided.
 const VALIDATION: &str = "cel.validationIndex";
 
@@ -133,7 +136,12 @@ impl Outcome {
         rules
             .map(|one| {
                 let validation = one.validation.as_deref().unwrap_or_default();
-                format!("{}/{}#{validation} {}", one.policy, one.rule, one.status)
+                // What is derived from a rule differs for the same reason.
+                let rule = one
+                    .rule
+                    .trim_start_matches("autogen-")
+                    .trim_start_matches("cronjob-");
+                format!("{}/{rule}#{validation} {}", one.policy, one.status)
             })
             .collect()
     }
@@ -190,6 +198,8 @@ pub enum Kind {
     ExistingViolation,
     /// One cannot be evaluated on it.
     Error,
+    /// One cannot be evaluated, since it reads something that nobody gave.
+    Fact,
     /// Neither can be evaluated on it, and only one refuses it then.
     FailurePolicy,
     /// Both judge that it violates, and only one refuses it, or warns.
@@ -214,6 +224,9 @@ impl Kind {
             }
             Self::Error => {
                 "one cannot be evaluated: expressions in CEL fail on fields that are missing or of another type, where patterns are lenient"
+            }
+            Self::Fact => {
+                "one reads what was not given: give it as a value, a resource or in a context file"
             }
             Self::FailurePolicy => "neither can be evaluated: compare failurePolicy",
             Self::Action => "both find the violation: compare failureAction and validationActions",
@@ -258,8 +271,15 @@ fn kind(old: &Outcome, new: &Outcome, (operation, object): (Operation, &Value)) 
     if same_report && old.has(Reported::Fail) && old.decision != new.decision {
         return Kind::Action;
     }
-    if let (true, false) | (false, true) = either(Reported::Error) {
-        return Kind::Error;
+    let is_of_facts = |outcome: &Outcome| {
+        let mut errors = outcome.rules.iter().filter(|rule| rule.status == "error");
+        errors.any(|rule| rule.message.starts_with(NOT_GIVEN))
+    };
+    match either(Reported::Error) {
+        (true, false) if is_of_facts(old) => return Kind::Fact,
+        (false, true) if is_of_facts(new) => return Kind::Fact,
+        (true, false) | (false, true) => return Kind::Error,
+        _ => {}
     }
     // The side that says less.
     let quiet = match either(Reported::Fail) {

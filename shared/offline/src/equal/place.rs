@@ -7,6 +7,16 @@ use serde_json::{Map, Value};
 /// The most elements of a list, or values of a map, that a place is looked for in.
 const ELEMENTS_MAX: usize = 2;
 
+/// Fields that hold maps of texts.
+pub(super) const MAPS: &[&str] = &[
+    "annotations",
+    "data",
+    "labels",
+    "matchLabels",
+    "nodeSelector",
+    "stringData",
+];
+
 /// The most pointers that one place stands for in an object.
 pub(super) const POINTERS_MAX: usize = 16;
 
@@ -48,6 +58,7 @@ fn expand(value: Option<&Value>, steps: &[Step], at: &mut Pointer, found: &mut V
         found.push(at.clone());
         return;
     };
+    let is_map = matches!(at.last(), Some(Key::Field(name)) if MAPS.contains(&&**name));
     let mut below = |key: Key, value: Option<&Value>, rest: &[Step]| {
         at.push(key);
         expand(value, rest, at, found);
@@ -64,6 +75,7 @@ fn expand(value: Option<&Value>, steps: &[Step], at: &mut Pointer, found: &mut V
                 below(Key::Field(name.as_str().into()), Some(value), rest);
             }
         }
+        (Step::Each, _) if is_map => below(Key::Field("x".into()), None, rest),
         (Step::Each, _) => below(Key::At(0), None, rest),
         // A projection of JMESPath names what it passes no more.
         (Step::Field(_), Some(Value::Array(list))) if !list.is_empty() => {
@@ -160,6 +172,8 @@ const REQUIRED: &[&[&str]] = &[
     &["spec", "containers"],
     &["spec", "containers", "", "name"],
     &["spec", "containers", "", "image"],
+    &["spec", "ephemeralContainers", "", "name"],
+    &["spec", "ephemeralContainers", "", "image"],
     &["spec", "initContainers", "", "name"],
     &["spec", "initContainers", "", "image"],
     &["spec", "template"],
@@ -172,8 +186,8 @@ const REQUIRED: &[&[&str]] = &[
 /// no such fields but for `spec`.
 pub(super) fn is_required(pointer: &[Key]) -> bool {
     // Containers are all there is of a list that is to have one.
-    let is_first = pointer.last() == Some(&Key::At(0)) && is_container(pointer);
     let names = names(pointer);
+    let is_first = pointer.last() == Some(&Key::At(0)) && matches!(&*names, [.., "containers", ""]);
     let templates: [&[&str]; 3] = [
         &[],
         &["spec", "template"],
@@ -188,7 +202,14 @@ pub(super) fn is_required(pointer: &[Key]) -> bool {
 /// Returns whether a container stands at a pointer.
 pub(super) fn is_container(pointer: &[Key]) -> bool {
     let names = names(pointer);
-    matches!(&*names, [.., "containers" | "initContainers", ""])
+    matches!(
+        &*names,
+        [
+            ..,
+            "containers" | "ephemeralContainers" | "initContainers",
+            ""
+        ]
+    )
 }
 
 fn names(pointer: &[Key]) -> Vec<&str> {

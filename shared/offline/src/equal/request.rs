@@ -139,9 +139,14 @@ impl Requests<'_> {
     fn changes(&self, seed: &Seed) -> Vec<Change> {
         let mut found = Vec::new();
         // The innermost first: what makes Pods is mostly judged by those.
-        for root in roots(&seed.object).iter().rev() {
+        let roots = roots(&seed.object);
+        let has_template = roots.len() > 1;
+        for root in roots.iter().rev() {
             if let Some(inside) = super::place::get(&seed.object, root) {
-                let changes = self.guide.changes(inside).into_iter();
+                let changes = self
+                    .guide
+                    .changes(inside, root.is_empty() && has_template)
+                    .into_iter();
                 let asked = changes.filter(|one| !(self.search.valid_only && one.is_invalid));
                 found.extend(asked.map(|change| change.below(root)));
             }

@@ -155,8 +155,12 @@ fn bare(named: &str) -> Option<Value> {
     }
     let metadata = json!({"name": "made"});
     let mut object = json!({"apiVersion": version, "kind": kind, "metadata": metadata});
+    let containers = json!([{"name": "c", "image": "registry.io/app:1.0"}]);
     if kind == "Pod" {
-        object["spec"] = json!({"containers": [{"name": "c", "image": "registry.io/app:1.0"}]});
+        object["spec"] = json!({"containers": containers});
+    } else if makes_pods(&object) {
+        let pod = json!({"metadata": object["metadata"], "spec": {"containers": containers}});
+        return Some(controller(&version, kind, &pod));
     }
     Some(object)
 }

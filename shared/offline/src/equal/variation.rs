@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::{
-    place::{Key, Place, Pointer, Step, get, is_container, is_required, pointers, set, title},
+    place::{
+        Key, MAPS, Place, Pointer, Step, get, is_container, is_required, pointers, set, title,
+    },
     vocabulary::Vocabulary,
 };
 
@@ -28,6 +30,8 @@ pub(super) enum Rank {
 pub(super) struct Change {
     /// The values that are put, in order; `None` removes.
     puts: Vec<(Pointer, Option<Value>)>,
+    /// The number of steps to what policies begin to read at.
+    root: usize,
     pub(super) rank: Rank,
     /// An API server refuses that of its own kinds: a field is null, or of another type than elsewhere, or one is
     /// missing that has to be there.
@@ -68,14 +72,15 @@ impl Change {
         for (pointer, _) in &mut self.puts {
             pointer.splice(0..0, root.iter().cloned());
         }
+        self.root = root.len();
         self
     }
 
-    /// The place that it is about.
+    /// The place that it is about, the same in a Pod and in a template of one.
     pub(super) fn about(&self) -> String {
         self.puts
             .last()
-            .map_or_else(String::new, |(pointer, _)| title(pointer))
+            .map_or_else(String::new, |(pointer, _)| title(&pointer[self.root..]))
     }
 }
 
@@ -94,16 +99,41 @@ struct Mentioned {
     is_leaf: bool,
     /// It is a list, or a map that is gone through.
     is_list: bool,
+    /// It is a list of objects.
+    has_fields: bool,
 }
 
-/// Places that say what an object is, rather than something of it.
-const NAMES: &[&str] = &[
-    "apiVersion",
-    "kind",
-    "metadata",
-    "metadata.name",
-    "metadata.namespace",
+/// Places that say what an object is called, which it has to say.
+const NAMES: &[&str] = &["metadata", "metadata.name", "metadata.namespace"];
+
+/// Places that say what an object is: with another value it would be another request.
+const KINDS: &[&str] = &["apiVersion", "kind"];
+
+/// Fields of a Pod's spec, which nothing that makes Pods has in its own.
+const OF_PODS: &[&str] = &[
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "dnsConfig",
+    "ephemeralContainers",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeName",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
 ];
+
+/// Fields of the spec of what makes Pods, which no Pod has.
+const OF_CONTROLLERS: &[&str] = &["jobTemplate", "template"];
 
 impl Guide {
     pub(super) fn new(vocabulary: &Vocabulary) -> Self {
@@ -125,6 +155,10 @@ impl Guide {
             let mut below = all.range(place.clone()..).skip(1);
             let next = below.next().filter(|next| next.starts_with(place));
             mentioned.is_leaf = next.is_none();
+            let elements = [&place[..], &[Step::Each]].concat();
+            let mut below = all.range(elements.clone()..);
+            mentioned.has_fields =
+                below.any(|one| one.len() > elements.len() && one.starts_with(&elements));
             mentioned.is_list = all.contains(&[&place[..], &[Step::Each]].concat());
         }
         guide
@@ -135,8 +169,13 @@ impl Guide {
         self.places.len()
     }
 
-    /// Returns the changes of an object, by rank.
-    pub(super) fn changes(&self, object: &Value) -> Vec<Change> {
+    /// Returns the changes of an object, by rank. `makes_pods`: it has a template of Pods, of which its own fields are
+    /// none.
+    pub(super) fn changes(&self, object: &Value, makes_pods: bool) -> Vec<Change> {
+        let others = match makes_pods {
+            true => OF_PODS,
+            false => OF_CONTROLLERS,
+        };
         let mut made = Changes {
             object,
             seen: HashSet::new(),
@@ -144,7 +183,13 @@ impl Guide {
         };
         for (place, mentioned) in &self.places {
             for pointer in pointers(object, place) {
-                let is_name = NAMES.contains(&&*title(&pointer));
+                let name = title(&pointer);
+                let is_name = NAMES.contains(&&*name);
+                let is_other = matches!(&*pointer, [Key::Field(spec), Key::Field(field), ..]
+                    if **spec == *"spec" && others.contains(&&**field));
+                if is_other || KINDS.contains(&&*name) {
+                    continue;
+                }
                 if !is_name {
                     made.shape(&pointer, mentioned);
                 }
@@ -183,6 +228,7 @@ impl Changes<'_> {
     fn add(&mut self, rank: Rank, is_invalid: bool, puts: Vec<(Pointer, Option<Value>)>) {
         let change = Change {
             puts,
+            root: 0,
             rank,
             is_invalid,
         };
@@ -248,8 +294,9 @@ impl Changes<'_> {
                         .and_then(Value::as_array)
                         .cloned()
                         .unwrap_or_default();
-                    let is_invalid =
-                        !is_list || list.first().is_some_and(|one| !is_like(one, &neighbour));
+                    let is_invalid = !is_list
+                        || mentioned.has_fields
+                        || list.first().is_some_and(|one| !is_like(one, &neighbour));
                     self.put(rank, is_invalid, at, Some(json!([neighbour])));
                     if !list.is_empty() {
                         list.push(neighbour.clone());
@@ -311,16 +358,6 @@ impl Changes<'_> {
     }
 }
 
-/// Fields that hold maps of texts.
-const MAPS: &[&str] = &[
-    "annotations",
-    "data",
-    "labels",
-    "matchLabels",
-    "nodeSelector",
-    "stringData",
-];
-
 /// An element like another one, with a name of its own.
 fn another(element: &Value) -> Value {
     let mut other = element.clone();
@@ -372,7 +409,7 @@ mod tests {
     fn titles(policy: &Value, object: &Value, rank: Rank, is_invalid: bool) -> Vec<String> {
         let mut vocabulary = Vocabulary::default();
         vocabulary.add(policy);
-        let changes = Guide::new(&vocabulary).changes(object);
+        let changes = Guide::new(&vocabulary).changes(object, false);
         let changes = changes
             .iter()
             .filter(|one| one.rank == rank && one.is_invalid == is_invalid);
