@@ -13,6 +13,9 @@
 
 mod coverage;
 mod expression;
+mod found;
+mod group;
+mod guide;
 mod outcome;
 mod pattern;
 mod place;
@@ -24,7 +27,7 @@ mod token;
 mod variation;
 mod vocabulary;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use anteroom_policy::Operation;
 use serde::Serialize;
@@ -33,12 +36,12 @@ use thiserror::Error;
 
 use self::{
     coverage::Coverage,
-    outcome::{Class, compare},
-    request::{Request, Requests, Taken},
+    found::Found,
+    guide::Guide,
+    outcome::compare,
+    request::{Requests, Taken},
     seed::seeds,
-    shrink::shrink,
     subject::Subject,
-    variation::Guide,
     vocabulary::Vocabulary,
 };
 use crate::{
@@ -53,15 +56,6 @@ pub use outcome::{Decision, Explained, Kind, Outcome, Reported};
 
 /// The requests of a search, where nothing else is said.
 pub const REQUESTS_MAX: usize = 10_000;
-
-/// The most kinds of differences that are kept apart; those of further ones are counted.
-const CLASSES_MAX: usize = 100;
-
-/// The most requests of one kind of difference that are shrunk.
-const CANDIDATES_MAX: usize = 6;
-
-/// The most examples of one kind of difference.
-const EXAMPLES_MAX: usize = 3;
 
 /// The reason why policies cannot be compared.
 #[derive(Debug, Error)]
@@ -335,99 +329,6 @@ pub fn equal(
         new,
         not_run,
     })
-}
-
-/// The requests that show differences.
-#[derive(Default)]
-struct Found {
-    requests: usize,
-    different: usize,
-    untold: usize,
-    classes: BTreeMap<Class, Candidates>,
-}
-
-/// Requests that show one kind of difference.
-#[derive(Default)]
-struct Candidates {
-    requests: usize,
-    has_valid: bool,
-    /// Those that are about different places.
-    kept: Vec<Request>,
-}
-
-impl Found {
-    fn add(&mut self, class: Class, request: Request) {
-        self.different += 1;
-        if self.classes.len() >= CLASSES_MAX && !self.classes.contains_key(&class) {
-            self.untold += 1;
-            return;
-        }
-        let own = self.classes.entry(class).or_default();
-        own.requests += 1;
-        if !request.is_invalid && !own.has_valid {
-            own.has_valid = true;
-            own.kept.clear();
-        }
-        if request.is_invalid && own.has_valid {
-            return;
-        }
-        if own.kept.len() < CANDIDATES_MAX && own.kept.iter().all(|one| one.about != request.about)
-        {
-            own.kept.push(request);
-        }
-    }
-
-    fn differences(self, subject: &mut Subject, is_over: &dyn Fn() -> bool) -> Vec<Difference> {
-        let mut differences = Vec::new();
-        for (class, candidates) in self.classes {
-            let mut seen = BTreeSet::new();
-            let mut examples = Vec::new();
-            for request in candidates.kept {
-                if examples.len() == EXAMPLES_MAX {
-                    break;
-                }
-                let small = shrink(request, &mut |smaller| {
-                    let outcomes = (!is_over()).then(|| subject.outcomes(smaller)).flatten();
-                    outcomes.is_some_and(|[old, new]| {
-                        let of = (smaller.operation, &smaller.object);
-                        compare(&old, &new, of).as_ref() == Some(&class)
-                    })
-                });
-                if seen.insert(form(&small.object)) {
-                    examples.extend(subject.example(small));
-                }
-            }
-            differences.push(Difference {
-                kind: class.kind,
-                requests: candidates.requests,
-                invalid: !candidates.has_valid,
-                examples,
-            });
-        }
-        differences.sort_by_key(|one| (one.invalid, one.kind, std::cmp::Reverse(one.requests)));
-        differences
-    }
-}
-
-/// The form of an object, whatever its texts and numbers: two objects of one form are examples of one thing.
-fn form(value: &Value) -> String {
-    match value {
-        Value::Object(fields) => {
-            let fields = fields
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", form(value)));
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
-        }
-        Value::Array(elements) => {
-            format!(
-                "[{}]",
-                elements.iter().map(form).collect::<Vec<_>>().join(",")
-            )
-        }
-        Value::Null => "null".to_owned(),
-        Value::String(text) if text.is_empty() => "empty".to_owned(),
-        _ => "x".to_owned(),
-    }
 }
 
 #[cfg(test)]

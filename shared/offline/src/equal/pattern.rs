@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{
     expression::Reached,
+    group::Group,
     place::{Place, Step},
-    vocabulary::Group,
 };
 
 /// How deep a pattern is followed.

@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::{
     Search,
+    guide::Guide,
     seed::{Seed, roots},
-    variation::{Change, Guide},
+    variation::Change,
 };
 use crate::resource::Resource;
 
@@ -17,6 +18,9 @@ const CHANGES_AT_ONCE_MAX: usize = 3;
 
 /// Of all requests, those that have one change, in hundredths; the rest has several.
 const SINGLE_SHARE: usize = 60;
+
+/// Of so many requests with several changes one may be by another user.
+const OTHER_USER_SHARE: usize = 4;
 
 /// The most changes of one object that are kept as ones that matter.
 const TELLING_MAX: usize = 64;
@@ -128,10 +132,16 @@ impl Requests<'_> {
                 return;
             };
             let changes = own.several(&mut chance);
-            for request in self.changed(own.seed, &changes).into_iter().take(1) {
-                if made.add(request, all) == Taken::Last {
-                    return;
-                }
+            let mut requests = self.changed(own.seed, &changes);
+            if requests.is_empty() {
+                continue;
+            }
+            let mut request = requests.swap_remove(chance.below(requests.len()));
+            if chance.below(OTHER_USER_SHARE) == 0 {
+                request.user = chance.below(self.users);
+            }
+            if made.add(request, all) == Taken::Last {
+                return;
             }
         }
     }
@@ -241,6 +251,8 @@ struct Varied<'s> {
     changes: Vec<Change>,
     /// The changes by the place that they are about.
     places: Vec<Vec<usize>>,
+    /// Those of the object's name, namespace, labels and annotations, by which rules choose objects.
+    choosing: Vec<Vec<usize>>,
     /// Those of which a request was a telling one.
     telling: Vec<usize>,
 }
@@ -252,9 +264,13 @@ impl<'s> Varied<'s> {
         for (at, change) in changes.iter().enumerate() {
             places.entry(change.about()).or_default().push(at);
         }
+        let choosing = places
+            .iter()
+            .filter(|(place, _)| place.starts_with("metadata."));
         Self {
             seed,
             changes,
+            choosing: choosing.map(|(_, changes)| changes.clone()).collect(),
             places: places.into_values().collect(),
             telling: Vec::new(),
         }
@@ -266,7 +282,13 @@ impl<'s> Varied<'s> {
         let mut several: Vec<_> = telling.copied().into_iter().collect();
         let number = 1 + usize::from(chance.below(CHANGES_AT_ONCE_MAX) == 0);
         for _ in several.len()..=number {
-            if let Some(place) = self.places.get(chance.below(self.places.len())) {
+            let is_choosing = !self.choosing.is_empty() && chance.below(2) == 0;
+            let places = if is_choosing {
+                &self.choosing
+            } else {
+                &self.places
+            };
+            if let Some(place) = places.get(chance.below(places.len())) {
                 several.extend(place.get(chance.below(place.len())).copied());
             }
         }

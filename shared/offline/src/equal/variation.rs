@@ -1,14 +1,11 @@
 //! Variations of one object: one change each, guided by what policies speak of.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    place::{
-        Key, MAPS, Place, Pointer, Step, get, is_container, is_required, pointers, set, title,
-    },
-    vocabulary::Vocabulary,
+use super::place::{
+    Key, MAPS, Pointer, Step, get, is_container, is_required, pointers, set, title,
 };
 
 /// The most changes of one object.
@@ -84,147 +81,44 @@ impl Change {
     }
 }
 
-/// Places of all policies, with what is known of each.
+/// What policies say of a place.
 #[derive(Debug, Default)]
-pub(super) struct Guide {
-    places: BTreeMap<Place, Mentioned>,
-    literals: Vec<Value>,
-}
-
-#[derive(Debug, Default)]
-struct Mentioned {
+pub(super) struct Mentioned {
     /// The literals beside it.
-    near: Vec<Value>,
+    pub(super) near: Vec<Value>,
     /// No place below it is mentioned.
-    is_leaf: bool,
+    pub(super) is_leaf: bool,
     /// It is a list, or a map that is gone through.
-    is_list: bool,
+    pub(super) is_list: bool,
     /// It is a list of objects.
-    has_fields: bool,
+    pub(super) has_fields: bool,
 }
 
-/// Places that say what an object is called, which it has to say.
-const NAMES: &[&str] = &["metadata", "metadata.name", "metadata.namespace"];
-
-/// Places that say what an object is: with another value it would be another request.
-const KINDS: &[&str] = &["apiVersion", "kind"];
-
-/// Fields of a Pod's spec, which nothing that makes Pods has in its own.
-const OF_PODS: &[&str] = &[
-    "affinity",
-    "automountServiceAccountToken",
-    "containers",
-    "dnsConfig",
-    "ephemeralContainers",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "imagePullSecrets",
-    "initContainers",
-    "nodeName",
-    "nodeSelector",
-    "priorityClassName",
-    "runtimeClassName",
-    "securityContext",
-    "serviceAccountName",
-    "tolerations",
-    "topologySpreadConstraints",
-    "volumes",
-];
-
-/// Fields of the spec of what makes Pods, which no Pod has.
-const OF_CONTROLLERS: &[&str] = &["jobTemplate", "template"];
-
-impl Guide {
-    pub(super) fn new(vocabulary: &Vocabulary) -> Self {
-        let mut guide = Self::default();
-        for group in &vocabulary.groups {
-            for place in &group.places {
-                for end in 1..place.len() {
-                    guide.places.entry(place[..end].to_vec()).or_default();
-                }
-                if !place.is_empty() {
-                    let mentioned = guide.places.entry(place.clone()).or_default();
-                    add(&mut mentioned.near, &group.literals);
-                }
-            }
-            add(&mut guide.literals, &group.literals);
-        }
-        let all: BTreeSet<Place> = guide.places.keys().cloned().collect();
-        for (place, mentioned) in &mut guide.places {
-            let mut below = all.range(place.clone()..).skip(1);
-            let next = below.next().filter(|next| next.starts_with(place));
-            mentioned.is_leaf = next.is_none();
-            let elements = [&place[..], &[Step::Each]].concat();
-            let mut below = all.range(elements.clone()..);
-            mentioned.has_fields =
-                below.any(|one| one.len() > elements.len() && one.starts_with(&elements));
-            mentioned.is_list = all.contains(&[&place[..], &[Step::Each]].concat());
-        }
-        guide
-    }
-
-    /// The number of places.
-    pub(super) fn places(&self) -> usize {
-        self.places.len()
-    }
-
-    /// Returns the changes of an object, by rank. `makes_pods`: it has a template of Pods, of which its own fields are
-    /// none.
-    pub(super) fn changes(&self, object: &Value, makes_pods: bool) -> Vec<Change> {
-        let others = match makes_pods {
-            true => OF_PODS,
-            false => OF_CONTROLLERS,
-        };
-        let mut made = Changes {
-            object,
-            seen: HashSet::new(),
-            found: Vec::new(),
-        };
-        for (place, mentioned) in &self.places {
-            for pointer in pointers(object, place) {
-                let name = title(&pointer);
-                let is_name = NAMES.contains(&&*name);
-                let is_other = matches!(&*pointer, [Key::Field(spec), Key::Field(field), ..]
-                    if **spec == *"spec" && others.contains(&&**field));
-                if is_other || KINDS.contains(&&*name) {
-                    continue;
-                }
-                if !is_name {
-                    made.shape(&pointer, mentioned);
-                }
-                if mentioned.is_leaf || mentioned.is_list {
-                    made.literals(&pointer, mentioned, Rank::Near, &mentioned.near);
-                    if !is_name {
-                        made.literals(&pointer, mentioned, Rank::Far, &self.literals);
-                    }
-                }
-            }
-        }
-        made.appended(self);
-        // A literal from elsewhere in a field of another type tells nothing.
-        made.found
-            .retain(|change| !(change.is_invalid && change.rank == Rank::Far));
-        made.found.sort_by_key(Change::order);
-        made.found
-    }
-}
-
-fn add(to: &mut Vec<Value>, values: &[Value]) {
-    for value in values {
-        if !to.contains(value) {
-            to.push(value.clone());
-        }
-    }
-}
-
-struct Changes<'o> {
+/// The changes of an object.
+pub(super) struct Changes<'o> {
     object: &'o Value,
     seen: HashSet<String>,
     found: Vec<Change>,
 }
 
-impl Changes<'_> {
+impl<'o> Changes<'o> {
+    pub(super) fn new(object: &'o Value) -> Self {
+        Self {
+            object,
+            seen: HashSet::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Returns them in their order.
+    pub(super) fn into_sorted(mut self) -> Vec<Change> {
+        // A literal from elsewhere in a field of another type tells nothing.
+        self.found
+            .retain(|change| !(change.is_invalid && change.rank == Rank::Far));
+        self.found.sort_by_key(Change::order);
+        self.found
+    }
+
     fn add(&mut self, rank: Rank, is_invalid: bool, puts: Vec<(Pointer, Option<Value>)>) {
         let change = Change {
             puts,
@@ -238,11 +132,16 @@ impl Changes<'_> {
     }
 
     fn put(&mut self, rank: Rank, is_invalid: bool, at: &Pointer, to: Option<Value>) {
+        let (is_map, is_text) = (is_map(at), is_map(&at[..at.len().saturating_sub(1)]));
+        let is_invalid = is_invalid
+            || to
+                .as_ref()
+                .is_some_and(|to| (is_map && !to.is_object()) || (is_text && !to.is_string()));
         self.add(rank, is_invalid, vec![(at.clone(), to)]);
     }
 
     /// Removes, empties and mistypes.
-    fn shape(&mut self, at: &Pointer, mentioned: &Mentioned) {
+    pub(super) fn shape(&mut self, at: &Pointer, mentioned: &Mentioned) {
         let current = get(self.object, at);
         let is_required = is_required(at);
         if current.is_some() {
@@ -254,7 +153,7 @@ impl Changes<'_> {
             Some(Value::Array(_)) => (json!([]), json!({})),
             Some(Value::String(_)) => (json!(""), json!(7)),
             Some(_) => return self.put(Rank::Shape, true, at, Some(json!("x"))),
-            None if mentioned.is_list => (json!([]), json!("x")),
+            None if mentioned.is_list && !is_map(at) => (json!([]), json!("x")),
             None if mentioned.is_leaf => {
                 return match mentioned.near.iter().any(Value::is_string) {
                     true => self.put(Rank::Shape, false, at, Some(json!(""))),
@@ -274,10 +173,15 @@ impl Changes<'_> {
         }
     }
 
-    fn literals(&mut self, at: &Pointer, mentioned: &Mentioned, rank: Rank, values: &[Value]) {
+    pub(super) fn literals(
+        &mut self,
+        at: &Pointer,
+        mentioned: &Mentioned,
+        rank: Rank,
+        values: &[Value],
+    ) {
         let current = get(self.object, at);
-        let is_map = matches!(current, Some(Value::Object(_)))
-            || matches!(at.last(), Some(Key::Field(name)) if MAPS.contains(&&**name));
+        let is_map = matches!(current, Some(Value::Object(_))) || is_map(at);
         for value in values {
             for neighbour in neighbours(value, current) {
                 if is_map {
@@ -318,17 +222,7 @@ impl Changes<'_> {
     }
 
     /// Lists with one element more, which has one change: some of their elements are as they should be then.
-    fn appended(&mut self, guide: &Guide) {
-        let lists: BTreeSet<&[Step]> = guide
-            .places
-            .keys()
-            .filter_map(|place| {
-                place
-                    .iter()
-                    .position(|step| *step == Step::Each)
-                    .map(|at| &place[..at])
-            })
-            .collect();
+    pub(super) fn appended(&mut self, lists: &BTreeSet<&[Step]>) {
         let single: Vec<Change> = self.found.clone();
         for list in lists {
             for at in pointers(self.object, list) {
@@ -356,6 +250,11 @@ impl Changes<'_> {
             }
         }
     }
+}
+
+/// Returns whether a map of texts stands at a pointer.
+fn is_map(at: &[Key]) -> bool {
+    matches!(at.last(), Some(Key::Field(name)) if MAPS.contains(&&**name))
 }
 
 /// An element like another one, with a name of its own.
@@ -403,79 +302,4 @@ fn neighbours(literal: &Value, current: Option<&Value>) -> Vec<Value> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn titles(policy: &Value, object: &Value, rank: Rank, is_invalid: bool) -> Vec<String> {
-        let mut vocabulary = Vocabulary::default();
-        vocabulary.add(policy);
-        let changes = Guide::new(&vocabulary).changes(object, false);
-        let changes = changes
-            .iter()
-            .filter(|one| one.rank == rank && one.is_invalid == is_invalid);
-        changes.map(Change::title).collect()
-    }
-
-    #[test]
-    fn every_place_is_removed_emptied_mistyped_and_given_each_literal() {
-        let policy =
-            json!({"spec": {"rules": [{"validate": {"pattern": {"spec": {"replicas": ">1"}}}}]}});
-        let object = json!({"kind": "Deployment", "spec": {"replicas": 1}});
-        assert_eq!(
-            titles(&policy, &object, Rank::Shape, false),
-            ["without spec.replicas"]
-        );
-        let invalid = titles(&policy, &object, Rank::Shape, true);
-        let expected = [
-            "without spec",
-            "spec = null",
-            "spec = {}",
-            "spec = \"x\"",
-            "spec.replicas = null",
-            "spec.replicas = \"x\"",
-        ];
-        assert_eq!(invalid, expected);
-        let near = titles(&policy, &object, Rank::Near, false);
-        assert_eq!(
-            near,
-            [
-                "spec.replicas = 1",
-                "spec.replicas = 0",
-                "spec.replicas = 2"
-            ]
-        );
-    }
-
-    #[test]
-    fn lists_are_varied_in_length_and_in_one_element() {
-        let policy = json!({"spec": {"validations": [{"expression": "object.spec.c.all(x, x.image != 'a')"}]}});
-        let object = json!({"spec": {"c": [{"name": "n", "image": "b"}]}});
-        let shapes = titles(&policy, &object, Rank::Shape, false);
-        let second = r#"{"image":"b","name":"n-2"}"#;
-        for expected in [
-            "spec.c = []".to_owned(),
-            format!(r#"spec.c = [{{"image":"b","name":"n"}},{second}]"#),
-            format!("spec.c[1] = {second}, without spec.c[1].image"),
-        ] {
-            assert!(shapes.contains(&expected), "{expected}: {shapes:#?}");
-        }
-        let near = titles(&policy, &object, Rank::Near, false);
-        for expected in ["\"a\"", "\"ax\"", "\"xa\"", "\"ba\"", "\"ab\""] {
-            let expected = format!("spec.c[0].image = {expected}");
-            assert!(near.contains(&expected), "{expected}: {near:#?}");
-        }
-    }
-
-    #[test]
-    fn keys_of_maps_are_those_that_policies_mention() {
-        let policy = json!({"spec": {"validations": [
-            {"expression": "!object.metadata.annotations.exists(k, k.startsWith('a.io/'))"},
-        ]}});
-        let object = json!({"metadata": {"annotations": {"b": "c"}}});
-        let near = titles(&policy, &object, Rank::Near, false);
-        assert!(
-            near.contains(&"metadata.annotations[\"a.io/x\"] = \"x\"".to_owned()),
-            "{near:?}"
-        );
-    }
-}
+mod tests;

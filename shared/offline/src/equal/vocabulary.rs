@@ -5,37 +5,15 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
-    expression::{Found, Reached, Scope, read},
+    expression::{Reached, Scope, read},
+    group::Group,
     pattern,
-    place::{Place, Step, place},
+    place::{Step, place},
     token::Language,
 };
 
 /// How deep a manifest is followed.
 const DEPTH_MAX: usize = 64;
-
-/// The most literals that are kept of one field of a policy.
-const LITERALS_MAX: usize = 48;
-
-/// Places, and literals that the policy mentions in the same breath.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Group {
-    pub(super) places: BTreeSet<Place>,
-    pub(super) literals: Vec<Value>,
-}
-
-impl Group {
-    pub(super) fn literal(&mut self, value: Value) {
-        if self.literals.len() < LITERALS_MAX && !self.literals.contains(&value) {
-            self.literals.push(value);
-        }
-    }
-
-    fn take(&mut self, found: Found) {
-        self.places.extend(found.places);
-        found.literals.into_iter().for_each(|one| self.literal(one));
-    }
-}
 
 /// What policies speak of.
 #[derive(Debug, Default)]
