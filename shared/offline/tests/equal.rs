@@ -69,7 +69,97 @@ fn compared(old: &Path, new: &Path, search: &Search) -> Result<Comparison, Equal
 }
 
 /// Pairs of the same name, where both folders are whole.
-const PAIRS: usize = 71;
+const PAIRS: usize = 68;
+
+/// Pairs that cannot be compared, and why: rules that change what exists are not run without targets, and a suite has
+/// a subresource that nothing is made from.
+const NOT_COMPARED: &[(&str, &str)] = &[
+    ("add-privileged-existing-namespaces (psa-mpol)", "AR301"),
+    (
+        "block-pod-exec-by-pod-name (other-vpol)",
+        "no object to begin at",
+    ),
+    ("label-nodes-cri (other-mpol)", "AR301"),
+];
+
+/// Pairs that decide alike, as far as this search can tell. One that is found different is either a fault of ours, or
+/// was not searched well enough before.
+const ALIKE: &[&str] = &[
+    "add-karpenter-daemonset-priority-class (karpenter-mpol)",
+    "add-karpenter-donot-evict (karpenter-mpol)",
+    "add-labels (other-mpol)",
+    "add-psa-labels (psa-mpol)",
+    "check-deprecated-apis (best-practices-cel)",
+    "limit-containers-per-pod (other-vpol)",
+    "limit-hostpath-type-pv (other-cel)",
+    "prevent-linkerd-pod-injection-override (linkerd-cel)",
+    "require-deployments-have-multiple-replicas (other-cel)",
+    "require-labels (best-practices-cel)",
+    "require-tekton-bundle (tekton-cel)",
+    "restrict-sa-automount-sa-token (other-cel)",
+    "restrict-sa-automount-sa-token (other-vpol)",
+];
+
+/// Differences that are the policies' own: each was looked at.
+const DIFFERENT: &[(&str, &str)] = &[
+    // The one is exempt in `istio-system`.
+    ("add-ambient-mode-namespace (istio-mpol)", "Match"),
+    // The annotation that keeps the classic rule to Pods means nothing to the other kind.
+    ("add-runtimeClassName (psp-migration-mpol)", "Autogen"),
+    // A strategic merge replaces the options of DNS; the JSON patch adds to them.
+    ("add-ndots (other-mpol)", "Mutation"),
+    // `tolerations` without a key.
+    ("add-tolerations (other-mpol)", "Error"),
+    // A path that only begins with the socket's.
+    ("disallow-cri-sock-mount (best-practices-cel)", "Judgement"),
+    // Containers that the expressions do not look at.
+    ("disallow-latest-tag (best-practices-cel)", "Judgement"),
+    ("disallow-latest-tag (best-practices-vpol)", "Judgement"),
+    ("forbid-cpu-limits (other-cel)", "Action"),
+    // It always writes a list of init containers.
+    ("prepend-image-registry (other-mpol)", "Mutation"),
+    ("require-annotations (other-vpol)", "Autogen"),
+    // Fields that expressions take for granted.
+    ("ingress-host-match-tls (other-vpol)", "Error"),
+    (
+        "require-deployments-have-multiple-replicas (other-vpol)",
+        "Error",
+    ),
+    ("restrict-binding-system-groups (other-vpol)", "Error"),
+    ("restrict-loadbalancer (other-vpol)", "Error"),
+    ("restrict-wildcard-verbs (other-vpol)", "Error"),
+    // A toleration without a key may be for any.
+    ("restrict-controlplane-scheduling (other-cel)", "Judgement"),
+    // The host of another organisation's repository.
+    ("verify-git-repositories (flux-cel)", "Judgement"),
+];
+
+/// Compares a pair: the kinds of its differences, or why it is not compared.
+fn told(old: &Path, new: &Path) -> Result<BTreeSet<String>, String> {
+    let search = Search {
+        requests_max: 300,
+        operations: vec![Operation::Create],
+        valid_only: true,
+        ..Search::default()
+    };
+    let found = compared(old, new, &search).map_err(|error| error.to_string())?;
+    assert!(found.requests > 0, "{}", new.display());
+    for difference in &found.differences {
+        assert!(!difference.examples.is_empty(), "{}", new.display());
+        for example in &difference.examples {
+            let (old, new) = (&example.old, &example.new);
+            let is_same = old.decision == new.decision
+                && old.reported == new.reported
+                && old.patched == new.patched;
+            assert!(!is_same, "{}", example.object);
+        }
+    }
+    let kinds = found
+        .differences
+        .iter()
+        .map(|one| format!("{:?}", one.kind));
+    Ok(kinds.collect())
+}
 
 #[test]
 fn published_pairs_are_compared_and_their_differences_are_known() {
@@ -79,76 +169,32 @@ fn published_pairs_are_compared_and_their_differences_are_known() {
     let (mut classic, mut cel) = (BTreeMap::new(), BTreeMap::new());
     policies(&corpus.join("kyverno-policies"), &mut classic);
     policies(&corpus.join("kyverno-policies-cel"), &mut cel);
-    let search = Search {
-        requests_max: std::env::var("REQUESTS").map_or(300, |text| text.parse().unwrap()),
-        operations: vec![Operation::Create],
-        valid_only: true,
-        ..Search::default()
-    };
-    let mut pairs = 0;
+    let mut results = BTreeMap::new();
     for (name, olds) in &classic {
-        for new in cel.get(name).into_iter().flatten() {
-            for old in olds {
-                pairs += 1;
-                let of = new.parent().unwrap().file_name().unwrap().to_str().unwrap();
-                match compared(old, new, &search) {
-                    Err(error) => println!("## {name} ({of}): {error}"),
-                    Ok(found) => {
-                        let kinds: BTreeSet<_> = found
-                            .differences
-                            .iter()
-                            .map(|one| format!("{:?}", one.kind))
-                            .collect();
-                        println!(
-                            "## {name} ({of}): {} requests, {} different: {kinds:?}",
-                            found.requests, found.different
-                        );
-                        for one in &found.differences {
-                            println!("  - {:?} {} requests", one.kind, one.requests);
-                            for example in one.examples.iter().take(2) {
-                                println!(
-                                    "      {} {:?} {} <- {:?}",
-                                    example.operation,
-                                    example.user,
-                                    example.object,
-                                    example.changes
-                                );
-                                for (side, outcome) in
-                                    [("old", &example.old), ("new", &example.new)]
-                                {
-                                    println!(
-                                        "        {side}: {:?} {:?}",
-                                        outcome.decision, outcome.reported
-                                    );
-                                    for rule in &outcome.rules {
-                                        println!(
-                                            "          {} {} {}",
-                                            rule.rule,
-                                            rule.status,
-                                            rule.message
-                                                .chars()
-                                                .take(160)
-                                                .collect::<String>()
-                                                .replace('\n', " ")
-                                        );
-                                    }
-                                    if let Some(patched) = &outcome.patched {
-                                        println!("          => {patched}");
-                                    }
-                                }
-                            }
-                        }
-                        for (side, rules) in [("old", &found.old), ("new", &found.new)] {
-                            for rule in rules {
-                                if let Some(gap) = rule.gap() {
-                                    println!("  gap {side} {}: {gap}", rule.rule);
-                                }
-                            }
-                        }
-                    }
-                }
-            }
+        for (old, new) in olds.iter().flat_map(|old| {
+            cel.get(name)
+                .into_iter()
+                .flatten()
+                .map(move |new| (old, new))
+        }) {
+            let group = new.parent().unwrap().file_name().unwrap();
+            let pair = format!("{name} ({})", group.to_str().unwrap());
+            let result = told(old, new);
+            println!("{pair}: {result:?}");
+            results.insert(pair, result);
         }
     }
-    assert_eq!(pairs, PAIRS);
+    assert_eq!(results.len(), PAIRS);
+    let wrong = results.iter().filter(|(pair, result)| match result {
+        Err(error) => !NOT_COMPARED
+            .iter()
+            .any(|(name, says)| *name == **pair && error.contains(says)),
+        Ok(kinds) => {
+            let mut known = DIFFERENT.iter().filter(|(name, _)| *name == **pair);
+            let is_alike = ALIKE.contains(&&***pair);
+            (is_alike && !kinds.is_empty()) || !known.all(|(_, kind)| kinds.contains(*kind))
+        }
+    });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

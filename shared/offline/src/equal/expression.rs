@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use self::reader::Reader;
 use super::{
     place::{Place, Step, place},
-    token::{Language, Token, tokens},
+    token::Language,
 };
 
 /// The most steps of a place.
