@@ -1,6 +1,9 @@
 //! The requests of a search, the most promising first.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
 use anteroom_policy::Operation;
 use serde_json::Value;
@@ -16,7 +19,16 @@ use crate::resource::Resource;
 /// The most changes of one object at once, and the share of requests that have as many.
 const CHANGES_AT_ONCE_MAX: usize = 3;
 
-/// Of all requests, those that have one change, in hundredths; the rest has several.
+/// The most objects that are varied; others are asked about as they are.
+const VARIED_MAX: usize = 64;
+
+/// The largest object that is varied, as JSON.
+const VARIED_BYTES_MAX: usize = 128 * 1024;
+
+/// Of all requests, those that are about objects as they are, in hundredths at most.
+const AS_GIVEN_SHARE: usize = 50;
+
+/// Of the other requests, those that have one change, in hundredths; the rest has several.
 const SINGLE_SHARE: usize = 60;
 
 /// Of so many requests with several changes one may be by another user.
@@ -64,10 +76,12 @@ impl Request {
         Some(Resource { plural, ..resource })
     }
 
-    /// What tells it from others.
-    fn identity(&self) -> String {
-        let old = self.old.as_ref().map(Value::to_string).unwrap_or_default();
-        format!("{} {} {} {old}", self.operation, self.user, self.object)
+    /// A number that tells it from others.
+    fn identity(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let parts = (self.operation, self.user, &self.object, &self.old);
+        parts.hash(&mut hasher);
+        hasher.finish()
     }
 }
 
@@ -91,20 +105,24 @@ impl Requests<'_> {
             take,
         };
         let all = self.search.requests_max;
-        for seed in self.seeds {
-            for request in self.as_given(seed) {
-                if made.add(request, all) == Taken::Last {
-                    return;
+        let as_given = (all.saturating_mul(AS_GIVEN_SHARE) / 100).max(1);
+        'given: for user in 0..self.users {
+            for operation in [Operation::Create, Operation::Update, Operation::Delete] {
+                for seed in self.seeds {
+                    let request = as_it_is(seed, operation, user);
+                    // Of what was made it is enough to be made.
+                    let is_asked = !seed.is_made || operation == Operation::Create;
+                    if is_asked && made.add(request, as_given) == Taken::Last {
+                        break 'given;
+                    }
                 }
             }
         }
-        let mut varied: Vec<_> = self
-            .seeds
-            .iter()
-            .map(|seed| Varied::new(seed, self))
-            .collect();
+        let varied = varied(self.seeds).into_iter();
+        let mut varied: Vec<_> = varied.map(|seed| Varied::new(seed, self)).collect();
         let most = varied.iter().map(|one| one.changes.len()).max();
-        let single = all / 100 * SINGLE_SHARE;
+        let rest = all.saturating_sub(made.count);
+        let single = made.count + rest.saturating_mul(SINGLE_SHARE) / 100;
         'single: for at in 0..most.unwrap_or_default() {
             for own in &mut varied {
                 let Some(change) = own.changes.get(at) else {
@@ -164,25 +182,6 @@ impl Requests<'_> {
         found
     }
 
-    /// The object as it is, by every operation and user.
-    fn as_given(&self, seed: &Seed) -> Vec<Request> {
-        let mut found = Vec::new();
-        let operations: &[_] = match seed.is_made {
-            true => &[Operation::Create],
-            false => &[Operation::Create, Operation::Update, Operation::Delete],
-        };
-        for operation in operations {
-            for user in 0..self.users {
-                found.push(Request {
-                    user,
-                    old: (*operation == Operation::Update).then(|| seed.object.clone()),
-                    ..request(seed, *operation, seed.object.clone(), &[])
-                });
-            }
-        }
-        found
-    }
-
     /// The object with changes.
     fn changed(&self, seed: &Seed, changes: &[&Change]) -> Vec<Request> {
         let mut object = seed.object.clone();
@@ -207,6 +206,32 @@ impl Requests<'_> {
     }
 }
 
+/// The object without a change.
+fn as_it_is(seed: &Seed, operation: Operation, user: usize) -> Request {
+    Request {
+        user,
+        old: (operation == Operation::Update).then(|| seed.object.clone()),
+        ..request(seed, operation, seed.object.clone(), &[])
+    }
+}
+
+/// The objects that are varied: not too many, not too large, and of all kinds as many as there are.
+fn varied(seeds: &[Seed]) -> Vec<&Seed> {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut ranked = Vec::new();
+    for (at, seed) in seeds.iter().enumerate() {
+        let of_kind = kinds
+            .entry(seed.object["kind"].as_str().unwrap_or_default())
+            .or_default();
+        ranked.push((*of_kind, at, seed));
+        *of_kind += 1;
+    }
+    ranked.sort_by_key(|(of_kind, at, _)| (*of_kind, *at));
+    let small = ranked.into_iter().map(|(_, _, seed)| seed);
+    let small = small.filter(|seed| seed.object.to_string().len() <= VARIED_BYTES_MAX);
+    small.take(VARIED_MAX).collect()
+}
+
 fn request(seed: &Seed, operation: Operation, object: Value, changes: &[&Change]) -> Request {
     let about: Vec<_> = changes.iter().map(|change| change.about()).collect();
     Request {
@@ -224,7 +249,7 @@ fn request(seed: &Seed, operation: Operation, object: Value, changes: &[&Change]
 
 /// The requests that are made, each once.
 struct Made<'s> {
-    seen: HashSet<String>,
+    seen: HashSet<u64>,
     count: usize,
     search: &'s Search,
     take: &'s mut dyn FnMut(Request) -> Taken,
@@ -314,5 +339,38 @@ impl Chance {
     fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seed(kind: &str, name: &str, bytes: usize) -> Seed {
+        Seed {
+            object: json!({"kind": kind, "data": "x".repeat(bytes)}),
+            title: format!("{kind}/{name}"),
+            plural: String::new(),
+            is_made: false,
+        }
+    }
+
+    #[test]
+    fn objects_that_are_varied_are_few_and_small_and_of_all_kinds() {
+        let mut seeds: Vec<_> = (0..100).map(|at| seed("Pod", &at.to_string(), 0)).collect();
+        seeds.push(seed("Service", "s", 0));
+        let found = varied(&seeds);
+        assert_eq!(found.len(), VARIED_MAX);
+        assert_eq!((&*found[0].title, &*found[1].title), ("Pod/0", "Service/s"));
+        let around = json!({"kind": "", "data": ""}).to_string().len();
+        for (bytes, is_varied) in [(0, true), (1, false)] {
+            let seed = seed("", "", VARIED_BYTES_MAX - around + bytes);
+            assert_eq!(
+                varied(std::slice::from_ref(&seed)).len(),
+                usize::from(is_varied)
+            );
+        }
     }
 }

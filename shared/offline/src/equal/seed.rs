@@ -134,8 +134,8 @@ fn controller(version: &str, kind: &str, pod: &Value) -> Value {
 /// A bare object of a kind as a rule names it, or of a plural.
 fn bare(named: &str) -> Option<Value> {
     let parts: Vec<_> = named.split('/').collect();
-    let named = |name: &&str| name.starts_with(|c: char| c.is_ascii_uppercase());
-    let (version, kind) = match (parts.iter().position(|part| named(&part)), &*parts) {
+    let named = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase());
+    let (version, kind) = match (parts.iter().position(|part| named(part)), &*parts) {
         (Some(at), parts) if at + 1 == parts.len() => {
             let kind = parts[at];
             match KINDS.iter().find(|(_, _, known)| *known == kind) {

@@ -155,10 +155,10 @@ impl<'o> Changes<'o> {
             Some(_) => return self.put(Rank::Shape, true, at, Some(json!("x"))),
             None if mentioned.is_list && !is_map(at) => (json!([]), json!("x")),
             None if mentioned.is_leaf => {
-                return match mentioned.near.iter().any(Value::is_string) {
-                    true => self.put(Rank::Shape, false, at, Some(json!(""))),
-                    false => {}
-                };
+                if mentioned.near.iter().any(Value::is_string) {
+                    self.put(Rank::Shape, false, at, Some(json!("")));
+                }
+                return;
             }
             None => (json!({}), json!("x")),
         };
