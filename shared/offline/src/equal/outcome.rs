@@ -281,17 +281,23 @@ fn kind(old: &Outcome, new: &Outcome, (operation, object): (Operation, &Value)) 
         (true, false) | (false, true) => return Kind::Error,
         _ => {}
     }
-    // The side that says less.
-    let quiet = match either(Reported::Fail) {
-        (true, false) => Some(new),
-        (false, true) => Some(old),
-        _ if new.patched.is_none() => Some(new),
-        _ if old.patched.is_none() => Some(old),
-        _ => None,
+    // The side that says less, and the other one.
+    let (quiet, loud) = match either(Reported::Fail) {
+        (true, false) => (Some(new), old),
+        (false, true) => (Some(old), new),
+        _ if new.patched.is_none() => (Some(new), old),
+        _ if old.patched.is_none() => (Some(old), new),
+        _ => (None, new),
     };
-    let makes_pods = || super::seed::makes_pods(object);
+    // Rules of policies.kyverno.io have no names that would tell.
+    let is_derived = |rule: &Explained| rule.rule.is_empty() || rule.rule.starts_with("autogen-");
+    let is_of_autogen = || {
+        operation == Operation::Create
+            && super::seed::makes_pods(object)
+            && loud.rules.iter().any(is_derived)
+    };
     match quiet {
-        Some(quiet) if quiet.rules.is_empty() && makes_pods() => Kind::Autogen,
+        Some(quiet) if quiet.rules.is_empty() && is_of_autogen() => Kind::Autogen,
         Some(quiet) if quiet.rules.is_empty() => Kind::Match,
         Some(quiet) if quiet.has(Reported::Nothing) && operation == Operation::Update => {
             let is_before = |rule: &Explained| rule.message.contains("violated the rule before");

@@ -152,7 +152,8 @@ impl Vocabulary {
             let path = operation["path"].as_str().unwrap_or_default();
             for start in &at.objects.places {
                 let steps = path.split('/').skip(1).map(|step| match step {
-                    step if step == "-" || step.parse::<usize>().is_ok() => Step::Each,
+                    "-" => Step::Each,
+                    step if step.contains("{{") || step.parse::<usize>().is_ok() => Step::Each,
                     step => Step::Field(step.replace("~1", "/").replace("~0", "~").into()),
                 });
                 group
