@@ -21,6 +21,7 @@ use crate::{
         anteroom explain policy.yaml               show its rules' queries, and how they are answered\n  \
         anteroom test policies/                    run their suites of expected results\n  \
         anteroom apply policy.yaml -r pod.yaml     apply a policy to resources\n  \
+        anteroom equal old.yaml new.yaml           find what two policies decide otherwise\n  \
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
         anteroom tap --denied --past --why         show what was denied, and why\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
@@ -56,6 +57,8 @@ enum Command {
     Test(offline::test::TestArgs),
     /// Apply policies to resources, without a cluster.
     Apply(Box<offline::apply::ApplyArgs>),
+    /// Search for requests that two sets of policies decide otherwise, without a cluster.
+    Equal(Box<offline::equal::EqualArgs>),
     /// Ask the replicas of a running system.
     Query(Box<query::QueryArgs>),
     /// Work with the query language offline.
@@ -116,6 +119,7 @@ pub fn run() -> ExitCode {
             Ok(code) => code,
             Err(error) => finish(Err(error)),
         },
+        Command::Equal(args) => offline::equal::run(&args),
         Command::Jp(args) => finish(jp::run(args)),
         Command::Keys(args) => finish(keys::run(args)),
         Command::Check(args) => {

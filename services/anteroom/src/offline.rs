@@ -1,8 +1,10 @@
-//! `anteroom test` and `anteroom apply`: policies against files, with the webhook's own evaluation.
+//! `anteroom test`, `anteroom apply` and `anteroom equal`: policies against files, with the webhook's own evaluation.
 
 pub(crate) mod apply;
 mod apply_output;
 mod assignments;
+pub(crate) mod equal;
+mod equal_output;
 mod kyverno_options;
 pub(crate) mod test;
 

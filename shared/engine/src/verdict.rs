@@ -131,6 +131,47 @@ impl Decision {
     }
 }
 
+/// The consequence of one rule's outcome for the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Consequence {
+    /// It may go on.
+    Admits,
+    /// It may go on, and the user is warned.
+    Warns,
+    /// It is denied, since it violates the rule.
+    RefusesByRule,
+    /// It is denied, since the rule could not be evaluated.
+    RefusesByError,
+}
+
+impl Consequence {
+    /// Of an outcome, where a violation leads to `action`. With `ignore_errors` an error admits, and with
+    /// `warn_on_audit` the user is told of violations in Audit.
+    pub fn of(
+        outcome: &RuleOutcome,
+        action: FailureAction,
+        ignore_errors: bool,
+        warn_on_audit: bool,
+    ) -> Self {
+        match (outcome, action) {
+            (RuleOutcome::Fail { .. }, FailureAction::Enforce) => Self::RefusesByRule,
+            (RuleOutcome::Fail { .. }, FailureAction::Audit) if warn_on_audit => Self::Warns,
+            (RuleOutcome::Error(_), FailureAction::Enforce) if !ignore_errors => {
+                Self::RefusesByError
+            }
+            (RuleOutcome::Error(_), _) => Self::Warns,
+            (
+                RuleOutcome::Fail { .. }
+                | RuleOutcome::Pass
+                | RuleOutcome::Mutated { .. }
+                | RuleOutcome::Skipped { .. }
+                | RuleOutcome::NotMatched,
+                _,
+            ) => Self::Admits,
+        }
+    }
+}
+
 /// Decides. `warnings` are those that are there already.
 pub fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision {
     let mut decision = Decision {
@@ -138,34 +179,29 @@ pub fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision {
         ..Decision::default()
     };
     for record in &rules {
-        match (&record.outcome, record.action) {
-            (RuleOutcome::Fail { message }, FailureAction::Enforce) => {
-                decision
-                    .blocked
-                    .push(blocked(record, message.clone(), None));
-            }
-            (RuleOutcome::Fail { message }, FailureAction::Audit) => {
-                if record.warn_on_audit {
-                    decision.warnings.push(warning(record, message));
-                }
-            }
-            (RuleOutcome::Error(error), action) => {
+        let (message, code) = match &record.outcome {
+            RuleOutcome::Fail { message } => (message.clone(), None),
+            RuleOutcome::Error(error) => {
                 decision.error = true;
-                let message = error_text(error);
-                if action == FailureAction::Enforce && !record.ignore_errors {
-                    let code = Some(error.code());
-                    decision.blocked.push(blocked(record, message, code));
-                } else {
-                    decision.warnings.push(warning(record, &message));
-                }
+                (error_text(error), Some(error.code()))
             }
-            (
-                RuleOutcome::Pass
-                | RuleOutcome::Mutated { .. }
-                | RuleOutcome::Skipped { .. }
-                | RuleOutcome::NotMatched,
-                _,
-            ) => {}
+            RuleOutcome::Pass
+            | RuleOutcome::Mutated { .. }
+            | RuleOutcome::Skipped { .. }
+            | RuleOutcome::NotMatched => continue,
+        };
+        let consequence = Consequence::of(
+            &record.outcome,
+            record.action,
+            record.ignore_errors,
+            record.warn_on_audit,
+        );
+        match consequence {
+            Consequence::Admits => {}
+            Consequence::Warns => decision.warnings.push(warning(record, &message)),
+            Consequence::RefusesByRule | Consequence::RefusesByError => {
+                decision.blocked.push(blocked(record, message, code));
+            }
         }
     }
     decision.rules = rules;

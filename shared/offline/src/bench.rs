@@ -6,10 +6,11 @@ use anteroom_engine::{
     drive::drive_at_once,
     rule::RuleName,
     rule_run::{NamedRule, RuleRun},
+    verdict::Consequence,
 };
 use anteroom_policy::{
-    AdmissionRequest, Arrival, Evaluation, FailureAction, Operation, Policy, PolicyException, Rule,
-    RuleOutcome,
+    AdmissionRequest, Arrival, Evaluation, FailureAction, FailurePolicy, Operation, Phase, Policy,
+    PolicyException, Rule, RuleOutcome,
 };
 use serde_json::{Map, Value};
 
@@ -77,6 +78,8 @@ pub struct RuleResponse {
     pub changed: Vec<Value>,
     /// Further results: audit annotations, and which validation decided (`cel.validationIndex`).
     pub properties: BTreeMap<String, String>,
+    /// The consequence for a request at admission; `None` of a policy that is not asked there.
+    pub(crate) consequence: Option<Consequence>,
 }
 
 /// The results of one policy on one resource: none, if no rule of it speaks of the resource.
@@ -111,6 +114,8 @@ pub struct Bench {
     pub leaves_out: bool,
     /// The operation of the requests, whatever values say.
     pub(crate) operation: Option<Operation>,
+    /// The object before an update; `None`: it was the same.
+    pub(crate) old: Option<Value>,
     pub(crate) world: World,
 }
 
@@ -246,6 +251,9 @@ fn rules(
     if let (Ok(of), Some(arrival)) = (&request, bench.arrival) {
         request = Ok(of.clone().arrived(arrival));
     }
+    if let (Some(old), Some(Operation::Update)) = (&bench.old, bench.operation) {
+        request = request.map(|of| of.with_old_object(old.clone()));
+    }
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());
     }
@@ -285,6 +293,7 @@ fn rules(
             left_out: Vec::new(),
             changed: Vec::new(),
             properties: BTreeMap::new(),
+            consequence: None,
         };
         (told.status, told.message) = respond(rule, &mut told)?;
         Some(told)
@@ -348,6 +357,13 @@ fn judge(
     let changed = report.changed.into_iter();
     told.changed = changed.map(|changed| changed.object).collect();
     told.properties = report.properties;
+    let action = match rule.phase() {
+        Phase::Validation => report.action,
+        Phase::Mutation => FailureAction::Enforce,
+    };
+    let ignores = policy.failure_policy() == FailurePolicy::Ignore;
+    let consequence = || Consequence::of(&report.outcome, action, ignores, policy.emit_warning());
+    told.consequence = policy.admission().then(consequence);
     report.outcome
 }
 

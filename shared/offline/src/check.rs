@@ -1,6 +1,6 @@
 //! A suite's expected results, held against what the rules come to.
 
-mod load;
+pub(crate) mod load;
 mod patched;
 mod row_results;
 mod run;

@@ -132,6 +132,14 @@ impl Context {
         Ok(())
     }
 
+    /// Adds what another one has.
+    pub(crate) fn unite(&mut self, other: Self) {
+        self.resources.extend(other.resources);
+        self.images.extend(other.images);
+        self.entries.extend(other.entries);
+        self.responses.extend(other.responses);
+    }
+
     /// The data of an image.
     pub(crate) fn image(&self, reference: &str) -> Option<&Value> {
         let mut all = self.images.iter();

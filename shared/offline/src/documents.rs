@@ -62,7 +62,7 @@ pub fn documents(path: &Path) -> Result<Vec<Value>, InputError> {
             message: format!("it is not a JSON or YAML document: {message}"),
         })?,
     };
-    Ok(parsed.into_iter().flat_map(items).collect())
+    Ok(listed(parsed))
 }
 
 /// All documents of a text in YAML that have anything in them, read as `kubectl` and Kyverno read them.
@@ -84,6 +84,11 @@ pub fn manifests(path: &Path) -> Result<Vec<Value>, InputError> {
         found.extend(documents(&file)?);
     }
     Ok(found)
+}
+
+/// Documents with the items of a `List` in its place, and without those that are null.
+pub fn listed(documents: Vec<Value>) -> Vec<Value> {
+    documents.into_iter().flat_map(items).collect()
 }
 
 fn items(document: Value) -> Vec<Value> {

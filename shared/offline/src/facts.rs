@@ -40,6 +40,24 @@ pub(crate) struct World {
     pub(crate) is_cluster: Option<bool>,
 }
 
+impl World {
+    /// Adds what another one has. Of two things of one name those that are here count.
+    pub(crate) fn unite(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+        self.declared.extend(other.declared);
+        self.responses.extend(other.responses);
+        self.resources.extend(other.resources);
+        self.cluster.extend(other.cluster);
+        self.targets.extend(other.targets);
+        match (&mut self.context, other.context) {
+            (Some(own), Some(other)) => own.unite(other),
+            (own @ None, other) => *own = other,
+            (Some(_), None) => {}
+        }
+        self.is_cluster = self.is_cluster.max(other.is_cluster);
+    }
+}
+
 /// The facts of one rule and one resource.
 pub(crate) struct Facts<'a> {
     world: &'a World,

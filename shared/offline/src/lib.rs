@@ -13,6 +13,9 @@
 //! expected. Both take rules through the engine of the webhook (`anteroom_engine::drive`): only the source of facts is
 //! another one.
 //!
+//! [`equal`] says in what two sets of policies decide otherwise: it searches requests, and shrinks those that show a
+//! difference.
+//!
 //! What a rule reads is taken from, in this order: the values that the test gives its variables, the
 //! entries that the test gives data for, and the resources that were given. What none of these has is an
 //! error of the rule that reads it, and never an empty answer: an object that is not among the given ones
@@ -26,6 +29,7 @@ mod context;
 mod crd;
 mod declared;
 mod documents;
+mod equal;
 mod facts;
 mod file_facts;
 mod find_suites;
@@ -43,7 +47,13 @@ pub use bench::{Bench, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
 pub use context::Context;
 pub use declared::DeclaredEntry;
-pub use documents::{DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, manifests, yaml};
+pub use documents::{
+    DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, listed, manifests, yaml,
+};
+pub use equal::{
+    Comparison, Covered, Decision, Difference, EqualError, Example, Explained, Kind, Outcome,
+    REQUESTS_MAX, Reported, Search, Side, Stopped, equal, take_suite,
+};
 pub use find_suites::{SUITES_MAX, suites};
 pub use loaded_policy::LoadedPolicy;
 pub use report::{Applied, Checked, Counts, StatusCounts, applied, json, junit, markdown, table};

@@ -31,6 +31,25 @@ pub struct User {
 }
 
 impl User {
+    /// Returns a user of whom these are all groups and roles.
+    pub(crate) fn named(name: &str, groups: &[String], cluster_roles: &[String]) -> Self {
+        let mut user_info = Map::new();
+        user_info.insert("username".to_owned(), name.into());
+        user_info.insert("groups".to_owned(), groups.into());
+        Self {
+            is_known: true,
+            cluster_roles: Some(cluster_roles.to_vec()),
+            roles: Some(cluster_roles.to_vec()),
+            user_info,
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether something is known of the user.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// Reads a file that says who.
     ///
     /// # Errors

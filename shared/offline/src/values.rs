@@ -128,6 +128,12 @@ impl Variables {
         self.files.push(values);
     }
 
+    /// Adds all that others have; where both have a value, theirs counts.
+    pub(crate) fn extend(&mut self, others: Self) {
+        self.files.extend(others.files);
+        self.everywhere.extend(others.everywhere);
+    }
+
     /// Gives a variable a value, for all policies and resources.
     pub fn set(&mut self, path: String, value: Value) {
         self.everywhere.insert(path, value);

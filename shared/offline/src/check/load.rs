@@ -15,12 +15,12 @@ use crate::{
     suite::{Suite, SuiteError},
 };
 
-pub(super) struct Loaded {
-    pub(super) bench: Bench,
+pub(crate) struct Loaded {
+    pub(crate) bench: Bench,
     /// Kind and name of manifests that are policies of another language.
     pub(super) others: Vec<(String, String)>,
     /// Exceptions that do not compile: the policies that they are about, and why.
-    pub(super) broken: Vec<(Vec<String>, String)>,
+    pub(crate) broken: Vec<(Vec<String>, String)>,
     /// The inputs that were passed over.
     pub(super) remarks: Vec<String>,
 }
@@ -29,7 +29,7 @@ pub(super) struct Loaded {
 ///
 /// # Errors
 /// One of its files cannot be used. Policies and exceptions that do not compile are listed apart.
-pub(super) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
+pub(crate) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
     let (mut policies, mut others) = (Vec::new(), Vec::new());
     for path in unique(&suite.file.policies) {
         for manifest in manifests(&suite.at(path))? {

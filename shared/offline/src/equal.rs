@@ -1,0 +1,335 @@
+//! Two sets of policies held against each other: do they decide alike?
+//!
+//! ```text
+//! policies ── vocabulary ──▶ places, literals ─┐
+//! objects ── seeds ────────────────────────────┴▶ requests ──▶ OLD, NEW ── compare ──▶ classes ── shrink ──▶ examples
+//!                                                                └▶ coverage
+//! ```
+//!
+//! Requests are the given objects as they are, then each with one change, then with several. What is changed are
+//! the places that either set of policies reads ([`vocabulary`]), and what is put there are the literals that they
+//! mention, and their neighbours ([`variation`]). Both sides are taken through the bench of `apply`, with the same
+//! facts. It is a search and no proof: what it did not try it says nothing of, and its coverage tells how much that is.
+
+mod coverage;
+mod expression;
+mod found;
+mod group;
+mod guide;
+mod outcome;
+mod pattern;
+mod place;
+mod request;
+mod seed;
+mod shrink;
+mod subject;
+mod token;
+mod variation;
+mod vocabulary;
+
+use std::collections::BTreeSet;
+
+use anteroom_policy::Operation;
+use serde::Serialize;
+use serde_json::Value;
+use thiserror::Error;
+
+use self::{
+    coverage::Coverage,
+    found::Found,
+    guide::Guide,
+    outcome::compare,
+    request::{Requests, Taken},
+    seed::seeds,
+    subject::Subject,
+    vocabulary::Vocabulary,
+};
+use crate::{
+    bench::Bench,
+    check::load,
+    loaded_policy::LoadedPolicy,
+    suite::{Suite, SuiteError},
+};
+
+pub use coverage::Covered;
+pub use outcome::{Decision, Explained, Kind, Outcome, Reported};
+
+/// The requests of a search, where nothing else is said.
+pub const REQUESTS_MAX: usize = 10_000;
+
+/// The reason why policies cannot be compared.
+#[derive(Debug, Error)]
+pub enum EqualError {
+    /// There is no policy that is run here.
+    #[error("there is no policy that is run here in {0}")]
+    NoPolicy(String),
+    /// A policy does not compile.
+    #[error("policy {policy} of {side} cannot be compiled: {problems}")]
+    NotCompiled {
+        /// The files that it is from.
+        side: String,
+        /// The policy.
+        policy: String,
+        /// All that is wrong with it, with codes.
+        problems: String,
+    },
+    /// Nothing was given, and the policies are about no kind that is known here.
+    #[error("there is no object to begin at: give some with --resource, or suites with --suite")]
+    NoObject,
+}
+
+/// One of two sets of policies.
+#[derive(Debug)]
+pub struct Side {
+    policies: Vec<LoadedPolicy>,
+    manifests: Vec<Value>,
+}
+
+impl Side {
+    /// Returns the policies among manifests; `name` is what these are called.
+    ///
+    /// # Errors
+    /// There is none that is run here, or one does not compile.
+    pub fn new(manifests: Vec<Value>, name: &str) -> Result<Self, EqualError> {
+        let mut side = Self {
+            policies: Vec::new(),
+            manifests: Vec::new(),
+        };
+        for manifest in manifests {
+            let Some(policy) = LoadedPolicy::new(&manifest) else {
+                continue;
+            };
+            if let Err(problems) = &policy.outcome {
+                let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                return Err(EqualError::NotCompiled {
+                    side: name.to_owned(),
+                    policy: policy.name,
+                    problems: problems.join("; "),
+                });
+            }
+            side.policies.push(policy);
+            side.manifests.push(manifest);
+        }
+        match side.policies.is_empty() {
+            true => Err(EqualError::NoPolicy(name.to_owned())),
+            false => Ok(side),
+        }
+    }
+}
+
+/// The extent of a search.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The most requests.
+    pub requests_max: usize,
+    /// Where chance begins: the same seed makes the same requests.
+    pub seed: u64,
+    /// The operations of requests.
+    pub operations: Vec<Operation>,
+    /// No field is null, or of another type than elsewhere, and no Pod lacks what it must have.
+    pub valid_only: bool,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            requests_max: REQUESTS_MAX,
+            seed: 1,
+            operations: vec![Operation::Create, Operation::Update, Operation::Delete],
+            valid_only: false,
+        }
+    }
+}
+
+/// The reason why a search ended before it had made all its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stopped {
+    /// It made as many as it may.
+    Requests,
+    /// Its time is over.
+    Time,
+}
+
+/// The result of a search.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// The requests that were made.
+    pub requests: usize,
+    /// The requests on which the two differ.
+    pub different: usize,
+    /// The given objects that requests were made from.
+    pub objects_given: usize,
+    /// The objects that were made for kinds of which none was given, and of what makes the given Pods.
+    pub objects_made: usize,
+    /// The places that policies read and that were varied.
+    pub places: usize,
+    /// Where chance began.
+    pub seed: u64,
+    /// The reason why there are no more requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+    /// The differences, those with the most requests first among those of one kind.
+    pub differences: Vec<Difference>,
+    /// Requests with differences that are not among those, since there are too many.
+    pub untold: usize,
+    /// The results of the first set's rules.
+    pub old: Vec<Covered>,
+    /// The results of the second set's rules.
+    pub new: Vec<Covered>,
+    /// Rules of either that are not run here, as in `POLICY RULE: FIELD`.
+    pub not_run: Vec<String>,
+}
+
+/// A difference, with examples.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// Its kind.
+    pub kind: Kind,
+    /// The requests that show it.
+    pub requests: usize,
+    /// Only requests show it that an API server refuses before any policy: a field is null or of another type, or a
+    /// Pod lacks what it must have.
+    pub invalid: bool,
+    /// The smallest requests that show it, unlike each other.
+    pub examples: Vec<Example>,
+}
+
+/// A request on which the two differ.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Example {
+    /// `CREATE`, `UPDATE` or `DELETE`.
+    pub operation: &'static str,
+    /// The user, if it is not the first one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The object, as in `Pod/default/web`.
+    pub resource: String,
+    /// The object that it was found with.
+    pub made_from: String,
+    /// The changes of that, of which shrinking may have left less.
+    pub changes: Vec<String>,
+    /// The object, without all that the difference does not need.
+    pub object: Value,
+    /// The object before the update, if it was another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_object: Option<Value>,
+    /// The outcome by the first set.
+    pub old: Outcome,
+    /// The outcome by the second set.
+    pub new: Outcome,
+}
+
+impl Comparison {
+    /// Returns whether no difference was found.
+    pub fn is_alike(&self) -> bool {
+        self.different == 0
+    }
+}
+
+/// Adds to a bench what a suite gives: its resources, and all that its rules read. The expected results are passed
+/// over, and so are its policies.
+///
+/// # Errors
+/// One of its files cannot be used.
+pub fn take_suite(bench: &mut Bench, suite: &Suite) -> Result<(), SuiteError> {
+    let own = load::load(suite)?.bench;
+    for resource in own.resources {
+        if !bench.resources.contains(&resource) {
+            bench.resources.push(resource);
+        }
+    }
+    bench.variables.extend(own.variables);
+    bench.exceptions.extend(own.exceptions);
+    if own.user.is_known() {
+        bench.user = own.user;
+    }
+    bench.leaves_out = true;
+    bench.arrival = bench.arrival.or(own.arrival);
+    bench.world.unite(own.world);
+    bench.name_kinds();
+    Ok(())
+}
+
+/// Searches for requests that two sets of policies decide otherwise. The bench has the objects and the facts; its own
+/// policies are passed over. `is_over` says that there is no time left.
+///
+/// # Errors
+/// There is no object to begin at.
+pub fn equal(
+    bench: Bench,
+    sides: [Side; 2],
+    search: &Search,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Comparison, EqualError> {
+    let mut vocabulary = Vocabulary::default();
+    for manifest in sides.iter().flat_map(|side| &side.manifests) {
+        vocabulary.add(manifest);
+    }
+    let seeds = seeds(&bench.resources, &vocabulary);
+    if seeds.is_empty() {
+        return Err(EqualError::NoObject);
+    }
+    let guide = Guide::new(&vocabulary);
+    let policies = sides.map(|side| side.policies);
+    let not_run = policies.iter().flatten().flat_map(|policy| {
+        let rules = policy.not_run.iter();
+        rules.map(|rule| format!("{} {}: {}", policy.name, rule.rule, rule.kind))
+    });
+    let not_run = not_run.collect::<BTreeSet<_>>().into_iter().collect();
+    let mut coverage = policies.each_ref().map(|side| Coverage::new(side));
+    let mut subject = Subject::new(bench, policies, &vocabulary);
+    let mut found = Found::default();
+    let requests = Requests {
+        seeds: &seeds,
+        guide: &guide,
+        users: subject.users(),
+        asks_operations: vocabulary.asks_operations,
+        search,
+    };
+    let mut stopped = None;
+    requests.each(&mut |request| {
+        if is_over() {
+            stopped = Some(Stopped::Time);
+            return Taken::Last;
+        }
+        let Some([old, new]) = subject.outcomes(&request) else {
+            return Taken::Dull;
+        };
+        found.requests += 1;
+        coverage[0].add(&old);
+        coverage[1].add(&new);
+        if let Some(class) = compare(&old, &new, (request.operation, &request.object)) {
+            found.add(class, request);
+        }
+        match old.is_telling() || new.is_telling() {
+            true => Taken::Telling,
+            false => Taken::Dull,
+        }
+    });
+    if stopped.is_none() && found.requests >= search.requests_max {
+        stopped = Some(Stopped::Requests);
+    }
+    let made = seeds.iter().filter(|seed| seed.is_made).count();
+    let [old, new] = coverage.map(Coverage::into_rules);
+    Ok(Comparison {
+        requests: found.requests,
+        different: found.different,
+        objects_given: seeds.len() - made,
+        objects_made: made,
+        places: guide.places(),
+        seed: search.seed,
+        stopped,
+        untold: found.untold,
+        differences: found.differences(&mut subject, is_over),
+        old,
+        new,
+        not_run,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Places of all policies, and the changes of an object that they lead to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{
+    place::{Key, Place, Step, pointers, title},
+    variation::{Change, Changes, Mentioned, Rank},
+    vocabulary::Vocabulary,
+};
+
+/// Places of all policies, with what is known of each.
+#[derive(Debug, Default)]
+pub(super) struct Guide {
+    places: BTreeMap<Place, Mentioned>,
+    literals: Vec<Value>,
+}
+
+/// Places that say what an object is called, which it has to say.
+const NAMES: &[&str] = &["metadata", "metadata.name", "metadata.namespace"];
+
+/// Places that say what an object is: with another value it would be another request.
+const KINDS: &[&str] = &["apiVersion", "kind"];
+
+/// Fields of a Pod's spec, which nothing that makes Pods has in its own.
+const OF_PODS: &[&str] = &[
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "dnsConfig",
+    "ephemeralContainers",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeName",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "securityContext",
+    "serviceAccountName",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+];
+
+/// Fields of the spec of what makes Pods, which no Pod has.
+const OF_CONTROLLERS: &[&str] = &["jobTemplate", "template"];
+
+impl Guide {
+    pub(super) fn new(vocabulary: &Vocabulary) -> Self {
+        let mut guide = Self::default();
+        for group in &vocabulary.groups {
+            for place in &group.places {
+                for end in 1..place.len() {
+                    guide.places.entry(place[..end].to_vec()).or_default();
+                }
+                if !place.is_empty() {
+                    let mentioned = guide.places.entry(place.clone()).or_default();
+                    add(&mut mentioned.near, &group.literals);
+                }
+            }
+            add(&mut guide.literals, &group.literals);
+        }
+        let all: BTreeSet<Place> = guide.places.keys().cloned().collect();
+        for (place, mentioned) in &mut guide.places {
+            let mut below = all.range(place.clone()..).skip(1);
+            let next = below.next().filter(|next| next.starts_with(place));
+            mentioned.is_leaf = next.is_none();
+            let elements = [&place[..], &[Step::Each]].concat();
+            let mut below = all
+                .range(elements.clone()..)
+                .skip_while(|one| **one == elements);
+            mentioned.has_fields = below.next().is_some_and(|one| one.starts_with(&elements));
+            mentioned.is_list = all.contains(&elements);
+        }
+        guide
+    }
+
+    /// The number of places.
+    pub(super) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the changes of an object, by rank. `makes_pods`: it has a template of Pods, of which its own fields are
+    /// none.
+    pub(super) fn changes(&self, object: &Value, makes_pods: bool) -> Vec<Change> {
+        let others = match makes_pods {
+            true => OF_PODS,
+            false => OF_CONTROLLERS,
+        };
+        let mut made = Changes::new(object);
+        for (place, mentioned) in &self.places {
+            for pointer in pointers(object, place) {
+                let name = title(&pointer);
+                let is_name = NAMES.contains(&&*name);
+                let is_other = matches!(&*pointer, [Key::Field(spec), Key::Field(field), ..]
+                    if **spec == *"spec" && others.contains(&&**field));
+                if is_other || KINDS.contains(&&*name) {
+                    continue;
+                }
+                if !is_name {
+                    made.shape(&pointer, mentioned);
+                }
+                if mentioned.is_leaf || mentioned.is_list {
+                    made.literals(&pointer, mentioned, Rank::Near, &mentioned.near);
+                    if !is_name {
+                        made.literals(&pointer, mentioned, Rank::Far, &self.literals);
+                    }
+                }
+            }
+        }
+        let lists = self.places.keys().filter_map(|place| {
+            let at = place.iter().position(|step| *step == Step::Each)?;
+            place.get(..at)
+        });
+        made.appended(&lists.collect());
+        made.into_sorted()
+    }
+}
+
+fn add(to: &mut Vec<Value>, values: &[Value]) {
+    for value in values {
+        if !to.contains(value) {
+            to.push(value.clone());
+        }
+    }
+}

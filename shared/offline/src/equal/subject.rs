@@ -1,0 +1,96 @@
+//! Both sets of policies on one bench: the objects and the facts are the same for both.
+
+use std::mem::swap;
+
+use anteroom_policy::Operation;
+
+use super::{Example, outcome::Outcome, request::Request, vocabulary::Vocabulary};
+use crate::{
+    bench::{Bench, apply},
+    loaded_policy::LoadedPolicy,
+    request::User,
+};
+
+/// The groups of every user.
+const EVERYBODY: &str = "system:authenticated";
+
+/// The group that may do anything.
+const MASTERS: &str = "system:masters";
+
+/// Two sets of policies, and what they decide from.
+pub(super) struct Subject {
+    bench: Bench,
+    sides: [Vec<LoadedPolicy>; 2],
+    /// Two users, with the names of those that are not known from a file.
+    users: [(User, Option<String>); 2],
+}
+
+impl Subject {
+    pub(super) fn new(mut bench: Bench, sides: [Vec<LoadedPolicy>; 2], of: &Vocabulary) -> Self {
+        let plain = User::named("somebody", &[EVERYBODY.to_owned()], &[]);
+        let first = match bench.user.is_known() {
+            true => bench.user.clone(),
+            false => plain,
+        };
+        // Whatever rules say of users is said of this one.
+        let name = of.users.iter().find(|name| !name.contains(['*', '?']));
+        let name = name.map_or("admin", String::as_str);
+        let named = of.groups_of_users.iter().cloned();
+        let groups: Vec<_> = [EVERYBODY, MASTERS]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(named)
+            .collect();
+        let mut roles: Vec<_> = of.roles.iter().cloned().collect();
+        roles.push("cluster-admin".to_owned());
+        let second = User::named(name, &groups, &roles);
+        bench.policies = Vec::new();
+        Self {
+            bench,
+            sides,
+            users: [(first, None), (second, Some(name.to_owned()))],
+        }
+    }
+
+    pub(super) fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Returns the outcomes of a request; `None` where it is about no object at all.
+    pub(super) fn outcomes(&mut self, request: &Request) -> Option<[Outcome; 2]> {
+        self.bench.resources = vec![request.resource()?];
+        self.bench.operation = Some(request.operation);
+        self.bench.old.clone_from(&request.old);
+        let (user, _) = self.users.get(request.user)?;
+        self.bench.user = user.clone();
+        let bench = &mut self.bench;
+        Some(self.sides.each_mut().map(|side| {
+            swap(&mut bench.policies, side);
+            let outcome = Outcome::of(bench, &apply(bench));
+            swap(&mut bench.policies, side);
+            outcome
+        }))
+    }
+
+    pub(super) fn example(&mut self, request: Request) -> Option<Example> {
+        let [old, new] = self.outcomes(&request)?;
+        let resource = request.resource()?;
+        let before = request
+            .old
+            .filter(|old| request.operation == Operation::Update && *old != request.object);
+        Some(Example {
+            operation: request.operation.as_str(),
+            user: self
+                .users
+                .get(request.user)
+                .and_then(|(_, name)| name.clone()),
+            resource: resource.title(),
+            made_from: request.seed,
+            changes: request.changes,
+            object: request.object,
+            old_object: before,
+            old,
+            new,
+        })
+    }
+}
