@@ -312,9 +312,9 @@ spec:
         let became = |file: &str| format!("result: pass, patchedResources: {file}");
         for (name, became, targets, expected) in [
             ("web", became("became.yaml"), given, "Ok"),
-            ("web", became("wrong.yaml"), given, "differs"),
+            ("web", became("wrong.yaml"), given, "Resource diff"),
             ("left", "result: skip".to_owned(), given, "Ok"),
-            ("web", became("became.yaml"), "", "not run"),
+            ("web", became("became.yaml"), "", "Not run"),
         ] {
             let told = rows(name, &became, targets);
             assert!(told.contains(expected), "{name} {became} {targets}: {told}");
