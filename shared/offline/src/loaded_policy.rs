@@ -1,5 +1,7 @@
 //! A policy as it was loaded from a file.
 
+use std::borrow::Cow;
+
 use anteroom_model::ErrorCode;
 use anteroom_policy::{
     Driver, NotRun, Policy, PolicyKind, Problem, Reporting, compile_for, none_run,
@@ -48,6 +50,13 @@ impl LoadedPolicy {
             (true, namespace) => namespace,
             (false, _) => String::new(),
         };
+        let mut manifest = Cow::Borrowed(manifest);
+        if kind.is_cel() && !manifest["spec"]["evaluation"]["admission"].is_null() {
+            // As in Kyverno's command line: here a policy that is for scans alone is looked at too.
+            let evaluation = manifest.to_mut()["spec"]["evaluation"].as_object_mut();
+            evaluation.map(|fields| fields.remove("admission"));
+        }
+        let manifest = &*manifest;
         let outcome = compile_for(manifest, driver);
         Some(Self {
             name: match namespace.is_empty() {

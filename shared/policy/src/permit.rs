@@ -124,7 +124,9 @@ impl Policy {
             && rules.clone().any(|rule| match variable {
                 // Also where only an exception is about them, which the policy does not know.
                 NAMESPACE_SELECTOR => true,
-                NAMESPACE_OBJECT => rule.cel().is_some_and(|cel| cel.reads().namespace),
+                NAMESPACE_OBJECT => {
+                    self.kind.is_cel() || rule.cel().is_some_and(|cel| cel.reads().namespace)
+                }
                 _ => false,
             })
             && let Ok(path) = self.namespace_path(path)

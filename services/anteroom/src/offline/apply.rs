@@ -272,7 +272,7 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let mut found = Vec::new();
     for path in paths {
         if path == Path::new("-") {
-            found.extend(input::documents(path)?);
+            found.extend(anteroom_offline::listed(input::documents(path)?));
         } else {
             found.extend(manifests(path)?);
         }

@@ -25,6 +25,9 @@ const VERSIONS: &[&str] = &[
 /// Policies that one exception names.
 const POLICIES_MAX: usize = 256;
 
+/// The label that says which of several exceptions is told.
+const PRIORITY: &str = "polex.kyverno.io/priority";
+
 /// Images, or values, that one exception allows.
 const ALLOWED_MAX: usize = 1024;
 
@@ -71,6 +74,9 @@ pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<P
     let metadata = manifest.required("metadata", problems)?;
     let name = metadata.text_at("name").unwrap_or_default();
     let namespace = metadata.text_at("namespace").unwrap_or("default");
+    let priority = metadata.value()["labels"][PRIORITY].as_str();
+    // As in Kyverno, where a text that is no number says nothing.
+    let priority = priority.and_then(|text| text.parse().ok()).unwrap_or(0);
     let spec = manifest.required("spec", problems)?;
     let spec = spec.object(&SPEC, problems)?;
     let references = spec.required("policyRefs", problems)?;
@@ -124,6 +130,7 @@ pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<P
             allowed_images,
             allowed_values,
             passes: result == Some("pass"),
+            priority,
             expires_ns: expires,
         }),
     })

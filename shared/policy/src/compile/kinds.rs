@@ -127,10 +127,12 @@ fn settings(
         .and_then(|field| field.known_text(&["Fail", "Ignore"], problems));
     let evaluation = spec.get("evaluation");
     let evaluation = evaluation.and_then(|field| field.object(&EVALUATION, problems));
+    let mut is_of_objects = true;
     if let Some(mode) = evaluation.as_ref().and_then(|found| found.get("mode"))
         && let Some(text) = mode.text(problems)
         && !MODES.contains(&text)
     {
+        is_of_objects = false;
         let message = format!("evaluation mode `{text}` is not run: only `Kubernetes` is");
         problems.unsupported(mode.path(), message);
     }
@@ -164,6 +166,7 @@ fn settings(
         reporting: reporting(metadata),
     };
     let evaluation = Evaluation {
+        is_of_objects,
         changes_existing,
         applies_server_side: server_side.unwrap_or(false),
         is_triggered_by_own: skips_own == Some(false),
@@ -171,8 +174,10 @@ fn settings(
     (settings, evaluation)
 }
 
-/// The fields of `evaluation` that only mutating policies have.
+/// The fields of `evaluation` that are about one kind of policy, or none of ours.
 struct Evaluation {
+    /// `mode: Kubernetes`: of another, no other field is looked at.
+    is_of_objects: bool,
     /// `mutateExisting`
     changes_existing: bool,
     /// `useServerSideApply`

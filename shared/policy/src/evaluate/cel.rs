@@ -369,7 +369,8 @@ fn around(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Around<'stat
     })
 }
 
-fn namespace_of(namespace: &str, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
+/// Asks for the namespace of an object.
+pub(super) fn namespace_of(namespace: &str, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
     let target = FactTarget::NamespaceLabels {
         namespace: namespace.to_owned(),
     };

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::ir::{
     PolicyException, Rule,
+    cel::CelDialect,
     exception::CelException,
     matching::Surroundings,
     rule::{Check, Validation, Work},
@@ -56,10 +57,10 @@ impl<'a> AppliedExceptions<'a> {
     /// Returns the outcome of a rule that the exceptions skip.
     pub(super) fn outcome(&self) -> RuleOutcome {
         let in_cel = self.0.iter().filter_map(|each| each.in_cel.as_ref());
-        if in_cel
-            .into_iter()
-            .any(|each| each.is_whole() && each.passes)
-        {
+        let told = in_cel
+            .filter(|each| each.is_whole())
+            .max_by_key(|each| (each.priority, each.passes));
+        if told.is_some_and(|each| each.passes) {
             return RuleOutcome::Pass;
         }
         let names = self.names().join(", ");
@@ -89,7 +90,7 @@ pub(super) fn holding<'a>(
 ) -> Result<AppliedExceptions<'a>, Stop> {
     let (mut found, mut stop) = (AppliedExceptions::default(), None);
     for exception in all {
-        match holds(exception, scope, known) {
+        match holds(exception, rule, scope, known) {
             Ok(true) => found.0.push(exception),
             Ok(false) => {}
             Err(error) => stop = stop.or(Some(error)),
@@ -107,15 +108,17 @@ pub(super) fn holding_for<'a>(
     all: &[&'a PolicyException],
     rule: &Rule,
     object: &Value,
-    scope: &Scope<'_>,
+    scope: &mut Scope<'_>,
 ) -> Result<AppliedExceptions<'a>, Stop> {
     let (mut found, mut stop) = (AppliedExceptions::default(), None);
     for exception in all {
-        let in_cel = exception.in_cel.as_ref();
-        match in_cel.map(|in_cel| holds_in_cel(exception, in_cel, Some(object), scope)) {
-            Some(Ok(true)) => found.0.push(exception),
-            Some(Ok(false)) | None => {}
-            Some(Err(error)) => stop = stop.or(Some(error)),
+        let Some(in_cel) = &exception.in_cel else {
+            continue;
+        };
+        match holds_in_cel(exception, in_cel, Some(object), scope) {
+            Ok(true) => found.0.push(exception),
+            Ok(false) => {}
+            Err(error) => stop = stop.or(Some(error)),
         }
     }
     match stop {
@@ -126,6 +129,7 @@ pub(super) fn holding_for<'a>(
 
 fn holds(
     exception: &PolicyException,
+    rule: &Rule,
     scope: &mut Scope<'_>,
     known: &mut Surroundings,
 ) -> Result<bool, Stop> {
@@ -133,7 +137,10 @@ fn holds(
         return Ok(false);
     }
     if let Some(in_cel) = &exception.in_cel {
-        return holds_in_cel(exception, in_cel, None, scope);
+        return match holds_in_cel(exception, in_cel, None, scope) {
+            Err(Stop::Error(error)) if passes_over(rule, &error) => Ok(false),
+            held => held,
+        };
     }
     let Some(conditions) = &exception.conditions else {
         return Ok(true);
@@ -146,13 +153,23 @@ fn holds(
     }
 }
 
-/// Conditions see the request alone, or an object that exists in place of the request's. One that comes to an error is an error of the policy, unless another exception
-/// exempts it.
+/// Returns whether an exception with such an error does not hold. Of a `ValidatingPolicy` that ignores failures none does,
+/// as in Kyverno: what it denies is not let in by an exception that is broken.
+fn passes_over(rule: &Rule, error: &RuleError) -> bool {
+    let ignores = rule.cel().map(|cel| cel.dialect)
+        == Some(CelDialect::Policy {
+            skips_failed_conditions: true,
+        });
+    ignores && matches!(rule.work, Work::Validate(_)) && matches!(error, RuleError::Cel { .. })
+}
+
+/// Conditions see the request and its namespace, or an object that exists in place of the request's. One that comes to
+/// an error is an error of the policy, unless another exception exempts it.
 fn holds_in_cel(
     exception: &PolicyException,
     in_cel: &CelException,
     existing: Option<&Value>,
-    scope: &Scope<'_>,
+    scope: &mut Scope<'_>,
 ) -> Result<bool, Stop> {
     let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
     // Where the time is not known, it may have expired.
@@ -162,7 +179,15 @@ fn holds_in_cel(
         return Ok(false);
     }
     let request = scope.request;
+    let namespace = match existing {
+        Some(object) => object["metadata"]["namespace"].as_str().unwrap_or_default(),
+        None => request.object_namespace(),
+    };
+    let reads_namespace = in_cel.reads_namespace() && !namespace.is_empty();
+    let namespace = reads_namespace.then(|| cel::namespace_of(namespace, scope.facts));
+    let namespace = namespace.transpose()?;
     let roots = Roots {
+        namespace: namespace.as_deref(),
         object: existing.or_else(|| request.object()),
         old_object: match existing {
             Some(_) => None,

@@ -33,6 +33,8 @@ pub(crate) struct CelException {
     pub(crate) allowed_values: Vec<Value>,
     /// What it exempts is told as passed, not as skipped (`reportResult: pass`).
     pub(crate) passes: bool,
+    /// Of several that exempt a policy, the highest says what is told.
+    pub(crate) priority: i64,
     /// Nanoseconds after 1970 from which on it does not hold.
     pub(crate) expires_ns: Option<i128>,
 }
@@ -41,6 +43,12 @@ impl CelException {
     /// Returns whether it exempts the whole policy.
     pub(crate) fn is_whole(&self) -> bool {
         self.allowed_images.is_empty() && self.allowed_values.is_empty()
+    }
+
+    /// Returns whether a condition reads the namespace of the object.
+    pub(crate) fn reads_namespace(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|condition| condition.program.reads_namespace())
     }
 }
 

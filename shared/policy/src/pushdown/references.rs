@@ -9,6 +9,7 @@ use crate::ir::{
     CollectionReference, NamedObject, Policy, PolicyException, Reference, Rule,
     cel::Cel,
     context::{Fact, FactOrigin, Loader},
+    exception::CelException,
     template::Prepared,
 };
 
@@ -125,7 +126,10 @@ fn surroundings(asks_labels: bool, asks_roles: bool) -> impl Iterator<Item = Ref
 impl PolicyException {
     /// The references that have to be kept so that it can be decided whether the exception holds.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
-        surroundings(self.matches.asks_labels(), self.matches.asks_roles())
+        let in_cel = self.in_cel.as_ref();
+        let reads_namespace = in_cel.is_some_and(CelException::reads_namespace);
+        let asks_labels = self.matches.asks_labels() || reads_namespace;
+        surroundings(asks_labels, self.matches.asks_roles())
     }
 }
 

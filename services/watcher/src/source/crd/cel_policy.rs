@@ -125,13 +125,9 @@ fn validating_spec() -> Value {
             "expression": text(), "message": text(), "messageExpression": text(), "reason": text(),
         }),
     );
-    let annotation = object(
-        &["key", "valueExpression"],
-        &json!({"key": text(), "valueExpression": text()}),
-    );
     let actions = json!({"type": "string", "enum": ["Deny", "Audit", "Warn"]});
     let own = json!({
-        "auditAnnotations": list(&annotation),
+        "auditAnnotations": audit_annotations(),
         "autogen": autogen("validatingAdmissionPolicy"),
         "evaluation": object(&[], &json!({
             "admission": enabled(), "background": enabled(), "mode": text(),
@@ -155,6 +151,7 @@ fn mutating_spec() -> Value {
     let mut targets = constraints();
     targets["properties"]["expression"] = text();
     let own = json!({
+        "auditAnnotations": audit_annotations(),
         "autogen": autogen("mutatingAdmissionPolicy"),
         "evaluation": object(&[], &json!({
             "admission": enabled(), "background": enabled(), "mode": text(), "mutateExisting": enabled(),
@@ -166,6 +163,13 @@ fn mutating_spec() -> Value {
         "targetMatchConstraints": targets,
     });
     spec(own)
+}
+
+fn audit_annotations() -> Value {
+    list(&object(
+        &["key", "valueExpression"],
+        &json!({"key": text(), "valueExpression": text()}),
+    ))
 }
 
 /// A spec with the fields that all kinds have, beside its own.

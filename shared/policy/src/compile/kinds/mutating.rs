@@ -73,6 +73,9 @@ pub(super) fn compile(
 ) -> Option<(Vec<Rule>, Vec<NotRun>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
     let (settings, evaluation) = settings(&spec, metadata, problems);
+    if !evaluation.is_of_objects {
+        return None;
+    }
     if !evaluation.changes_existing {
         for name in OF_TARGETS {
             let is_empty = |value: &Value| value == &json!({}) || value == &json!([]);

@@ -45,7 +45,10 @@ pub(super) fn compile(
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
-    let (mut settings, _) = settings(&spec, metadata, problems);
+    let (mut settings, evaluation) = settings(&spec, metadata, problems);
+    if !evaluation.is_of_objects {
+        return None;
+    }
     let actions = Actions::of(&spec, problems);
     settings.emit_warning = actions.warns;
     let written = spec.required("matchConstraints", problems)?;

@@ -1,5 +1,6 @@
 //! Policies of policies.kyverno.io.
 
+mod exceptions;
 mod existing;
 mod mutating;
 mod parts;
@@ -56,6 +57,17 @@ const DEPLOYMENT: (&str, &str, &str, &str) = ("apps", "v1", "Deployment", "deplo
 fn pod(labels: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "labels": labels},
         "spec": {"containers": [{"name": "a", "image": "x:1"}]}})
+}
+
+fn exception(spec: &str) -> PolicyException {
+    let manifest = format!(
+        "apiVersion: policies.kyverno.io/v1\nkind: PolicyException\nmetadata: {{name: e, namespace: shop}}\nspec:\n{}",
+        spec.lines()
+            .map(|line| format!("  {line}\n"))
+            .collect::<String>()
+    );
+    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
+    PolicyException::compile(&manifest, crate::Driver::ALL).unwrap()
 }
 
 /// The outcome of each rule of the policy.
@@ -374,84 +386,30 @@ validations:
     assert_eq!(posted, [(path.to_owned(), Some(body))]);
 }
 
-fn exception(spec: &str) -> PolicyException {
-    let manifest = format!(
-        "apiVersion: policies.kyverno.io/v1\nkind: PolicyException\nmetadata: {{name: e, namespace: shop}}\nspec:\n{}",
-        spec.lines()
-            .map(|line| format!("  {line}\n"))
-            .collect::<String>()
-    );
-    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
-    PolicyException::compile(&manifest, crate::Driver::ALL).unwrap()
-}
-
 #[test]
-fn an_exception_exempts_the_policy_that_it_names_until_it_expires() {
-    let policy = policy_of("ValidatingPolicy", REQUIRE_APP);
-    let request = of_resource("CREATE", POD, &pod(&json!({})));
-    let request = request.arrived(crate::Arrival {
-        now_ns: 1_000,
-        seed: 1,
-    });
-    let of = |spec: &str| {
-        let exception = exception(spec);
-        let rule = &policy.rules()[0];
-        let evaluation = Evaluation::start(&policy, rule, &request);
-        match evaluation.with_exceptions([&exception]).step() {
-            Step::Done(report) => report.outcome,
-            step => panic!("{step:?}"),
-        }
-    };
-    let named = "policyRefs: [{kind: ValidatingPolicy, name: p}]\n";
-    let is_skip = |outcome: &RuleOutcome| matches!(outcome, RuleOutcome::Skipped { .. });
-    let fails = |outcome: &RuleOutcome| matches!(outcome, RuleOutcome::Fail { .. });
-    assert!(is_skip(&of(named)));
-    assert_eq!(
-        of(&format!("{named}reportResult: pass\n")),
-        RuleOutcome::Pass
-    );
-    assert!(fails(&of(
-        "policyRefs: [{kind: MutatingPolicy, name: p}]\n"
-    )));
-    let condition =
-        |text: &str| format!("{named}matchConditions: [{{name: c, expression: \"{text}\"}}]\n");
-    assert!(is_skip(&of(&condition("object.metadata.name == 'web'"))));
-    assert!(fails(&of(&condition("object.metadata.name == 'other'"))));
-    assert!(matches!(
-        of(&condition("object.nothing == 1")),
-        RuleOutcome::Error(_)
-    ));
-    assert!(fails(&of(&format!(
-        "{named}expiresAt: 1970-01-01T00:00:00.000001Z\n"
-    ))));
-    let later = format!("{named}expiresAt: 1970-01-01T00:00:01Z\n");
-    assert!(is_skip(&of(&later)));
-    let request = of_resource("CREATE", POD, &pod(&json!({})));
-    let exception = exception(&later);
-    let at_no_time = Evaluation::start(&policy, &policy.rules()[0], &request);
-    match at_no_time.with_exceptions([&exception]).step() {
-        Step::Done(report) => assert!(fails(&report.outcome), "{:?}", report.outcome),
-        step => panic!("{step:?}"),
+fn a_policy_about_other_payloads_says_no_more_than_that() {
+    for kind in ["ValidatingPolicy", "MutatingPolicy"] {
+        let problems = problems_of(kind, "evaluation: {mode: JSON}\nvalidations: []\n");
+        assert!(
+            matches!(&*problems, [one] if one.contains("AR301") && one.contains("`JSON`")),
+            "{problems:?}"
+        );
     }
 }
 
 #[test]
-fn an_exception_with_values_gives_them_to_expressions() {
-    let spec = "matchConstraints:\n  resourceRules:\n  - {apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
-                resources: [pods]}\nvalidations:\n- expression: object.metadata.name in exceptions.allowedValues\n";
+fn a_message_of_several_lines_is_told_whole() {
+    let spec = r#"
+matchConstraints:
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+validations:
+- {expression: "false", message: other, messageExpression: '"first\\nsecond"'}
+"#;
     let policy = policy_of("ValidatingPolicy", spec);
+    let message = "first\nsecond".to_owned();
     let request = of_resource("CREATE", POD, &pod(&json!({})));
-    let of = |values: &str| {
-        let spec = format!(
-            "policyRefs: [{{kind: ValidatingPolicy, name: p}}]\nallowedValues: [{values}]\n"
-        );
-        let exception = exception(&spec);
-        let evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
-        match evaluation.with_exceptions([&exception]).step() {
-            Step::Done(report) => report.outcome,
-            step => panic!("{step:?}"),
-        }
-    };
-    assert_eq!(of("a, web"), RuleOutcome::Pass);
-    assert!(matches!(of("a"), RuleOutcome::Fail { .. }));
+    assert_eq!(
+        outcomes(&policy, &request, no_facts)[0].1.outcome,
+        RuleOutcome::Fail { message }
+    );
 }
