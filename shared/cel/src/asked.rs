@@ -193,6 +193,6 @@ mod tests {
         let both = format!("{get} != null && {list}.items.filter(p, p.a > 1).size() > 2");
         let found = asked(&both, &[]);
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[1].contains("scan: `"), "{found:?}");
+        assert!(found[0].contains("scan: `"), "{found:?}");
     }
 }
