@@ -350,7 +350,7 @@ spec:
             "used in spec.variables[0]",
             "resource.list(\"v1\", \"pods\", \"\") <- /api/v1/pods (kept as /v1/pods/?&)",
             "used in spec.validations[0]",
-            "asks    size(view.items)",
+            "asks    p0 && size(view.items) < 3 && p1",
             "plan    kept: no object is looked at but by its place",
             "a call of a service",
             "<- GlobalContextEntry hosts.names",
@@ -378,7 +378,7 @@ spec:
         let page = text::page(&explained);
         for line in [
             "used in spec.validations[0]",
-            "asks    variables.all = view.items; p0.exists(_0, variables.all.exists(_1, _1.spec.rules.exists(_2, _2.host == _0.host)))",
+            "asks    variables.all = view.items; !p0.exists(_0, variables.all.exists(_1, _1.spec.rules.exists(_2, _2.host == _0.host)))",
             "plan    index: objects with _0.host among spec.rules[].host",
             "used in spec.validations[1]",
             "plan    SCAN: all objects are looked through",

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     context::Context,
-    crd::Plurals,
+    crd::CustomKinds,
     declared::DeclaredEntry,
     facts::{Facts, World},
     file_facts::FileFacts,
@@ -117,6 +117,8 @@ pub struct Bench {
     /// The object before an update; `None`: it was the same.
     pub(crate) old: Option<Value>,
     pub(crate) world: World,
+    /// As the definitions among all resources have them.
+    pub(crate) custom_kinds: CustomKinds,
 }
 
 impl Bench {
@@ -174,7 +176,7 @@ impl Bench {
         self.name_kinds();
     }
 
-    /// Gives custom kinds the plurals that the definitions among all resources say.
+    /// Gives custom kinds what the definitions among all resources say.
     pub(crate) fn name_kinds(&mut self) {
         let World {
             resources,
@@ -185,14 +187,15 @@ impl Bench {
         } = &mut self.world;
         let mut of_context = context.as_mut().map(|context| &mut context.resources);
         let of_context = of_context.as_mut().map_or(&mut [][..], |own| &mut own[..]);
-        let plurals = Plurals::of(
+        self.custom_kinds = CustomKinds::of(
             resources
                 .iter()
                 .chain(targets.iter())
                 .chain(of_context.iter()),
         );
         let all = resources.iter_mut().chain(cluster).chain(targets);
-        plurals.name(all.chain(of_context).chain(&mut self.resources));
+        let all = all.chain(of_context).chain(&mut self.resources);
+        self.custom_kinds.name(all);
     }
 
     /// And with what rules with `mutate.targets` change, beside the resources.
@@ -248,6 +251,9 @@ fn rules(
         (&bench.variables, bench.operation),
         namespace_labels(bench, resource),
     );
+    if let Some(schema) = bench.custom_kinds.schema(resource) {
+        request = request.map(|of| of.with_schema(schema));
+    }
     if let (Ok(of), Some(arrival)) = (&request, bench.arrival) {
         request = Ok(of.clone().arrived(arrival));
     }
@@ -363,7 +369,8 @@ fn judge(
     };
     let ignores = policy.failure_policy() == FailurePolicy::Ignore;
     let consequence = || Consequence::of(&report.outcome, action, ignores, policy.emit_warning());
-    told.consequence = policy.admission().then(consequence);
+    let is_asked = policy.admission() && loaded.is_asked_at_admission;
+    told.consequence = is_asked.then(consequence);
     report.outcome
 }
 

@@ -17,6 +17,8 @@ pub struct LoadedPolicy {
     pub name: String,
     /// The manifest's own name.
     pub(crate) bare_name: String,
+    /// It is asked at admission too. One that is not is looked at all the same, as by Kyverno's command line.
+    pub(crate) is_asked_at_admission: bool,
     /// The compiled policy, or why it did not compile.
     pub outcome: Result<Policy, Vec<Problem>>,
     /// The rules that are not run: of a policy that compiled, or all of one that has no others.
@@ -51,10 +53,10 @@ impl LoadedPolicy {
             (false, _) => String::new(),
         };
         let mut manifest = Cow::Borrowed(manifest);
-        if kind.is_cel() && !manifest["spec"]["evaluation"]["admission"].is_null() {
-            // As in Kyverno's command line: here a policy that is for scans alone is looked at too.
-            let evaluation = manifest.to_mut()["spec"]["evaluation"].as_object_mut();
-            evaluation.map(|fields| fields.remove("admission"));
+        let mut is_asked_at_admission = true;
+        if kind.is_cel() && manifest["spec"]["evaluation"]["admission"]["enabled"] == false {
+            is_asked_at_admission = false;
+            manifest.to_mut()["spec"]["evaluation"]["admission"]["enabled"] = true.into();
         }
         let manifest = &*manifest;
         let outcome = compile_for(manifest, driver);
@@ -65,6 +67,7 @@ impl LoadedPolicy {
             },
             bare_name,
             kind,
+            is_asked_at_admission,
             not_run: match &outcome {
                 Ok(policy) => policy.not_run().to_vec(),
                 Err(problems) => none_run_but(problems, manifest, driver),

@@ -333,3 +333,68 @@ fn reports_name_the_source_and_what_decided() {
         "{text}"
     );
 }
+
+/// Its definition says that it is in no namespace, and how its lists are merged.
+#[test]
+fn an_object_of_a_given_definition_is_merged_by_it() {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.a.b"},
+        "spec": {
+            "group": "a.b", "scope": "Cluster", "names": {"kind": "Gadget", "plural": "gadgets"},
+            "versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                "spec": {"type": "object", "properties": {"parts": {
+                    "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                    "items": {"type": "object", "properties": {
+                        "name": {"type": "string"}, "size": {"type": "integer"},
+                    }},
+                }}},
+            }}}}],
+        },
+    });
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy", "metadata": {"name": "sizes"},
+        "spec": {
+            "evaluation": {"admission": {"enabled": true}},
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["a.b"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["gadgets"],
+                "scope": "Cluster",
+            }]},
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression":
+                "Object{spec: Object.spec{parts: [Object.spec.parts{name: 'b', size: 2}]}}"}}],
+        },
+    });
+    let gadget = json!({
+        "apiVersion": "a.b/v1", "kind": "Gadget", "metadata": {"name": "g"},
+        "spec": {"parts": [{"name": "a", "size": 1}, {"name": "b", "size": 1}]},
+    });
+    let policies = vec![LoadedPolicy::new(&policy).unwrap()];
+    let given = vec![Resource::new(gadget).unwrap()];
+    let bench = Bench::new(policies, given).with_read(vec![Resource::new(definition).unwrap()]);
+    let responses = apply(&bench);
+    let patched = responses[0].patched.as_ref().unwrap();
+    assert_eq!(patched["metadata"], json!({"name": "g"}));
+    assert_eq!(
+        patched["spec"]["parts"],
+        json!([{"name": "a", "size": 1}, {"name": "b", "size": 2}])
+    );
+}
+
+/// As in Kyverno's command line.
+#[test]
+fn a_policy_for_scans_alone_is_looked_at() {
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": {"name": "p"},
+        "spec": {
+            "evaluation": {"admission": {"enabled": false}},
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+            }]},
+            "validations": [{"expression": "false"}],
+        },
+    });
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
+    let policies = vec![LoadedPolicy::new(&policy).unwrap()];
+    let bench = Bench::new(policies, vec![Resource::new(pod).unwrap()]);
+    assert_eq!(apply(&bench)[0].rules[0].status.as_str(), "fail");
+}

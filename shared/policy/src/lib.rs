@@ -50,6 +50,7 @@ mod permit;
 mod prepare;
 mod pushdown;
 
+pub use anteroom_patch::apply::ObjectSchema;
 pub use compile::{
     CONTEXT_ENTRIES_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX, derived_rules, none_run,
 };

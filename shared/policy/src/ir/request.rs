@@ -1,8 +1,11 @@
 //! The request of an AdmissionReview, as rules see it.
 
+use std::sync::Arc;
+
 use anteroom_functions::images;
 use anteroom_jmespath::EvalSeed;
 use anteroom_model::ExistingObjects;
+use anteroom_patch::apply::ObjectSchema;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
@@ -56,6 +59,8 @@ pub struct AdmissionRequest {
     /// Null where nobody gave them.
     namespace_labels: Value,
     arrival: Option<Arrival>,
+    /// The schema of its kind, if that is none of Kubernetes' own.
+    schema: Option<Arc<ObjectSchema>>,
     subresource: String,
     /// The request was given together with its user's roles, if the user has any.
     says_roles: bool,
@@ -128,6 +133,7 @@ impl AdmissionRequest {
             namespace,
             namespace_labels: Value::Null,
             arrival: None,
+            schema: None,
             root: root(request),
             operation,
             kind,
@@ -184,6 +190,22 @@ impl AdmissionRequest {
             request.extend(given.map(|(field, list)| (field.to_owned(), list.clone().into())));
         }
         known
+    }
+
+    /// Sets the schema of its kind, by which partial objects are merged. Kubernetes' own kinds need none.
+    #[must_use]
+    pub fn with_schema(mut self, schema: Arc<ObjectSchema>) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// The schema of an object, if it is of the request's kind and version and there is one.
+    pub(crate) fn schema_of(&self, object: &Value) -> Option<&ObjectSchema> {
+        let own = self.matched_object();
+        let is_own = ["apiVersion", "kind"]
+            .iter()
+            .all(|field| own[field] == object[field]);
+        self.schema.as_deref().filter(|_| is_own)
     }
 
     /// Sets when it came, which `time_now()`, `random()` and the like need.

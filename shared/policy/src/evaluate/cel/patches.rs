@@ -18,7 +18,7 @@ use crate::{
         scope::Scope,
     },
     ir::{
-        Operation,
+        AdmissionRequest, Operation,
         cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     },
 };
@@ -86,7 +86,7 @@ pub(super) fn all_patched(
             ..around.clone()
         };
         let made = evaluate(&Patching(patch), cel, scope, &around, budget)?;
-        object = applied(mutation, patch, made, &object)?;
+        object = applied(mutation, patch, made, &object, scope.request)?;
     }
     Ok(object)
 }
@@ -134,11 +134,15 @@ fn applied(
     patch: &CelPatch,
     made: Value,
     object: &Value,
+    request: &AdmissionRequest,
 ) -> Result<Value, Stop> {
     let result = match patch.kind {
         // Nothing is to be changed.
         CelPatchKind::Apply if made.is_null() => return Ok(object.clone()),
-        CelPatchKind::Apply => merge(mutation, &in_template(made, &mutation.template), object),
+        CelPatchKind::Apply => {
+            let made = in_template(made, &mutation.template);
+            merge(mutation, &made, object, request)
+        }
         CelPatchKind::Json => {
             let made = rebased(made, &mutation.template);
             let operated =
@@ -162,12 +166,19 @@ fn applied(
     })
 }
 
-fn merge(mutation: &CelMutation, patch: &Value, object: &Value) -> Result<Value, String> {
+fn merge(
+    mutation: &CelMutation,
+    patch: &Value,
+    object: &Value,
+    request: &AdmissionRequest,
+) -> Result<Value, String> {
     let atomics = match mutation.replaces_atomics {
         true => Atomics::Replaced,
         false => Atomics::Refused,
     };
-    let schema = ObjectSchema::of(object).map_err(|error| {
+    let own = request.schema_of(object).cloned();
+    let schema = own.map_or_else(|| ObjectSchema::of(object), Ok);
+    let schema = schema.map_err(|error| {
         format!("{error}, so no partial object is merged into it: use a JSONPatch")
     })?;
     apply::apply(object, patch, &schema, atomics).map_err(|error| error.to_string())
