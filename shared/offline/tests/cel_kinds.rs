@@ -398,3 +398,50 @@ fn a_policy_for_scans_alone_is_looked_at() {
     let bench = Bench::new(policies, vec![Resource::new(pod).unwrap()]);
     assert_eq!(apply(&bench)[0].rules[0].status.as_str(), "fail");
 }
+
+#[test]
+fn a_patched_object_of_the_cluster_is_compared_without_a_namespace() {
+    let files: Files<'_> = &[
+        (
+            "kyverno-test.yaml",
+            "
+apiVersion: cli.kyverno.io/v1alpha1
+kind: Test
+metadata: {name: t}
+policies: [policy.yaml]
+resources: [gadget.yaml, definition.yaml]
+results:
+- {policy: p, isMutatingPolicy: true, kind: Gadget, resources: [g], patchedResources: patched.yaml, result: pass}
+",
+        ),
+        (
+            "policy.yaml",
+            r#"
+apiVersion: policies.kyverno.io/v1
+kind: MutatingPolicy
+metadata: {name: p}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [a.b], apiVersions: [v1], operations: [CREATE], resources: [gadgets]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: "[JSONPatch{op: 'add', path: '/spec', value: {'color': 'red'}}]"}
+"#,
+        ),
+        (
+            "gadget.yaml",
+            "{apiVersion: a.b/v1, kind: Gadget, metadata: {name: g}}",
+        ),
+        (
+            "patched.yaml",
+            "{apiVersion: a.b/v1, kind: Gadget, metadata: {name: g}, spec: {color: red}}",
+        ),
+        (
+            "definition.yaml",
+            "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: gadgets.a.b}, \
+             spec: {group: a.b, scope: Cluster, names: {kind: Gadget, plural: gadgets}}}",
+        ),
+    ];
+    let rows = rows(files);
+    assert_eq!(rows[0].result.as_str(), "Pass", "{}", rows[0].reason);
+}

@@ -29,6 +29,14 @@ pub(super) fn compare(path: &Path, patched: &Value) -> Result<Comparison, String
         let is_same = |found: &Resource| wanted.is(found) && wanted.version == found.version;
         found.as_ref().is_some_and(is_same)
     });
+    // A definition may say that it is in no namespace.
+    let is_in_none = found.is_some_and(|found| found.is_assumed);
+    let same = same.map(|mut wanted| {
+        if is_in_none && wanted.is_assumed {
+            wanted.leave_namespace();
+        }
+        wanted
+    });
     Ok(match same {
         Some(wanted) if tidied(&wanted.value) == tidied(patched) => Comparison::Same,
         Some(_) => Comparison::Differs,
