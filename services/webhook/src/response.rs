@@ -297,6 +297,9 @@ impl<'a> Rule<'a> {
     fn of(record: &'a RuleRecord) -> Self {
         let left_out = |all: usize, max| Some(all).filter(|all| *all > max).map(|all| all - max);
         let changed = record.changed.iter().take(CHANGED_MAX);
+        let properties = record.public_properties().take(PROPERTIES_MAX);
+        let short = |text| cut(text, ENTRY_BYTES_MAX);
+        let properties = properties.map(|(name, value)| (short(name), short(value)));
         Self {
             policy: &record.name.policy,
             rule: record.name.rule(),
@@ -304,14 +307,7 @@ impl<'a> Rule<'a> {
             changed: changed.map(|place| cut(place, ENTRY_BYTES_MAX)).collect(),
             changed_left_out: left_out(record.changed.len(), CHANGED_MAX),
             exceptions: &record.excepted_by,
-            properties: match record.knows_secrets {
-                true => BTreeMap::new(),
-                false => {
-                    let all = record.properties.iter().take(PROPERTIES_MAX);
-                    let cut = |text| cut(text, ENTRY_BYTES_MAX);
-                    all.map(|(name, value)| (cut(name), cut(value))).collect()
-                }
-            },
+            properties: properties.collect(),
             facts: record.facts.iter().take(FACTS_MAX).map(Fact::of).collect(),
             facts_left_out: left_out(record.facts.len(), FACTS_MAX),
         }

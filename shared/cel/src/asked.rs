@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::FactScope;
 
-    /// What an expression asks for, in words.
+    /// Returns in words what an expression asks for.
     fn asked(source: &str, variables: &[(&str, &str)]) -> Vec<String> {
         let names = Names::default().in_dialect(Dialect::Kyverno);
         let mut names = names.with_facts(FactScope::Cluster);

@@ -178,7 +178,8 @@ impl Judge {
         let judging = self.engine.judge(&catalog.0, &entries, &request, timeout);
         let records = judging.await;
         let properties = |record: &crate::verdict::RuleRecord| {
-            let mut all = record.public_properties();
+            let all = record.public_properties();
+            let mut all: BTreeMap<_, _> = all.map(|(a, b)| (a.clone(), b.clone())).collect();
             if !record.excepted_by.is_empty() {
                 all.insert("exceptions".to_owned(), record.excepted_by.join(","));
             }

@@ -75,11 +75,8 @@ impl RuleRecord {
     }
 
     /// Its further results for logs, Events and reports: none of a rule that has read Secrets.
-    pub fn public_properties(&self) -> BTreeMap<String, String> {
-        match self.knows_secrets {
-            true => BTreeMap::new(),
-            false => self.properties.clone(),
-        }
+    pub fn public_properties(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.properties.iter().filter(|_| !self.knows_secrets)
     }
 }
 
@@ -145,7 +142,7 @@ pub enum Consequence {
 }
 
 impl Consequence {
-    /// Of an outcome, where a violation leads to `action`. With `ignore_errors` an error admits, and with
+    /// Returns the consequence of an outcome, where a violation leads to `action`. With `ignore_errors` an error admits, and with
     /// `warn_on_audit` the user is told of violations in Audit.
     pub fn of(
         outcome: &RuleOutcome,

@@ -117,7 +117,7 @@ pub struct Bench {
     /// The object before an update; `None`: it was the same.
     pub(crate) old: Option<Value>,
     pub(crate) world: World,
-    /// As the definitions among all resources have them.
+    /// The kinds that definitions among all resources give.
     pub(crate) custom_kinds: CustomKinds,
 }
 

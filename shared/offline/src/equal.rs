@@ -122,7 +122,7 @@ impl Side {
 pub struct Search {
     /// The most requests.
     pub requests_max: usize,
-    /// Where chance begins: the same seed makes the same requests.
+    /// The seed of chance: the same one makes the same requests.
     pub seed: u64,
     /// The operations of requests.
     pub operations: Vec<Operation>,
@@ -165,7 +165,7 @@ pub struct Comparison {
     pub objects_made: usize,
     /// The places that policies read and that were varied.
     pub places: usize,
-    /// Where chance began.
+    /// The seed of chance.
     pub seed: u64,
     /// The reason why there are no more requests.
     #[serde(skip_serializing_if = "Option::is_none")]

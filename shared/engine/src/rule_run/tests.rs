@@ -236,7 +236,7 @@ fn a_rule_that_there_is_no_time_for_is_an_error_of_its_policy() {
     assert_eq!(error.code(), ErrorCode::DEADLINE_EXCEEDED);
 }
 
-/// What goes wrong with a parameter is told to the replica, and may quote the Secret that it was read from.
+/// An error of a parameter is told to the replica, and may quote the Secret that it was read from.
 #[test]
 fn a_part_with_a_failed_parameter_stays_at_home_if_the_rule_knows_a_secret() {
     let policy = anteroom_policy::compile(&json!({

@@ -102,20 +102,34 @@ pub(super) fn holding<'a>(
     }
 }
 
+/// An object that exists.
+#[derive(Clone, Copy)]
+pub(super) struct Existing<'o> {
+    pub(super) object: &'o Value,
+    /// Its namespace; `None` where no condition reads it, or it is in none.
+    pub(super) namespace: Option<&'o Value>,
+}
+
 /// The same for an object that exists and that a policy in CEL changes: conditions are about it, rather than about
 /// what triggers that.
 pub(super) fn holding_for<'a>(
     all: &[&'a PolicyException],
     rule: &Rule,
-    object: &Value,
-    scope: &mut Scope<'_>,
+    existing: Existing<'_>,
+    scope: &Scope<'_>,
 ) -> Result<AppliedExceptions<'a>, Stop> {
     let (mut found, mut stop) = (AppliedExceptions::default(), None);
     for exception in all {
         let Some(in_cel) = &exception.in_cel else {
             continue;
         };
-        match holds_in_cel(exception, in_cel, Some(object), scope) {
+        let roots = Roots {
+            namespace: existing.namespace,
+            object: Some(existing.object),
+            request: Some(scope.request.value()),
+            ..Roots::default()
+        };
+        match holds_in_cel(exception, in_cel, roots, scope) {
             Ok(true) => found.0.push(exception),
             Ok(false) => {}
             Err(error) => stop = stop.or(Some(error)),
@@ -137,7 +151,7 @@ fn holds(
         return Ok(false);
     }
     if let Some(in_cel) = &exception.in_cel {
-        return match holds_in_cel(exception, in_cel, None, scope) {
+        return match holds_for_request(exception, in_cel, scope) {
             Err(Stop::Error(error)) if passes_over(rule, &error) => Ok(false),
             held => held,
         };
@@ -163,39 +177,44 @@ fn passes_over(rule: &Rule, error: &RuleError) -> bool {
     ignores && matches!(rule.work, Work::Validate(_)) && matches!(error, RuleError::Cel { .. })
 }
 
-/// Conditions see the request and its namespace, or an object that exists in place of the request's. One that comes to
-/// an error is an error of the policy, unless another exception exempts it.
-fn holds_in_cel(
+fn holds_for_request(
     exception: &PolicyException,
     in_cel: &CelException,
-    existing: Option<&Value>,
     scope: &mut Scope<'_>,
 ) -> Result<bool, Stop> {
-    let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
-    // Where the time is not known, it may have expired.
-    if let Some(expires) = in_cel.expires_ns
-        && now.is_none_or(|now| now >= expires)
-    {
-        return Ok(false);
-    }
     let request = scope.request;
-    let namespace = match existing {
-        Some(object) => object["metadata"]["namespace"].as_str().unwrap_or_default(),
-        None => request.object_namespace(),
-    };
-    let reads_namespace = in_cel.reads_namespace() && !namespace.is_empty();
+    let namespace = request.object_namespace();
+    let reads_namespace =
+        in_cel.reads_namespace() && !namespace.is_empty() && !is_over(in_cel, scope);
     let namespace = reads_namespace.then(|| cel::namespace_of(namespace, scope.facts));
     let namespace = namespace.transpose()?;
     let roots = Roots {
         namespace: namespace.as_deref(),
-        object: existing.or_else(|| request.object()),
-        old_object: match existing {
-            Some(_) => None,
-            None => request.old_object(),
-        },
+        object: request.object(),
+        old_object: request.old_object(),
         request: Some(request.value()),
         ..Roots::default()
     };
+    holds_in_cel(exception, in_cel, roots, scope)
+}
+
+/// Returns whether it has expired. Where the time is not known, it may have.
+fn is_over(in_cel: &CelException, scope: &Scope<'_>) -> bool {
+    let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
+    let expires = in_cel.expires_ns;
+    expires.is_some_and(|expires| now.is_none_or(|now| now >= expires))
+}
+
+/// A condition that comes to an error is an error of the policy, unless another exception exempts it.
+fn holds_in_cel(
+    exception: &PolicyException,
+    in_cel: &CelException,
+    roots: Roots<'_>,
+    scope: &Scope<'_>,
+) -> Result<bool, Stop> {
+    if is_over(in_cel, scope) {
+        return Ok(false);
+    }
     let mut machine = Machine::new(roots, &[], cel::budget());
     let mut failed = None;
     for condition in &in_cel.conditions {

@@ -316,9 +316,9 @@ impl Reader {
             ..
         } = objects;
         let Some(found) = self.policies().kind(objects) else {
-            let (what, name) = match &**kind {
-                "" => ("resource", resource),
-                kind => ("kind", &kind.to_owned()),
+            let (what, name) = match kind.is_empty() {
+                true => ("resource", resource),
+                false => ("kind", kind),
             };
             return Err(failed(format!(
                 "the API server serves no {what} `{name}` of `{group}` in version `{version}`"

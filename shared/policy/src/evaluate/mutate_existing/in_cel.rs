@@ -15,7 +15,7 @@ use crate::{
     evaluate::{
         cel::existing,
         error::RuleError,
-        exceptions,
+        exceptions::{self, Existing},
         facts::{Facts, Question},
         interrupt::Stop,
         report::RuleOutcome,
@@ -24,6 +24,7 @@ use crate::{
     ir::{
         AdmissionRequest, ChangedObject, FactTarget, Operation, PolicyException, Rule,
         cel::{NAMESPACE_OBJECT, Placed},
+        exception::CelException,
         matching::{LABELS, Matched, NAMESPACE_SELECTOR, Surroundings},
         mutate_existing::{CelTargets, TargetType},
     },
@@ -188,7 +189,11 @@ impl PolicyStep<'_> {
         let is_inside = self.reads_namespace() && !request.object_namespace().is_empty();
         let namespace = is_inside.then(|| self.namespace(&request, scope.facts));
         let namespace = namespace.transpose()?;
-        let excepted = exceptions::holding_for(self.exceptions, self.rule, before, scope)?;
+        let existing = Existing {
+            object: before,
+            namespace: namespace.as_deref(),
+        };
+        let excepted = exceptions::holding_for(self.exceptions, self.rule, existing, scope)?;
         if excepted.is_whole(self.rule) {
             return Ok(None);
         }
@@ -196,8 +201,15 @@ impl PolicyStep<'_> {
         existing::patched(targets, (before, namespace), gone_through, scope)
     }
 
+    /// Returns whether an expression reads the namespace of an object, of an exception too.
     fn reads_namespace(&self) -> bool {
+        let mut exceptions = self.exceptions.iter();
         self.targets.mutation.around.reads().namespace
+            || exceptions.any(|one| {
+                one.in_cel
+                    .as_ref()
+                    .is_some_and(CelException::reads_namespace)
+            })
     }
 
     fn labels(

@@ -398,6 +398,33 @@ fn an_exception_is_about_each_target() {
     assert_eq!(names(&report.changed), ["b"]);
 }
 
+/// As those of expressions, namespaces do not count against the facts of a rule.
+#[test]
+fn an_exception_by_namespace_is_about_targets_of_any_number_of_namespaces() {
+    let policy = policy_of("MutatingPolicy", FOLLOW);
+    let exception = exception(
+        "policyRefs: [{kind: MutatingPolicy, name: p}]\n\
+         matchConditions: [{name: c, expression: \"namespaceObject.metadata.name != 'ns-7'\"}]\n",
+    );
+    let items: Vec<_> = (0..100)
+        .map(|at| {
+            let mut item = config_map(&format!("c-{at}"), "follows", &json!({}));
+            item["metadata"]["namespace"] = format!("ns-{at}").into();
+            item
+        })
+        .collect();
+    let request = trigger("UPDATE", "leader");
+    let evaluation = Evaluation::start(&policy, on_existing(&policy), &request);
+    let (report, _) = run_with(evaluation.with_exceptions([&exception]), |target| {
+        Ok(match target {
+            FactTarget::NamespaceLabels { namespace } => json!({"metadata": {"name": namespace}}),
+            _ => json!({"items": items}),
+        })
+    });
+    assert_eq!(report.outcome, RuleOutcome::Pass, "{:?}", report.outcome);
+    assert_eq!(names(&report.changed), ["c-7"]);
+}
+
 #[test]
 fn own_writes_trigger_it_only_where_it_says_so() {
     let of = |evaluation: &str| {
