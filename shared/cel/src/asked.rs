@@ -170,6 +170,14 @@ mod tests {
                 ],
             ),
             (
+                "object.spec.l.orValue([]).exists(r, variables.all.orValue([]).exists(p, p.spec.l.orValue([]).exists(o, o.x == r.x)))",
+                vec![("all", all.as_str())],
+                vec![
+                    "p0.exists(_0, variables.all.orValue([]).exists(_1, _1.spec.l.orValue([]).exists(_2, _2.x == _0.x))) \
+                     | index: objects with _0.x among spec.l[].x",
+                ],
+            ),
+            (
                 "variables.all.size() < variables.most.data.n",
                 vec![("all", all.as_str()), ("most", get)],
                 vec!["variables.all.size() < p0 | "],

@@ -6,6 +6,7 @@
 
 use std::fmt::{self, Write as _};
 
+use anteroom_functions::pure;
 use serde_json::Value;
 
 use crate::part::{PartAnswer, PartRequest};
@@ -32,9 +33,9 @@ pub enum FactFunction {
     Entry,
     /// `image.getMetadata`: reference. The data of an image in its registry.
     ImageMetadata,
-    /// `http.get`: URL, headers or null.
+    /// `http.get`: URL, headers or null, CA bundle or null. The answer of any status.
     HttpGet,
-    /// `http.post`: URL, body, headers or null.
+    /// `http.post`: URL, body, headers or null, CA bundle or null. The answer of any status.
     HttpPost,
 }
 
@@ -55,7 +56,12 @@ impl FactFunction {
     /// Returns whether a call may have an effect, or is seen by others: it is made only where it is certain that
     /// the expression makes it.
     pub fn has_effect(self) -> bool {
-        matches!(self, Self::ResourcePost | Self::HttpGet | Self::HttpPost)
+        self == Self::ResourcePost || self.is_http()
+    }
+
+    /// Returns whether it asks a service other than the API server.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::HttpGet | Self::HttpPost)
     }
 }
 
@@ -88,9 +94,16 @@ impl Site {
         // Writing to a string cannot fail.
         let _ = write!(name, "{}(", function.as_str());
         for (at, argument) in arguments.iter().enumerate() {
-            if *argument == Argument::Constant(Value::Null) {
-                continue;
-            }
+            let argument = match argument {
+                Argument::Constant(Value::Null) => continue,
+                // A bundle has thousands of characters.
+                Argument::Constant(Value::String(ca))
+                    if function.is_http() && at + 1 == arguments.len() =>
+                {
+                    &Argument::Constant(format!("CA {}", pure::sha256(ca.as_bytes())).into())
+                }
+                argument => argument,
+            };
             let _ = match at {
                 0 => write!(name, "{argument}"),
                 _ => write!(name, ", {argument}"),

@@ -35,8 +35,8 @@ pub trait ObjectList: fmt::Debug + Sync {
 
 /// The objects of a list that can matter to a macro.
 pub trait Candidates<'v> {
-    /// Those that have the values, in the order of the list.
-    fn matching(&self) -> &[BodyNode<'v>];
+    /// The one at this place among those that have the values, in the order of the list. Those before it were asked for.
+    fn matching(&self, at: usize) -> Option<BodyNode<'v>>;
 
     /// Those of which it cannot be told by an index, without any that match, in the order of the list. With
     /// `before` only those that stand before that one of [`Candidates::matching`].

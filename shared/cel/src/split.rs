@@ -173,6 +173,9 @@ impl Made<'_, '_> {
                 return None;
             }
             Expr::Literal(value) if is_written(value) => return None,
+            // An index knows `[]` and `{}` where it sees them.
+            Expr::List(elements) if elements.is_empty() => return None,
+            Expr::Map(entries) if entries.is_empty() => return None,
             _ if self.splitter.touches_list(term) => {
                 // The parts of a variable are written as what they are.
                 return None;

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use anteroom_policy::service_answer;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     documents::{InputError, documents},
@@ -151,19 +152,14 @@ impl Context {
 /// The answer of a service, as an expression sees it: with its status, whatever that is.
 pub(crate) fn answered(response: &ResponseData) -> Value {
     let status = response.status_code.filter(|code| *code != 0);
-    let status = status.unwrap_or(200);
-    match response.body.clone() {
-        Value::Object(mut body) => {
-            body.insert("statusCode".to_owned(), status.into());
-            Value::Object(body)
-        }
-        body => json!({"body": body, "statusCode": status}),
-    }
+    service_answer(status.unwrap_or(200), response.body.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use serde_json::json;
 
     use super::*;
 

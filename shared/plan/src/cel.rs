@@ -13,6 +13,7 @@
 //!   a few at a time, in order, until one of them fails.
 //! - *A list is lazy.* An object that is not asked for costs nothing, also where a namespace is selected.
 
+mod batches;
 mod candidates;
 mod list;
 

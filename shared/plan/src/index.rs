@@ -124,9 +124,15 @@ impl Index {
         posting.into_iter().flat_map(Posting::iter).for_each(each);
     }
 
-    /// Returns at most so many of the objects that are looked at in every query, in order, from behind this one on.
-    pub fn always_after(&self, after: Option<&Object>, count: usize) -> Vec<Object> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    /// Returns at most so many of the objects that have this value, in order, from here on.
+    pub fn having_from(&self, value: &Scalar, from: Bound<&Object>, count: usize) -> Vec<Object> {
+        let posting = self.by_value.get(value);
+        let objects = posting.into_iter().flat_map(|posting| posting.from(from));
+        objects.take(count).cloned().collect()
+    }
+
+    /// Returns at most so many of the objects that are looked at in every query, in order, from here on.
+    pub fn always_from(&self, from: Bound<&Object>, count: usize) -> Vec<Object> {
         let objects = self.always.range((from, Bound::Unbounded));
         objects.take(count).cloned().collect()
     }

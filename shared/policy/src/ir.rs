@@ -36,7 +36,7 @@ pub(crate) mod subquery;
 pub(crate) mod template;
 
 pub use admission::{Operation, Phase};
-pub use call::{ImageCredentials, SecretName};
+pub use call::{ImageCredentials, SecretName, service_answer};
 pub use driver::Driver;
 pub use exception::PolicyException;
 pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};

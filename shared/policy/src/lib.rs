@@ -66,7 +66,7 @@ pub use ir::{
     FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptTarget, KindPattern,
     MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, PolicyKind,
     Problem, Reference, Reporting, RequestError, ResourceFilters, ResourcePattern, Rule,
-    SecretName, ServedKind, Target, VariableError, VariableErrorKind, WRITER,
+    SecretName, ServedKind, Target, VariableError, VariableErrorKind, WRITER, service_answer,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};

@@ -14,13 +14,13 @@ use thiserror::Error;
 use crate::ir::{
     ImageCredentials, Policy, Rule,
     call::{
-        ApiCall, Concrete, ConfigMapCall, Data, ImageCall, ServiceCall, check_name, check_segment,
+        ApiCall, Concrete, ConfigMapCall, ImageCall, ServiceCall, check_name, check_segment,
         confine,
     },
     cel::NAMESPACE_OBJECT,
     context::{FactOrigin, Loader},
     matching::NAMESPACE_SELECTOR,
-    template::Template,
+    template::{Template, ValueTemplate},
 };
 
 /// The path of a namespace up to its name.
@@ -75,6 +75,8 @@ pub enum Permit<'p> {
         headers: &'p [(String, String)],
         /// PEM; empty: the usual authorities.
         ca_bundle: &'p str,
+        /// An answer of any status is one: see [`service_answer`](crate::service_answer).
+        takes_any_status: bool,
     },
     /// A ConfigMap.
     ConfigMap,
@@ -231,6 +233,7 @@ fn service<'p>(
         url,
         headers: &own.headers,
         ca_bundle: &own.ca_bundle,
+        takes_any_status: own.takes_any_status,
     })
 }
 
@@ -245,7 +248,7 @@ fn image<'p>(own: &'p ImageCall, reference: &str) -> Result<Permit<'p>, String> 
     }
 }
 
-fn covers_data(own: Option<&Data>, data: Option<&Value>) -> Result<(), String> {
+fn covers_data(own: Option<&ValueTemplate>, data: Option<&Value>) -> Result<(), String> {
     match (own, data) {
         (None, None) => Ok(()),
         (Some(own), Some(data)) if own.can_be(data) => Ok(()),

@@ -92,9 +92,8 @@ fn a_rule_has_the_same_outcome_by_parts_and_by_whole_facts() {
     let (cuts, failed_by_cuts) = (Cell::new(0), Cell::new(0));
     let count = |cell: &Cell<usize>| cell.set(cell.get() + 1);
     let mut runner = TestRunner::new(Config {
-        cases: 4_000,
         failure_persistence: None,
-        ..Config::default()
+        ..Config::with_cases(Config::default().cases.max(4_000))
     });
     let result = runner.run(&case(), |case| {
         let Ok(policy) = compile(&case.policy) else {

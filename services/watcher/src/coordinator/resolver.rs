@@ -195,6 +195,6 @@ fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> 
 fn calls_secrets(found: &Resolved) -> bool {
     match found.call.as_ref().map(|call| &call.target) {
         Some(CallTarget::Api { path }) => calls::is_of_secrets(path),
-        Some(CallTarget::Service { .. }) | None => false,
+        Some(CallTarget::Service(_)) | None => false,
     }
 }

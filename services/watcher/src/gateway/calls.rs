@@ -23,7 +23,7 @@ pub(crate) use http::{
     AddressFilter, Answer, HttpAnswer, HttpCall, HttpClients, Redirects, Validators,
 };
 pub(crate) use services::Services;
-pub(crate) use spec::{CallSpec, CallTarget, OnFailure, is_of_secrets, parse_url};
+pub(crate) use spec::{CallSpec, CallTarget, OnFailure, Service, is_of_secrets, parse_url};
 
 /// The longest time for one call, from the connection to the last byte.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -71,7 +71,8 @@ impl Compiler<'_> {
         }
         if let Some(target) = target
             && let Some(made) = self
-                .bind(name, target, arguments)
+                .call_of_client(target, name, arguments)
+                .or_else(|| self.bind(name, target, arguments))
                 .or_else(|| self.written_macro(name, target, arguments))
         {
             return made;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::common::ast::IdedExpr;
+use cel::common::ast::{Expr as Parsed, IdedExpr};
 use serde_json::Value;
 
 use super::term::{Compiler, Typed};
@@ -39,20 +39,47 @@ impl Compiler<'_> {
             ("http", "get" | "Get") => FactFunction::HttpGet,
             ("http", "post" | "Post") => FactFunction::HttpPost,
             ("http", "client" | "Client") => {
-                let message = "http.client() with a CA of its own is not supported: declare a CachedContextEntry \
-                               with the call instead";
+                let message = "a call of http.client() stands right before the request, as in \
+                               http.client(ca).get(url)";
                 return Some(Err(CompileError::Unsupported(message.to_owned())));
             }
             _ => return None,
         };
-        Some(self.fact(function, scope, parsed))
+        Some(self.fact(function, scope, parsed, None))
     }
 
+    /// `http.client(ca).get(url)`; `None`: it is no such call.
+    pub(super) fn call_of_client(
+        &mut self,
+        client: &IdedExpr,
+        name: &str,
+        parsed: &[IdedExpr],
+    ) -> Option<Result<Typed, CompileError>> {
+        let scope = self.names.facts?;
+        let Parsed::Call(client) = &client.expr else {
+            return None;
+        };
+        let namespace = self.namespace(client.target.as_deref()?)?;
+        let function = match (&*namespace, &*client.func_name, name) {
+            ("http", "client" | "Client", "get" | "Get") => FactFunction::HttpGet,
+            ("http", "client" | "Client", "post" | "Post") => FactFunction::HttpPost,
+            _ => return None,
+        };
+        Some(match &*client.args {
+            [ca] => self.fact(function, scope, parsed, Some(ca)),
+            _ => Err(CompileError::invalid(
+                "http.client() takes a CA bundle in PEM",
+            )),
+        })
+    }
+
+    /// `ca`: the bundle of certificates that an `http` call trusts.
     fn fact(
         &mut self,
         function: FactFunction,
         scope: FactScope,
         parsed: &[IdedExpr],
+        ca: Option<&IdedExpr>,
     ) -> Result<Typed, CompileError> {
         let mut terms = Vec::with_capacity(parsed.len());
         for one in parsed {
@@ -67,10 +94,16 @@ impl Compiler<'_> {
             }
             _ => terms,
         };
-        let ordered = ordered(function, scope, terms).map_err(|takes| {
+        let mut ordered = ordered(function, scope, terms).map_err(|takes| {
             let name = function.as_str();
             CompileError::Invalid(format!("{name}() takes {takes}"))
         })?;
+        if function.is_http() {
+            ordered.push(match ca {
+                Some(ca) => Given::Term(self.term(ca)?.0),
+                None => Given::Null,
+            });
+        }
         let mut dynamic = Vec::new();
         let mut arguments = Vec::with_capacity(ordered.len());
         for one in ordered {
@@ -282,7 +315,16 @@ fn check_constants(function: FactFunction, arguments: &[Argument]) -> Result<(),
             true => Ok(()),
             false => Err(not_constant(name, "name and projection")),
         },
-        FactFunction::ImageMetadata | FactFunction::HttpGet | FactFunction::HttpPost => Ok(()),
+        FactFunction::HttpGet | FactFunction::HttpPost => {
+            match is_text_or_null(arguments.len() - 1) {
+                true => Ok(()),
+                false => Err(CompileError::Unsupported(
+                    "the CA bundle of http.client() must be constant, written as a literal or in a variable that is"
+                        .to_owned(),
+                )),
+            }
+        }
+        FactFunction::ImageMetadata => Ok(()),
     };
     constant?;
     for argument in arguments {

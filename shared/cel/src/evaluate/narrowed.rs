@@ -161,13 +161,14 @@ impl<'v> Machine<'v> {
         candidates: &dyn Candidates<'v>,
         decides: bool,
     ) -> Result<Val<'v>, EvalError> {
-        let mut failed = None;
-        for (at, element) in candidates.matching().iter().enumerate() {
-            match self.decision(made, Val::of_node(*element))? {
+        let (mut failed, mut at) = (None, 0);
+        while let Some(element) = candidates.matching(at) {
+            match self.decision(made, Val::of_node(element))? {
                 Ok(value) if value == decides => return Ok(Val::Bool(decides)),
                 Ok(_) => {}
                 Err(error) => failed = failed.or(Some((at, error))),
             }
+            at += 1;
         }
         let before = failed.as_ref().map(|(at, _)| *at);
         for element in candidates.irregular(before) {

@@ -108,19 +108,18 @@ impl Scope {
                 Expr::Literal(Val::Text(field)) => Some(self.path(&pair.0)?.optional(field)),
                 _ => None,
             },
-            Expr::Call(call) if call.function.name == "orValue" => match &*call.arguments {
-                [optional, Expr::Literal(value)] => {
-                    let missing = Missing::Default(Scalar::of(value)?);
-                    self.path(optional)?.or(&missing)
+            Expr::Call(call) if call.function.name == "orValue" => {
+                let [operand, other] = &*call.arguments else {
+                    return None;
+                };
+                let missing = constant(other)?;
+                let path = self.path(operand)?;
+                match path.is_optional {
+                    true => Some(path.or(&missing)),
+                    // The kinds of Kyverno take a plain value too, and it is the result.
+                    false => call.function.of.is_empty().then_some(path),
                 }
-                [optional, Expr::List(none)] if none.is_empty() => {
-                    self.path(optional)?.or(&Missing::EmptyList)
-                }
-                [optional, Expr::Map(none)] if none.is_empty() => {
-                    self.path(optional)?.or(&Missing::EmptyMap)
-                }
-                _ => None,
-            },
+            }
             _ => None,
         }
     }
@@ -153,6 +152,16 @@ impl Scope {
             }
         });
         KeyPath::new(steps.collect())
+    }
+}
+
+/// What a term puts in the place of a missing field; `None`: that is told when it is evaluated.
+fn constant(term: &Expr) -> Option<Missing> {
+    match term {
+        Expr::Literal(value) => Scalar::of(value).map(Missing::Default),
+        Expr::List(none) if none.is_empty() => Some(Missing::EmptyList),
+        Expr::Map(none) if none.is_empty() => Some(Missing::EmptyMap),
+        _ => None,
     }
 }
 
@@ -189,17 +198,14 @@ impl Path {
         self.field(name)
     }
 
-    /// The value, or another in its place; `None` if it is no optional.
-    fn or(mut self, other: &Missing) -> Option<Self> {
-        if !self.is_optional {
-            return None;
-        }
+    /// The value of an optional, or another in its place.
+    fn or(mut self, other: &Missing) -> Self {
         for step in self.steps.iter_mut().skip(self.optional_from) {
             if let Step::Field { missing, .. } = step {
                 *missing = other.clone();
             }
         }
         self.is_optional = false;
-        Some(self)
+        self
     }
 }

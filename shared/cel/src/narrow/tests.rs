@@ -1,9 +1,13 @@
 use super::*;
-use crate::{Names, Program, ast::Expr};
+use crate::{Dialect, Names, Program, ast::Expr};
 
 /// What a macro over `view` asks for, in words; the first macro of the expression.
 fn asked(source: &str) -> Option<String> {
-    let mut names = Names::default();
+    asked_in(Dialect::Kubernetes, source)
+}
+
+fn asked_in(dialect: Dialect, source: &str) -> Option<String> {
+    let mut names = Names::default().in_dialect(dialect);
     for name in ["view", "p", "q", "list"] {
         names.give(name);
     }
@@ -136,4 +140,31 @@ fn other_shapes_are_not_recognised() {
     ] {
         assert_eq!(asked(source), None, "{source}");
     }
+}
+
+/// A plain value is its own result where `orValue` takes one, and else the call is an error.
+#[test]
+fn or_value_of_a_plain_value_is_a_path_in_the_kinds_of_kyverno_alone() {
+    for (source, expected) in [
+        (
+            "view.exists(x, x.l.orValue([]).exists(y, y.a.orValue('') == p))",
+            "l[].a Equal",
+        ),
+        ("view.exists(x, x.m.orValue({}).u == p)", "m.u Equal"),
+        (
+            "view.exists(x, has(x.l) && x.l.orValue([]).exists(y, y.a == p))",
+            "l?[].a Equal",
+        ),
+        (
+            "view.exists(x, x.?a.orValue('').orValue('b') == p)",
+            "a? Equal",
+        ),
+    ] {
+        let found = asked_in(Dialect::Kyverno, source);
+        assert_eq!(found.as_deref(), Some(expected), "{source}");
+        assert_eq!(asked_in(Dialect::Kubernetes, source), None, "{source}");
+    }
+    // The other value is evaluated in any case, and may fail.
+    let other = "view.exists(x, x.a.orValue(x.b) == p)";
+    assert_eq!(asked_in(Dialect::Kyverno, other), None);
 }

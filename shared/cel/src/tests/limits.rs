@@ -327,7 +327,7 @@ fn nearly() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2_000)))]
 
     #[test]
     fn no_source_text_panics(source in prop_oneof![nearly(), ".{0,60}", "[a-z().\\[\\]?:'\"\\\\ +!-]{0,80}"]) {

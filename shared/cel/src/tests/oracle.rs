@@ -85,7 +85,7 @@ fn expressions() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1_500)))]
 
     #[test]
     fn both_cel_implementations_give_the_same_result(source in expressions()) {

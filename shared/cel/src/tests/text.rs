@@ -179,7 +179,7 @@ fn terms() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2_000)))]
 
     #[test]
     fn random_terms_are_the_same_when_written_and_compiled_again(source in terms()) {

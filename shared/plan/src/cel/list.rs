@@ -9,7 +9,10 @@ use anteroom_cel::{Candidates, ObjectList, Probes};
 use anteroom_view::{LazyList, Object};
 use anteroom_wire::body::BodyNode;
 
-use super::candidates::Found;
+use super::{
+    batches::Batches,
+    candidates::{Found, Matching},
+};
 use crate::{Index, IndexKey, Scalar};
 
 /// Objects that are looked through between two questions whether to go on.
@@ -18,8 +21,12 @@ pub const PACE_OBJECTS: usize = 64;
 /// A list of so many objects is looked through as fast as an index is asked.
 const FEW_OBJECTS: usize = 16;
 
-/// With so few objects found, no other index is asked for fewer.
+/// So few objects are read at once, and no other index is asked for fewer.
 const FEW_FOUND: usize = 16;
+
+/// Values of one question whose objects are read by batches, and put in order as they are read. With more values all are
+/// read at once.
+const READ_BY_BATCHES_MAX: usize = 16;
 
 /// The surroundings of a list: indexes, and turns.
 pub trait ListHost: fmt::Debug + Sync {
@@ -184,9 +191,40 @@ impl ObjectList for ViewList<'_> {
         if self.objects.is_within(FEW_OBJECTS) {
             return None;
         }
-        let Choice { lookups, .. } = self.choose(probes)?;
+        let Choice { lookups, found } = self.choose(probes)?;
+        let matching = match found > FEW_FOUND && count(&lookups) <= READ_BY_BATCHES_MAX {
+            true => self.unread(&lookups),
+            false => self.read(&lookups)?,
+        };
+        let mut keys: Vec<_> = Vec::new();
+        for lookup in lookups {
+            if !keys.contains(&lookup.key) {
+                keys.push(lookup.key);
+            }
+        }
+        Some(Box::new(Found::new(self, matching, keys)))
+    }
+}
+
+/// The number of values.
+fn count(lookups: &[Lookup]) -> usize {
+    lookups.iter().map(|lookup| lookup.values.len()).sum()
+}
+
+impl<'a> ViewList<'a> {
+    /// Objects that lookups find, once they are asked for.
+    fn unread(&self, lookups: &[Lookup]) -> Matching<'_, 'a> {
+        let parts = lookups.iter().flat_map(|lookup| {
+            let values = lookup.values.iter().cloned();
+            values.map(|value| Batches::having(self, lookup.key.clone(), value))
+        });
+        Matching::unread(self, parts.collect())
+    }
+
+    /// Objects that lookups find; `None`: an index is gone.
+    fn read(&self, lookups: &[Lookup]) -> Option<Matching<'_, 'a>> {
         let mut matching: Vec<&Object> = Vec::new();
-        for lookup in &lookups {
+        for lookup in lookups {
             let is_there = self.host.ask(&lookup.key, &mut |index| {
                 for value in &lookup.values {
                     index.each_having(value, &mut |object| {
@@ -198,14 +236,6 @@ impl ObjectList for ViewList<'_> {
                 return None;
             }
         }
-        matching.sort_unstable();
-        matching.dedup();
-        let mut keys: Vec<_> = Vec::new();
-        for lookup in lookups {
-            if !keys.contains(&lookup.key) {
-                keys.push(lookup.key);
-            }
-        }
-        Some(Box::new(Found::new(self, matching, keys)))
+        Some(Matching::of(self, matching))
     }
 }

@@ -1,6 +1,6 @@
 //! Objects with one value.
 
-use std::{collections::BTreeSet, slice};
+use std::{collections::BTreeSet, ops::Bound, slice};
 
 use anteroom_view::Object;
 
@@ -28,6 +28,20 @@ impl Posting {
             Self::Many(objects) => (&[][..], Some(objects)),
         };
         one.iter().chain(many.into_iter().flatten())
+    }
+
+    /// Those from here on, in order.
+    pub(super) fn from(&self, from: Bound<&Object>) -> impl Iterator<Item = &Object> {
+        let (one, many) = match self {
+            Self::One(object) => (Some(object), None),
+            Self::Many(objects) => (None, Some(objects.range((from, Bound::Unbounded)))),
+        };
+        let one = one.filter(move |object| match from {
+            Bound::Included(from) => from <= *object,
+            Bound::Excluded(from) => from < *object,
+            Bound::Unbounded => true,
+        });
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
     /// Returns the bytes that it takes more. An object of the same key is replaced.

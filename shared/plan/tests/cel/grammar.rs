@@ -176,6 +176,9 @@ fn path() -> impl Strategy<Value = String> {
         "$.?m.orValue({}).u",
         "$.?m.orValue({}).?u.orValue(1)",
         "$.?m.u.orValue('u')",
+        "$.a.orValue('u')",
+        "$.m.orValue({}).u",
+        "$.a.orValue(q.u)",
         "$.?a",
         "$.m.?u",
         "$.metadata.name",
@@ -189,6 +192,8 @@ fn lists() -> impl Strategy<Value = String> {
         "$.l",
         "$.m",
         "$.?l.orValue([])",
+        "$.l.orValue([])",
+        "$.m.orValue({})",
         "$.?m.orValue({})",
         "$.a",
         "$.l.map(i, i.h)",
@@ -214,12 +219,20 @@ fn guard() -> impl Strategy<Value = String> {
 fn inner() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         (
-            text(&["i.h", "i.g", "i", "i.?h.orValue('')", "i['h']"]),
+            text(&[
+                "i.h",
+                "i.g",
+                "i",
+                "i.?h.orValue('')",
+                "i.h.orValue('')",
+                "i['h']"
+            ]),
             operand()
         )
             .prop_map(|(path, operand)| format!("{path} == {operand}")),
         operands().prop_map(|operands| format!("i.h in {operands}")),
         operand().prop_map(|operand| format!("i.p.exists(j, j == {operand})")),
+        operand().prop_map(|operand| format!("i.p.orValue([]).exists(j, j == {operand})")),
         operand().prop_map(|operand| format!("{operand} in i.p")),
         Just("i.h == $.a".to_owned()),
         Just("i == 'u'".to_owned()),

@@ -5,7 +5,7 @@
 mod grammar;
 mod host;
 
-use anteroom_cel::{Bound, Budget, JsonError, Machine, Names, Program, Roots};
+use anteroom_cel::{Bound, Budget, Dialect, JsonError, Machine, Names, Program, Roots};
 use anteroom_model::Shape;
 use anteroom_plan::ViewList;
 use anteroom_view::{Lazy, Select, Snapshot, testing::TestView};
@@ -18,8 +18,11 @@ use host::Host;
 
 type Outcome = Result<Value, JsonError>;
 
-fn compiled(source: &str) -> Option<Program> {
-    let mut names = Names::default().without_request();
+/// The dialects in which an expression is compiled: `orValue` takes plain values in one of them.
+const DIALECTS: [Dialect; 2] = [Dialect::Kubernetes, Dialect::Kyverno];
+
+fn compiled(source: &str, dialect: Dialect) -> Option<Program> {
+    let mut names = Names::default().in_dialect(dialect).without_request();
     ["view", "some", "p", "q", "list"]
         .into_iter()
         .for_each(|name| names.give(name));
@@ -98,20 +101,20 @@ fn states(steps: Vec<Step>) -> Vec<Snapshot> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
 
     #[test]
     fn indexes_scans_and_json_come_to_the_same(
         steps in prop::collection::vec(step(), 40..120),
         questions in prop::collection::vec(
-            (question(), parameters(), any::<prop::sample::Index>(), 0_u8..4),
+            (question(), prop::sample::select(&DIALECTS), parameters(), any::<prop::sample::Index>(), 0_u8..4),
             1..12,
         ),
     ) {
         let states = states(steps);
         let (indexed, scanning) = (Host::new(), Host::scanning());
-        for (source, parameters, at, lost) in &questions {
-            let Some(program) = compiled(source) else {
+        for (source, dialect, parameters, at, lost) in &questions {
+            let Some(program) = compiled(source, *dialect) else {
                 continue; // Types that do not fit.
             };
             // Any state, so that indexes are brought up and back; and an index may be gone at any time.
@@ -138,7 +141,7 @@ fn many_questions_are_answered_by_indexes() {
     let (mut asked, mut cheaper, mut values, mut failed) = (0, 0, 0, 0);
     for _ in 0..2_000 {
         let source = question().new_tree(&mut runner).unwrap().current();
-        let Some(program) = compiled(&source) else {
+        let Some(program) = compiled(&source, Dialect::Kyverno) else {
             continue;
         };
         let parameters = parameters().new_tree(&mut runner).unwrap().current();
@@ -176,27 +179,90 @@ fn irregular_objects_do_not_make_a_lookup_linear() {
             view.put("a", &format!("n{at}"), &object);
         }
         let (state, host) = (view.snapshot(), Host::new());
-        let source = "view.exists(x, x.spec.rules.exists(r, r.host == p))";
-        let program = compiled(source).unwrap();
-        for (host_name, expected) in [
-            ("h10.example", Ok(json!(true))),
-            ("none.example", Err("no such key: host".to_owned())),
+        for (source, dialect) in [
+            (
+                "view.exists(x, x.spec.rules.exists(r, r.host == p))",
+                Dialect::Kubernetes,
+            ),
+            (
+                "view.orValue([]).exists(x, x.spec.rules.orValue([]).exists(r, r.host == p))",
+                Dialect::Kyverno,
+            ),
         ] {
-            let parameters = [json!(host_name), json!(null), json!([])];
-            let (outcome, steps) = by_lists(&program, (&state, &host), &parameters);
-            assert_eq!(outcome.map_err(|error| error.to_string()), expected);
-            costs.push(steps);
+            let program = compiled(source, dialect).unwrap();
+            for (host_name, expected) in [
+                ("h10.example", Ok(json!(true))),
+                ("none.example", Err("no such key: host".to_owned())),
+            ] {
+                let parameters = [json!(host_name), json!(null), json!([])];
+                let (outcome, steps) = by_lists(&program, (&state, &host), &parameters);
+                assert_eq!(outcome.map_err(|error| error.to_string()), expected);
+                costs.push(steps);
+            }
         }
         let guarded = "view.exists(x, x.spec.rules.exists(r, has(r.host) && r.host == p))";
         let parameters = [json!("none.example"), json!(null), json!([])];
-        let (outcome, steps) = by_lists(&compiled(guarded).unwrap(), (&state, &host), &parameters);
+        let (outcome, steps) = by_lists(
+            &compiled(guarded, Dialect::Kubernetes).unwrap(),
+            (&state, &host),
+            &parameters,
+        );
         assert_eq!(outcome, Ok(json!(false)));
         costs.push(steps);
     }
     assert_eq!(
-        costs[..3],
-        costs[3..],
+        costs[..5],
+        costs[5..],
         "as many steps, whatever the number of objects"
     );
     assert!(costs.iter().all(|steps| *steps < 40), "{costs:?}");
+}
+
+/// All objects have one path and most are in another namespace: an answer looks at the first of them, or at those of its
+/// own namespace.
+#[test]
+fn a_value_that_all_objects_have_does_not_make_a_lookup_linear() {
+    let mut examined = Vec::new();
+    for count in [400, 4_000] {
+        let mut view = TestView::new("networking.k8s.io", "ingresses", "Ingress");
+        for at in 0..count {
+            let namespace = if at % (count / 40) == 0 { "b" } else { "a" };
+            view.put(namespace, &format!("n{at:04}"), &json!({"a": "u", "b": at}));
+        }
+        let (state, host) = (view.snapshot(), Host::new());
+        let selects = [select("", ""), select("b", "")];
+        host.is_of(&state);
+        for (source, expected) in [
+            ("view.exists(x, x.a == 'u')", json!(true)),
+            ("view.exists(x, x.a == 'u' && x.b >= 5)", json!(true)),
+            ("view.all(x, x.a != 'u')", json!(false)),
+            ("some.exists(x, x.a == 'u' && x.b < 0)", json!(false)),
+            ("some.filter(x, x.a == 'u').size()", json!(40)),
+        ] {
+            let lists: Vec<_> = selects
+                .iter()
+                .map(|select| match select.lazy(state.read()).unwrap() {
+                    Lazy::List(objects) => ViewList::new(objects, &host),
+                    Lazy::One(_) => panic!("a list"),
+                })
+                .collect();
+            let given: Vec<_> = lists.iter().map(|list| Bound::objects(list)).collect();
+            let mut names = Names::default().without_request();
+            ["view", "some"]
+                .into_iter()
+                .for_each(|name| names.give(name));
+            let program = Program::compile(source, &names).unwrap();
+            assert_eq!(evaluated(&program, &given).0, Ok(expected), "{source}");
+            examined.push(lists[0].examined() + lists[1].examined());
+        }
+    }
+    assert_eq!(
+        examined[..5],
+        examined[5..],
+        "whatever the number of objects"
+    );
+    assert!(
+        examined.iter().all(|looked_at| *looked_at <= 80),
+        "{examined:?}"
+    );
 }

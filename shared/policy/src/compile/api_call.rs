@@ -5,8 +5,9 @@ use super::{
     fields::{Field, KnownFields, Object},
 };
 use crate::ir::{
-    call::{ApiCall, Data, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
+    call::{ApiCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
     context::{Fact, FactOrigin},
+    template::{Template, ValueTemplate},
 };
 
 /// Fields of what is posted.
@@ -78,7 +79,7 @@ impl EntryCompiler<'_> {
         &mut self,
         call: &Object<'_>,
         field: &Field<'_>,
-        data: Option<Data>,
+        data: Option<ValueTemplate>,
         cache: Option<bool>,
     ) -> Option<FactOrigin> {
         let template = self.template(field)?;
@@ -134,7 +135,7 @@ impl EntryCompiler<'_> {
         &mut self,
         call: &Object<'_>,
         field: &Field<'_>,
-        data: Option<Data>,
+        data: Option<ValueTemplate>,
         cache: Option<bool>,
     ) -> Option<FactOrigin> {
         let service = field.object(&SERVICE, self.problems)?;
@@ -170,6 +171,7 @@ impl EntryCompiler<'_> {
             data,
             headers: headers?,
             ca_bundle: ca_bundle?,
+            takes_any_status: false,
         }))
     }
 
@@ -179,13 +181,13 @@ impl EntryCompiler<'_> {
     }
 
     /// Compiles the body of a POST; `None` for a GET.
-    fn data(&mut self, call: &Object<'_>) -> Option<Option<Data>> {
+    fn data(&mut self, call: &Object<'_>) -> Option<Option<ValueTemplate>> {
         let method = match call.get("method") {
             Some(field) => field.known_text(&["GET", "POST"], self.problems)?,
             None => "GET",
         };
         let Some(field) = call.get("data") else {
-            return Some((method == "POST").then(|| Data(Vec::new())));
+            return Some((method == "POST").then(|| ValueTemplate::Map(Vec::new())));
         };
         if method != "POST" {
             self.problems
@@ -195,9 +197,11 @@ impl EntryCompiler<'_> {
         let pairs = self.pairs(&field, DATA_MAX);
         let values = pairs.into_iter().map(|(key, value)| {
             let value = self.value(&value)?;
-            Some((key, value))
+            Some((Template::literal(&key), value))
         });
-        values.collect::<Option<_>>().map(|data| Some(Data(data)))
+        values
+            .collect::<Option<_>>()
+            .map(|data| Some(ValueTemplate::Map(data)))
     }
 
     fn headers(&mut self, service: &Object<'_>) -> Option<Vec<(String, String)>> {

@@ -19,17 +19,16 @@ pub use image::{ImageCredentials, SecretName};
 pub(crate) use kept::KeptPlan;
 pub(crate) use path::{Concrete, PathTemplate};
 pub(crate) use service::ServiceUrl;
+pub use service::service_answer;
 
-use serde_json::{Map, Value};
-
-use crate::ir::template::{Resolve, Template, ValueTemplate};
+use crate::ir::template::{Template, ValueTemplate};
 
 /// `apiCall` with a `urlPath`.
 #[derive(Debug)]
 pub(crate) struct ApiCall {
     pub(crate) path: PathTemplate,
-    /// `None`: GET.
-    pub(crate) data: Option<Data>,
+    /// The body of a POST. `None`: GET.
+    pub(crate) data: Option<ValueTemplate>,
     /// The way in which a view answers it; `None`: only a live read can, or the policy wants one.
     pub(crate) kept: Option<KeptPlan>,
 }
@@ -38,38 +37,14 @@ pub(crate) struct ApiCall {
 #[derive(Debug)]
 pub(crate) struct ServiceCall {
     pub(crate) url: ServiceUrl,
-    /// `None`: GET.
-    pub(crate) data: Option<Data>,
+    /// The body of a POST. `None`: GET.
+    pub(crate) data: Option<ValueTemplate>,
     /// Name and value.
     pub(crate) headers: Vec<(String, String)>,
     /// PEM; empty: the usual authorities.
     pub(crate) ca_bundle: String,
-}
-
-/// The body of a POST: an object of these fields.
-#[derive(Debug)]
-pub(crate) struct Data(pub(crate) Vec<(String, ValueTemplate)>);
-
-impl Data {
-    pub(crate) fn value<R: Resolve>(&self, resolver: &mut R) -> Result<Value, R::Interrupt> {
-        let mut data = Map::new();
-        for (key, value) in &self.0 {
-            let value = value.value(resolver)?;
-            data.insert(key.clone(), std::sync::Arc::unwrap_or_clone(value));
-        }
-        Ok(Value::Object(data))
-    }
-
-    /// Returns whether `value` can come of it.
-    pub(crate) fn can_be(&self, value: &Value) -> bool {
-        let fits = |fields: &Map<String, Value>| {
-            fields.len() == self.0.len()
-                && self.0.iter().all(|(key, template)| {
-                    fields.get(key).is_some_and(|value| template.can_be(value))
-                })
-        };
-        value.as_object().is_some_and(fits)
-    }
+    /// An answer of any status is one: see [`service_answer`].
+    pub(crate) takes_any_status: bool,
 }
 
 /// `configMap`: one ConfigMap by namespace and name.

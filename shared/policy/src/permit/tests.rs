@@ -237,6 +237,7 @@ fn only_the_policys_own_service_url_is_permitted() {
             url: own.to_owned(),
             headers: &[("Authorization".to_owned(), "Bearer x".to_owned())],
             ca_bundle: "PEM",
+            takes_any_status: false,
         })
     );
     for url in [

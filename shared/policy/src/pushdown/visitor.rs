@@ -7,7 +7,7 @@ use anteroom_jmespath::Expression;
 
 use crate::ir::{
     Rule,
-    call::{ApiCall, Data, PathTemplate},
+    call::{ApiCall, PathTemplate},
     conditions::{Condition, Conditions},
     context::{ContextEntry, Fact, FactOrigin, Loader},
     mutate_existing::TargetSpec,
@@ -412,10 +412,9 @@ impl<'r> Walk<'_, 'r> {
         }
     }
 
-    fn call(&mut self, path: &'r PathTemplate, data: Option<&'r Data>) {
+    fn call(&mut self, path: &'r PathTemplate, data: Option<&'r ValueTemplate>) {
         path.templates()
             .for_each(|template| self.template(template));
-        let data = data.into_iter().flat_map(|data| &data.0);
-        data.for_each(|(_, value)| self.value(value));
+        data.into_iter().for_each(|data| self.value(data));
     }
 }

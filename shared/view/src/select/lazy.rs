@@ -77,6 +77,11 @@ impl<'a> LazyList<'a> {
         }
     }
 
+    /// The namespace that all its objects are in, where the view has others.
+    pub fn namespace(&self) -> Option<&'a str> {
+        (!self.is_whole).then_some(&*self.select.namespace)
+    }
+
     /// The number of objects. Where only some are selected, all of those are looked at.
     pub fn len(&self) -> usize {
         match self.is_all() {

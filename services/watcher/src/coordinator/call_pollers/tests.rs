@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     gateway::calls::{
-        CallTarget, OnFailure,
+        CallTarget, OnFailure, Service,
         testing::{Endpoint, api_server, caller, caller_of, ok, status},
     },
     log_writer::publish::{Batch, Work},
@@ -115,13 +115,13 @@ fn told(batch: &Batch) -> Vec<String> {
 }
 
 fn service(endpoint: &Endpoint) -> CallTarget {
-    CallTarget::Service {
+    CallTarget::Service(Service {
         url: format!("http://{}/data?token=hidden", endpoint.address)
             .parse()
             .unwrap(),
         ca_bundle: None,
         headers: HeaderMap::new(),
-    }
+    })
 }
 
 async fn until(mut done: impl FnMut() -> bool) {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    CallFault, CallSpec, CallTarget,
+    CallFault, CallSpec, CallTarget, Service,
     http::{AddressFilter, Answer, HttpCall, HttpClients, Redirects, Validators},
 };
 use crate::source::apiserver::ApiServer;
@@ -81,22 +81,47 @@ impl Caller {
                 let bytes = self.ask_api(path, data.cloned(), bytes_max, timeout);
                 Ok(Answer::Body(bytes.await?, Validators::default()))
             }
-            CallTarget::Service {
-                url,
-                ca_bundle,
-                headers,
-            } => {
-                let call = HttpCall {
-                    url: url.clone(),
-                    headers: headers.clone(),
-                    data: data.cloned(),
-                    clients: self.clients.clone(),
-                    ca_bundle: ca_bundle.clone(),
-                    redirects: Redirects::SameOrigin,
-                    bytes_max,
-                };
+            CallTarget::Service(service) => {
+                let call = self.http_call(service, data, bytes_max);
                 call.make(known, timeout).await
             }
+        }
+    }
+
+    /// Asks a service. An answer of any status is one: the number of its status, and its body.
+    ///
+    /// # Errors
+    /// [`CallFault`], but for an error status.
+    pub(crate) async fn ask(
+        &self,
+        service: &Service,
+        data: Option<&Bytes>,
+        bytes_max: usize,
+        timeout: Duration,
+    ) -> Result<(u16, Bytes), CallFault> {
+        let call = HttpCall {
+            reads_errors_whole: true,
+            ..self.http_call(service, data, bytes_max)
+        };
+        let answer = call.ask(timeout).await?;
+        Ok((answer.status.as_u16(), answer.body))
+    }
+
+    fn http_call(&self, service: &Service, data: Option<&Bytes>, bytes_max: usize) -> HttpCall {
+        let Service {
+            url,
+            ca_bundle,
+            headers,
+        } = service;
+        HttpCall {
+            url: url.clone(),
+            headers: headers.clone(),
+            data: data.cloned(),
+            clients: self.clients.clone(),
+            ca_bundle: ca_bundle.clone(),
+            redirects: Redirects::SameOrigin,
+            bytes_max,
+            reads_errors_whole: false,
         }
     }
 

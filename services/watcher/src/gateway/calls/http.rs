@@ -39,6 +39,8 @@ pub(crate) struct HttpCall {
     pub redirects: Redirects,
     /// The largest answer.
     pub bytes_max: usize,
+    /// True if an error answer is read as whole as a success. Otherwise a problem's text is taken from its beginning.
+    pub reads_errors_whole: bool,
 }
 
 /// The validators of an answer (`ETag`, `Last-Modified`), for a conditional request.
@@ -48,7 +50,7 @@ pub(crate) struct Validators {
     modified: Option<HeaderValue>,
 }
 
-/// An answer of any status. An error answer has only the beginning of its body.
+/// An answer of any status.
 #[derive(Debug)]
 pub(crate) struct HttpAnswer {
     pub status: StatusCode,
@@ -160,7 +162,7 @@ impl HttpCall {
         from_other_origin: bool,
     ) -> Result<HttpAnswer, CallFault> {
         let (status, headers) = (response.status(), response.headers().clone());
-        let body = match status.is_success() {
+        let body = match status.is_success() || self.reads_errors_whole {
             true => self.read_body(response, self.bytes_max).await?,
             false => self
                 .read_body(response, PROBLEM_BYTES_MAX)

@@ -56,14 +56,18 @@ pub(crate) enum CallTarget {
         path: String,
     },
     /// A service other than the API server.
-    Service {
-        /// `http` or `https`, with a host and without user information.
-        url: Uri,
-        /// PEM: what the endpoint's certificate is checked against; `None`: the system's.
-        ca_bundle: Option<String>,
-        /// Headers of the request.
-        headers: HeaderMap,
-    },
+    Service(Service),
+}
+
+/// A request to a service other than the API server.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Service {
+    /// `http` or `https`, with a host and without user information.
+    pub url: Uri,
+    /// PEM: what the endpoint's certificate is checked against; `None`: the system's.
+    pub ca_bundle: Option<String>,
+    /// Headers of the request.
+    pub headers: HeaderMap,
 }
 
 /// The data that readers get while a call fails.
@@ -146,7 +150,7 @@ impl CallSpec {
     pub(crate) fn shown(&self) -> String {
         match &self.target {
             CallTarget::Api { path } => without_query(path).to_owned(),
-            CallTarget::Service { url, .. } => {
+            CallTarget::Service(Service { url, .. }) => {
                 let scheme = url.scheme_str().unwrap_or_default();
                 let authority = url.authority().map_or("", |a| a.as_str());
                 format!("{scheme}://{authority}{}", url.path())
@@ -166,11 +170,11 @@ impl CallSpec {
         };
         match &self.target {
             CallTarget::Api { path } => add(path),
-            CallTarget::Service {
+            CallTarget::Service(Service {
                 url,
                 ca_bundle,
                 headers,
-            } => {
+            }) => {
                 add(&url.to_string());
                 add(ca_bundle.as_deref().unwrap_or("system"));
                 for (name, value) in headers {
@@ -232,13 +236,13 @@ fn service_target(
         value.set_sensitive(true);
         sent.insert(name, value);
     }
-    Ok(CallTarget::Service {
+    Ok(CallTarget::Service(Service {
         url,
         ca_bundle: ca_bundle
             .filter(|pem| !pem.trim().is_empty())
             .map(str::to_owned),
         headers: sent,
-    })
+    }))
 }
 
 /// User information becomes a header, since that is how it is sent.

@@ -222,6 +222,7 @@ impl<'a> ImageReader<'a> {
             ca_bundle: None,
             redirects: Redirects::AnyOrigin,
             bytes_max,
+            reads_errors_whole: false,
         };
         call.ask(TIMEOUT).await
     }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::failed;
 use crate::gateway::{
-    calls::{CallTarget, is_of_secrets, parse_url},
+    calls::{CallTarget, Service, is_of_secrets, parse_url},
     images::ImageRequest,
 };
 
@@ -20,6 +20,8 @@ pub(super) struct Allowed {
     pub(super) data: Option<Bytes>,
     /// The answer is a ConfigMap, of which `{data, metadata}` are wanted.
     pub(super) config_map: bool,
+    /// An answer of a service is one whatever its status.
+    pub(super) takes_any_status: bool,
     /// It reads Secrets.
     pub(super) secret: bool,
 }
@@ -58,6 +60,13 @@ impl Allowed {
             let policy = &request.policy;
             failed(format!("policy `{policy}` does not read this: {refusal}"))
         })?;
+        let takes_any_status = matches!(
+            permit,
+            Permit::Service {
+                takes_any_status: true,
+                ..
+            }
+        );
         let target = match permit {
             Permit::Api { path } => Target::Call(CallTarget::Api { path }),
             Permit::ConfigMap => match &request.call {
@@ -75,6 +84,7 @@ impl Allowed {
                 url,
                 headers,
                 ca_bundle,
+                ..
             } => Target::Call(service(&url, headers, ca_bundle)?),
         };
         Ok(Self {
@@ -84,6 +94,7 @@ impl Allowed {
             ),
             config_map: matches!(request.call, LiveCall::ConfigMap { .. }),
             data: data.map(|data| Bytes::from(data.to_string())),
+            takes_any_status,
             target,
         })
     }
@@ -101,17 +112,18 @@ impl Allowed {
         };
         match target {
             CallTarget::Api { path } => Some(format!("{} {path} {data:?}", self.config_map)),
-            CallTarget::Service { .. } if data.is_some() => None,
-            CallTarget::Service {
+            CallTarget::Service(_) if data.is_some() => None,
+            CallTarget::Service(Service {
                 url,
                 ca_bundle,
                 headers,
-            } => {
+            }) => {
                 let headers = headers.iter();
                 let headers: Vec<_> = headers
                     .map(|(name, value)| (name.as_str(), value.as_bytes()))
                     .collect();
-                Some(format!("{url} {ca_bundle:?} {headers:?}"))
+                let any = self.takes_any_status;
+                Some(format!("{any} {url} {ca_bundle:?} {headers:?}"))
             }
         }
     }
@@ -143,9 +155,9 @@ fn service(
         value.set_sensitive(true);
         sent.insert(name, value);
     }
-    Ok(CallTarget::Service {
+    Ok(CallTarget::Service(Service {
         url,
         ca_bundle: Some(ca_bundle.to_owned()).filter(|pem| !pem.trim().is_empty()),
         headers: sent,
-    })
+    }))
 }

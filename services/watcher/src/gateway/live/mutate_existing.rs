@@ -237,6 +237,7 @@ impl Reader {
             target: allowed::Target::Call(CallTarget::Api { path }),
             data: None,
             config_map: false,
+            takes_any_status: false,
             secret: false,
         };
         // Nobody waits for it: it takes no room from admission.

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
-use anteroom_policy::{Policy, PolicyKind, Refusal};
+use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
 use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     gateway::{
-        calls::{Answer, CALL_TIMEOUT, CallFault, Validators, parse},
+        calls::{Answer, CALL_TIMEOUT, CallFault, CallTarget, Validators, parse},
         images::{Image, Images},
         rights::WRITES_FORBIDDEN,
     },
@@ -362,32 +362,47 @@ impl Reader {
         };
         let _place = limits.place(deadline).await?;
         let _under_way = self.tools.metrics.under_way();
-        // It is not cut short with its first reader's deadline: others may have joined.
-        let nothing_known = Validators::default();
-        let answer = self.tools.caller.fetch(
-            target,
-            allowed.data.as_ref(),
-            &nothing_known,
-            self.tools.args.live_read_bytes_max,
-            CALL_TIMEOUT,
-        );
-        let bytes = match answer.await.map_err(|fault| read_failed(&fault))? {
-            Answer::Body(bytes, _) => bytes,
-            Answer::Unchanged => return Err(ended()), // Only where something is known.
-        };
+        let (status, bytes) = self.call(allowed, target).await?;
         let (size, config_map) = (bytes.len(), allowed.config_map);
-        let answer = off_thread(size, move || {
-            if config_map {
-                as_config_map(&bytes)
-            } else {
-                parse(&bytes).map_err(|fault| read_failed(&fault))
-            }
+        let answer = off_thread(size, move || match status {
+            // As in Kyverno a body that is no JSON is null, beside its status.
+            Some(status) => Ok(service_answer(status, parse(&bytes).unwrap_or_default())),
+            None if config_map => as_config_map(&bytes),
+            None => parse(&bytes).map_err(|fault| read_failed(&fault)),
         });
         Ok(Fetched {
             answer: Arc::new(answer.await?),
             bytes: size,
             begun,
         })
+    }
+
+    /// Makes the call: its body, and its status where any status is an answer. It is not cut short with its first reader's
+    /// deadline: others may have joined.
+    async fn call(
+        &self,
+        allowed: &Allowed,
+        target: &CallTarget,
+    ) -> Result<(Option<u16>, Bytes), FactError> {
+        let (caller, data) = (&self.tools.caller, allowed.data.as_ref());
+        let bytes_max = self.tools.args.live_read_bytes_max;
+        let fetched = match target {
+            CallTarget::Service(service) if allowed.takes_any_status => {
+                let asked = caller.ask(service, data, bytes_max, CALL_TIMEOUT).await;
+                asked.map(|(status, bytes)| (Some(status), bytes))
+            }
+            target => {
+                let nothing_known = Validators::default();
+                let fetched = caller.fetch(target, data, &nothing_known, bytes_max, CALL_TIMEOUT);
+                match fetched.await {
+                    Ok(Answer::Body(bytes, _)) => Ok((None, bytes)),
+                    // Only where something is known.
+                    Ok(Answer::Unchanged) => return Err(ended()),
+                    Err(fault) => Err(fault),
+                }
+            }
+        };
+        fetched.map_err(|fault| read_failed(&fault))
     }
 }
 

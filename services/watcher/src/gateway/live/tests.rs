@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::*;
-use crate::gateway::calls::testing::{Endpoint, api_server, caller_of, ok};
+use crate::gateway::calls::testing::{Endpoint, api_server, caller_of, ok, status};
 
 mod images;
 
@@ -358,6 +358,59 @@ fn service(policy: &str, url: &str) -> LiveRequest {
         data: None,
     };
     request
+}
+
+/// In Kyverno's kinds in CEL an answer of any status is one, and a body that is no JSON is null.
+#[tokio::test]
+async fn an_answer_of_any_status_is_one_where_the_policy_looks_at_the_status() {
+    let long = "x".repeat(100_000);
+    let endpoint = Endpoint::start(move |_, request| match request.uri().path() {
+        "/no" => status(404, r#"{"reason": "none"}"#),
+        "/list" => status(500, "[1]"),
+        "/text" => status(200, "hello"),
+        "/long" => status(500, &long),
+        _ => ok("{}"),
+    })
+    .await;
+    let at = format!("http://{}/", endpoint.address);
+    let caller = crate::gateway::calls::testing::caller(1_000);
+    let args = LiveArgs {
+        live_read_bytes_max: 50_000,
+        ..LiveArgs::default()
+    };
+    let mut rig = Rig::with(args, caller, Arc::default()).await;
+    let expression = format!("http.get('{at}' + object.path) != null");
+    let manifest = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": {"name": "p"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
+            ]},
+            "validations": [{"expression": expression}],
+        },
+    });
+    let policy = anteroom_policy::compile(&manifest).unwrap();
+    let rule = &policy.rules()[0];
+    rig.writer
+        .put(&system::policies(), "", "validatingpolicy:p", manifest)
+        .await;
+    rig.writer.beat().await;
+    let ask = async |path: &str| {
+        let mut request = service("validatingpolicy:p", &format!("{at}{path}"));
+        request.rule = rule.name().to_owned();
+        request.variable = format!("http.get(\"{at}\" + _)");
+        rig.ask(&request).await
+    };
+    for (path, expected) in [
+        ("no", json!({"reason": "none", "statusCode": 404})),
+        ("list", json!({"body": [1], "statusCode": 500})),
+        ("text", json!({"body": null, "statusCode": 200})),
+        ("", json!({"statusCode": 200})),
+    ] {
+        assert_eq!(result(ask(path).await), expected, "{path}");
+    }
+    let error = ask("long").await.unwrap_err();
+    assert!(error.to_string().contains("limit of"), "{error}");
 }
 
 async fn service_rig(args: LiveArgs, url: &str) -> Rig {

@@ -132,7 +132,7 @@ fn specs() -> BoxedStrategy<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(400)))]
 
     #[test]
     fn a_merge_lays_the_patchs_paths_over_the_objects(object in specs(), patch in specs()) {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::PolicySite;
 use crate::ir::{
     ImageCredentials,
-    call::{ApiCall, Data, ImageCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl, check_name},
+    call::{ApiCall, ImageCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl, check_name},
     cel::{CelFact, hole},
     context::{ContextEntry, Fact, FactOrigin, Loader},
     problem::Problems,
@@ -247,7 +247,7 @@ fn selector(labels: &Argument) -> Result<Option<(String, Template)>, Refused> {
 }
 
 /// The body of what is posted.
-fn posted(group: &str, plural: &str, body: &Argument) -> Result<Data, Refused> {
+fn posted(group: &str, plural: &str, body: &Argument) -> Result<ValueTemplate, Refused> {
     let is_known = POSTED
         .iter()
         .any(|(known, plurals)| *known == group && plurals.contains(&plural));
@@ -262,27 +262,12 @@ fn posted(group: &str, plural: &str, body: &Argument) -> Result<Data, Refused> {
              tokens are posted"
         )));
     }
-    data(body)
-}
-
-fn data(body: &Argument) -> Result<Data, Refused> {
-    let fields = match body {
-        Argument::Map(fields) => fields
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), value_template(value)?)))
-            .collect::<Result<Vec<_>, Refused>>()?,
-        Argument::Constant(Value::Object(fields)) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), ValueTemplate::Fixed(Arc::new(value.clone()))))
-            .collect(),
-        _ => {
-            return Err(Refused::Unsupported(
-                "the fields of a body that is posted are written out, as in {\"spec\": …}"
-                    .to_owned(),
-            ));
-        }
-    };
-    Ok(Data(fields))
+    match body {
+        Argument::Map(_) | Argument::Constant(Value::Object(_)) => value_template(body),
+        _ => Err(Refused::Unsupported(
+            "the fields of a body that is posted are written out, as in {\"spec\": …}".to_owned(),
+        )),
+    }
 }
 
 fn value_template(argument: &Argument) -> Result<ValueTemplate, Refused> {
@@ -306,9 +291,9 @@ fn service(call: &Site, site: &PolicySite<'_>) -> Result<ServiceCall, Refused> {
             "a policy of a namespace makes no {name}() call: an answer may come from anywhere"
         )));
     }
-    let (body, headers) = match call.function() {
-        FactFunction::HttpPost => (Some(&arguments[1]), &arguments[2]),
-        _ => (None, &arguments[1]),
+    let (body, headers, ca) = match call.function() {
+        FactFunction::HttpPost => (Some(&arguments[1]), &arguments[2], &arguments[3]),
+        _ => (None, &arguments[1], &arguments[2]),
     };
     let headers = match headers {
         Argument::Constant(Value::Null) => Vec::new(),
@@ -328,9 +313,13 @@ fn service(call: &Site, site: &PolicySite<'_>) -> Result<ServiceCall, Refused> {
     let url = template(&arguments[0], &check_any)?;
     Ok(ServiceCall {
         url: ServiceUrl::parse(&url).map_err(Refused::Invalid)?,
-        data: body.map(data).transpose()?,
+        data: body.map(value_template).transpose()?,
         headers,
-        ca_bundle: String::new(),
+        ca_bundle: match ca {
+            Argument::Constant(Value::String(pem)) => pem.clone(),
+            _ => String::new(),
+        },
+        takes_any_status: true,
     })
 }
 

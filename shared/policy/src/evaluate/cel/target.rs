@@ -87,7 +87,7 @@ pub(super) fn target(
             let data = call.data.as_ref().map(|data| data.value(&mut resolver));
             FactTarget::Service {
                 url: url.map_err(text)?,
-                data: data.transpose().map_err(text)?,
+                data: data.transpose().map_err(text)?.map(Arc::unwrap_or_clone),
             }
         }
         FactOrigin::Collection(_) | FactOrigin::ConfigMap(_) => {
@@ -110,7 +110,7 @@ fn api(
     confine(home, &path).map_err(|error| error.to_string())?;
     let data = call.data.as_ref().map(|data| data.value(resolver));
     Ok(FactTarget::Api(ApiTarget {
-        data: data.transpose().map_err(text)?,
+        data: data.transpose().map_err(text)?.map(Arc::unwrap_or_clone),
         kept: call.kept.as_ref().and_then(|plan| plan.target(&path)),
         path: path.to_string(),
     }))

@@ -182,7 +182,7 @@ impl Scope<'_> {
             .map_err(|error| unread(variable, path.to_string(), error))?;
         let data = call.data.as_ref().map(|data| data.value(self));
         Ok(FactTarget::Api(ApiTarget {
-            data: data.transpose()?,
+            data: data.transpose()?.map(Arc::unwrap_or_clone),
             kept: call.kept.as_ref().and_then(|plan| plan.target(&path)),
             path: path.to_string(),
         }))
@@ -198,7 +198,7 @@ impl Scope<'_> {
         let data = call.data.as_ref().map(|data| data.value(self));
         Ok(FactTarget::Service {
             url,
-            data: data.transpose()?,
+            data: data.transpose()?.map(Arc::unwrap_or_clone),
         })
     }
 

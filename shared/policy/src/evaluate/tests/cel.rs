@@ -433,7 +433,7 @@ fn a_policy_permits_a_live_read_of_its_namespace_object_alone() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::default())]
 
     /// Whatever object comes, a rule ends, and what it says it reads of the request is all that it reads.
     #[test]

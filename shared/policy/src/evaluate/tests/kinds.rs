@@ -6,7 +6,9 @@ mod mutating;
 mod parts;
 
 use super::*;
-use crate::{ApiTarget, FailureAction, PolicyKind, Reference};
+use crate::{
+    ApiTarget, Call, FailureAction, Permit, PolicyKind, Reference, ir::context::ContextEntry,
+};
 
 fn policy_of(kind: &str, spec: &str) -> Policy {
     let manifest = format!(
@@ -346,6 +348,19 @@ fn what_cannot_be_read_is_refused_with_its_place() {
         ),
         ("globalContext.get(object.kind) != null", "must be constant"),
         ("http.get(object.url) != null", "http"),
+        (
+            "http.client(object.ca).get('https://a.b/') != null",
+            "the CA bundle of http.client() must be constant",
+        ),
+        (
+            "http.client().get('https://a.b/') != null",
+            "takes a CA bundle",
+        ),
+        ("http.client('x') != null", "right before the request"),
+        (
+            "http.client('x').put('https://a.b/') != null",
+            "right before",
+        ),
         ("nothing.get('a') != null", "nothing"),
         ("params.a == 1", "params"),
     ] {
@@ -384,6 +399,68 @@ validations:
         "spec": {"user": "web", "resourceAttributes": {"verb": "delete"}},
     });
     assert_eq!(posted, [(path.to_owned(), Some(body))]);
+}
+
+/// The answers of services are facts whatever their status, and a body may be any value.
+#[test]
+fn services_are_asked_with_their_bundles_and_bodies() {
+    let spec = r#"
+matchConstraints:
+  resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+variables:
+- {name: ca, expression: "'PEM of ours'"}
+- {name: found, expression: "http.client(variables.ca).get('https://a.b/x?n=' + object.metadata.name, {'A': 'b'})"}
+- {name: told, expression: "http.Client('other').Post('https://a.b/told', [object.metadata.name, 1])"}
+validations:
+- expression: variables.found.statusCode == 404 && variables.told.body == null && http.Post('http://a.b/all', object).ok
+"#;
+    let policy = policy_of("ValidatingPolicy", spec);
+    let object = pod(&json!({}));
+    let request = of_resource("CREATE", POD, &object);
+    let mut asked = Vec::new();
+    let found = outcomes(&policy, &request, |target| {
+        let FactTarget::Service { url, data } = target else {
+            panic!("{target}");
+        };
+        asked.push((url.clone(), data.clone()));
+        Ok(match &**url {
+            "https://a.b/x?n=web" => json!({"statusCode": 404}),
+            "https://a.b/told" => json!({"statusCode": 200, "body": null}),
+            _ => json!({"statusCode": 200, "ok": true}),
+        })
+    });
+    assert_eq!(found[0].1.outcome, RuleOutcome::Pass);
+    let expected = [
+        ("https://a.b/x?n=web", None),
+        ("https://a.b/told", Some(json!(["web", 1]))),
+        ("http://a.b/all", Some(object)),
+    ];
+    assert_eq!(asked, expected.map(|(url, data)| (url.to_owned(), data)));
+    let rule = &policy.rules()[0];
+    let permitted = |(url, data): &(String, Option<Value>)| {
+        let data = data.as_ref();
+        let permit = |entry: &ContextEntry| {
+            let permit = policy.permits(rule.name(), &entry.name, Call::Service { url, data });
+            match permit.ok()? {
+                Permit::Service {
+                    headers,
+                    ca_bundle,
+                    takes_any_status: true,
+                    ..
+                } => Some((headers.to_vec(), ca_bundle)),
+                _ => None,
+            }
+        };
+        rule.entries().find_map(permit)
+    };
+    let header = ("A".to_owned(), "b".to_owned());
+    let found: Vec<_> = asked.iter().filter_map(permitted).collect();
+    let expected = [
+        (vec![header], "PEM of ours"),
+        (vec![], "other"),
+        (vec![], ""),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

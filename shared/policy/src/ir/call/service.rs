@@ -1,5 +1,7 @@
 //! The URL of a service.
 
+use serde_json::{Value, json};
+
 use super::path::{Concrete, PathTemplate};
 use crate::ir::{
     VariableError,
@@ -68,6 +70,18 @@ impl ServiceUrl {
         let path = Concrete::parse(rest)?;
         self.path.covers(&path)?;
         Ok(format!("{}{path}", self.origin))
+    }
+}
+
+/// The answer of a service as `http.get` and `http.post` of Kyverno's kinds give it: an object has its status in the
+/// field `statusCode`, and any other body stands in `body` beside it.
+pub fn service_answer(status: u16, body: Value) -> Value {
+    match body {
+        Value::Object(mut body) => {
+            body.insert("statusCode".to_owned(), status.into());
+            Value::Object(body)
+        }
+        body => json!({"body": body, "statusCode": status}),
     }
 }
 

@@ -198,7 +198,10 @@ impl ValueTemplate {
                         key_template.can_be(key, |_| true) && template.can_be(value)
                     })
                 };
-                values.len() <= templates.len() && values.iter().all(fits)
+                let mut fixed = templates.iter().filter_map(|(key, _)| key.fixed());
+                values.len() <= templates.len()
+                    && values.iter().all(fits)
+                    && fixed.all(|key| values.contains_key(key))
             }
             _ => false,
         }

@@ -20,6 +20,7 @@ fn call(url: &str, bundle: Option<&str>) -> HttpCall {
         ca_bundle: bundle.map(str::to_owned),
         redirects: Redirects::SameOrigin,
         bytes_max: 1_000,
+        reads_errors_whole: false,
     }
 }
 

@@ -79,7 +79,7 @@ fn secrets_of_a_call_are_shown_nowhere() {
         "headers": [{"key": "Authorization", "value": "Bearer hidden"}],
     }, "method": "POST", "data": [{"key": "password", "value": "hidden"}]}));
     assert_eq!(spec.shown(), "https://x:1/a");
-    let CallTarget::Service { headers, url, .. } = &spec.target else {
+    let CallTarget::Service(Service { headers, url, .. }) = &spec.target else {
         panic!("{spec:?}");
     };
     assert_eq!(url.to_string(), "https://x:1/a?token=hidden");
@@ -90,7 +90,8 @@ fn secrets_of_a_call_are_shown_nowhere() {
 
 #[test]
 fn user_information_is_sent_as_a_header() {
-    let CallTarget::Service { headers, .. } = spec(json!({"url": "http://user:word@x/"})).target
+    let CallTarget::Service(Service { headers, .. }) =
+        spec(json!({"url": "http://user:word@x/"})).target
     else {
         panic!("a service");
     };

@@ -58,6 +58,7 @@ async fn a_remembered_image_is_never_busy() {
         ))),
         data: None,
         config_map: false,
+        takes_any_status: false,
         secret: false,
     };
     let now = tokio::time::Instant::now;

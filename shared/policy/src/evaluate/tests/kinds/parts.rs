@@ -218,7 +218,7 @@ fn any_host() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::default())]
 
     /// Whatever the list and the object are, irregular ones too: the same outcome, and the same error.
     #[test]
