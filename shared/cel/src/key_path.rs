@@ -41,6 +41,8 @@ pub enum Missing {
     Error,
     /// What decides without the value: a guard before it, an empty optional.
     Skip,
+    /// What the next field says: it is as if that one were missing.
+    AsNext,
     /// This value, and the path ends.
     Default(Scalar),
     /// An empty list, and the path goes on.
@@ -100,6 +102,10 @@ fn absent(missing: &Missing, rest: &[Step], each: &mut dyn FnMut(Scalar)) -> boo
     match (missing, rest.first()) {
         (Missing::Error, _) => true,
         (Missing::Skip, _) => false,
+        (Missing::AsNext, Some(Step::Field { missing, .. })) => {
+            absent(missing, rest.get(1..).unwrap_or_default(), each)
+        }
+        (Missing::AsNext, None | Some(Step::Each)) => true,
         (Missing::Default(value), None) => {
             each(value.clone());
             false

@@ -200,9 +200,15 @@ impl Path {
 
     /// The value of an optional, or another in its place.
     fn or(mut self, other: &Missing) -> Self {
-        for step in self.steps.iter_mut().skip(self.optional_from) {
+        // The fields of an optional lead to the same end, whichever of them is missing.
+        let mut last = true;
+        for step in self.steps.iter_mut().skip(self.optional_from).rev() {
             if let Step::Field { missing, .. } = step {
-                *missing = other.clone();
+                *missing = match last {
+                    true => other.clone(),
+                    false => Missing::AsNext,
+                };
+                last = false;
             }
         }
         self.is_optional = false;

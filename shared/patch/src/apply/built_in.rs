@@ -31,6 +31,16 @@ pub(super) fn find(api_version: &str, kind: &str) -> Option<ObjectSchema> {
     Some(ObjectSchema::new(table.types.clone(), *root))
 }
 
+/// Returns whether any kind is of this API group.
+pub(super) fn has_group(group: &str) -> bool {
+    let is_of = |key: &String| match key.split_once(' ').map_or("", |(version, _)| version) {
+        version if group.is_empty() => !version.contains('/'),
+        version => version.split_once('/').is_some_and(|(own, _)| own == group),
+    };
+    let table = BUILT_IN.as_ref().ok();
+    table.is_some_and(|table| table.kinds.keys().any(is_of))
+}
+
 /// The type of the metadata of all objects.
 pub(super) fn metadata() -> Option<ObjectSchema> {
     let table = BUILT_IN.as_ref().ok()?;

@@ -15,6 +15,11 @@ impl ObjectSchema {
         built_in::find(api_version, kind)
     }
 
+    /// Returns whether an API group has kinds of Kubernetes' own. Others are those of definitions.
+    pub fn is_built_in_group(group: &str) -> bool {
+        built_in::has_group(group)
+    }
+
     /// Returns the type of an object by its `apiVersion` and `kind`, of Kubernetes' own.
     ///
     /// # Errors

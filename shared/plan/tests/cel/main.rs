@@ -266,3 +266,31 @@ fn a_value_that_all_objects_have_does_not_make_a_lookup_linear() {
         "{examined:?}"
     );
 }
+
+/// All fields of an optional lead to its `orValue`: one that is missing before the last is no error, and may decide.
+#[test]
+fn a_field_that_is_missing_within_an_optional_has_the_value_of_its_end() {
+    let mut view = TestView::new("example.com", "things", "Thing");
+    for at in 0..40 {
+        view.put("a", &format!("n{at:02}"), &json!({"m": {"u": "u"}}));
+    }
+    view.put("a", "z", &json!({"a": []}));
+    let (state, host) = (view.snapshot(), Host::new());
+    let parameters = [json!("u"), json!(null), json!([])];
+    for (source, expected) in [
+        (
+            "view.exists(x, x.a.size() == 0 && x.?m.u.orValue('u') == p)",
+            true,
+        ),
+        (
+            "view.all(x, x.a.size() > 0 || x.?m.u.orValue('u') != p)",
+            false,
+        ),
+    ] {
+        let program = compiled(source, Dialect::Kubernetes).unwrap();
+        let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        let whole = by_json(&program, &state, &parameters);
+        assert_eq!(found, Ok(json!(expected)), "{source}");
+        assert_eq!(found, whole, "{source}");
+    }
+}

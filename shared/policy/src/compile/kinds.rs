@@ -4,6 +4,7 @@
 
 mod autogen;
 mod constraints;
+mod definitions;
 mod existing;
 mod expressions;
 mod facts;

@@ -1,5 +1,6 @@
 //! A rule in CEL.
 
+mod definitions;
 pub(super) mod existing;
 mod host;
 pub(super) mod patches;

@@ -8,6 +8,7 @@ use std::{
 
 use anteroom_jmespath::EvalSeed;
 use anteroom_model::FactError;
+use anteroom_patch::apply::ObjectSchema;
 use serde_json::Value;
 
 use super::{
@@ -56,6 +57,8 @@ pub(super) struct Facts {
     /// Images and values that exceptions allow to expressions.
     pub(super) allowed_images: Vec<Value>,
     pub(super) allowed_values: Vec<Value>,
+    /// Schemas of custom kinds, by `apiVersion` and kind, as their definitions say.
+    pub(super) schemas: BTreeMap<(String, String), ObjectSchema>,
     /// Further results of the rule, for reports: audit annotations, and which validation decided.
     pub(super) properties: BTreeMap<String, String>,
 }

@@ -12,8 +12,19 @@ pub(crate) struct CelMutation {
     pub(crate) patches: Vec<CelPatch>,
     /// The path from the object to the template of its Pods, of a derived rule: patches are of what stands there.
     pub(crate) template: Vec<String>,
+    /// The CustomResourceDefinitions of the kinds that it may be about.
+    pub(crate) definitions: Vec<Definition>,
     /// Atomic lists, maps and objects may be replaced (`evaluation.useServerSideApply`).
     pub(crate) replaces_atomics: bool,
+}
+
+/// A CustomResourceDefinition, whose schema says how a partial object is merged. It is one of the rule's facts.
+#[derive(Debug)]
+pub(crate) struct Definition {
+    /// The API group of its kind.
+    pub(crate) group: String,
+    /// The name of the call that reads it.
+    pub(crate) call: String,
 }
 
 /// One of `mutations`.

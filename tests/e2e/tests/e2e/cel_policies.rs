@@ -35,6 +35,7 @@ async fn policies_in_cel_decide_report_and_say_how_they_are() -> anyhow::Result<
     a_policy_on_pods_says_what_is_derived(&world).await?;
     facts_come_from_views(&world).await?;
     a_policy_changes_what_comes(&world).await?;
+    a_partial_object_of_a_custom_kind_is_merged(&world).await?;
     a_new_policy_changes_what_exists(&world).await?;
     kinds_of_policies_do_not_disturb_each_other(&world).await
 }
@@ -334,6 +335,69 @@ async fn a_policy_changes_what_comes(world: &World) -> anyhow::Result<()> {
     }
     world.delete(&object).await?;
     world.delete(&policy).await
+}
+
+/// Its definition says how, also after it was changed.
+async fn a_partial_object_of_a_custom_kind_is_merged(world: &World) -> anyhow::Result<()> {
+    let definition = |list_type: &str| {
+        let mut parts = json!({ "type": "array", "x-kubernetes-list-type": list_type, "items": {
+            "type": "object", "required": ["name"],
+            "properties": { "name": { "type": "string" }, "size": { "type": "integer" } },
+        } });
+        if list_type == "map" {
+            parts["x-kubernetes-list-map-keys"] = json!(["name"]);
+        }
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "widgets.example.com" },
+            "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": { "plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList" },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
+                    "type": "object", "properties": { "spec": { "type": "object", "properties": { "parts": parts } } },
+                } } }],
+            },
+        })
+    };
+    manifests::apply(&world.client, &definition("map")).await?;
+    let policy = json!({
+        "apiVersion": "policies.kyverno.io/v1", "kind": "MutatingPolicy", "metadata": { "name": "size-it" },
+        "spec": {
+            "matchConstraints": { "resourceRules": [{
+                "apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["widgets"],
+            }] },
+            "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression":
+                "Object{spec: Object.spec{parts: [Object.spec.parts{name: 'b', size: 2}]}}" } }],
+        },
+    });
+    world.create(&policy).await?;
+    is_ready(world, &policy).await?;
+    let widget = json!({
+        "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w", "namespace": OTHER },
+        "spec": { "parts": [{ "name": "a", "size": 1 }, { "name": "b" }] },
+    });
+    let parts = async || {
+        let _ = world.delete(&widget).await;
+        world.create(&widget).await?;
+        anyhow::Ok(world.api(&widget).get("w").await?.data["spec"]["parts"].take())
+    };
+    wait::until("the parts to be merged by their names", async || {
+        let found = parts().await?;
+        let expected = json!([{ "name": "a", "size": 1 }, { "name": "b", "size": 2 }]);
+        ensure!(found == expected, "{found}");
+        anyhow::Ok(())
+    })
+    .await?;
+    manifests::apply(&world.client, &definition("atomic")).await?;
+    wait::until("the list to be one that is not merged", async || {
+        let refused = parts().await.err().map(|error| format!("{error:#}"));
+        let refused = refused.unwrap_or_default();
+        ensure!(refused.contains("may not mutate atomic"), "{refused}");
+        anyhow::Ok(())
+    })
+    .await?;
+    world.delete(&policy).await?;
+    manifests::delete(&world.client, &definition("atomic")).await
 }
 
 /// The reporter goes through the objects of a new policy once; the namespaces that they are in are a fact of the policy.

@@ -8,7 +8,7 @@ use super::{
         cel::{annotations, limited, program, variables},
         fields::{Field, KnownFields, Object},
     },
-    Evaluation, PolicySite, autogen, constraints,
+    Evaluation, PolicySite, autogen, constraints, definitions,
     existing::{self, Targets},
     expressions::{conditions, marked, names, with_path},
     facts, rule, settings,
@@ -132,7 +132,7 @@ fn of_requests(
         let Compiled { mut mutation, .. } = mutation(
             spec,
             (site, names),
-            (template, None),
+            (&constraints, template, None),
             failure_policy,
             problems,
         )?;
@@ -177,7 +177,7 @@ fn of_existing(
     } = mutation(
         spec,
         (site, names(site, &[])),
-        (&[], Some(expression)),
+        (&chosen.constraints, &[], Some(expression)),
         settings.failure_policy,
         problems,
     )?;
@@ -209,14 +209,15 @@ struct Compiled {
     expression: Option<Placed>,
 }
 
-/// `existing`: it is of objects that exist, and this gives them, if anything does.
+/// `constraints` are on the objects that are changed. `existing`: those exist, and this gives them, if anything does.
 fn mutation(
     spec: &Object<'_>,
     (site, mut names): (&PolicySite<'_>, Names),
-    (template, existing): (&[&str], Option<Option<&Field<'_>>>),
+    (constraints, template, existing): (&Constraints, &[&str], Option<Option<&Field<'_>>>),
     failure_policy: FailurePolicy,
     problems: &mut Problems,
 ) -> Option<Compiled> {
+    let own_names = names.clone();
     let variables = variables(spec, &mut names, problems)?;
     // Unlike those of a ValidatingPolicy, they see the variables.
     let mut preconditions = conditions((spec, "matchConditions"), &names, problems);
@@ -255,6 +256,13 @@ fn mutation(
         })
         .collect();
     let annotations = annotations(spec, &names, problems);
+    let merges = patches
+        .iter()
+        .any(|patch| patch.kind == CelPatchKind::Apply);
+    let (definitions, calls): (Vec<_>, Vec<_>) = match merges && site.home.is_none() {
+        true => definitions::of(constraints, &own_names).into_iter().unzip(),
+        false => Default::default(),
+    };
     let mut mutation = CelMutation {
         around: Cel {
             preconditions,
@@ -270,6 +278,7 @@ fn mutation(
         },
         patches,
         template: template.iter().map(|&step| step.to_owned()).collect(),
+        definitions,
         replaces_atomics: false,
     };
     let around = &mutation.around;
@@ -287,7 +296,8 @@ fn mutation(
         .chain(with_path(
             "spec.targetMatchConstraints",
             expression.iter().map(|one| &one.program),
-        ));
+        ))
+        .chain(with_path("spec.matchConstraints", calls.iter()));
     let facts = facts::compile(all, site, problems);
     let beside = mutation.patches.iter().map(|patch| &patch.program);
     let beside = beside.chain(expression.iter().map(|one| &one.program));

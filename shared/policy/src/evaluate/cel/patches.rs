@@ -10,7 +10,8 @@ use anteroom_patch::{
 use serde_json::{Map, Value};
 
 use super::{
-    Around, Conditions, Expressions, Failed, annotations_of, around, budget, evaluate, skipped,
+    Around, Conditions, Expressions, Failed, annotations_of, around, budget, definitions, evaluate,
+    skipped,
 };
 use crate::{
     evaluate::{
@@ -18,7 +19,7 @@ use crate::{
         scope::Scope,
     },
     ir::{
-        AdmissionRequest, Operation,
+        Operation,
         cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     },
 };
@@ -86,7 +87,7 @@ pub(super) fn all_patched(
             ..around.clone()
         };
         let made = evaluate(&Patching(patch), cel, scope, &around, budget)?;
-        object = applied(mutation, patch, made, &object, scope.request)?;
+        object = applied(mutation, patch, made, &object, scope)?;
     }
     Ok(object)
 }
@@ -134,14 +135,15 @@ fn applied(
     patch: &CelPatch,
     made: Value,
     object: &Value,
-    request: &AdmissionRequest,
+    scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
     let result = match patch.kind {
         // Nothing is to be changed.
         CelPatchKind::Apply if made.is_null() => return Ok(object.clone()),
         CelPatchKind::Apply => {
             let made = in_template(made, &mutation.template);
-            merge(mutation, &made, object, request)
+            let schema = definitions::schema_of(object, mutation, scope)?;
+            schema.and_then(|schema| merge(mutation, &made, object, &schema))
         }
         CelPatchKind::Json => {
             let made = rebased(made, &mutation.template);
@@ -170,18 +172,13 @@ fn merge(
     mutation: &CelMutation,
     patch: &Value,
     object: &Value,
-    request: &AdmissionRequest,
+    schema: &ObjectSchema,
 ) -> Result<Value, String> {
     let atomics = match mutation.replaces_atomics {
         true => Atomics::Replaced,
         false => Atomics::Refused,
     };
-    let own = request.schema_of(object).cloned();
-    let schema = own.map_or_else(|| ObjectSchema::of(object), Ok);
-    let schema = schema.map_err(|error| {
-        format!("{error}, so no partial object is merged into it: use a JSONPatch")
-    })?;
-    apply::apply(object, patch, &schema, atomics).map_err(|error| error.to_string())
+    apply::apply(object, patch, schema, atomics).map_err(|error| error.to_string())
 }
 
 /// What is stored under another name or kind is another object.

@@ -157,3 +157,102 @@ fn a_patch_reads_the_namespace_of_the_object() {
     };
     assert_eq!(object["metadata"]["labels"]["env"], "prod");
 }
+
+/// A custom kind is merged by its definition, which is a fact. It is kept close at hand by its name.
+#[test]
+fn partial_objects_of_custom_kinds_are_merged_by_their_definitions() {
+    let spec = r#"
+matchConstraints:
+  resourceRules: [{apiGroups: [example.com], apiVersions: [v1], operations: [CREATE], resources: [widgets, gadgets]}]
+mutations:
+- applyConfiguration:
+    expression: >-
+      Object{spec: Object.spec{parts: [Object.spec.parts{name: "b", size: 2}], words: ["new"]}}
+"#;
+    let policy = policy_of("MutatingPolicy", spec);
+    let read = "resource.get(\"apiextensions.k8s.io/v1\", \"customresourcedefinitions\", \"\", \"widgets.example.com\")";
+    assert!(policy.rules()[0].entries().any(|entry| entry.name == read));
+    let text = json!({"type": "string"});
+    let part = json!({"type": "object", "properties": {"name": text, "size": {"type": "integer"}}});
+    let schema = |of_words: &str| {
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "parts": {"type": "array", "items": part, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            "words": {"type": "array", "items": {"type": of_words}, "x-kubernetes-list-type": "set"},
+        }}}})
+    };
+    let definition = |kind: &str, of_words: &str| {
+        json!({"spec": {"names": {"kind": kind}, "versions": [
+            {"name": "v1alpha1", "schema": {"openAPIV3Schema": {"type": "object"}}},
+            {"name": "v1", "schema": {"openAPIV3Schema": schema(of_words)}},
+        ]}})
+    };
+    let object = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "shop"},
+        "spec": {"parts": [{"name": "a", "size": 1}, {"name": "b"}], "words": ["old"]}});
+    let of = |object: &Value, answer: &dyn Fn(&str) -> Result<Value, FactError>| {
+        let request = of_resource("CREATE", ("example.com", "v1", "Widget", "widgets"), object);
+        let mut found = outcomes(&policy, &request, |target| match target {
+            FactTarget::Api(ApiTarget { path, .. }) => {
+                answer(path.rsplit_once('/').unwrap_or_default().1)
+            }
+            other => panic!("{other}"),
+        });
+        found.swap_remove(0).1.outcome
+    };
+    let merged = of(&object, &|name| match name {
+        "widgets.example.com" => Ok(definition("Widget", "string")),
+        _ => panic!("{name}"),
+    });
+    let RuleOutcome::Mutated { object: merged } = merged else {
+        panic!("{merged:?}");
+    };
+    assert_eq!(
+        merged["spec"],
+        json!({"parts": [{"name": "a", "size": 1}, {"name": "b", "size": 2}], "words": ["old", "new"]})
+    );
+    let error = |answer: &dyn Fn(&str) -> Result<Value, FactError>| match of(&object, answer) {
+        RuleOutcome::Error(error) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let absent = |name: &str| FactError::ObjectNotFound {
+        resource: "customresourcedefinitions".into(),
+        namespace: String::new(),
+        name: name.into(),
+    };
+    // It is of neither; of another type; of a version without a schema; it cannot be read.
+    let says = error(&|name| match name {
+        "widgets.example.com" => Err(absent(name)),
+        _ => Ok(definition("Gadget", "string")),
+    });
+    assert!(
+        says.contains("there is no schema for kind `Widget`"),
+        "{says}"
+    );
+    let says = error(&|_| Ok(definition("Widget", "integer")));
+    assert!(
+        says.contains("invalid ApplyConfiguration: .spec.words"),
+        "{says}"
+    );
+    let says = error(&|_| Ok(json!({"spec": {"names": {"kind": "Widget"}}})));
+    assert!(says.contains("the definition of its kind"), "{says}");
+    let unknown = FactError::NotSynced {
+        view: "v".into(),
+        state: "starting".into(),
+    };
+    let says = error(&|_| Err(unknown.clone()));
+    assert!(says.contains("is not synced yet"), "{says}");
+}
+
+/// What Kubernetes itself defines needs no definition, and neither does a JSONPatch.
+#[test]
+fn no_definition_is_read_where_none_is_needed() {
+    let policy = policy_with("mutations: [{applyConfiguration: {expression: 'Object{}'}}]\n");
+    assert_eq!(policy.rules()[0].entries().count(), 0);
+    let custom = "matchConstraints:\n  resourceRules:\n  - {apiGroups: [example.com], apiVersions: [v1], operations: \
+                  [CREATE], resources: [widgets]}\nmutations: [{jsonPatch: {expression: '[]'}}]\n";
+    assert_eq!(
+        policy_of("MutatingPolicy", custom).rules()[0]
+            .entries()
+            .count(),
+        0
+    );
+}
