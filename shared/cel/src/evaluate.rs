@@ -165,6 +165,9 @@ impl<'v> Machine<'v> {
                 Some(Bound(value)) => value.clone(),
                 None => Err(EvalError::refused("a value that it is given is missing")),
             },
+            Expr::Local(at) if self.bound.is_empty() => {
+                Ok(self.locals.get(*at).cloned().unwrap_or(Val::Null))
+            }
             Expr::Local(at) => self.local(*at),
             Expr::Select(operand, field) => self.select(operand, field),
             Expr::Has(operand, field) => self.has(operand, field),

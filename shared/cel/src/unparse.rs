@@ -334,6 +334,14 @@ impl Writer<'_> {
                 return self.push("\"");
             }
             Val::Type(name) => return self.push(name),
+            Val::List(elements) => {
+                self.push("[");
+                for (at, element) in elements.iter().enumerate() {
+                    self.push(if at > 0 { ", " } else { "" });
+                    self.literal(&element);
+                }
+                return self.push("]");
+            }
             // There are no other literals.
             _ => return self.push("null"),
         };

@@ -393,7 +393,8 @@ impl<'n> Compiler<'n> {
             .iter()
             .enumerate()
             .map(|(at, element)| self.element(element, optional.contains(&at)));
-        Ok((Expr::List(elements.collect::<Result<_, _>>()?), Kind::List))
+        let elements = elements.collect::<Result<Vec<_>, _>>()?;
+        Ok((folded(elements), Kind::List))
     }
 
     fn element(&mut self, parsed: &IdedExpr, optional: bool) -> Result<Element, CompileError> {
@@ -529,6 +530,22 @@ pub(super) fn mismatch(function: &str, kinds: &[Kind]) -> CompileError {
         "found no matching overload for `{function}` applied to ({})",
         kinds.join(", ")
     ))
+}
+
+/// A list of literals is one: it is made once, rather than at each evaluation.
+fn folded(elements: Vec<Element>) -> Expr {
+    let is_literal =
+        |element: &Element| !element.optional && matches!(element.value, Expr::Literal(_));
+    if elements.is_empty() || !elements.iter().all(is_literal) {
+        return Expr::List(elements);
+    }
+    let values = elements
+        .into_iter()
+        .filter_map(|element| match element.value {
+            Expr::Literal(value) => Some(value),
+            _ => None,
+        });
+    Expr::Literal(Val::list(values.collect()))
 }
 
 fn literal_of(literal: &LiteralValue) -> Result<Typed, CompileError> {

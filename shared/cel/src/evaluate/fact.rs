@@ -71,26 +71,39 @@ impl<'v> Machine<'v> {
     /// Evaluates terms that are all needed.
     pub(super) fn all(&mut self, terms: &'v [Expr]) -> Result<Vec<Val<'v>>, EvalError> {
         let mut values = Vec::with_capacity(terms.len());
-        let mut lacks = false;
-        for term in terms {
-            values.extend(known(self.eval(term), &mut lacks)?);
+        for (at, term) in terms.iter().enumerate() {
+            match self.eval(term) {
+                Ok(value) => values.push(value),
+                Err(EvalError::Unknown) => return Err(self.unknown_beside(&terms[at + 1..])),
+                Err(error) => return Err(error),
+            }
         }
-        complete(lacks)?;
         Ok(values)
     }
 
+    /// The error where something is unknown: these terms are evaluated for what they ask for, within the limits.
+    #[cold]
+    fn unknown_beside(&mut self, terms: &'v [Expr]) -> EvalError {
+        let mut lacks = true;
+        for term in terms {
+            if let Err(error) = known(self.eval(term), &mut lacks) {
+                return error;
+            }
+        }
+        EvalError::Unknown
+    }
+
     /// Evaluates two terms that are both needed.
+    #[inline]
     pub(super) fn both(
         &mut self,
         left: &'v Expr,
         right: &'v Expr,
     ) -> Result<(Val<'v>, Val<'v>), EvalError> {
-        let mut lacks = false;
-        let left = known(self.eval(left), &mut lacks)?;
-        let right = known(self.eval(right), &mut lacks)?;
-        match (left, right) {
-            (Some(left), Some(right)) => Ok((left, right)),
-            _ => Err(EvalError::Unknown),
+        match self.eval(left) {
+            Ok(left) => Ok((left, self.eval(right)?)),
+            Err(EvalError::Unknown) => Err(self.unknown_beside(std::slice::from_ref(right))),
+            Err(error) => Err(error),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::list::ViewList;
 use crate::{Index, IndexKey, Scalar};
 
 /// Objects that are read from an index at once, the first time; the next time twice as many.
-pub(super) const BATCH_MIN: usize = 16;
+const BATCH_MIN: usize = 16;
 
 /// The same at most.
 const BATCH_MAX: usize = 1_024;

@@ -1,6 +1,6 @@
 //! `validate.cel` and `celPreconditions`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use anteroom_cel::{CompileError, Names, Program};
 
@@ -130,6 +130,7 @@ pub(super) fn compile(
         dialect: CelDialect::Rule,
         facts: Vec::new(),
         beside: Reads::default(),
+        known_reads: OnceLock::new(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The expressions in CEL that an object is held against: those of `validate.cel`, and of the policies of
 //! policies.kyverno.io.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anteroom_cel::{Program, Site};
 
@@ -33,6 +33,8 @@ pub(crate) struct Cel {
     pub(crate) facts: Vec<CelFact>,
     /// What expressions read that stand beside these, as those of patches do.
     pub(crate) beside: Reads,
+    /// What [`Cel::read_before`] and [`Cel::reads`] return, once they were asked: each evaluation asks.
+    pub(crate) known_reads: OnceLock<[Reads; 2]>,
 }
 
 /// The differences between rules of both groups.
@@ -129,11 +131,22 @@ impl Cel {
 
     /// Returns the facts that the preconditions read.
     pub(crate) fn read_before(&self) -> Reads {
-        self.read_by(self.preconditions.iter().map(|one| &one.program))
+        self.known_reads()[0]
     }
 
     /// Returns the facts that the rule reads.
     pub(crate) fn reads(&self) -> Reads {
+        self.known_reads()[1]
+    }
+
+    fn known_reads(&self) -> &[Reads; 2] {
+        self.known_reads.get_or_init(|| {
+            let preconditions = self.preconditions.iter().map(|one| &one.program);
+            [self.read_by(preconditions), self.read_by_all()]
+        })
+    }
+
+    fn read_by_all(&self) -> Reads {
         let preconditions = self.preconditions.iter().map(|one| &one.program);
         let annotations = self.annotations.iter().map(|one| &one.value);
         let annotations = annotations.filter(|_| self.dialect != CelDialect::Rule);

@@ -302,11 +302,16 @@ impl AdmissionRequest {
 
     /// Returns the kind that rules match.
     pub fn served_kind(&self) -> ServedKind<'_> {
+        self.served_kind_as(self.resource())
+    }
+
+    /// The same with this plural.
+    pub(crate) fn served_kind_as<'k>(&'k self, resource: &'k str) -> ServedKind<'k> {
         ServedKind {
             group: self.group(),
             version: self.version(),
             kind: self.kind(),
-            resource: self.resource(),
+            resource,
             subresource: self.subresource(),
         }
     }

@@ -1,5 +1,7 @@
 //! `MutatingPolicy` and `NamespacedMutatingPolicy`.
 
+use std::sync::OnceLock;
+
 use anteroom_cel::Names;
 use serde_json::{Value, json};
 
@@ -275,6 +277,7 @@ fn mutation(
             },
             facts: Vec::new(),
             beside: Reads::default(),
+            known_reads: OnceLock::new(),
         },
         patches,
         template: template.iter().map(|&step| step.to_owned()).collect(),

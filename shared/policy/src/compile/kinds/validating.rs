@@ -1,5 +1,7 @@
 //! `ValidatingPolicy` and `NamespacedValidatingPolicy`.
 
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
 use super::{
@@ -149,6 +151,7 @@ fn expressions(
         },
         facts: Vec::new(),
         beside: Reads::default(),
+        known_reads: OnceLock::new(),
     };
     let of_conditions = cel.preconditions.iter().map(|one| &one.program);
     let judged = cel

@@ -174,7 +174,9 @@ impl KindPattern {
     }
 
     pub(super) fn matches(&self, request: &AdmissionRequest) -> bool {
-        self.covers(request.served_kind())
+        // Every kind of every rule is asked, and most do not look at the plural.
+        let resource = self.resource.as_ref().map_or("", |_| request.resource());
+        self.covers(request.served_kind_as(resource))
     }
 }
 
