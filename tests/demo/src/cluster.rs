@@ -161,17 +161,24 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has an Ingress own that host, until [`Cluster::free_host`].
-    pub(crate) async fn own_host(&self, name: &str, host: &str) -> anyhow::Result<()> {
-        let mut object = ingress(&self.namespace, name, host);
+    /// Has an Ingress own these hosts, until [`Cluster::free_hosts`].
+    pub(crate) async fn own_hosts(&self, name: &str, hosts: &[&str]) -> anyhow::Result<()> {
+        let mut object = ingress(&self.namespace, name, "");
         object["apiVersion"] = "networking.k8s.io/v1".into();
         object["kind"] = "Ingress".into();
+        let rule = object["spec"]["rules"][0].take();
+        let rules = hosts.iter().map(|&host| {
+            let mut rule = rule.clone();
+            rule["host"] = host.into();
+            rule
+        });
+        object["spec"]["rules"] = rules.collect();
         self.apply(&object).await
     }
 
-    /// Deletes the Ingress that owns that host.
-    pub(crate) async fn free_host(&self, name: &str, host: &str) -> anyhow::Result<()> {
-        self.delete(&ingress(&self.namespace, name, host)).await
+    /// Deletes the Ingress that owns hosts.
+    pub(crate) async fn free_hosts(&self, name: &str) -> anyhow::Result<()> {
+        self.delete(&ingress(&self.namespace, name, "")).await
     }
 
     /// Creates what a manifest says.
