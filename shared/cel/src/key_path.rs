@@ -41,7 +41,7 @@ pub enum Missing {
     Error,
     /// What decides without the value: a guard before it, an empty optional.
     Skip,
-    /// What the next field says: it is as if that one were missing.
+    /// The same as where the next field, rather than this one, is missing.
     AsNext,
     /// This value, and the path ends.
     Default(Scalar),

@@ -46,7 +46,6 @@ use serde_json::Value;
 pub use error::ApplyError;
 use fits::{Fits, Misfit};
 pub use openapi::{built_in_table, published};
-use path::Path;
 pub use types::{ObjectSchema, SchemaError, TYPES_MAX};
 
 use crate::size::{self, Budget};
@@ -78,7 +77,7 @@ pub fn apply(
     let patch = without_type(patch)?;
     let (types, root) = (schema.types(), schema.root());
     Fits::patch(types)
-        .check(root, &patch, &Path::ROOT)
+        .check(root, &patch)
         .map_err(|Misfit { path, problem }| ApplyError::Patch { path, problem })?;
     if atomics == Atomics::Refused {
         let paths = fits::atomics(types, root, &patch);
@@ -87,7 +86,7 @@ pub fn apply(
         }
     }
     Fits::object(types)
-        .check(root, object, &Path::ROOT)
+        .check(root, object)
         .map_err(|Misfit { path, problem }| ApplyError::Object { path, problem })?;
     Ok(union::merge(types, root, object, &patch))
 }

@@ -17,7 +17,7 @@ pub(crate) mod testing;
 use std::time::Duration;
 
 pub(crate) use address::{AddressKind, address_kind};
-pub(crate) use caller::{Caller, Reply, encode, parse};
+pub(crate) use caller::{Caller, Reply, encode, parse, parse_or_null};
 pub(crate) use fault::CallFault;
 pub(crate) use http::{
     AddressFilter, Answer, HttpAnswer, HttpCall, HttpClients, Redirects, Validators,

@@ -155,7 +155,7 @@ impl Scope {
     }
 }
 
-/// What a term puts in the place of a missing field; `None`: that is told when it is evaluated.
+/// Returns the constant that a term puts in the place of a missing field; `None` of any other term.
 fn constant(term: &Expr) -> Option<Missing> {
     match term {
         Expr::Literal(value) => Scalar::of(value).map(Missing::Default),

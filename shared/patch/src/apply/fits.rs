@@ -1,6 +1,6 @@
 //! The check that a value fits a type, and the search for what is atomic in a patch.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{borrow::Cow, cell::RefCell, collections::BTreeSet};
 
 use serde_json::{Map as Fields, Value};
 
@@ -22,21 +22,33 @@ pub(super) struct Fits<'t> {
     types: &'t Types,
     /// A patch has no nulls, no unknown fields, and each element once.
     is_patch: bool,
+    /// The first element that is there twice. As at the API server, any other fault is told rather than that.
+    twice: RefCell<Option<Misfit>>,
 }
 
 impl<'t> Fits<'t> {
     pub(super) fn patch(types: &'t Types) -> Self {
-        let is_patch = true;
-        Self { types, is_patch }
+        Self {
+            is_patch: true,
+            ..Self::object(types)
+        }
     }
 
     pub(super) fn object(types: &'t Types) -> Self {
-        let is_patch = false;
-        Self { types, is_patch }
+        Self {
+            types,
+            is_patch: false,
+            twice: RefCell::new(None),
+        }
     }
 
-    /// The nesting of `value` was checked.
-    pub(super) fn check(&self, id: TypeId, value: &Value, path: &Path<'_>) -> Result<(), Misfit> {
+    /// Checks a whole value, whose nesting was checked.
+    pub(super) fn check(self, root: TypeId, value: &Value) -> Result<(), Misfit> {
+        self.value(root, value, &Path::ROOT)?;
+        self.twice.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn value(&self, id: TypeId, value: &Value, path: &Path<'_>) -> Result<(), Misfit> {
         let Some(of) = self.types.get(id) else {
             return Err(misfit(path, "the schema has no such type"));
         };
@@ -65,7 +77,7 @@ impl<'t> Fits<'t> {
         for (name, value) in fields {
             let path = path.below(Step::Field(name));
             match map.field(name) {
-                Some(id) => self.check(id, value, &path)?,
+                Some(id) => self.value(id, value, &path)?,
                 None if self.is_patch => {
                     return Err(misfit(&path, "the field is not declared in the schema"));
                 }
@@ -79,15 +91,16 @@ impl<'t> Fits<'t> {
         let mut seen = BTreeSet::new();
         for (place, element) in elements.iter().enumerate() {
             if list.is_atomic {
-                self.check(list.element, element, &path.below(Step::Index(place)))?;
+                self.value(list.element, element, &path.below(Step::Index(place)))?;
                 continue;
             }
             let item = item::identity(list, element)
                 .map_err(|problem| misfit(&path.below(Step::Index(place)), problem))?;
             let path = path.below(Step::Item(&item));
-            self.check(list.element, element, &path)?;
+            self.value(list.element, element, &path)?;
             if self.is_patch && !seen.insert(item.clone()) {
-                return Err(misfit(&path, "the element is there twice"));
+                let twice = || misfit(&path, "the element is there twice");
+                self.twice.borrow_mut().get_or_insert_with(twice);
             }
         }
         Ok(())

@@ -296,6 +296,11 @@ fn a_patch_that_does_not_fit_is_refused_with_its_path() {
             json!({"set": ["a", "a"]}),
             ".spec.set[=\"a\"]: the element is there twice",
         ),
+        // Any other fault is told rather than that one.
+        (
+            json!({"set": ["a", "a"], "undeclared": 1}),
+            ".spec.undeclared: the field is not declared in the schema",
+        ),
         (
             json!({"keyed": ["a"]}),
             ".spec.keyed[0]: an element of a list with keys must be an object",

@@ -33,7 +33,7 @@ pub(crate) struct Cel {
     pub(crate) facts: Vec<CelFact>,
     /// What expressions read that stand beside these, as those of patches do.
     pub(crate) beside: Reads,
-    /// What [`Cel::read_before`] and [`Cel::reads`] return, once they were asked: each evaluation asks.
+    /// The results of [`Cel::read_before`] and [`Cel::reads`], kept since each evaluation asks for them.
     pub(crate) known_reads: OnceLock<[Reads; 2]>,
 }
 

@@ -290,17 +290,14 @@ fn refused_alike(message: &str, error: &ApplyError) -> anyhow::Result<&'static s
             ensure!(ours == theirs, "refused: {error}\ntheirs: {message}");
             Ok(REFUSED_ATOMIC)
         }
-        ApplyError::Patch { path, problem } => {
+        ApplyError::Patch { path, .. } => {
             let is_of_patch = message.contains("failed to convert patch object to typed object");
             // It writes keys that are no single values otherwise, and names the list where an element is there
             // twice. So the path before the first element and that after the last are compared.
             let (before, _) = path.split_once('[').unwrap_or((path, ""));
             let (_, after) = path.rsplit_once(']').unwrap_or(("", path));
-            let is_named = message.contains(before) && message.contains(after);
-            // It looks for elements that are there twice once all the rest is of its type.
-            let is_of_later = problem.contains("is there twice");
             ensure!(
-                is_of_patch && (is_named || is_of_later),
+                is_of_patch && message.contains(before) && message.contains(after),
                 "refused: {error}\ntheirs: {message}"
             );
             Ok(REFUSED_TYPE)

@@ -157,9 +157,27 @@ impl CallSpec {
 /// # Errors
 /// [`CallFault::Unreadable`], which says where, and not what: the text may be a secret.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
+    read(bytes).map_err(unreadable)
+}
+
+/// Parses a response as JSON; one that is none is null.
+///
+/// # Errors
+/// [`CallFault::Unreadable`]: it is JSON, and too deep.
+pub(crate) fn parse_or_null(bytes: &[u8]) -> Result<Value, CallFault> {
+    match read(bytes) {
+        Err(JsonError::Malformed(_)) => Ok(Value::Null),
+        read => read.map_err(unreadable),
+    }
+}
+
+fn read(bytes: &[u8]) -> Result<Value, JsonError> {
     let value = PhantomData::<Value>;
-    let parsed = json::read(bytes, value, || serde_json::from_slice(bytes));
-    parsed.map_err(|error| CallFault::Unreadable {
+    json::read(bytes, value, || serde_json::from_slice(bytes))
+}
+
+fn unreadable(error: JsonError) -> CallFault {
+    CallFault::Unreadable {
         problem: match error {
             JsonError::TooDeep => error.to_string(),
             JsonError::Malformed(error) => format!(
@@ -169,7 +187,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
                 error.column()
             ),
         },
-    })
+    }
 }
 
 /// Encodes a response as the log keeps it.

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     gateway::{
-        calls::{Answer, CALL_TIMEOUT, CallFault, CallTarget, Validators, parse},
+        calls::{Answer, CALL_TIMEOUT, CallFault, CallTarget, Validators, parse, parse_or_null},
         images::{Image, Images},
         rights::WRITES_FORBIDDEN,
     },
@@ -366,7 +366,10 @@ impl Reader {
         let (size, config_map) = (bytes.len(), allowed.config_map);
         let answer = off_thread(size, move || match status {
             // As in Kyverno a body that is no JSON is null, beside its status.
-            Some(status) => Ok(service_answer(status, parse(&bytes).unwrap_or_default())),
+            Some(status) => {
+                let body = parse_or_null(&bytes).map_err(|fault| read_failed(&fault))?;
+                Ok(service_answer(status, body))
+            }
             None if config_map => as_config_map(&bytes),
             None => parse(&bytes).map_err(|fault| read_failed(&fault)),
         });

@@ -369,6 +369,7 @@ async fn an_answer_of_any_status_is_one_where_the_policy_looks_at_the_status() {
         "/list" => status(500, "[1]"),
         "/text" => status(200, "hello"),
         "/long" => status(500, &long),
+        "/deep" => ok(&"[".repeat(10_000)),
         _ => ok("{}"),
     })
     .await;
@@ -409,8 +410,11 @@ async fn an_answer_of_any_status_is_one_where_the_policy_looks_at_the_status() {
     ] {
         assert_eq!(result(ask(path).await), expected, "{path}");
     }
-    let error = ask("long").await.unwrap_err();
-    assert!(error.to_string().contains("limit of"), "{error}");
+    // Over a limit it is unknown, and not null.
+    for (path, says) in [("long", "limit of"), ("deep", "not usable JSON")] {
+        let error = ask(path).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{path}: {error}");
+    }
 }
 
 async fn service_rig(args: LiveArgs, url: &str) -> Rig {

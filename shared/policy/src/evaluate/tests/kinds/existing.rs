@@ -398,7 +398,7 @@ fn an_exception_is_about_each_target() {
     assert_eq!(names(&report.changed), ["b"]);
 }
 
-/// As those of expressions, namespaces do not count against the facts of a rule.
+/// Namespaces do not count against the facts of a rule, as those of expressions do not.
 #[test]
 fn an_exception_by_namespace_is_about_targets_of_any_number_of_namespaces() {
     let policy = policy_of("MutatingPolicy", FOLLOW);

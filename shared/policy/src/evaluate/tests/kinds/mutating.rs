@@ -242,7 +242,7 @@ mutations:
     assert!(says.contains("is not synced yet"), "{says}");
 }
 
-/// What Kubernetes itself defines needs no definition, and neither does a JSONPatch.
+/// Kubernetes' own kinds need no definition, and neither does a JSONPatch.
 #[test]
 fn no_definition_is_read_where_none_is_needed() {
     let policy = policy_with("mutations: [{applyConfiguration: {expression: 'Object{}'}}]\n");
