@@ -1,15 +1,11 @@
 //! The steps that decide whether a change may land.
 
-use std::{
-    io::Read as _,
-    process::{Child, Command, Stdio},
-};
-
-use anyhow::{Context as _, ensure};
+use std::process::Command;
 
 use crate::{
     alerts, licences, parts,
-    shell::{cargo, root, run, say, target},
+    shell::{cargo, root, run, target},
+    test_programs::{TestPrograms, run_beside},
     tidy,
 };
 
@@ -23,81 +19,59 @@ const E2E: &str = "anteroom-e2e";
 /// The crate whose tests run a nats-server, and nothing else that has to be built.
 const BUS: &str = "anteroom-bus";
 
-/// All steps, cheapest first.
+/// How the programs that tests run are compiled.
+const PROGRAMS: &str = "xtask/programs.toml";
+
+/// All steps. What a look at the text finds comes first; then all that is built, and all that runs.
 pub(crate) fn all() -> anyhow::Result<()> {
     tidy::check()?;
     licences::check()?;
     alerts::check_if_installed()?;
     run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    run(cargo(&["clippy", "--all-targets"])
-        .args(WHOLE)
-        .args(["--", "-D", "warnings"])
-        .env("CARGO_TERM_COLOR", "always"))?;
-    run(cargo(&["doc", "--no-deps"])
-        .args(WHOLE)
-        .env("RUSTDOCFLAGS", "-D warnings"))?;
-    build_tests()?;
-    // Stories on real parts wait most of the time, and simulated schedules do not care how long they take.
-    let simulated = Simulation::start()?;
-    test_all(&[])?;
-    say("simulated schedules of faults");
-    simulated.finish()?;
-    say("the demo, once");
-    run(Command::new(target().join("debug/anteroom-demo")).args(["--once", "-o", "json"]))
-}
-
-/// Simulated schedules that run with what the tests leave of the processors. They end with this handle.
-struct Simulation(Child);
-
-impl Simulation {
-    fn start() -> anyhow::Result<Self> {
-        let program = target().join("debug/anteroom-sim");
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(program).arg("run");
-        let started = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let started = started.with_context(|| format!("cannot start {command:?}"))?;
-        Ok(Self(started))
-    }
-
-    /// Waits for their end, and shows what they say.
-    fn finish(mut self) -> anyhow::Result<()> {
-        let mut said = String::new();
-        if let Some(mut output) = self.0.stdout.take() {
-            output.read_to_string(&mut said)?;
-        }
-        say(&said);
-        ensure!(self.0.wait()?.success(), "a simulated schedule is wrong");
-        Ok(())
-    }
-}
-
-impl Drop for Simulation {
-    fn drop(&mut self) {
-        // Both fail only where it has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    let tests = build_tests()?;
+    tests.run(|| {
+        run_beside(
+            cargo(&["clippy", "--all-targets"])
+                .args(WHOLE)
+                .args(["--", "-D", "warnings"]),
+        )?;
+        run_beside(
+            cargo(&["doc", "--no-deps"])
+                .args(WHOLE)
+                .env("RUSTDOCFLAGS", "-D warnings"),
+        )?;
+        run_others(&tests)?;
+        run_beside(Command::new(target().join("debug/anteroom-sim")).arg("run"))?;
+        run_beside(
+            Command::new(target().join("debug/anteroom-demo")).args(["--once", "-o", "json"]),
+        )
+    })
 }
 
 /// Builds the real parts, and every program and test.
-fn build_tests() -> anyhow::Result<()> {
+fn build_tests() -> anyhow::Result<TestPrograms> {
     parts::build(&parts::ALL, false)?;
-    run(cargo(&["build", "--bins", "--tests"]).args(WHOLE))
+    let tests = TestPrograms::build(cargo(&["build", "--tests"]).args(WHOLE))?;
+    // With one small test, so that third-party crates have the features that they have for tests.
+    let programs = ["build", "--bins", "--test", "errors", "--config", PROGRAMS];
+    run(cargo(&programs).args(WHOLE))?;
+    Ok(tests)
 }
 
-fn test_all(args: &[String]) -> anyhow::Result<()> {
-    run(cargo(&["test", "--tests"]).args(WHOLE).args(args))?;
-    match args {
-        [] => run(cargo(&["test", "--doc"]).args(WHOLE)),
-        _ => Ok(()),
-    }
+/// Runs the tests that are no stories, with those in the documentation.
+fn run_others(tests: &TestPrograms) -> anyhow::Result<()> {
+    tests.run_others()?;
+    run_beside(cargo(&["test", "--doc"]).args(WHOLE))
 }
 
 /// Builds what the tests of these crates run, and nothing else; then runs the tests. No crate named: all.
 pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
     if packages.is_empty() {
-        build_tests()?;
-        return test_all(args);
+        let tests = build_tests()?;
+        return match args {
+            [] => tests.run(|| run_others(&tests)),
+            args => run(cargo(&["test", "--tests"]).args(WHOLE).args(args)),
+        };
     }
     let (stories, others): (Vec<_>, Vec<_>) = packages.iter().partition(|package| *package == E2E);
     if !stories.is_empty() {

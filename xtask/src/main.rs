@@ -15,6 +15,7 @@ mod parts;
 mod profile;
 mod schemas;
 mod shell;
+mod test_programs;
 mod tidy;
 
 use std::process::ExitCode;

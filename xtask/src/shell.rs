@@ -1,6 +1,7 @@
 //! Running other programs, with their output where the developer sees it.
 
 use std::{
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -23,6 +24,12 @@ pub(crate) fn target() -> PathBuf {
 #[expect(clippy::print_stderr, reason = "progress of a task is for people")]
 pub(crate) fn say(text: &str) {
     eprintln!("xtask: {text}");
+}
+
+/// Shows the output of a command that has ended.
+pub(crate) fn show(output: &[u8]) {
+    // Nobody may be there to read it.
+    let _ = std::io::stderr().write_all(output);
 }
 
 /// `cargo`, in the workspace.
