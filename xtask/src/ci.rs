@@ -96,7 +96,8 @@ pub(crate) fn simulate(args: &[String]) -> anyhow::Result<()> {
         [] => &["run".to_owned()],
         given => given,
     };
-    run(cargo(&["run", "-p", "anteroom-sim", "--"]).args(args))
+    let run_it = ["run", "--config", PROGRAMS, "-p", "anteroom-sim", "--"];
+    run(cargo(&run_it).args(args))
 }
 
 /// The CRDs are written by the same test that holds them against the types.

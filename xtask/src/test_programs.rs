@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::shell::{run, say, show};
 
-/// The test of [`crate::ci::E2E`] that runs all real parts.
+/// The test that runs all real parts.
 const STORIES: &str = "e2e";
 
 /// What `nice` takes: processes beside the stories get what the stories leave of the processors.

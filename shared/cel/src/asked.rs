@@ -48,7 +48,7 @@ impl<'p> Finder<'p> {
                 }
                 return;
             }
-            Expr::Fact(call) if is_list(&call.site) || !is_variable => {
+            Expr::Fact(call) if call.site.may_be_kept() || !is_variable => {
                 add(asked, Asked::Whole(&call.site));
             }
             Expr::Variable(at) => {
@@ -66,7 +66,7 @@ impl<'p> Finder<'p> {
     /// The facts but lists in a term that is asked for as a part: its parameters read them.
     fn walk_parameters(&self, term: &'p Expr, asked: &mut Vec<Asked<'p>>) {
         if let Expr::Fact(call) = term
-            && !is_list(&call.site)
+            && !call.site.may_be_kept()
         {
             add(asked, Asked::Whole(&call.site));
         }
@@ -87,10 +87,6 @@ fn add<'p>(asked: &mut Vec<Asked<'p>>, one: Asked<'p>) {
     }
 }
 
-fn is_list(site: &Site) -> bool {
-    site.function() == FactFunction::ResourceList
-}
-
 impl Part {
     /// Returns the uses that it makes of its lists: see [`Program::list_uses`].
     ///
@@ -104,7 +100,10 @@ impl Part {
         let documents: Vec<_> = self
             .documents
             .iter()
-            .map(|(name, _)| Document::List(name))
+            .map(|(name, site)| match site.function() {
+                FactFunction::Entry => Document::Array(name),
+                _ => Document::List(name),
+            })
             .collect();
         let given = self.documents.iter().map(|(name, _)| name.clone());
         given
@@ -186,6 +185,24 @@ mod tests {
                 "variables.all[0].spec.x == 1",
                 vec![("all", all.as_str())],
                 vec!["variables.all[0].spec.x == 1 | "],
+            ),
+            (
+                "globalContext.get('hosts').exists(h, h.spec.host == object.spec.host)",
+                vec![],
+                vec!["view.exists(_0, _0.spec.host == p0) | index: objects whose spec.host is p0"],
+            ),
+            (
+                "variables.hosts.size() < globalContext.get('limits', 'most')",
+                vec![("hosts", "globalContext.get('hosts', '')")],
+                vec![
+                    "variables.hosts.size() < p0 | ",
+                    "globalContext.get(\"limits\", \"most\")",
+                ],
+            ),
+            (
+                "globalContext.get('a') == globalContext.get('b')",
+                vec![],
+                vec!["globalContext.get(\"a\")", "globalContext.get(\"b\")"],
             ),
             (
                 "variables.all.exists(p, resource.get('v1', 'configmaps', 'a', p.spec.x) != null)",

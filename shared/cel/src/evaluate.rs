@@ -60,7 +60,7 @@ pub struct Machine<'v> {
     host: Option<&'v dyn Host<'v>>,
     /// A fact was asked for that is not there yet.
     lacks: bool,
-    /// Lists of facts are unknown, whoever has them.
+    /// Facts that may be kept in views are unknown, whoever has them.
     is_without_lists: bool,
 }
 

@@ -127,6 +127,19 @@ impl Site {
         &self.arguments
     }
 
+    /// Returns whether the result may be kept in a view, and terms over it be evaluated there: a list, or the data of an
+    /// entry. A projection of an entry is computed, and comes whole.
+    pub fn may_be_kept(&self) -> bool {
+        match self.function {
+            FactFunction::ResourceList => true,
+            FactFunction::Entry => match self.arguments.get(1) {
+                Some(Argument::Constant(projection)) => projection.is_null() || projection == "",
+                _ => true,
+            },
+            _ => false,
+        }
+    }
+
     /// A canonical text of the call: calls that differ in no more than values of a request have the same. `_` stands
     /// for what is known only with a request, as in `resource.get("v1", "configmaps", _, "limits")`.
     pub fn name(&self) -> &str {

@@ -88,7 +88,7 @@ impl<'p> Splitter<'p> {
     /// Returns whether a term reads a list, itself or by a variable.
     fn touches_list(&self, term: &Expr) -> bool {
         term.any(&|term| match term {
-            Expr::Fact(call) => is_list(&call.site),
+            Expr::Fact(call) => call.site.may_be_kept(),
             Expr::Variable(at) => self
                 .variable(*at)
                 .is_some_and(|expr| self.touches_list(expr)),
@@ -165,7 +165,7 @@ impl Made<'_, '_> {
         term: &Expr,
     ) -> Option<String> {
         match term {
-            Expr::Fact(call) if is_list(&call.site) => {
+            Expr::Fact(call) if call.site.may_be_kept() => {
                 return Some(self.document(variable, root, locals, call));
             }
             Expr::Variable(at) if self.splitter.touches_list(term) => {
@@ -319,17 +319,18 @@ fn path_to(root: &Expr, term: &Expr) -> Option<TermPath> {
     walk(root, term, &mut path).then(|| path.into_boxed_slice())
 }
 
-/// Returns whether two lists are of one view: a namespace that is not constant selects of all.
+/// Returns whether two lists are of one view: a namespace that is not constant selects of all. An entry has one list.
 fn are_of_one_view(one: &Site, other: &Site) -> bool {
+    if [one, other]
+        .iter()
+        .any(|site| site.function() == FactFunction::Entry)
+    {
+        return one.name() == other.name();
+    }
     let same = |at: usize| one.arguments().get(at) == other.arguments().get(at);
     let is_all = |site: &Site| match site.arguments().get(2) {
         Some(Argument::Constant(namespace)) => namespace == "",
         _ => true,
     };
     same(0) && same(1) && same(3) && (same(2) || (is_all(one) && is_all(other)))
-}
-
-/// Returns whether a call reads a list that may be kept in a view.
-fn is_list(site: &Site) -> bool {
-    site.function() == FactFunction::ResourceList
 }

@@ -114,8 +114,10 @@ pub struct Bench {
     pub leaves_out: bool,
     /// The operation of the requests, whatever values say.
     pub(crate) operation: Option<Operation>,
-    /// The object before an update; `None`: it was the same.
+    /// The object before an update; `None`: see [`Self::before`].
     pub(crate) old: Option<Value>,
+    /// Objects before their updates; one that is not among them was the same.
+    pub(crate) before: Vec<Resource>,
     pub(crate) world: World,
     /// The kinds that definitions among all resources give.
     pub(crate) custom_kinds: CustomKinds,
@@ -205,6 +207,14 @@ impl Bench {
         self.name_kinds();
         self
     }
+
+    /// Returns the object before an update; `None`: it was the same.
+    fn old_of(&self, resource: &Resource) -> Option<&Value> {
+        let before = || self.before.iter().find(|before| before.is(resource));
+        self.old
+            .as_ref()
+            .or_else(|| before().map(|before| &before.value))
+    }
 }
 
 /// Returns the results of every policy on every resource, resource by resource.
@@ -257,8 +267,10 @@ fn rules(
     if let (Ok(of), Some(arrival)) = (&request, bench.arrival) {
         request = Ok(of.clone().arrived(arrival));
     }
-    if let (Some(old), Some(Operation::Update)) = (&bench.old, bench.operation) {
-        request = request.map(|of| of.with_old_object(old.clone()));
+    if let (Some(old), Ok(of)) = (bench.old_of(resource), &request)
+        && of.operation() == Operation::Update
+    {
+        request = Ok(of.clone().with_old_object(old.clone()));
     }
     if let (Ok(request), Some(patched)) = (&mut request, &patched) {
         *request = request.with_object(patched.clone());

@@ -52,6 +52,8 @@ pub(crate) struct SuiteFile {
     metadata: Metadata,
     pub(crate) policies: Vec<PathBuf>,
     pub(crate) resources: Vec<PathBuf>,
+    /// The files of resources as they were before an update: each of the resource of its kind and name.
+    pub(crate) old_resources: Vec<PathBuf>,
     /// A file of values.
     pub(crate) variables: Option<PathBuf>,
     /// The same, written here.
@@ -137,6 +139,7 @@ impl SuiteFile {
         let lists = [
             &self.policies,
             &self.resources,
+            &self.old_resources,
             &self.exceptions,
             &self.cluster_resources,
             &self.target_resources,
@@ -164,6 +167,7 @@ pub struct Expected {
     /// The kind of the resources.
     pub kind: String,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`; without one, what values say.
+    #[serde(alias = "resourceOperation")]
     pub operation: Option<String>,
     /// Their names; all of the kind, where there is none.
     pub resources: Vec<String>,

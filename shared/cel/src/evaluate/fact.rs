@@ -9,7 +9,7 @@ use super::Machine;
 use crate::{
     EvalError,
     ast::{Expr, FactCall},
-    fact::{Fact, FactFunction},
+    fact::Fact,
     value::{Val, to_json},
 };
 
@@ -41,10 +41,8 @@ pub(super) fn complete(lacks: bool) -> Result<(), EvalError> {
 
 impl<'v> Machine<'v> {
     pub(super) fn fact(&mut self, call: &'v FactCall) -> Result<Val<'v>, EvalError> {
-        let function = call.site.function();
-        if self.is_without_lists
-            && (function == FactFunction::ResourceList || function.has_effect())
-        {
+        let site = &call.site;
+        if self.is_without_lists && (site.may_be_kept() || site.function().has_effect()) {
             return Err(EvalError::Unknown);
         }
         let arguments = self.all(&call.arguments)?;
@@ -55,7 +53,7 @@ impl<'v> Machine<'v> {
         let Some(host) = self.host else {
             return Err(EvalError::refused("no facts can be read here"));
         };
-        match host.read(&call.site, values, !self.lacks) {
+        match host.read(site, values, !self.lacks) {
             Fact::Value(value) => Ok(Val::of(value)),
             Fact::Unknown => {
                 self.lacks = true;

@@ -203,6 +203,9 @@ impl Asked<'_> {
         }
         let mut query = self.query.clone();
         if !projection.is_empty() {
+            if query.cel.is_some() {
+                return Ok(Vec::new());
+            }
             let named = record.projections.iter().find(|p| p.name == projection);
             let Some(named) = named else {
                 let known: Vec<_> = record.projections.iter().map(|p| &*p.name).collect();

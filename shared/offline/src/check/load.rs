@@ -69,6 +69,11 @@ pub(crate) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         }
     }
     let bench = &mut loaded.bench;
+    for path in unique(&suite.file.old_resources) {
+        let manifests = manifests(&suite.at(path))?;
+        let before = manifests.into_iter().filter_map(Resource::new);
+        bench.before.extend(before);
+    }
     for path in &suite.file.cluster_resources {
         let path = suite.at(path);
         for manifest in manifests(&path)? {

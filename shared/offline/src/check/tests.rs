@@ -94,6 +94,44 @@ fn told(results: &str) -> Vec<String> {
         .collect()
 }
 
+/// As in Kyverno, an update has the object before it where a suite gives one, and else changes nothing.
+#[test]
+fn an_update_is_held_against_the_object_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "policy.yaml",
+        "{apiVersion: policies.kyverno.io/v1, kind: ValidatingPolicy, metadata: {name: same-team}, spec: {\
+         matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]}, \
+         validations: [{expression: 'object.metadata.labels == oldObject.metadata.labels'}]}}",
+    );
+    let pod = |name: &str, team: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{team: {team}}}}}}}\n"
+        )
+    };
+    write("new.yaml", &(pod("moved", "b") + &pod("same", "a")));
+    write("old.yaml", &(pod("moved", "a") + &pod("other", "c")));
+    let row = "policy: same-team, kind: Pod, resourceOperation: UPDATE";
+    let suite_of = |name: &str, old: &str| {
+        let test = folder.path().join(name);
+        let text = format!(
+            "policies: [policy.yaml]\nresources: [new.yaml]\n{old}\n\
+             results: [{{{row}, resources: [moved], result: fail}}, {{{row}, resources: [same], result: pass}}]"
+        );
+        fs::write(&test, text).unwrap();
+        let rows = check(&suite(&test)).unwrap();
+        rows.iter()
+            .map(|row| row.result.as_str())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        suite_of("a.yaml", "oldResources: [old.yaml]"),
+        ["Pass", "Pass"]
+    );
+    assert_eq!(suite_of("b.yaml", ""), ["Fail", "Pass"]);
+}
+
 #[test]
 fn rows_are_found_by_policy_rule_kind_and_resource() {
     let pod = "policy: labelled, rule: label, kind: Pod";

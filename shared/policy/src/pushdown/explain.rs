@@ -1,6 +1,6 @@
 //! The reads of a rule, explained to people.
 
-use anteroom_cel::{Asked, FactFunction, ListUse, Part, Program};
+use anteroom_cel::{Asked, ListUse, Part, Program};
 use anteroom_model::EntryKind;
 
 use super::{multi_fact::FoundUse, uses::of};
@@ -169,7 +169,7 @@ impl Rule {
                     },
                     Asked::Whole(site) => (site, None),
                 };
-                if is_variable && site.function() == FactFunction::ResourceList {
+                if is_variable && site.may_be_kept() {
                     continue;
                 }
                 let mut facts = cel.facts.iter();

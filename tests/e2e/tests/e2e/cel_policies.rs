@@ -272,6 +272,25 @@ async fn kinds_of_policies_do_not_disturb_each_other(world: &World) -> anyhow::R
 
 /// The host of an Ingress is taken once in the whole cluster, and a ConfigMap of its namespace may exempt it.
 async fn facts_come_from_views(world: &World) -> anyhow::Result<()> {
+    let entry = json!({
+        "apiVersion": "kyverno.io/v2alpha1", "kind": "GlobalContextEntry", "metadata": { "name": "all-ingresses" },
+        "spec": { "kubernetesResource": {
+            "group": "networking.k8s.io", "version": "v1", "resource": "ingresses",
+        } },
+    });
+    world.create(&entry).await?;
+    let lists = [
+        "resource.list('networking.k8s.io/v1', 'ingresses', '').items",
+        "globalContext.get('all-ingresses', '')",
+    ];
+    for (at, list) in lists.into_iter().enumerate() {
+        hosts_are_unique(world, list, 10 * at).await?;
+    }
+    world.delete(&entry).await
+}
+
+/// Ingresses have the numbers from `first` on.
+async fn hosts_are_unique(world: &World, list: &str, first: usize) -> anyhow::Result<()> {
     let policy = json!({
         "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy", "metadata": { "name": "unique-host" },
         "spec": {
@@ -280,7 +299,7 @@ async fn facts_come_from_views(world: &World) -> anyhow::Result<()> {
                 "resources": ["ingresses"],
             }] },
             "variables": [
-                { "name": "all", "expression": "resource.list('networking.k8s.io/v1', 'ingresses', '').items" },
+                { "name": "all", "expression": list },
                 { "name": "exempt", "expression":
                     "resource.get('v1', 'configmaps', object.metadata.namespace, 'exempt-hosts')" },
             ],
@@ -293,16 +312,17 @@ async fn facts_come_from_views(world: &World) -> anyhow::Result<()> {
     });
     world.create(&policy).await?;
     is_ready(world, &policy).await?;
-    world.create(&ingress(1, "a.example.com")).await?;
-    is_refused(world, &ingress(2, "a.example.com"), "the host is taken").await?;
-    is_admitted(world, &ingress(3, "b.example.com")).await?;
+    let of = |at: usize, host: &str| ingress(first + at, &format!("{host}-{first}.example.com"));
+    world.create(&of(1, "a")).await?;
+    is_refused(world, &of(2, "a"), "the host is taken").await?;
+    is_admitted(world, &of(3, "b")).await?;
     let exempt = config_map("exempt-hosts", NAMESPACE, None);
     world.create(&exempt).await?;
-    is_admitted(world, &ingress(4, "a.example.com")).await?;
+    is_admitted(world, &of(4, "a")).await?;
     world.delete(&exempt).await?;
-    is_refused(world, &ingress(5, "a.example.com"), "the host is taken").await?;
-    world.delete(&ingress(1, "a.example.com")).await?;
-    is_admitted(world, &ingress(6, "a.example.com")).await?;
+    is_refused(world, &of(5, "a"), "the host is taken").await?;
+    world.delete(&of(1, "a")).await?;
+    is_admitted(world, &of(6, "a")).await?;
     world.delete(&policy).await
 }
 

@@ -119,6 +119,45 @@ fn backends(
     Ok(route.backends.iter().map(short).collect())
 }
 
+/// A part in CEL of an entry goes to its view, and one of a projection is not asked: what that is has to be computed.
+#[test]
+fn a_part_of_an_entry_is_evaluated_by_its_view() {
+    let array = Binding {
+        shape: Shape::Array,
+        ..Binding::whole(ViewId::new("g"))
+    };
+    let catalog = catalog(&[entry(EntryKind::Global, "e", array)]);
+    let asked = |projection: &str| {
+        let target = FactTarget::Entry {
+            kind: EntryKind::Global,
+            name: "e".into(),
+            projection: projection.into(),
+        };
+        let part = CelRequest {
+            expression: "view.exists(x, x.a == p0)".to_owned(),
+            variables: Vec::new(),
+            failed: BTreeMap::new(),
+            documents: BTreeMap::new(),
+        };
+        let need = FactRequest {
+            is_pushed_down: true,
+            cel: Some(Arc::new(part)),
+            ..need(target)
+        };
+        route(need, &by(None), &catalog).unwrap().backends
+    };
+    let backends = asked("");
+    let [Backend::View(read)] = &*backends else {
+        panic!("{backends:?}");
+    };
+    assert_eq!(&*read.view, "g");
+    let cel = read.query.cel.as_deref().map(|cel| &*cel.expression);
+    assert_eq!(cel, Some("view.exists(x, x.a == p0)"));
+    let selection = read.query.selection.as_ref().map(|of| of.shape);
+    assert_eq!(selection, Some(Shape::Array));
+    assert!(asked("names").is_empty());
+}
+
 fn labelled() -> EntryRecord {
     let name = Reference::LabelledConfigMaps.name();
     entry(

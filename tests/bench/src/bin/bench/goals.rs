@@ -210,7 +210,7 @@ fn of_policies(report: &Value, goals: &mut Vec<Goal>) {
 
 /// A policy in CEL beside the classic one that says the same: by scenario, words for it, and how many times as much it may
 /// take.
-const CEL: [(&str, &str, &str, f64); 7] = [
+const CEL: [(&str, &str, &str, f64); 8] = [
     ("cel-no-context", "no context at all", "≤ 1.1 times", 1.1),
     (
         "cel-hosts",
@@ -221,6 +221,12 @@ const CEL: [(&str, &str, &str, f64); 7] = [
     (
         "cel-hosts-many",
         "unique host, 100,000 Ingresses",
+        "≤ 1.3 times",
+        1.3,
+    ),
+    (
+        "cel-entry",
+        "unique host, 3,000 Ingresses of an entry",
         "≤ 1.3 times",
         1.3,
     ),

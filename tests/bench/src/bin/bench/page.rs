@@ -151,10 +151,11 @@ fn allocations(report: &Value, page: &mut String) {
 }
 
 /// Scenarios of a classic policy and one in CEL.
-const IN_CEL: [(&str, &str); 7] = [
+const IN_CEL: [(&str, &str); 8] = [
     ("cel-no-context", "no context at all"),
     ("cel-hosts", "unique host"),
     ("cel-hosts-many", "unique host"),
+    ("cel-entry", "unique host, of an entry"),
     ("cel-hosts-half", "unique host, half without one"),
     ("cel-hosts-half-many", "unique host, half without one"),
     ("cel-paths", "unique path"),

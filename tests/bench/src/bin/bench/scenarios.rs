@@ -76,6 +76,7 @@ const COUNT_PODS: &str = include_str!("policies/count-pods.yaml");
 const NO_CONTEXT: &str = include_str!("policies/no-context.yaml");
 const SIXTEEN: &str = include_str!("policies/sixteen.yaml");
 const HOSTS_CEL: &str = include_str!("policies/hosts-cel.yaml");
+const HOSTS_ENTRY_CEL: &str = include_str!("policies/hosts-entry-cel.yaml");
 const PATHS_CALL: &str = include_str!("policies/paths-call.yaml");
 const PATHS_CEL: &str = include_str!("policies/paths-cel.yaml");
 const NO_CONTEXT_CEL: &str = include_str!("policies/no-context-cel.yaml");
@@ -208,6 +209,16 @@ pub(crate) const ALL: &[Scenario] = &[
         Rule::Host,
         MANY,
         HOSTS,
+    ),
+    in_cel(
+        "cel-entry",
+        "unique hosts over 3,000 Ingresses of a GlobalContextEntry, and the same in CEL",
+        Rule::Host,
+        USUAL.ingresses,
+        [
+            &[ENTRY_INGRESSES, HOSTS_ENTRY],
+            &[ENTRY_INGRESSES, HOSTS_ENTRY_CEL],
+        ],
     ),
     half_have_hosts(
         "cel-hosts-half",
