@@ -50,7 +50,7 @@ enum Task {
         #[arg(last = true)]
         args: Vec<String>,
     },
-    /// Run simulated schedules of faults: 10,000 in four minutes, or one again.
+    /// Run simulated schedules of faults: 10,000 in ten minutes on two cores, or one again.
     Sim {
         /// Passed on to the simulation, as in `cargo xtask sim seed 17 --trace`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
