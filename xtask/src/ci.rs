@@ -40,7 +40,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
                 .args(WHOLE)
                 .env("RUSTDOCFLAGS", "-D warnings"),
         )?;
-        run_others(&tests)?;
+        run_documented()?;
         run_beside(Command::new(target().join("debug/anteroom-sim")).arg("run"))?;
         run_beside(
             Command::new(target().join("debug/anteroom-demo")).args(["--once", "-o", "json"]),
@@ -58,9 +58,8 @@ fn build_tests() -> anyhow::Result<TestPrograms> {
     Ok(tests)
 }
 
-/// Runs the tests that are no stories, with those in the documentation.
-fn run_others(tests: &TestPrograms) -> anyhow::Result<()> {
-    tests.run_others()?;
+/// Runs the tests in the documentation.
+fn run_documented() -> anyhow::Result<()> {
     run_beside(cargo(&["test", "--doc"]).args(WHOLE))
 }
 
@@ -69,7 +68,7 @@ pub(crate) fn test(packages: &[String], args: &[String]) -> anyhow::Result<()> {
     if packages.is_empty() {
         let tests = build_tests()?;
         return match args {
-            [] => tests.run(|| run_others(&tests)),
+            [] => tests.run(run_documented),
             args => run(cargo(&["test", "--tests"]).args(WHOLE).args(args)),
         };
     }

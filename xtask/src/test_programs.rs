@@ -1,4 +1,4 @@
-//! The programs of all tests: those of stories on real parts in the foreground, everything else beside them.
+//! The programs of all tests, and what runs beside them.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use crate::shell::{run, say, show};
 /// The test that runs all real parts.
 const STORIES: &str = "e2e";
 
-/// What `nice` takes: processes beside the stories get what the stories leave of the processors.
+/// What `nice` takes: what runs beside the tests gets what they leave of the processors.
 const NICENESS: &str = "19";
 
 /// The real parts are written in Go. Few of them live long enough for their collector to be worth its time: an API server's
@@ -48,33 +48,30 @@ impl TestPrograms {
         Ok(Self(programs))
     }
 
-    /// Runs the stories, and `beside` at the same time. Waits for both, so that each error is seen.
+    /// Runs all tests, the stories last, and `beside` at the same time. Waits for both, so that each error is seen.
     pub(crate) fn run(
         &self,
         beside: impl FnOnce() -> anyhow::Result<()> + Send,
     ) -> anyhow::Result<()> {
         thread::scope(|scope| {
             let beside = scope.spawn(beside);
-            let stories = self.0.iter().filter(|program| program.is_stories());
-            let mut stories = stories.map(|program| {
-                let (name, percent) = GO_HEAP_GROWTH;
-                run(program.command().env(name, percent))
-            });
-            let stories = stories.try_for_each(|ended| ended);
+            let tests = self.run_all();
             let beside = beside.join();
             let beside =
-                beside.unwrap_or_else(|_| Err(anyhow!("a step beside the stories panicked")));
-            match (stories, beside) {
-                (Err(stories), Err(beside)) => Err(anyhow!("{stories:#}; and {beside:#}")),
-                (stories, beside) => stories.and(beside),
+                beside.unwrap_or_else(|_| Err(anyhow!("a step beside the tests panicked")));
+            match (tests, beside) {
+                (Err(tests), Err(beside)) => Err(anyhow!("{tests:#}; and {beside:#}")),
+                (tests, beside) => tests.and(beside),
             }
         })
     }
 
-    /// Runs all tests but the stories, as [`run_beside`] does.
-    pub(crate) fn run_others(&self) -> anyhow::Result<()> {
-        let mut others = self.0.iter().filter(|program| !program.is_stories());
-        others.try_for_each(|program| run_beside(&program.command()))
+    fn run_all(&self) -> anyhow::Result<()> {
+        let (name, percent) = GO_HEAP_GROWTH;
+        let (stories, others): (Vec<_>, Vec<_>) =
+            self.0.iter().partition(|program| program.is_stories());
+        let mut all = others.into_iter().chain(stories);
+        all.try_for_each(|program| run(program.command().env(name, percent)))
     }
 }
 
