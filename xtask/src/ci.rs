@@ -19,7 +19,7 @@ const E2E: &str = "anteroom-e2e";
 /// The crate whose tests run a nats-server, and nothing else that has to be built.
 const BUS: &str = "anteroom-bus";
 
-/// How the programs that tests run are compiled.
+/// The file of levels at which the programs that tests run are optimised.
 const PROGRAMS: &str = "xtask/programs.toml";
 
 /// All steps. What a look at the text finds comes first; then all that is built, and all that runs.
@@ -95,8 +95,8 @@ pub(crate) fn simulate(args: &[String]) -> anyhow::Result<()> {
         [] => &["run".to_owned()],
         given => given,
     };
-    let run_it = ["run", "--config", PROGRAMS, "-p", "anteroom-sim", "--"];
-    run(cargo(&run_it).args(args))
+    let simulation = ["run", "--config", PROGRAMS, "-p", "anteroom-sim", "--"];
+    run(cargo(&simulation).args(args))
 }
 
 /// The CRDs are written by the same test that holds them against the types.

@@ -14,7 +14,7 @@ use crate::shell::{run, say, show};
 /// The test that runs all real parts.
 const STORIES: &str = "e2e";
 
-/// What `nice` takes: what runs beside the tests gets what they leave of the processors.
+/// The niceness of a process beside the tests: it gets what they leave of the processors.
 const NICENESS: &str = "19";
 
 /// The real parts are written in Go. Few of them live long enough for their collector to be worth its time: an API server's

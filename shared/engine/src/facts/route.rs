@@ -202,10 +202,13 @@ impl Asked<'_> {
             return Err(self.secret_forbidden());
         }
         let mut query = self.query.clone();
+        let is_array = binding.shape == Shape::Array && projection.is_empty();
+        if query.cel.is_some() && !is_array {
+            // In CEL an object that is not there is null, which the data of an entry never are. A list in an answer
+            // has no kinds in its items, and a projection is yet to be computed.
+            return Ok(Vec::new());
+        }
         if !projection.is_empty() {
-            if query.cel.is_some() {
-                return Ok(Vec::new());
-            }
             let named = record.projections.iter().find(|p| p.name == projection);
             let Some(named) = named else {
                 let known: Vec<_> = record.projections.iter().map(|p| &*p.name).collect();

@@ -94,7 +94,6 @@ fn told(results: &str) -> Vec<String> {
         .collect()
 }
 
-/// As in Kyverno, an update has the object before it where a suite gives one, and else changes nothing.
 #[test]
 fn an_update_is_held_against_the_object_before_it() {
     let folder = tempfile::tempdir().unwrap();
