@@ -8,6 +8,9 @@ use crate::{
 /// Bytes of text that are looked through in one step.
 const STEP_BYTES: usize = 32;
 
+/// Entries of a map in which a key is looked up in one step.
+const STEP_ENTRIES: usize = 64;
+
 /// The cost of an element of a list, in bytes.
 const ELEMENT_BYTES: u64 = 32;
 
@@ -51,6 +54,15 @@ impl Budget {
     /// Text is looked through.
     pub(crate) fn look(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.steps((bytes / STEP_BYTES) as u64)
+    }
+
+    /// A key is looked up in a map.
+    #[inline]
+    pub(crate) fn look_up(&mut self, entries: usize) -> Result<(), EvalError> {
+        match entries / STEP_ENTRIES {
+            0 => Ok(()),
+            steps => self.steps(steps as u64),
+        }
     }
 
     /// Text is made.

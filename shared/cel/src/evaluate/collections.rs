@@ -20,7 +20,7 @@ impl<'v> Machine<'v> {
     ) -> Result<Val<'v>, EvalError> {
         match self.eval(operand)? {
             Val::Map(map) => {
-                self.tools.budget.steps(map.len() as u64 / 64)?;
+                self.tools.budget.look_up(map.len())?;
                 map.field(field)
                     .ok_or_else(|| EvalError::NoSuchKey(field.to_owned()))
             }
@@ -39,7 +39,7 @@ impl<'v> Machine<'v> {
     pub(super) fn has(&mut self, operand: &'v Expr, field: &'v str) -> Result<Val<'v>, EvalError> {
         match self.eval(operand)? {
             Val::Map(map) => {
-                self.tools.budget.steps(map.len() as u64 / 64)?;
+                self.tools.budget.look_up(map.len())?;
                 Ok(Val::Bool(map.field(field).is_some()))
             }
             Val::Made(made) => Ok(Val::Bool(made.field(field).is_some())),
@@ -66,7 +66,7 @@ impl<'v> Machine<'v> {
                 element(list, at).ok_or(EvalError::IndexOutOfBounds(at))
             }
             Val::Map(map) if Map::is_key(&index) => {
-                self.tools.budget.steps(map.len() as u64 / 64)?;
+                self.tools.budget.look_up(map.len())?;
                 map.get(&index).ok_or_else(|| no_such_key(&index))
             }
             Val::Optional(None) => Ok(Val::Optional(None)),
@@ -86,7 +86,7 @@ impl<'v> Machine<'v> {
             Val::Optional(Some(inner)) => inside(inner, &index),
             operand => {
                 if let Val::Map(map) = operand {
-                    self.tools.budget.steps(map.len() as u64 / 64)?;
+                    self.tools.budget.look_up(map.len())?;
                 }
                 inside(operand, &index)
             }

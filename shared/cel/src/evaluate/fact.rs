@@ -69,26 +69,15 @@ impl<'v> Machine<'v> {
     /// Evaluates terms that are all needed.
     pub(super) fn all(&mut self, terms: &'v [Expr]) -> Result<Vec<Val<'v>>, EvalError> {
         let mut values = Vec::with_capacity(terms.len());
-        for (at, term) in terms.iter().enumerate() {
+        let mut left = terms;
+        while let [term, others @ ..] = left {
             match self.eval(term) {
                 Ok(value) => values.push(value),
-                Err(EvalError::Unknown) => return Err(self.unknown_beside(&terms[at + 1..])),
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.failed_beside(error, others)),
             }
+            left = others;
         }
         Ok(values)
-    }
-
-    /// The error where something is unknown: these terms are evaluated for what they ask for, within the limits.
-    #[cold]
-    fn unknown_beside(&mut self, terms: &'v [Expr]) -> EvalError {
-        let mut lacks = true;
-        for term in terms {
-            if let Err(error) = known(self.eval(term), &mut lacks) {
-                return error;
-            }
-        }
-        EvalError::Unknown
     }
 
     /// Evaluates two terms that are both needed.
@@ -100,8 +89,23 @@ impl<'v> Machine<'v> {
     ) -> Result<(Val<'v>, Val<'v>), EvalError> {
         match self.eval(left) {
             Ok(left) => Ok((left, self.eval(right)?)),
-            Err(EvalError::Unknown) => Err(self.unknown_beside(std::slice::from_ref(right))),
-            Err(error) => Err(error),
+            Err(error) => Err(self.failed_beside(error, std::slice::from_ref(right))),
         }
+    }
+
+    /// Returns the error of terms of which one has this one. Where a term is unknown, the others are evaluated for
+    /// what they ask for, within the limits.
+    #[cold]
+    fn failed_beside(&mut self, error: EvalError, others: &'v [Expr]) -> EvalError {
+        if error != EvalError::Unknown {
+            return error;
+        }
+        let mut lacks = true;
+        for term in others {
+            if let Err(error) = known(self.eval(term), &mut lacks) {
+                return error;
+            }
+        }
+        EvalError::Unknown
     }
 }

@@ -191,7 +191,7 @@ impl<'v> Machine<'v> {
                 Ok(Val::Bool(false))
             }
             Val::Map(entries) => {
-                self.tools.budget.steps(entries.len() as u64 / 64)?;
+                self.tools.budget.look_up(entries.len())?;
                 Ok(Val::Bool(entries.get(value).is_some()))
             }
             _ => Err(no_overload("@in", &[value.clone(), of.clone()])),

@@ -97,7 +97,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
             applies_to_all,
         };
         let (verdict, properties) = evaluate(&judging, cel, scope, &around, &mut budget())?;
-        scope.facts.properties = properties.into_iter().collect();
+        scope.facts.properties = properties;
         return Ok(verdict);
     };
     let (mut budget, mut is_apart) = (budget(), !params.is_empty());
@@ -358,11 +358,14 @@ fn annotations<'v>(
 
 /// Asks for the facts beside the request, all at once.
 fn around(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Around<'static>, Stop> {
-    let namespace = scope.request.object_namespace().to_owned();
     let params = cel.params.as_ref().filter(|_| reads.params);
-    let params = params.map(|params| params_of(params, &namespace, scope.facts));
+    if params.is_none() && !reads.namespace {
+        return Ok(Around::default());
+    }
+    let namespace = scope.request.object_namespace();
+    let params = params.map(|params| params_of(params, namespace, scope.facts));
     let is_inside = reads.namespace && !namespace.is_empty();
-    let namespace = is_inside.then(|| namespace_of(&namespace, scope.facts));
+    let namespace = is_inside.then(|| namespace_of(namespace, scope.facts));
     Ok(Around {
         all_params: params.transpose()?,
         namespace: namespace.transpose()?,

@@ -109,7 +109,7 @@ impl<'a> Evaluation<'a> {
                     _ => Vec::new(),
                 },
                 changed: self.take_changed(),
-                properties: std::mem::take(&mut self.facts.properties),
+                properties: self.facts.properties.drain(..).collect(),
             }),
             None => Step::Need(self.facts.questions()),
         }

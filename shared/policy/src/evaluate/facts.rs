@@ -60,7 +60,7 @@ pub(super) struct Facts {
     /// Schemas of custom kinds, by `apiVersion` and kind, as their definitions say.
     pub(super) schemas: BTreeMap<(String, String), ObjectSchema>,
     /// Further results of the rule, for reports: audit annotations, and which validation decided.
-    pub(super) properties: BTreeMap<String, String>,
+    pub(super) properties: Vec<(String, String)>,
 }
 
 struct Fact {

@@ -154,13 +154,13 @@ impl Filter {
 
     /// All that is said of the object itself.
     fn matches_object(&self, request: &AdmissionRequest) -> bool {
-        let object = request.matched_object();
         (self.operations.is_empty() || self.operations.contains(&request.operation()))
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))
-            && self.matches_name(object)
-            && matches_one(&self.namespaces, namespace_to_match(request))
-            && matches_map(self.selector.as_ref(), object, "labels")
-            && matches_map(self.annotations.as_ref(), object, "annotations")
+            && self.matches_name(request)
+            && (self.namespaces.is_empty()
+                || matches_one(&self.namespaces, namespace_to_match(request)))
+            && matches_map(self.selector.as_ref(), request, "labels")
+            && matches_map(self.annotations.as_ref(), request, "annotations")
     }
 
     /// A Namespace is in none, whatever its own labels.
@@ -193,8 +193,11 @@ impl Filter {
         }
     }
 
-    fn matches_name(&self, object: &Value) -> bool {
-        let name = object_name(object);
+    fn matches_name(&self, request: &AdmissionRequest) -> bool {
+        if self.names.is_empty() && self.name.is_none() {
+            return true;
+        }
+        let name = object_name(request.matched_object());
         matches_one(&self.names, name)
             && self
                 .name
@@ -203,8 +206,8 @@ impl Filter {
     }
 }
 
-fn matches_map(selector: Option<&Selector>, object: &Value, map: &str) -> bool {
-    selector.is_none_or(|selector| selector.matches(metadata(object, map)))
+fn matches_map(selector: Option<&Selector>, request: &AdmissionRequest, map: &str) -> bool {
+    selector.is_none_or(|selector| selector.matches(metadata(request.matched_object(), map)))
 }
 
 fn metadata<'v>(object: &'v Value, field: &str) -> Option<&'v Value> {
