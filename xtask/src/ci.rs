@@ -118,16 +118,8 @@ pub(crate) fn bench(name: &str, args: &[String]) -> anyhow::Result<()> {
     // The simulation would give the services a clock that can be stopped.
     let measured = ["--workspace", "--exclude", "anteroom-sim", "--bins"];
     run(cargo(&["build", "--release"]).args(measured))?;
-    run(cargo(&[
-        "run",
-        "--release",
-        "-p",
-        "anteroom-bench",
-        "--bin",
-        name,
-        "--",
-    ])
-    .args(args))
+    // Not by `cargo run -p`, which has other features, and so builds most of it a second time.
+    run(Command::new(target().join("release").join(name)).args(args))
 }
 
 /// The benchmark of decisions; with `write_docs`, its page too.
