@@ -6,7 +6,7 @@ use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use crate::{
     catalog::Catalog,
     facts::{Arriving, Deadline, FactSource, RuleRequests},
-    review_work::{LongLane, ReviewWork},
+    review_work::ReviewWork,
     rule_run::RuleRun,
 };
 
@@ -75,12 +75,12 @@ pub(crate) async fn drive<'s, F: FactSource>(
     }
 }
 
-/// Takes a rule to its end where every fact is at hand. A rule that would have to wait is out of time.
+/// Takes a rule to its end where every fact is at hand. A rule that would have to wait is out of time. Needs no runtime.
 pub fn drive_at_once<'s, F: FactSource>(source: &'s F, rule: RuleRun<'s>) -> RuleReport {
     let mut rules = [rule];
     let catalog = Catalog::default();
-    let (lane, now) = (LongLane::new(), Deadline::now());
-    let mut work = ReviewWork::new(&lane, 0, now);
+    let now = Deadline::now();
+    let mut work = ReviewWork::at_once(now);
     // `None` is a rule without a report.
     let _ = drive(source, &catalog, &mut rules, &mut work, now).now_or_never();
     let [rule] = rules;

@@ -63,7 +63,8 @@ pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
 /// The work of one review.
 pub(crate) struct ReviewWork<'l> {
     steps_left: u64,
-    lane: &'l LongLane,
+    /// `None`: all work is done at once, where it is.
+    lane: Option<&'l LongLane>,
     /// Its request is large.
     is_large: bool,
     deadline: Deadline,
@@ -73,9 +74,18 @@ impl<'l> ReviewWork<'l> {
     /// `bytes`: of the request.
     pub(crate) fn new(lane: &'l LongLane, bytes: usize, deadline: Deadline) -> Self {
         Self {
-            steps_left: REVIEW_STEPS_MAX,
-            lane,
+            lane: Some(lane),
             is_large: bytes > SHORT_BYTES_MAX,
+            ..Self::at_once(deadline)
+        }
+    }
+
+    /// Work that waits for nothing, and needs no runtime.
+    pub(crate) fn at_once(deadline: Deadline) -> Self {
+        Self {
+            steps_left: REVIEW_STEPS_MAX,
+            lane: None,
+            is_large: false,
             deadline,
         }
     }
@@ -85,10 +95,10 @@ impl<'l> ReviewWork<'l> {
     pub(crate) async fn run<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);
-        let (value, left) = match self.is_large {
+        let (value, left) = match self.lane.filter(|_| self.is_large) {
             // In a box, so that the future of a short review stays small.
-            true => Box::pin(self.lane.run(self.deadline, metered)).await?,
-            false => metered(),
+            Some(lane) => Box::pin(lane.run(self.deadline, metered)).await?,
+            None => metered(),
         };
         self.steps_left = left;
         Some(value)
@@ -115,9 +125,9 @@ impl<'l> ReviewWork<'l> {
         let before = self.steps_left;
         let is_long = self.is_large || rule.name().work.last_steps() > SHORT_STEPS_MAX;
         let mut metered = || meter::within(before, || rule.step(asker));
-        let (asked, left) = match is_long {
-            false => metered(),
-            true => match Box::pin(self.lane.run(self.deadline, metered)).await {
+        let (asked, left) = match self.lane.filter(|_| is_long) {
+            None => metered(),
+            Some(lane) => match Box::pin(lane.run(self.deadline, metered)).await {
                 Some(done) => done,
                 None => {
                     rule.end_out_of_time();

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactTarget, FailureAction, Phase,
-    Policy, Rule, RuleError, RuleOutcome, RuleReport, Step,
+    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactTarget, FailureAction, Policy,
+    Rule, RuleError, RuleOutcome, RuleReport, Step,
 };
 use tokio::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::{
     catalog::Catalog,
     facts::{Answer, Fact, Origin, RuleRequests},
     rule::RuleName,
-    verdict::{FactRecord, RuleRecord},
+    verdict::{self, FactRecord, RuleRecord},
 };
 
 /// A rule with its policy and its names.
@@ -285,8 +285,8 @@ fn may_tell(target: &FactTarget) -> bool {
     }
 }
 
-/// Returns the records of rules, in their order. Where a policy applies one alone, what those after it came
-/// to counts for nothing: one of those that deny, and one of those that do not, as in Kyverno.
+/// Returns the records of rules, in their order. With `applyRules: One` only the first rule that applied counts: one of
+/// those that deny, and one of those that do not, as in Kyverno.
 pub(crate) fn records(all: Vec<RuleRun<'_>>) -> Vec<RuleRecord> {
     let mut applied: Vec<(&Policy, FailureAction)> = Vec::new();
     let mut records = Vec::new();
@@ -318,6 +318,8 @@ fn record(
     report: RuleReport,
     origins: &[(u32, Option<Arc<Origin>>)],
 ) -> RuleRecord {
+    let action = verdict::action(rule, &report);
+    let ignore_errors = verdict::ignores_errors(policy, &report.outcome);
     let mut facts: Vec<FactRecord> = Vec::new();
     for read in report.facts {
         let fact = FactRecord {
@@ -335,15 +337,8 @@ fn record(
     }
     RuleRecord {
         name,
-        action: match rule.phase() {
-            Phase::Validation => report.action,
-            // A change that is not made cannot be told from one that nobody wants: it is the failure
-            // policy's to say.
-            Phase::Mutation => FailureAction::Enforce,
-        },
-        ignore_errors: policy.failure_policy() == anteroom_policy::FailurePolicy::Ignore
-            // Otherwise a large object would get past the policy.
-            && report.outcome != RuleOutcome::Error(RuleError::ReviewTooCostly),
+        action,
+        ignore_errors,
         warn_on_audit: policy.emit_warning(),
         facts,
         changed: Vec::new(),

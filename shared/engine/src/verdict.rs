@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anteroom_model::ErrorCode;
-use anteroom_policy::{AdmissionRequest, FailureAction, RuleError, RuleOutcome};
+use anteroom_policy::{
+    AdmissionRequest, FailureAction, FailurePolicy, Phase, Policy, Rule, RuleError, RuleOutcome,
+    RuleReport,
+};
 use serde_json::Value;
 
 use crate::{
@@ -141,10 +144,33 @@ pub enum Consequence {
     RefusesByError,
 }
 
+/// Returns what a violation of a rule leads to. A change that is not made cannot be told from one that nobody wants: it
+/// is the failure policy's to say.
+pub(crate) fn action(rule: &Rule, report: &RuleReport) -> FailureAction {
+    match rule.phase() {
+        Phase::Validation => report.action,
+        Phase::Mutation => FailureAction::Enforce,
+    }
+}
+
+/// Returns whether an outcome that is an error admits. One of the limit of a review never does: otherwise a large object
+/// would get past the policy.
+pub(crate) fn ignores_errors(policy: &Policy, outcome: &RuleOutcome) -> bool {
+    policy.failure_policy() == FailurePolicy::Ignore
+        && *outcome != RuleOutcome::Error(RuleError::ReviewTooCostly)
+}
+
 impl Consequence {
+    /// Returns the consequence of what a rule of a policy came to.
+    pub fn of_report(policy: &Policy, rule: &Rule, report: &RuleReport) -> Self {
+        let ignore_errors = ignores_errors(policy, &report.outcome);
+        let (action, warn_on_audit) = (action(rule, report), policy.emit_warning());
+        Self::of(&report.outcome, action, ignore_errors, warn_on_audit)
+    }
+
     /// Returns the consequence of an outcome, where a violation leads to `action`. With `ignore_errors` an error admits, and with
     /// `warn_on_audit` the user is told of violations in Audit.
-    pub fn of(
+    fn of(
         outcome: &RuleOutcome,
         action: FailureAction,
         ignore_errors: bool,

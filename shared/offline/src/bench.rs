@@ -9,8 +9,8 @@ use anteroom_engine::{
     verdict::Consequence,
 };
 use anteroom_policy::{
-    AdmissionRequest, Arrival, Evaluation, FailureAction, FailurePolicy, Operation, Phase, Policy,
-    PolicyException, Rule, RuleOutcome,
+    AdmissionRequest, Arrival, Evaluation, FailureAction, Operation, Policy, PolicyException, Rule,
+    RuleOutcome,
 };
 use serde_json::{Map, Value};
 
@@ -369,20 +369,14 @@ fn judge(
     let name = Arc::new(RuleName::of(policy, rule));
     let name = &name;
     let run = RuleRun::of(NamedRule { policy, rule, name }, evaluation);
-    let report = drive_at_once(&source, run);
+    let mut report = drive_at_once(&source, run);
+    let is_asked = policy.admission() && loaded.is_asked_at_admission;
+    told.consequence = is_asked.then(|| Consequence::of_report(policy, rule, &report));
     told.left_out = source.into_left_out();
     told.is_enforced = report.action == FailureAction::Enforce;
-    let changed = report.changed.into_iter();
+    let changed = report.changed.drain(..);
     told.changed = changed.map(|changed| changed.object).collect();
     told.properties = report.properties;
-    let action = match rule.phase() {
-        Phase::Validation => report.action,
-        Phase::Mutation => FailureAction::Enforce,
-    };
-    let ignores = policy.failure_policy() == FailurePolicy::Ignore;
-    let consequence = || Consequence::of(&report.outcome, action, ignores, policy.emit_warning());
-    let is_asked = policy.admission() && loaded.is_asked_at_admission;
-    told.consequence = is_asked.then(consequence);
     report.outcome
 }
 

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{rule::RuleName, rule_run::NamedRule, testing::Script};
+use crate::{
+    review_work::{LongLane, REVIEW_STEPS_MAX},
+    rule::RuleName,
+    rule_run::NamedRule,
+    testing::Script,
+};
 
 /// A policy with a rule for each list of variables: it denies where the last one is `bad`. Each variable after the
 /// first is an API call whose path names the one before it.
@@ -119,11 +124,12 @@ async fn a_fact_that_never_arrives_is_an_error_of_the_rule() {
     );
 }
 
-/// Drives the first rule where nothing is waited for.
-fn at_once(script: &Script) -> RuleOutcome {
-    let (policy, request) = (policy(&[("r", &["a"])]), request());
+/// Drives the first rule where nothing is waited for. `steps`: of what its last step took, as far as is known.
+fn at_once(variables: &[&str], steps: u64, script: &Script) -> RuleOutcome {
+    let (policy, request) = (policy(&[("r", variables)]), request());
     let rule = &policy.rules()[0];
     let name = Arc::new(RuleName::of(&policy, rule));
+    name.work.took(steps);
     let named = NamedRule {
         policy: &policy,
         rule,
@@ -136,9 +142,17 @@ fn at_once(script: &Script) -> RuleOutcome {
 #[tokio::test(start_paused = true)]
 async fn rule_that_would_have_to_wait_is_out_of_time_at_once() {
     let script = |after_ms| Script::default().with("a", after_ms, Ok(json!("bad")));
-    assert_eq!(at_once(&script(0)), failed());
-    let RuleOutcome::Error(error) = at_once(&script(1)) else {
+    assert_eq!(at_once(&["a"], 0, &script(0)), failed());
+    let RuleOutcome::Error(error) = at_once(&["a"], 0, &script(1)) else {
         panic!("it did not wait");
     };
     assert_eq!(error.code(), ErrorCode::DEADLINE_EXCEEDED);
+}
+
+#[test]
+fn rule_that_took_long_needs_no_runtime_where_nothing_is_waited_for() {
+    let script = Script::default()
+        .with("a", 0, Ok(json!("b")))
+        .with("c", 0, Ok(json!("bad")));
+    assert_eq!(at_once(&["a", "c"], REVIEW_STEPS_MAX, &script), failed());
 }
