@@ -36,19 +36,6 @@ const WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
     later: &[],
 };
 
-const EVALUATION: KnownFields = KnownFields {
-    evaluated: &[
-        "admission",
-        "background",
-        "mode",
-        "mutateExisting",
-        "skipBackgroundRequests",
-        "useServerSideApply",
-    ],
-    inert: &[],
-    later: &[],
-};
-
 const SWITCH: KnownFields = KnownFields {
     evaluated: &["enabled"],
     inert: &[],
@@ -114,9 +101,10 @@ pub(super) fn compile(
     })
 }
 
-/// Compiles the fields of `spec` that hold for all rules.
+/// Compiles the fields of `spec` that hold for all rules. `known`: the fields of `evaluation`.
 fn settings(
     spec: &Object<'_>,
+    known: &KnownFields,
     metadata: &serde_json::Value,
     problems: &mut Problems,
 ) -> (Settings, Evaluation) {
@@ -127,7 +115,7 @@ fn settings(
         .get("failurePolicy")
         .and_then(|field| field.known_text(&["Fail", "Ignore"], problems));
     let evaluation = spec.get("evaluation");
-    let evaluation = evaluation.and_then(|field| field.object(&EVALUATION, problems));
+    let evaluation = evaluation.and_then(|field| field.object(known, problems));
     let mut is_of_objects = true;
     if let Some(mode) = evaluation.as_ref().and_then(|found| found.get("mode"))
         && let Some(text) = mode.text(problems)

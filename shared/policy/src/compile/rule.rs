@@ -32,10 +32,11 @@ const RULE: KnownFields = KnownFields {
         "mutate",
         "name",
         "preconditions",
+        "skipBackgroundRequests",
         "validate",
     ],
-    // About Kyverno's own requests, and about reports.
-    inert: &["reportProperties", "skipBackgroundRequests"],
+    // About reports.
+    inert: &["reportProperties"],
     later: &["generate", "verifyImages"],
 };
 

@@ -29,6 +29,19 @@ use crate::ir::{
 /// Patches of one policy.
 pub(crate) const MUTATIONS_MAX: usize = 64;
 
+const EVALUATION: KnownFields = KnownFields {
+    evaluated: &[
+        "admission",
+        "background",
+        "mode",
+        "mutateExisting",
+        "skipBackgroundRequests",
+        "useServerSideApply",
+    ],
+    inert: &[],
+    later: &[],
+};
+
 const SPEC: KnownFields = KnownFields {
     evaluated: &[
         "auditAnnotations",
@@ -74,7 +87,7 @@ pub(super) fn compile(
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Vec<NotRun>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
-    let (settings, evaluation) = settings(&spec, metadata, problems);
+    let (settings, evaluation) = settings(&spec, &EVALUATION, metadata, problems);
     if !evaluation.is_of_objects {
         return None;
     }

@@ -22,6 +22,12 @@ use crate::ir::{
     settings::Settings,
 };
 
+const EVALUATION: KnownFields = KnownFields {
+    evaluated: &["admission", "background", "mode"],
+    inert: &[],
+    later: &[],
+};
+
 const SPEC: KnownFields = KnownFields {
     evaluated: &[
         "auditAnnotations",
@@ -47,7 +53,7 @@ pub(super) fn compile(
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Settings)> {
     let spec = field.object(&SPEC, problems)?;
-    let (mut settings, evaluation) = settings(&spec, metadata, problems);
+    let (mut settings, evaluation) = settings(&spec, &EVALUATION, metadata, problems);
     if !evaluation.is_of_objects {
         return None;
     }

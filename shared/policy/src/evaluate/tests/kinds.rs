@@ -321,6 +321,27 @@ fn a_namespaced_policy_reads_its_own_namespace() {
 }
 
 #[test]
+fn fields_of_mutating_policies_alone_are_unknown_in_validating_ones() {
+    for field in [
+        "mutateExisting: {enabled: true}",
+        "useServerSideApply: true",
+        "skipBackgroundRequests: false",
+    ] {
+        let spec = format!(
+            "evaluation: {{{field}}}\nmatchConstraints:\n  resourceRules:\n  - {{apiGroups: [''], apiVersions: [v1], \
+             operations: [CREATE], resources: [pods]}}\nvalidations: [{{expression: 'true'}}]\n"
+        );
+        let name = field.split(':').next().unwrap();
+        let problem = format!("AR302 spec.evaluation.{name}: unknown field");
+        let problems = problems_of("ValidatingPolicy", &spec);
+        assert!(
+            problems.iter().any(|found| found.starts_with(&problem)),
+            "{problems:?}"
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_with_its_place() {
     let of = |expression: &str| {
         let spec = format!(
