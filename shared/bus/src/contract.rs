@@ -79,10 +79,6 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// else writes meanwhile, the records written during the call may be missing.
     async fn index(&self) -> Result<LogIndex, BusError>;
 
-    /// Does the same as [`Bus::index`] for the views of one group: those whose control record names
-    /// a source of the group. A view's first record is its control record, so none is missed.
-    async fn index_of(&self, group: Group) -> Result<LogIndex, BusError>;
-
     /// Reads the log from its start and then follows it, through every reconnect. Returns at once;
     /// everything, the first read included, arrives as events.
     fn follow(&self, scope: Scope) -> Follower;

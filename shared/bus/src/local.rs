@@ -233,15 +233,7 @@ impl Bus for LocalBus {
         self.link.require_up()?;
         self.hub.with_log(|log| {
             log.expire(Instant::now());
-            log.index(None)
-        })
-    }
-
-    async fn index_of(&self, group: Group) -> Result<LogIndex, BusError> {
-        self.link.require_up()?;
-        self.hub.with_log(|log| {
-            log.expire(Instant::now());
-            log.index(Some(group))
+            log.index()
         })
     }
 

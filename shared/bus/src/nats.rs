@@ -430,11 +430,7 @@ impl Bus for NatsBus {
     }
 
     async fn index(&self) -> Result<LogIndex, BusError> {
-        index::read(&self.shared, None).await
-    }
-
-    async fn index_of(&self, group: Group) -> Result<LogIndex, BusError> {
-        index::read(&self.shared, Some(group)).await
+        index::read(&self.shared).await
     }
 
     fn follow(&self, scope: Scope) -> Follower {

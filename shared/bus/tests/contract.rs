@@ -74,8 +74,7 @@ contract! {
         a_fence_holds_in_its_own_group_alone
         writers_of_two_groups_share_one_total_order
         one_client_writes_for_all_groups_at_once
-        the_index_is_read_while_another_group_is_written
-        the_index_of_a_group_has_its_views_alone;
+        the_index_is_read_while_another_group_is_written;
     follow:
         it_sees_records_as_they_were_written
         it_sees_tombstones

@@ -223,8 +223,8 @@ impl Log {
         )
     }
 
-    /// Returns an index of the views of `group`, or of all views if it is `None`.
-    pub(super) fn index(&self, group: Option<Group>) -> LogIndex {
+    /// Returns an index of all views.
+    pub(super) fn index(&self) -> LogIndex {
         let mut index = LogIndex {
             incarnation: self.incarnation.clone(),
             ..LogIndex::default()
@@ -244,11 +244,6 @@ impl Log {
                     }
                 }
             }
-        }
-        if let Some(group) = group {
-            let LogIndex { views, objects, .. } = &mut index;
-            views.retain(|_, record| Group::of(&record.info.source) == group);
-            objects.retain(|view, _| views.contains_key(view));
         }
         index
     }

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use anteroom_model::{Epoch, Group, Op, ResourceVersion, Revision, ViewId, ViewRecord};
+use anteroom_model::{Epoch, Op, ResourceVersion, Revision, ViewId, ViewRecord};
 use anteroom_wire::{
     envelope::{self, Envelope, Head, Record},
     subject::Subject,
@@ -29,12 +29,8 @@ use crate::{BusError, LogHead, LogIndex};
 /// The time limit of reading the whole index. 200,000 objects were read in 2.4 s, bodies included.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Views that are asked for by name. Of more, every view's headers are read, and the others' left
-/// out: the server compares every record with every filter.
-const VIEWS_BY_NAME_MAX: usize = 64;
-
-/// Reads the index of the views of `group`, or of all views if it is `None`.
-pub(super) async fn read(shared: &Shared, group: Option<Group>) -> Result<LogIndex, BusError> {
+/// Reads the index of all views.
+pub(super) async fn read(shared: &Shared) -> Result<LogIndex, BusError> {
     let deadline = Instant::now() + INDEX_TIMEOUT;
     let end = shared.api.end().await?;
     let lease = shared.last_lease(&end.head.incarnation);
@@ -47,7 +43,7 @@ pub(super) async fn read(shared: &Shared, group: Option<Group>) -> Result<LogInd
         shared,
         head: &head,
         deadline,
-        filters: vec![shared.subjects.every_control()],
+        filter: shared.subjects.every_control(),
         headers_only: false,
     };
     controls
@@ -57,28 +53,14 @@ pub(super) async fn read(shared: &Shared, group: Option<Group>) -> Result<LogInd
             }
         })
         .await?;
-    if let Some(group) = group {
-        let of_group = |record: &ViewRecord| Group::of(&record.info.source) == group;
-        index.views.retain(|_, record| of_group(record));
-    }
-    let by_name = group.is_some() && index.views.len() <= VIEWS_BY_NAME_MAX;
     let objects = Reading {
-        filters: if by_name {
-            let subjects = &shared.subjects;
-            index.views.keys().map(|v| subjects.objects(v)).collect()
-        } else {
-            vec![shared.subjects.every_object()]
-        },
+        filter: shared.subjects.every_object(),
         headers_only: true,
         ..controls
     };
     objects
         .each(|message| note(shared, message, &mut index))
         .await?;
-    if group.is_some() {
-        let LogIndex { views, objects, .. } = &mut index;
-        objects.retain(|view, _| views.contains_key(view));
-    }
     Ok(index)
 }
 
@@ -87,19 +69,18 @@ struct Reading<'a> {
     shared: &'a Shared,
     head: &'a LogHead,
     deadline: Instant,
-    filters: Vec<String>,
+    filter: String,
     headers_only: bool,
 }
 
 impl Reading<'_> {
     /// Every record of the pass, and perhaps some that came meanwhile.
     async fn each(&self, mut take: impl FnMut(&Message)) -> Result<(), BusError> {
-        // A consumer without filters would read everything.
-        if self.filters.is_empty() || self.head.last == Revision(0) {
+        if self.head.last == Revision(0) {
             return Ok(());
         }
         let pass = Pass {
-            filters: self.filters.clone(),
+            filters: vec![self.filter.clone()],
             from: Revision(1),
             headers_only: self.headers_only,
             pull_records: self.shared.config.pull_records_max,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anteroom_bus::{AppendError, Lease, Scope};
-use anteroom_model::{Collection, Group, GroupVersionResource, Revision, Source, ViewState};
+use anteroom_model::{Group, Revision};
 
 use crate::{
     harness::Harness,
-    support::{Reader, Writer, control, control_of, delete, put, view, within},
+    support::{Reader, Writer, put, view, within},
 };
 
 const ONE: Group = Group(1);
@@ -152,47 +152,4 @@ pub(crate) async fn the_index_is_read_while_another_group_is_written(harness: im
         "the other group is written all the while"
     );
     busy.abort();
-}
-
-pub(crate) async fn the_index_of_a_group_has_its_views_alone(harness: impl Harness) {
-    let writer = Writer::new(harness.client().await).await;
-    let bus = &writer.bus;
-    let source = |resource: &str| {
-        let gvr = GroupVersionResource::new("example.com", "v1", resource);
-        Source::Collection(Collection::all(gvr))
-    };
-    // Two types of two groups, whichever those are.
-    let sources: Vec<_> = (0..100).map(|n| source(&format!("things{n}"))).collect();
-    let first = sources[0].clone();
-    let group = Group::of(&first);
-    let other = sources
-        .iter()
-        .find(|source| Group::of(source) != group)
-        .unwrap();
-    assert!(bus.index_of(group).await.unwrap().views.is_empty());
-    writer
-        .append(vec![
-            control_of("a", first, ViewState::Synced),
-            control_of("b", other.clone(), ViewState::Synced),
-            control("system", ViewState::Synced),
-            put("a", "x", 1),
-            put("a", "gone", 1),
-            put("b", "x", 1),
-            put("system", "x", 1),
-        ])
-        .await;
-    writer.append(vec![delete("a", "gone", 2)]).await;
-    let whole = bus.index().await.unwrap();
-    assert_eq!((whole.views.len(), whole.objects.len()), (3, 3));
-    for (group, of) in [
-        (group, "a"),
-        (Group::of(other), "b"),
-        (Group::COORDINATOR, "system"),
-    ] {
-        let index = bus.index_of(group).await.unwrap();
-        assert_eq!(index.incarnation, whole.incarnation);
-        assert_eq!(index.views.keys().collect::<Vec<_>>(), [&view(of)]);
-        assert_eq!(index.objects.len(), 1);
-        assert_eq!(index.objects[&view(of)], whole.objects[&view(of)]);
-    }
 }

@@ -193,7 +193,7 @@ proptest! {
             let of_one: Vec<_> =
                 live.iter().filter(|(_, held)| one.holds(held.record.view())).cloned().collect();
             prop_assert_eq!(&read(&log, &one), &of_one);
-            let objects: usize = log.index(None).objects.values().map(HashMap::len).sum();
+            let objects: usize = log.index().objects.values().map(HashMap::len).sum();
             let puts = live.iter().filter(|(_, held)| {
                 matches!(&held.record, Record::Delta { delta, .. } if delta.op != Op::Delete)
             });
@@ -216,7 +216,7 @@ fn a_truncated_log_has_forgotten_its_end() {
     assert_eq!(read(&log, &Scope::All).len(), 2);
     let again = delta(0, 3, 2, Op::Put(Bytes::new()));
     assert_eq!(log.append(fence, vec![again], now), Ok(Revision(4)));
-    assert_eq!(log.index(None).objects[&view(0)].len(), 3);
+    assert_eq!(log.index().objects[&view(0)].len(), 3);
 }
 
 /// A batch is given nothing for what it replaces, a record alone is: as nats-server does it.
