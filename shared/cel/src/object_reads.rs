@@ -18,19 +18,6 @@ pub enum ReadDepth {
     Whole,
 }
 
-/// Functions whose value is their first argument, or a part of it, and that look into none.
-const PASSING: [&str; 9] = [
-    "first",
-    "flatten",
-    "last",
-    "optional.of",
-    "or",
-    "orValue",
-    "reverse",
-    "slice",
-    "value",
-];
-
 impl Program {
     /// Calls `tell` with the paths of objects of these documents that the expression reads, those included that its
     /// variables read. `names` and `variables` are those that it was compiled with.
@@ -129,7 +116,7 @@ impl Reader<'_> {
                 reached
             }
             Expr::Macro(made) => self.macro_of(made),
-            Expr::Call(call) if PASSING.contains(&call.function.name) => {
+            Expr::Call(call) if call.function.passes_arguments => {
                 let arguments = call.arguments.iter().map(|one| self.reach(one));
                 arguments.collect::<Vec<_>>().concat()
             }

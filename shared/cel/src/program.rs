@@ -4,14 +4,6 @@ use std::sync::Arc;
 
 use crate::{ast::Expr, fact::Site, kind::Kind, reads::Reads, value::Val};
 
-/// Functions whose value depends on the moment.
-const VOLATILE: [&str; 3] = ["random", "random.random", "time.now"];
-
-/// Returns whether the value of a function depends on the moment.
-pub(crate) fn is_volatile(function: &str) -> bool {
-    VOLATILE.contains(&function)
-}
-
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
 pub struct Program(Arc<Inner>);
@@ -110,7 +102,7 @@ impl Program {
     /// Returns whether equal values of all that it reads give an equal value, its own variables aside.
     pub fn is_deterministic(&self) -> bool {
         let draws =
-            |term: &Expr| matches!(term, Expr::Call(call) if is_volatile(call.function.name));
+            |term: &Expr| matches!(term, Expr::Call(call) if call.function.is_nondeterministic);
         !self.0.expr.any(&draws)
     }
 

@@ -295,7 +295,7 @@ fn is_bound_to_request(term: &Expr) -> bool {
         | Expr::Made(_)
         | Expr::Given(_) => true,
         Expr::Literal(value) => !is_written(value),
-        Expr::Call(call) => crate::program::is_volatile(call.function.name),
+        Expr::Call(call) => call.function.is_nondeterministic,
         _ => false,
     }
 }

@@ -23,8 +23,8 @@
 //!
 //! Behaviour differs from Kyverno's on purpose:
 //!
-//! - what an entry of the context cannot be computed or read for is an error wherever the entry is referred
-//!   to; Kyverno tells it once, and takes the entry for missing where the next expression refers to it;
+//! - a context entry that cannot be computed or read is an error at every reference; Kyverno tells it once, and
+//!   takes the entry for missing where the next expression refers to it;
 //! - a value that was put in place of a variable is never read as a template or as an expression
 //!   again, unless a `jmesPath` is a variable and nothing else;
 //! - a context entry sees the entries before it, whatever the order in which they are loaded;
@@ -50,6 +50,7 @@ mod permit;
 mod prepare;
 mod pushdown;
 
+pub use anteroom_cel::Arrival;
 pub use anteroom_patch::apply::ObjectSchema;
 pub use compile::{
     CONTEXT_ENTRIES_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX, derived_rules, none_run,
@@ -61,7 +62,7 @@ pub use evaluate::{
     ScannedKinds, Step, scanned,
 };
 pub use ir::{
-    AdmissionRequest, ApiTarget, Arrival, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,
+    AdmissionRequest, ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,
     CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactTarget, FailureAction,
     FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptTarget, KindPattern,
     MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, PolicyKind,

@@ -167,7 +167,7 @@ impl Compiler<'_> {
             arguments,
             pattern,
             // Of others it says nothing, and their texts may change.
-            site: match crate::program::is_volatile(function.name) {
+            site: match function.is_nondeterministic {
                 true => self.site,
                 false => 0,
             },

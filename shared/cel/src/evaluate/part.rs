@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl<'v> Machine<'v> {
-    /// What a part comes to. Nobody is asked where it comes to something whatever the lists are.
+    /// Evaluates a part. If its value does not depend on the lists, no replica is asked.
     pub(super) fn part(&mut self, call: &'v PartCall) -> Result<Val<'v>, EvalError> {
         let Some(host) = self.host.filter(|host| host.takes_parts()) else {
             return self.eval(&call.whole);

@@ -26,10 +26,26 @@ pub(crate) struct Function {
     pub(crate) result: Kind,
     /// The second argument is a regular expression.
     pub(crate) takes_pattern: bool,
+    /// Its value depends on the moment.
+    pub(crate) is_nondeterministic: bool,
+    /// Its value is one of its arguments or a part of it, and it looks into none.
+    pub(crate) passes_arguments: bool,
     pub(crate) run: for<'v> fn(&mut Given<'_>, &[Val<'v>]) -> Answer<'v>,
 }
 
 impl Function {
+    /// Its value depends on the moment: it is never evaluated in a replica, nor remembered.
+    pub(super) const fn nondeterministic(mut self) -> Self {
+        self.is_nondeterministic = true;
+        self
+    }
+
+    /// Its value is one of its arguments or a part of it, and it looks into none: it reads no field of an object.
+    pub(super) const fn passing(mut self) -> Self {
+        self.passes_arguments = true;
+        self
+    }
+
     /// Returns whether it is called as `x.name()`, rather than as `name(x)`.
     pub(crate) fn is_method(&self) -> bool {
         self.method
@@ -94,6 +110,8 @@ pub(super) const fn method(
         of,
         result,
         takes_pattern: false,
+        is_nondeterministic: false,
+        passes_arguments: false,
         run,
     }
 }

@@ -3,9 +3,9 @@
 mod codecs;
 mod images;
 mod math;
+mod nondeterministic;
 mod objects;
 mod rewriting;
-mod volatile;
 
 use super::function::{Answer, Function, Given, global, method};
 use crate::{kind::Kind::Any, value::Val};
@@ -17,10 +17,10 @@ pub(super) const ALL: &[&[Function]] = &[
     math::FUNCTIONS,
     objects::FUNCTIONS,
     rewriting::FUNCTIONS,
-    volatile::FUNCTIONS,
+    nondeterministic::FUNCTIONS,
 ];
 
-const OPTIONALS: &[Function] = &[method("orValue", (2, 2), &[], Any, or_value)];
+const OPTIONALS: &[Function] = &[method("orValue", (2, 2), &[], Any, or_value).passing()];
 
 /// Any value that is no optional is there, null too.
 fn or_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {

@@ -20,11 +20,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("min", (1, 1), OF_LIST, Any, extreme),
     method("max", (1, 1), OF_LIST, Any, extreme),
     method("distinct", (1, 1), OF_LIST, Listed, distinct),
-    method("flatten", (1, 2), OF_LIST, Listed, flatten),
-    method("slice", (3, 3), OF_LIST, Listed, slice),
+    method("flatten", (1, 2), OF_LIST, Listed, flatten).passing(),
+    method("slice", (3, 3), OF_LIST, Listed, slice).passing(),
     method("sort", (1, 1), OF_LIST, Listed, sort),
-    method("first", (1, 1), OF_LIST, Optional, end),
-    method("last", (1, 1), OF_LIST, Optional, end),
+    method("first", (1, 1), OF_LIST, Optional, end).passing(),
+    method("last", (1, 1), OF_LIST, Optional, end).passing(),
     global("lists.range", (1, 1), &[Int], Listed, range),
 ];
 

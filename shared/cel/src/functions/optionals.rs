@@ -10,7 +10,7 @@ use crate::{
 const OF_OPTIONAL: &[Kind] = &[Optional];
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("optional.of", (1, 1), &[], Optional, of),
+    global("optional.of", (1, 1), &[], Optional, of).passing(),
     global(
         "optional.ofNonZeroValue",
         (1, 1),
@@ -22,9 +22,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("optional.unwrap", (1, 1), &[List], List, unwrap),
     method("unwrapOpt", (1, 1), &[List], List, unwrap),
     method("hasValue", (1, 1), OF_OPTIONAL, Bool, has_value),
-    method("value", (1, 1), OF_OPTIONAL, Any, value),
-    method("or", (2, 2), OF_OPTIONAL, Optional, or),
-    method("orValue", (2, 2), OF_OPTIONAL, Any, or_value),
+    method("value", (1, 1), OF_OPTIONAL, Any, value).passing(),
+    method("or", (2, 2), OF_OPTIONAL, Optional, or).passing(),
+    method("orValue", (2, 2), OF_OPTIONAL, Any, or_value).passing(),
 ];
 
 fn of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {

@@ -28,7 +28,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("lowerAscii", (1, 1), OF_TEXT, Text, changed),
     method("upperAscii", (1, 1), OF_TEXT, Text, changed),
     method("trim", (1, 1), OF_TEXT, Text, changed),
-    method("reverse", (1, 1), OF_TEXT_OR_LIST, Any, reverse),
+    method("reverse", (1, 1), OF_TEXT_OR_LIST, Any, reverse).passing(),
     method("replace", (3, 4), OF_TEXT, Text, replace),
     method("split", (2, 3), OF_TEXT, List, split),
     method("substring", (2, 3), OF_TEXT, Text, substring),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anteroom_cel::Arrival;
 use anteroom_functions::images;
 use anteroom_jmespath::EvalSeed;
 use anteroom_model::ExistingObjects;
@@ -66,15 +67,6 @@ pub struct AdmissionRequest {
     says_roles: bool,
     /// Why the images cannot be determined, if so.
     no_images: Option<String>,
-}
-
-/// When a request came, and what chance follows from: the same arrival gives the same values again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
-    /// Nanoseconds after 1970-01-01T00:00:00Z.
-    pub now_ns: i128,
-    /// Any number, for each request another one.
-    pub seed: u64,
 }
 
 /// The roles of a user, in order, each once.
@@ -222,9 +214,9 @@ impl AdmissionRequest {
     }
 
     /// The same for the expressions in CEL of the policy of this name.
-    pub(crate) fn cel_arrival_of(&self, policy: &str) -> Option<anteroom_cel::Arrival> {
+    pub(crate) fn cel_arrival_of(&self, policy: &str) -> Option<Arrival> {
         let Arrival { now_ns, seed } = self.arrival?;
-        Some(anteroom_cel::Arrival {
+        Some(Arrival {
             now_ns,
             seed: seed ^ hash(policy),
         })

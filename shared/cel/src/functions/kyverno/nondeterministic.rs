@@ -23,9 +23,9 @@ const PATTERN_STEPS: u64 = 1_000;
 const OUT_OF_RANGE: &str = "the time is not within the years 0 to 9999";
 
 pub(super) const FUNCTIONS: &[Function] = &[
-    global("random", (0, 1), OF_TEXT, Text, random),
-    global("random.random", (0, 1), OF_TEXT, Text, random),
-    global("time.now", (0, 0), &[], Time, now),
+    global("random", (0, 1), OF_TEXT, Text, random).nondeterministic(),
+    global("random.random", (0, 1), OF_TEXT, Text, random).nondeterministic(),
+    global("time.now", (0, 0), &[], Time, now).nondeterministic(),
     global("time.toCron", (1, 1), OF_TIME, Text, to_cron),
     global("time.truncate", (2, 2), OF_TIME, Time, truncate),
 ];
