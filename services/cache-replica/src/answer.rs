@@ -6,6 +6,7 @@
 
 mod demand;
 mod reply;
+mod room;
 
 use std::sync::Arc;
 
@@ -19,7 +20,6 @@ use anteroom_wire::{
 };
 use bytes::Bytes;
 use futures::future::join_all;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::{
@@ -32,14 +32,13 @@ use crate::{
     sealed,
 };
 use demand::Demand;
+use room::Room;
 
 /// Answers calls to any view.
 #[derive(Debug)]
 pub(crate) struct Answerer {
     replica: String,
-    concurrency: u32,
-    /// One for each request under way, those included that wait.
-    requests: Semaphore,
+    room: Room,
     evaluator: Arc<Evaluator>,
     references: Arc<References>,
     asker_keys: Keys,
@@ -55,8 +54,7 @@ impl Answerer {
     ) -> Self {
         Self {
             replica,
-            concurrency: args.concurrency,
-            requests: Semaphore::new(args.concurrency as usize),
+            room: Room::new(args.concurrency),
             evaluator: Arc::new(Evaluator::new(args, metrics.clone())),
             references,
             asker_keys: args.asker_keys.clone(),
@@ -125,9 +123,7 @@ impl Answerer {
         request: QueryRequest,
         deadline: Deadline,
     ) -> QueryOutcome {
-        let _permit = self.requests.try_acquire().map_err(|_| FactError::Busy {
-            limit: self.concurrency.into(),
-        })?;
+        let _admitted = self.room.admit(&request.namespace)?;
         deadline.check()?;
         let demand = Demand::of(view, &request);
         let prepare = |query| Prepared::new(query, self.evaluator.plans());
@@ -138,7 +134,7 @@ impl Answerer {
             .wait_until_settled(view, selects, deadline.left())
             .await;
         let snapshot = view.snapshot(request.age_max_ms)?;
-        let batch = Batch::new(view.clone(), snapshot, queries, deadline);
+        let batch = Batch::new(view.clone(), snapshot, queries, request.namespace, deadline);
         let taken = Instant::now();
         let inline = |prepared| self.evaluator.answer_inline(&batch, prepared);
         let results: Vec<_> = batch.queries.iter().map(inline).collect();

@@ -32,6 +32,7 @@ mod evaluate;
 mod memo;
 mod memory;
 mod metrics;
+mod places;
 mod plan;
 mod references;
 mod replica;

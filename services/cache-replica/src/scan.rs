@@ -31,12 +31,13 @@ use anteroom_view::{Select, Snapshot};
 use anteroom_wire::query::Query;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
-use crate::{deadline::Deadline, derived::CountParameters};
+use crate::{
+    deadline::Deadline,
+    derived::CountParameters,
+    places::{Place, Places},
+};
 pub(crate) use pieces::{AllPieces, PieceKey, Pieces};
 pub(crate) use turns::Turns;
 
@@ -50,11 +51,11 @@ const LULL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Scans {
     /// One for each slice that is evaluated.
-    lanes: Arc<Semaphore>,
+    lanes: Arc<Places>,
     /// The most of them that one scan has at once.
     width: usize,
     /// One for each evaluation over a whole view.
-    wholes: Arc<Semaphore>,
+    wholes: Arc<Places>,
     begun: Instant,
     /// When the last short query came in, in microseconds from `begun`.
     short_us: AtomicU64,
@@ -87,9 +88,9 @@ impl Scans {
     /// With a lane for each of `cores`; with none no scan comes to an end.
     pub(crate) fn new(cores: usize) -> Self {
         Self {
-            lanes: Arc::new(Semaphore::new(cores)),
+            lanes: Places::new(cores),
             width: cores,
-            wholes: Arc::new(Semaphore::new(cores.saturating_sub(1).max(cores.min(1)))),
+            wholes: Places::new(cores.saturating_sub(1).max(cores.min(1))),
             begun: Instant::now(),
             short_us: AtomicU64::new(0),
         }
@@ -115,25 +116,26 @@ impl Scans {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Runs a scan to its end. `None`: it takes an evaluation over the whole list.
+    /// Runs a scan to its end, for policies of a namespace or (empty) of the cluster. `None`: it takes an evaluation
+    /// over the whole list.
     ///
     /// # Errors
     /// The deadline has passed.
     pub(crate) async fn run(
         &self,
         scan: &Arc<Scan>,
+        namespace: &str,
         deadline: Deadline,
     ) -> Result<Option<Result<Bytes, FactError>>, FactError> {
         while !scan.is_over() {
             deadline.check()?;
-            let lane = timeout(deadline.left(), Arc::clone(&self.lanes).acquire_owned()).await;
-            let Ok(Ok(lane)) = lane else {
+            let Ok(lane) = timeout(deadline.left(), self.lanes.take(namespace)).await else {
                 return Err(deadline.exceeded());
             };
             let mut running = vec![spawn(scan, lane, Scan::step)];
             for _ in 1..self.width() {
                 // Others that wait come first.
-                let Ok(lane) = Arc::clone(&self.lanes).try_acquire_owned() else {
+                let Some(lane) = self.lanes.try_take() else {
                     break;
                 };
                 running.push(spawn(scan, lane, Scan::step));
@@ -142,8 +144,7 @@ impl Scans {
                 step.await.map_err(|error| unexpected(&error))?;
             }
         }
-        let lane = Arc::clone(&self.lanes).acquire_owned().await;
-        let lane = lane.map_err(|_| deadline.exceeded())?;
+        let lane = self.lanes.take(namespace).await;
         let result = spawn(scan, lane, Scan::result).await;
         result.map_err(|error| unexpected(&error))
     }
@@ -154,11 +155,11 @@ impl Scans {
     /// The deadline has passed.
     pub(crate) async fn whole<R: Send + 'static>(
         &self,
+        namespace: &str,
         deadline: Deadline,
         evaluate: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, FactError> {
-        let turn = timeout(deadline.left(), Arc::clone(&self.wholes).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
+        let Ok(turn) = timeout(deadline.left(), self.wholes.take(namespace)).await else {
             return Err(deadline.exceeded());
         };
         let span = tracing::Span::current();
@@ -172,7 +173,7 @@ impl Scans {
 
 fn spawn<R: Send + 'static>(
     scan: &Arc<Scan>,
-    lane: OwnedSemaphorePermit,
+    lane: Place,
     work: fn(&Scan) -> R,
 ) -> tokio::task::JoinHandle<R> {
     let (scan, span) = (Arc::clone(scan), tracing::Span::current());

@@ -26,6 +26,10 @@ pub struct QueryRequest {
     pub entry: String,
     /// At most `QUERIES_PER_REQUEST_MAX`.
     pub queries: Vec<Query>,
+    /// The namespace of the policies that ask; empty: policies of the cluster, or somebody else. Each namespace has its own
+    /// share of a replica.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
     /// The oldest news that the reader accepts; `None`: the replica's own limit.
     #[serde(default)]
     pub age_max_ms: Option<u64>,

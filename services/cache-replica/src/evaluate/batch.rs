@@ -46,6 +46,8 @@ pub(crate) struct Batch {
     pub(crate) state: Snapshot,
     pub(crate) position: ReadPosition,
     pub(crate) queries: Vec<Prepared>,
+    /// Of the policies that ask; empty: policies of the cluster.
+    pub(crate) namespace: String,
     pub(crate) deadline: Deadline,
     /// One for each query of it that looks at the whole view.
     pub(super) scans: Semaphore,
@@ -114,6 +116,7 @@ impl Batch {
         view: ViewHandle,
         (state, position): (Snapshot, ReadPosition),
         queries: Vec<Prepared>,
+        namespace: String,
         deadline: Deadline,
     ) -> Self {
         Self {
@@ -121,6 +124,7 @@ impl Batch {
             state,
             position,
             queries,
+            namespace,
             deadline,
             scans: Semaphore::new(SCANS_PER_REQUEST),
             examined: AtomicU64::new(0),

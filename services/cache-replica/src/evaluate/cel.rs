@@ -127,6 +127,8 @@ enum Attempt {
         steps: u64,
         /// An index said which objects matter.
         is_narrowed: bool,
+        /// The objects that were looked through.
+        examined: u64,
     },
     /// It looks through more objects than it may in this place.
     Cut,
@@ -156,9 +158,10 @@ impl Evaluator {
             Attempt::Done {
                 result,
                 is_narrowed,
+                examined,
                 ..
             } => {
-                self.note(is_narrowed);
+                self.note(asking, is_narrowed, examined);
                 Some(result)
             }
         }
@@ -194,8 +197,7 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Attempt, FactError> {
-        let permit = Arc::clone(&self.workers).acquire_owned().await;
-        let permit = permit.map_err(|_| batch.deadline.exceeded())?;
+        let permit = self.workers.take(&batch.namespace).await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
         let attempt = tokio::task::spawn_blocking(move || {
@@ -220,6 +222,7 @@ impl Evaluator {
                 result,
                 steps: 0,
                 is_narrowed: false,
+                examined: 0,
             };
         }
         let (budget, _) = asking.batch.deadline.limit(self.budget);
@@ -229,10 +232,11 @@ impl Evaluator {
             result,
             steps,
             is_narrowed,
+            examined,
         } = &attempt
         {
             asking.cel.plan.took_long(*steps > INLINE_STEPS_MAX);
-            self.note(*is_narrowed);
+            self.note(asking, *is_narrowed, *examined);
             self.remember_cel(asking, result);
         }
         attempt
@@ -258,15 +262,24 @@ impl Evaluator {
                 host.derived = None;
             }
             match this.attempt(asking, budget, &host) {
-                Attempt::Done { result, .. } => {
+                Attempt::Done {
+                    result, examined, ..
+                } => {
                     this.metrics.scanned();
+                    // Otherwise it verifies another answer, which was counted.
+                    if by_index {
+                        this.note(asking, false, examined);
+                    }
                     this.remember_cel(asking, &result);
                     result
                 }
                 Attempt::Cut => Err(of.deadline.exceeded()),
             }
         };
-        self.scans.in_turns(batch.deadline, evaluate).await
+        let namespace = &batch.namespace;
+        self.scans
+            .in_turns(namespace, batch.deadline, evaluate)
+            .await
     }
 
     fn host<'b>(&'b self, batch: &'b Batch, pace: Pace<'b>) -> Host<'b> {
@@ -279,7 +292,10 @@ impl Evaluator {
         }
     }
 
-    fn note(&self, is_narrowed: bool) {
+    /// Counts an evaluation whose result is an answer.
+    fn note(&self, asking: CelAsking<'_>, is_narrowed: bool, examined: u64) {
+        asking.batch.examines(examined);
+        self.metrics.evaluated();
         if is_narrowed {
             self.metrics.looked_up();
         }
@@ -292,14 +308,15 @@ impl Evaluator {
         budget: anteroom_jmespath::Budget,
         host: &Host<'_>,
     ) -> Attempt {
-        let done = |result, steps| Attempt::Done {
+        let done = |result, steps, examined| Attempt::Done {
             result,
             steps,
             is_narrowed: host.has_asked.load(Ordering::Relaxed),
+            examined,
         };
         let documents = match Documents::of(asking, host) {
             Ok(documents) => documents,
-            Err(error) => return done(Err(error), 0),
+            Err(error) => return done(Err(error), 0, 0),
         };
         let given = documents.given(asking);
         let plan = &asking.cel.plan;
@@ -313,8 +330,6 @@ impl Evaluator {
         if documents.are_cut() {
             return Attempt::Cut;
         }
-        asking.batch.examines(documents.examined());
-        self.metrics.evaluated();
         let is_shortened = budget.steps < self.budget.steps;
         done(
             outcome(value, budget).map_err(|error| match error {
@@ -324,6 +339,7 @@ impl Evaluator {
                 error => error,
             }),
             steps,
+            documents.examined(),
         )
     }
 

@@ -9,7 +9,6 @@ use anteroom_jmespath::Budget;
 use anteroom_model::FactError;
 use anteroom_plan::Language;
 use bytes::Bytes;
-use tokio::sync::Semaphore;
 
 use super::{
     batch::{Asking, Batch, Prepared},
@@ -22,6 +21,7 @@ use crate::{
     derived::Derived,
     memo::Memo,
     metrics::QueryMetrics,
+    places::Places,
     plan::Plans,
     scan::{AllPieces, Scans},
 };
@@ -35,7 +35,7 @@ const EVALUATIONS_PER_CORE: usize = 4;
 pub(crate) struct Evaluator {
     pub(super) budget: Budget,
     /// One for each evaluation on a worker thread.
-    pub(super) workers: Arc<Semaphore>,
+    pub(super) workers: Arc<Places>,
     pub(super) plans: Plans,
     pub(super) derived: Derived,
     pub(super) scans: Scans,
@@ -58,7 +58,7 @@ impl Evaluator {
         };
         Self {
             budget: args.budget(workers),
-            workers: Arc::new(Semaphore::new(workers)),
+            workers: Places::new(workers),
             plans: Plans::new(functions),
             derived: Derived::new(language),
             scans: Scans::new(args.scan_lanes.unwrap_or(cores)),

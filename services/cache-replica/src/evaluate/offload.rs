@@ -67,8 +67,7 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Planned, FactError> {
-        let permit = Arc::clone(&self.workers).acquire_owned().await;
-        let permit = permit.map_err(|_| batch.deadline.exceeded())?;
+        let permit = self.workers.take(&batch.namespace).await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
         let plan = tokio::task::spawn_blocking(move || {
@@ -123,7 +122,11 @@ impl Evaluator {
         scan: &Arc<Scan>,
     ) -> Result<Bytes, FactError> {
         // An error of a slice may not be the first of the list.
-        let Some(result) = self.scans.run(scan, batch.deadline).await? else {
+        let Some(result) = self
+            .scans
+            .run(scan, &batch.namespace, batch.deadline)
+            .await?
+        else {
             return self.evaluate_whole(batch, index).await;
         };
         self.metrics.evaluated();
@@ -152,14 +155,17 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Bytes, FactError> {
-        let (this, of, deadline) = (Arc::clone(self), Arc::clone(batch), batch.deadline);
+        let (this, of) = (Arc::clone(self), Arc::clone(batch));
         let evaluate = move || {
             let asking = of.asking(&of.queries[index])?;
             let result = this.evaluate_over(asking, None);
             this.remember(asking, &result);
             result
         };
-        self.scans.whole(deadline, evaluate).await?
+        let namespace = &batch.namespace;
+        self.scans
+            .whole(namespace, batch.deadline, evaluate)
+            .await?
     }
 }
 

@@ -138,21 +138,21 @@ async fn a_scan_takes_more_than_one_lane_only_while_nothing_short_is_asked() {
 async fn scans_take_turns_slice_by_slice() {
     let view = view();
     let scans = Arc::new(Scans::new(1));
-    let lane = Arc::clone(&scans.lanes).acquire_owned().await.unwrap();
+    let lane = scans.lanes.take("").await;
     let deadline = Deadline::after(Duration::from_secs(60));
     let long = Arc::new(scan(&view, "items[].value", Budget::default(), None));
     let run = |scan: &Arc<Scan>| {
         let (scans, scan) = (Arc::clone(&scans), Arc::clone(scan));
-        tokio::spawn(async move { scans.run(&scan, deadline).await })
+        tokio::spawn(async move { scans.run(&scan, "", deadline).await })
     };
     let running = run(&long);
     tokio::task::yield_now().await;
     // One who comes later has its turn before the second slice.
-    let next = Arc::clone(&scans.lanes).acquire_owned();
+    let next = scans.lanes.take("");
     tokio::pin!(next);
     assert!(futures_pending(next.as_mut()).await);
     drop(lane);
-    let lane = next.await.unwrap();
+    let lane = next.await;
     assert_eq!(long.progress.lock().next, 1);
     drop(lane);
     assert!(running.await.unwrap().unwrap().unwrap().is_ok());

@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use anteroom_model::FactError;
 use parking_lot::Mutex;
-use tokio::{
-    runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::{runtime::Handle, time::timeout};
 
 use super::{Scans, unexpected};
-use crate::deadline::Deadline;
+use crate::{
+    deadline::Deadline,
+    places::{Place, Places},
+};
 
 /// The turns of an evaluation: it has a lane for the time of a slice.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    lanes: Arc<Semaphore>,
+    lanes: Arc<Places>,
+    /// Of the policies that ask; empty: policies of the cluster.
+    namespace: String,
     runtime: Handle,
     deadline: Deadline,
     /// The lane that it has now.
-    lane: Mutex<Option<OwnedSemaphorePermit>>,
+    lane: Mutex<Option<Place>>,
 }
 
 impl Turns {
@@ -29,13 +30,8 @@ impl Turns {
     pub(crate) fn next(&self) -> bool {
         let mut lane = self.lane.lock();
         drop(lane.take());
-        let turn = async {
-            let acquired = Arc::clone(&self.lanes).acquire_owned();
-            timeout(self.deadline.left(), acquired).await
-        };
-        if let Ok(Ok(permit)) = self.runtime.block_on(turn) {
-            *lane = Some(permit);
-        }
+        let turn = async { timeout(self.deadline.left(), self.lanes.take(&self.namespace)).await };
+        *lane = self.runtime.block_on(turn).ok();
         lane.is_some()
     }
 }
@@ -47,11 +43,13 @@ impl Scans {
     /// It ended unexpectedly.
     pub(crate) async fn in_turns<R: Send + 'static>(
         &self,
+        namespace: &str,
         deadline: Deadline,
         evaluate: impl FnOnce(&Turns) -> R + Send + 'static,
     ) -> Result<R, FactError> {
         let turns = Turns {
             lanes: Arc::clone(&self.lanes),
+            namespace: namespace.to_owned(),
             runtime: Handle::current(),
             deadline,
             lane: Mutex::new(None),
@@ -76,9 +74,9 @@ mod tests {
         ] {
             let scans = Scans::new(lanes);
             let turns = |turns: &Turns| [turns.next(), turns.next()];
-            let had = scans.in_turns(Deadline::after(given), turns).await;
+            let had = scans.in_turns("", Deadline::after(given), turns).await;
             assert_eq!(had, Ok([expected; 2]));
-            assert_eq!(scans.lanes.available_permits(), lanes, "given back");
+            assert_eq!(scans.lanes.free(), lanes, "given back");
         }
     }
 }

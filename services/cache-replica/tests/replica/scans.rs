@@ -10,6 +10,7 @@ use anteroom_wire::{
     body,
     query::{self, Query, QueryRequest, Selection},
 };
+use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, args, ingress, key, request, request_with};
@@ -160,6 +161,42 @@ async fn a_scan_that_does_not_come_on_holds_up_neither_short_queries_nor_changes
     assert_eq!(hosts, json!([format!("host-{OBJECTS}.example.com")]));
     let outcome = query::decode_outcome(&scan.await.unwrap()).unwrap();
     assert!(matches!(outcome, Err(FactError::DeadlineExceeded { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn scans_of_one_namespace_leave_room_for_everybody_else() {
+    let held = Args {
+        concurrency: 8,
+        scan_lanes: Some(0),
+        ..args()
+    };
+    let harness = Harness::with_ingresses(OBJECTS, held).await;
+    let of = |namespace: &str, request: QueryRequest| QueryRequest {
+        namespace: namespace.to_owned(),
+        ..request
+    };
+    let scan = of("a", request("items[].spec"));
+    let given = Duration::from_secs(5);
+    // A quarter of the room.
+    let waiting = join_all([0, 1].map(|_| harness.ask_within(&scan, given)));
+    let others = async {
+        let refused = harness.ask(&scan).await.unwrap().unwrap_err();
+        assert_eq!(refused, FactError::Busy { limit: 2 });
+        for namespace in ["", "b"] {
+            let short = of(namespace, request("length(items)"));
+            let reply = harness.ask(&short).await.unwrap().unwrap();
+            let count = body::to_json(reply.results[0].as_ref().unwrap()).unwrap();
+            assert_eq!(count, json!(OBJECTS));
+        }
+    };
+    let (waited, ()) = tokio::join!(waiting, others);
+    for outcome in waited {
+        let error = outcome.unwrap().unwrap_err();
+        assert!(
+            matches!(error, FactError::DeadlineExceeded { .. }),
+            "{error}"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,7 +139,8 @@ impl BusFacts {
             match fact.route.backends.pop_front() {
                 Some(Backend::View(read)) => {
                     let has_fallback = !fact.route.backends.is_empty();
-                    let fits = |batch: &&mut ViewBatch<'_>| batch.takes(&read, has_fallback);
+                    let fits =
+                        |batch: &&mut ViewBatch<'_>| batch.takes(&read, fact.reader, has_fallback);
                     match batches.iter_mut().find(fits) {
                         Some(batch) => batch.pending.push((fact, read)),
                         None => batches.push(ViewBatch {

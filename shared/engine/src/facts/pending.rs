@@ -21,13 +21,15 @@ pub(super) struct ViewBatch<'a> {
 }
 
 impl ViewBatch<'_> {
-    /// Returns whether a fact that `read` asks for may be one of them.
-    pub(super) fn takes(&self, read: &ViewRead, has_fallback: bool) -> bool {
+    /// Returns whether a fact that `read` asks for may be one of them. Those of policies of different namespaces travel
+    /// apart: each namespace has its own share of a replica.
+    pub(super) fn takes(&self, read: &ViewRead, reader: &Reader, has_fallback: bool) -> bool {
         self.has_fallback == has_fallback
             && self.pending.len() < QUERIES_PER_REQUEST_MAX
-            && self.pending.first().is_some_and(|(_, first)| {
+            && self.pending.first().is_some_and(|(fact, first)| {
                 (&first.view, first.age_max_ms, first.secret)
                     == (&read.view, read.age_max_ms, read.secret)
+                    && fact.reader.policy.namespace == reader.policy.namespace
             })
     }
 }

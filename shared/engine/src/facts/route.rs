@@ -14,9 +14,9 @@
 //! | what a registry says of an image | a live read | | |
 //! | objects that a rule changes | a live read | | |
 //!
-//! Views of Secrets are found by what the watcher made of this policy's own reference alone, which it
-//! did by whether this policy was allowed to read them; an entry on Secrets, which was allowed to by its
-//! own name, is read by any `ClusterPolicy` that names it and by no namespaced policy.
+//! A view of Secrets is found by the reference that the watcher resolved for this policy alone. It resolves one only if
+//! the policy may read Secrets. An entry on Secrets is allowed by its own name: every `ClusterPolicy` may read it, and
+//! no policy of a namespace.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -47,6 +47,8 @@ pub(super) struct Question {
     /// The entry that the rules name, where it is one and the same.
     entry: String,
     queries: Vec<Query>,
+    /// Of the policies that ask; empty: policies of the cluster.
+    namespace: String,
     age_max_ms: Option<u64>,
     /// The results travel sealed.
     secret: bool,
@@ -62,6 +64,7 @@ impl Question {
             view: read.view.clone(),
             entry: if one { entry.clone() } else { String::new() },
             queries: facts.iter().map(|(_, read)| read.query.clone()).collect(),
+            namespace: first.reader.policy.namespace.to_string(),
             age_max_ms: read.age_max_ms,
             secret: read.secret,
         })
@@ -73,6 +76,7 @@ impl Question {
             view: read.view,
             entry: String::new(),
             queries: vec![read.query],
+            namespace: String::new(),
             age_max_ms: read.age_max_ms,
             secret: read.secret,
         }
@@ -218,6 +222,7 @@ impl Views {
         let request = QueryRequest {
             entry: question.entry.clone(),
             queries: question.queries.clone(),
+            namespace: question.namespace.clone(),
             age_max_ms: question.age_max_ms,
             revision_min,
             revision_min_of,

@@ -40,6 +40,7 @@ proptest! {
         expression in any::<String>(),
         parameters in prop::collection::btree_map(any::<String>(), json(), 0..3),
         missing_key_is_error in any::<bool>(),
+        namespace in any::<String>(),
         age_max_ms in prop::option::of(any::<u64>()),
         revision_min in prop::option::of(any::<u64>().prop_map(Revision)),
         revision_min_of in prop::option::of(any::<String>()),
@@ -47,6 +48,7 @@ proptest! {
         let sent = QueryRequest {
             entry: "e".into(),
             queries: vec![Query { expression, parameters, missing_key_is_error, selection: None, cel: None }],
+            namespace,
             age_max_ms,
             revision_min,
             revision_min_of: revision_min_of.map(Incarnation),

@@ -1,0 +1,192 @@
+//! Places for work that takes long, which those who wait get by turns: every second one goes to policies of the cluster,
+//! and the others to one namespace after the other. So the policies of a namespace cannot keep those of others
+//! waiting, however much they ask for. A place that nobody else wants is anybody's.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// Places, and who waits for one.
+#[derive(Debug)]
+pub(crate) struct Places(Mutex<State>);
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Option<Arc<Places>>);
+
+type Waiting = VecDeque<oneshot::Sender<Place>>;
+
+#[derive(Debug, Default)]
+struct State {
+    free: usize,
+    cluster: Waiting,
+    /// None is empty.
+    namespaces: BTreeMap<String, Waiting>,
+    /// The namespaces that wait, the next one first.
+    turns: VecDeque<String>,
+    /// The last place went to a policy of the cluster.
+    was_of_cluster: bool,
+}
+
+impl Places {
+    pub(crate) fn new(free: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State {
+            free,
+            ..State::default()
+        })))
+    }
+
+    /// Waits for a place. `namespace`: of the policies that want it; empty: policies of the cluster.
+    pub(crate) async fn take(self: &Arc<Self>, namespace: &str) -> Place {
+        loop {
+            let given = {
+                let mut state = self.0.lock();
+                if let Some(left) = state.free.checked_sub(1) {
+                    state.free = left;
+                    return Place(Some(Arc::clone(self)));
+                }
+                state.wait(namespace)
+            };
+            // Nobody drops the other end while these places are there.
+            if let Ok(place) = given.await {
+                return place;
+            }
+        }
+    }
+
+    /// Returns a place that nobody waits for, if there is one.
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
+        let mut state = self.0.lock();
+        state.free = state.free.checked_sub(1)?;
+        Some(Place(Some(Arc::clone(self))))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.0.lock().free
+    }
+}
+
+impl State {
+    fn wait(&mut self, namespace: &str) -> oneshot::Receiver<Place> {
+        let (give, given) = oneshot::channel();
+        if namespace.is_empty() {
+            self.cluster.push_back(give);
+        } else if let Some(waiting) = self.namespaces.get_mut(namespace) {
+            waiting.push_back(give);
+        } else {
+            self.namespaces.insert(namespace.to_owned(), [give].into());
+            self.turns.push_back(namespace.to_owned());
+        }
+        given
+    }
+
+    /// Takes out who is next.
+    fn next(&mut self) -> Option<oneshot::Sender<Place>> {
+        let is_of_cluster =
+            !self.cluster.is_empty() && (!self.was_of_cluster || self.turns.is_empty());
+        self.was_of_cluster = is_of_cluster;
+        if is_of_cluster {
+            return self.cluster.pop_front();
+        }
+        let namespace = self.turns.pop_front()?;
+        let waiting = self.namespaces.get_mut(&namespace)?;
+        let next = waiting.pop_front();
+        match waiting.is_empty() {
+            true => drop(self.namespaces.remove(&namespace)),
+            false => self.turns.push_back(namespace),
+        }
+        next
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut given_back = self.0.take();
+        while let Some(places) = given_back {
+            let next = {
+                let mut state = places.0.lock();
+                let Some(next) = state.next() else {
+                    state.free += 1;
+                    return;
+                };
+                next
+            };
+            // Whoever no longer waits hands it back here.
+            let refused = next.send(Self(Some(places))).err();
+            given_back = refused.and_then(|mut place| place.0.take());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// Lets each of these wait, in this order, and returns the order in which they get the only place.
+    fn order(waiting: &[&'static str]) -> Vec<&'static str> {
+        let places = Places::new(1);
+        let mut held = places.take("").now_or_never();
+        assert!(held.is_some());
+        let mut left: Vec<_> = waiting
+            .iter()
+            .map(|namespace| (*namespace, Box::pin(places.take(namespace))))
+            .collect();
+        for (_, waits) in &mut left {
+            assert!(waits.now_or_never().is_none());
+        }
+        let mut order = Vec::new();
+        while !left.is_empty() {
+            drop(held.take());
+            let mut polled = left.iter_mut().enumerate();
+            let (at, place) = polled
+                .find_map(|(at, (_, waits))| Some((at, waits.now_or_never()?)))
+                .unwrap();
+            held = Some(place);
+            order.push(left.remove(at).0);
+        }
+        drop(held);
+        assert_eq!(places.free(), 1);
+        order
+    }
+
+    #[test]
+    fn namespaces_get_places_by_turns_and_the_cluster_every_second_one() {
+        assert_eq!(
+            order(&["a", "a", "a", "b", "", "", "c"]),
+            ["", "a", "", "b", "c", "a", "a"],
+        );
+        assert_eq!(order(&["", "", "a"]), ["", "a", ""]);
+        assert_eq!(order(&["a", "a", "a"]), ["a", "a", "a"]);
+    }
+
+    #[test]
+    fn whoever_no_longer_waits_loses_no_place() {
+        let places = Places::new(1);
+        let held = places.take("").now_or_never();
+        let mut gone = Box::pin(places.take("a"));
+        assert!((&mut gone).now_or_never().is_none());
+        let mut waits = Box::pin(places.take("b"));
+        assert!((&mut waits).now_or_never().is_none());
+        drop(gone);
+        drop(held);
+        let place = waits.now_or_never();
+        assert!(place.is_some() && places.try_take().is_none());
+        drop(place);
+        assert!(places.try_take().is_some());
+
+        // A place that was given and never looked at is given on.
+        let held = places.take("").now_or_never();
+        let mut given = Box::pin(places.take("a"));
+        assert!((&mut given).now_or_never().is_none());
+        drop(held);
+        drop(given);
+        assert_eq!(places.free(), 1);
+    }
+}
