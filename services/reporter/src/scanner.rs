@@ -382,8 +382,7 @@ impl Scanner {
         }
     }
 
-    /// Says of which objects it is not known what there is to say: of those no report is taken for left
-    /// over.
+    /// Tells the objects that are not evaluated yet, so that their reports are not taken for left over.
     fn tell_settled(&mut self) {
         if self.known.is_none() {
             return;

@@ -6,8 +6,8 @@ use anteroom_model::Group;
 use anteroom_runtime::{Check, Readiness};
 use parking_lot::Mutex;
 
-/// All checks. Those of entries and policies speak of the coordinator only, those of views of the groups that
-/// are led here: a standby has nothing of its own to wait for.
+/// All checks. The coordinator alone sets those of entries and policies; those of views are set for groups that are led
+/// here. A standby has nothing of its own to wait for.
 #[derive(Debug)]
 pub(crate) struct Checks {
     /// The bus is within reach.

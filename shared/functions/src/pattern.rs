@@ -170,9 +170,8 @@ impl<'p> Key<'p> {
 
 /// All anchors of a map are asked, in the order of their text, so conditions before all others.
 ///
-/// One that says of the map itself that the pattern does not speak of it hides what follows. One that
-/// says so of something within counts only where no other anchor applied: a list of which the pattern
-/// speaks of no element says nothing of the list beside it.
+/// If an anchor skips this map, the anchors after it are not evaluated. A skip of a nested value counts only if no
+/// other anchor of this map applied: a list without a matching element says nothing of the list beside it.
 fn anchored(
     mut keys: Vec<Key<'_>>,
     object: &Map<String, Value>,

@@ -50,7 +50,7 @@ pub use reference::{
     ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactTarget,
     KeptTarget, NamedObject, Reference, WRITER,
 };
-pub use request::{AdmissionRequest, Arrival, RequestError};
+pub use request::{AdmissionRequest, RequestError};
 pub use rule::{FailureAction, Rule};
 pub use settings::{FailurePolicy, Reporting};
 pub use template::{VariableError, VariableErrorKind};

@@ -25,10 +25,9 @@ const PACK_BYTES_MAX: usize = 128 * 1024;
 /// of its size.
 const STREWN_BYTES: usize = 16 * 1024;
 
-/// Bytes of one chunk's objects that have an allocation of their own, from which on some are packed while
-/// a view is read: what is left when the view is whole is there twice for a moment, since the allocator
-/// gives back what it took only a while after it was packed. Half as many are packed less well: 40,000 Pods
-/// of 3.8 KB took 1.10 times their bytes so, and take 1.05.
+/// Bytes of one chunk's objects that are not packed, above which some are packed while a view is read. The rest is
+/// packed when the view is whole, and is there twice for a moment: the allocator gives memory back only a while later.
+/// Half as many are packed less well: 40,000 Pods of 3.8 KB took 1.10 times their bytes so, and take 1.05.
 pub(crate) const LOOSE_BYTES_MAX: usize = 96 * 1024;
 
 /// The least that is packed of them.

@@ -126,9 +126,9 @@ impl Run<'_> {
         rows
     }
 
-    /// What a row passes with though its rule says nothing of a resource: that is what `skip` expects of a
-    /// rule that there is; and where the policy has no rule of the name, as where a suite kept an old one,
-    /// what its other rules come to must not speak against what is expected.
+    /// Passes a row although its rule has no result for the resource. Either the row expects `skip` and the rule
+    /// exists; or the policy has no rule of that name, as where a suite kept an old one, and none of its rules
+    /// contradicts the row.
     fn unanswered(
         &self,
         expected: &Expected,

@@ -20,7 +20,7 @@ pub struct StatusCounts {
     pub pass: usize,
     /// The resource violated the rule.
     pub fail: usize,
-    /// The resource violated the rule. and not counted.
+    /// The resource violated the rule, which warns alone.
     pub warn: usize,
     /// Not known.
     pub error: usize,

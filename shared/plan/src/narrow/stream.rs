@@ -1,8 +1,7 @@
-//! Lists that are, one behind the other, what something makes of each object.
+//! Lists that are made of each object by itself.
 //!
-//! Projections, filters and `[]` hand on elements one by one. So what a chain of them makes of a list is
-//! what it makes of the first element, then what it makes of the second, and so on; and an element of
-//! which it makes nothing could as well not be there.
+//! Projections, filters and `[]` hand on elements one by one. A chain of them is evaluated for each element, and the
+//! results are put one behind the other. So an element without a result can be left out.
 
 use std::rc::Rc;
 

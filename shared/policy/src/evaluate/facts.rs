@@ -19,7 +19,7 @@ use super::{
 };
 use crate::ir::FactTarget;
 
-/// So many facts are looked through; of more it is kept where each is.
+/// The number of facts that are searched one by one; more are found by their hash.
 const LOOKED_THROUGH_MAX: usize = 8;
 
 /// The questions of one evaluation, and their answers. A question that is asked again is the same one.
@@ -50,7 +50,7 @@ pub(super) struct Facts {
     pub(super) only_whole: bool,
     /// Values of entries of the context, by their names: nothing is asked for those.
     pub(super) given: BTreeMap<String, Arc<Value>>,
-    /// An entry of which it cannot even be said what it would read has no value, and is no error.
+    /// An entry whose name or path cannot be computed is missing, and is no error.
     pub(super) goes_without: bool,
     /// A condition that may not be needed is evaluated: only little is asked for.
     pub(super) looks_ahead: bool,

@@ -79,7 +79,7 @@ pub(super) fn judge<'a>(
         pushdown: &rule.pushdown,
         visible: rule.context.len(),
     };
-    // What is excepted now says nothing of the old state, but for a standard, of which only some controls may be.
+    // Exceptions do not hold for the old state, but for those of single controls of a standard.
     if pass.is_earlier && !exceptions::is_standard(rule) {
         pass.excepted.get_or_insert_default();
     }

@@ -140,8 +140,7 @@ impl Follow {
         }
         let (reached, kept) = (&self.reached, &mut self.kept);
         let is_fixed = prepared.fixed().is_some();
-        // Of what is put together for each request a name may be any other than the one that stands for it
-        // here, which is never this one.
+        // In an expression with variables a name is a placeholder. Each request has its own, which may be any field.
         let is_known = Cell::new(true);
         let fields = |name: &str| {
             is_known.set(is_known.get() && (is_fixed || name == "request"));
