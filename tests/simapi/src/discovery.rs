@@ -9,11 +9,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     resource::ResourceType,
-    status::{json_response, no_such_path},
+    status::{json_response, no_such_path, raw_json_response},
 };
 
 const VERBS: [&str; 7] = [
@@ -22,18 +23,58 @@ const VERBS: [&str; 7] = [
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
+/// Groups in the aggregated form, each as it was written last: discovery is asked for far more often than it changes.
+#[derive(Debug, Default)]
+pub(crate) struct WrittenGroups(Mutex<BTreeMap<String, WrittenGroup>>);
+
+#[derive(Debug)]
+struct WrittenGroup {
+    resources: Vec<Arc<ResourceType>>,
+    is_down: bool,
+    json: Arc<str>,
+}
+
+impl WrittenGroups {
+    fn json(&self, group: &str, resources: &[Arc<ResourceType>], is_down: bool) -> Arc<str> {
+        let mut groups = self.0.lock();
+        if let Some(written) = groups.get(group)
+            && written.is_down == is_down
+            && written.resources.len() == resources.len()
+            && written
+                .resources
+                .iter()
+                .zip(resources)
+                .all(|(one, other)| Arc::ptr_eq(one, other))
+        {
+            return Arc::clone(&written.json);
+        }
+        let json: Arc<str> = aggregated_group(group, resources, is_down)
+            .to_string()
+            .into();
+        let written = WrittenGroup {
+            resources: resources.to_vec(),
+            is_down,
+            json: Arc::clone(&json),
+        };
+        groups.insert(group.to_owned(), written);
+        json
+    }
+}
+
 /// Everything that is served, sorted for answering.
-pub(crate) struct Discovery {
+pub(crate) struct Discovery<'w> {
     /// Resources by group, the core group (named "") included.
     groups: BTreeMap<String, Vec<Arc<ResourceType>>>,
     /// Groups whose server is away.
     down: BTreeSet<String>,
     aggregated: bool,
+    written: &'w WrittenGroups,
 }
 
-impl Discovery {
+impl<'w> Discovery<'w> {
     pub(crate) fn new(
         resources: Vec<Arc<ResourceType>>,
+        written: &'w WrittenGroups,
         headers: &HeaderMap,
         is_down: impl Fn(&str) -> bool,
     ) -> Self {
@@ -56,6 +97,7 @@ impl Discovery {
             down: down.collect(),
             groups,
             aggregated,
+            written,
         }
     }
 
@@ -134,17 +176,18 @@ impl Discovery {
     }
 
     fn aggregate(&self, wanted: impl Fn(&str) -> bool) -> Response {
-        let items: Vec<Value> = self
-            .groups
-            .iter()
-            .filter(|(group, _)| wanted(group))
-            .map(|(group, resources)| aggregated_group(group, resources, self.down.contains(group)))
+        let groups = self.groups.iter().filter(|(group, _)| wanted(group));
+        let items: Vec<_> = groups
+            .map(|(group, resources)| {
+                let is_down = self.down.contains(group);
+                self.written.json(group, resources, is_down)
+            })
             .collect();
-        let mut response = json_response(
-            200,
-            &json!({"kind": "APIGroupDiscoveryList",
-            "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}),
+        let items = items.join(",");
+        let list = format!(
+            r#"{{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{{}},"items":[{items}]}}"#
         );
+        let mut response = raw_json_response(200, list);
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));

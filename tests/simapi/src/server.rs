@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     SimConfig, control,
-    discovery::Discovery,
+    discovery::{Discovery, WrittenGroups},
     faults::Faults,
     list,
     metadata::Identity,
@@ -40,6 +40,7 @@ pub(crate) struct App {
     pub(crate) faults: Faults,
     pub(crate) recorder: Recorder,
     pub(crate) identity: Identity,
+    written_groups: WrittenGroups,
     pub(crate) stop: CancellationToken,
 }
 
@@ -50,6 +51,7 @@ impl App {
             faults: Faults::default(),
             recorder: Recorder::default(),
             identity: Identity::new(config.seed),
+            written_groups: WrittenGroups::default(),
             stop: CancellationToken::new(),
             config,
         })
@@ -105,7 +107,7 @@ fn discover(app: &App, route: &Route, request: &Request<Body>) -> Response {
     {
         return Failure::new(503, "ServiceUnavailable", "service unavailable").into_response();
     }
-    let discovery = Discovery::new(resources, request.headers(), down);
+    let discovery = Discovery::new(resources, &app.written_groups, request.headers(), down);
     match route {
         Route::CoreVersions => discovery.core(),
         Route::Groups => discovery.groups(),
