@@ -7,6 +7,7 @@ use anteroom_engine::{
     verdict::{Blocked, Decision, FactRecord, RuleRecord},
 };
 use anteroom_model::ErrorCode;
+use anteroom_policy::Arrival;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use serde::Serialize;
@@ -105,7 +106,7 @@ pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Bytes {
         patch_type: patch.map(|_| "JSONPatch"),
         patch: patch.map(|patch| BASE64_STANDARD.encode(json(patch))),
         audit_annotations: (!decision.rules.is_empty()).then(|| Annotations {
-            decision: record(decision),
+            decision: record(decision, review.arrival()),
         }),
     })
 }
@@ -116,7 +117,7 @@ pub(crate) fn recorded(review: &Review<'_>, decision: &Decision) -> Bytes {
         uid: &review.head.uid,
         allowed: true,
         audit_annotations: (!decision.rules.is_empty()).then(|| Annotations {
-            decision: record(decision),
+            decision: record(decision, review.arrival()),
         }),
         ..Response::default()
     })
@@ -325,7 +326,7 @@ impl<'a> Fact<'a> {
 }
 
 /// The rules, the facts that they read, and the ages of these, as JSON text.
-pub(crate) fn record(decision: &Decision) -> String {
+pub(crate) fn record(decision: &Decision, arrival: Arrival) -> String {
     let mut record = Vec::with_capacity(ANSWER_BYTES);
     let _ = write!(record, r#"{{"allowed":{},"rules":["#, decision.allowed());
     let rules_at = record.len();
@@ -347,6 +348,13 @@ pub(crate) fn record(decision: &Decision) -> String {
     let left_out = decision.rules.len() - listed;
     if left_out > 0 {
         let _ = write!(record, r#","rulesLeftOut":{left_out}"#);
+    }
+    if decision.rules.iter().any(|rule| rule.depends_on_arrival) {
+        let Arrival { now_ns, seed } = arrival;
+        let _ = write!(
+            record,
+            r#","arrival":{{"now_ns":"{now_ns}","seed":"{seed}"}}"#
+        );
     }
     record.push(b'}');
     // What serde_json writes is UTF-8.

@@ -187,6 +187,11 @@ impl<'a> Review<'a> {
         })
     }
 
+    /// The time and chance of its rules.
+    pub(crate) fn arrival(&self) -> Arrival {
+        self.arrival
+    }
+
     /// The operation that the user asks for.
     pub(crate) fn operation(&self) -> Operation {
         self.operation

@@ -207,6 +207,7 @@ impl<'a> RuleRun<'a> {
             excepted_by: Vec::new(),
             changed: Vec::new(),
             properties: BTreeMap::new(),
+            depends_on_arrival: false,
         }
     }
 
@@ -345,6 +346,7 @@ fn record(
         took: Duration::ZERO,
         excepted_by: report.excepted_by,
         properties: report.properties,
+        depends_on_arrival: report.depends_on_arrival,
         knows_secrets: false,
         outcome: report.outcome,
     }

@@ -37,6 +37,8 @@ pub struct RuleRecord {
     pub excepted_by: Vec<String>,
     /// Further results, as in [`RuleReport::properties`](anteroom_policy::RuleReport::properties).
     pub properties: BTreeMap<String, String>,
+    /// As in [`RuleReport::depends_on_arrival`](anteroom_policy::RuleReport::depends_on_arrival).
+    pub depends_on_arrival: bool,
     /// It has read Secrets, so the user alone is told its message.
     pub knows_secrets: bool,
 }
@@ -267,6 +269,7 @@ mod tests {
             facts: Vec::new(),
             excepted_by: Vec::new(),
             properties: BTreeMap::new(),
+            depends_on_arrival: false,
             knows_secrets: false,
         }
     }

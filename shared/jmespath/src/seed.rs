@@ -1,6 +1,6 @@
 //! The clock and the random numbers of an evaluation.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The step of the generator: two to the 64th, divided by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -12,6 +12,7 @@ pub struct EvalSeed {
     now_ns: i128,
     seed: u64,
     drawn: AtomicU64,
+    is_used: AtomicBool,
 }
 
 impl EvalSeed {
@@ -22,21 +23,29 @@ impl EvalSeed {
             now_ns,
             seed,
             drawn: AtomicU64::new(0),
+            is_used: AtomicBool::new(false),
         }
     }
 
     /// The time, in nanoseconds after 1970-01-01T00:00:00Z.
     pub fn now_ns(&self) -> i128 {
+        self.is_used.store(true, Ordering::Relaxed);
         self.now_ns
     }
 
     /// Returns the next random number, of all 64-bit numbers. Not for secrets.
     pub fn draw(&self) -> u64 {
+        self.is_used.store(true, Ordering::Relaxed);
         let at = self.drawn.fetch_add(1, Ordering::Relaxed);
         mixed(
             self.seed
                 .wrapping_add(at.wrapping_add(1).wrapping_mul(STEP)),
         )
+    }
+
+    /// Returns whether the time or a number was asked for: another seed may give another value.
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
     }
 
     /// The count of numbers drawn.

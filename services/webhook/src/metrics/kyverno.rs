@@ -468,6 +468,7 @@ mod tests {
                 facts: Vec::new(),
                 excepted_by: Vec::new(),
                 properties: std::collections::BTreeMap::new(),
+                depends_on_arrival: false,
                 knows_secrets: false,
             };
             let decision = Decision {

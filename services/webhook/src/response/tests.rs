@@ -129,13 +129,23 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
         facts: Vec::new(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
+        depends_on_arrival: false,
         knows_secrets: false,
     };
     let decision = Decision {
         rules: vec![rule; 100],
         ..Decision::default()
     };
-    let record = record(&decision);
+    let arrival = Arrival {
+        now_ns: 17,
+        seed: 4,
+    };
+    let text = record(&decision, arrival);
+    assert!(!text.contains("arrival"));
+    let mut by_chance = decision.clone();
+    by_chance.rules[7].depends_on_arrival = true;
+    assert!(record(&by_chance, arrival).ends_with(r#","arrival":{"now_ns":"17","seed":"4"}}"#));
+    let record = text;
     assert!(record.len() <= RECORD_BYTES_MAX + 100);
     let record: Value = serde_json::from_str(&record).unwrap();
     let listed = record["rules"].as_array().unwrap().len();
@@ -165,6 +175,7 @@ fn a_patch_is_answered_as_the_api_server_reads_it_and_where_it_changes_is_record
         facts: Vec::new(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
+        depends_on_arrival: false,
     };
     let decision = Decision {
         rules: vec![rule(1), rule(CHANGED_MAX), rule(CHANGED_MAX + 1)],

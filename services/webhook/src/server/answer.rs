@@ -259,7 +259,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
     let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
     let (uid, kind) = (&*head.uid, &*head.kind.kind);
     let (namespace, name) = (&*head.namespace, &*head.name);
-    let record = || response::record(decision);
+    let record = || response::record(decision, review.arrival());
     // Admitting is the usual case, and at info would be a line for every request.
     if decision.error {
         let what = match decision.rules.is_empty() {

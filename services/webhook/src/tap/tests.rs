@@ -53,6 +53,7 @@ fn record(policy: &str, outcome: RuleOutcome) -> RuleRecord {
         changed: Vec::new(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
+        depends_on_arrival: false,
         knows_secrets: false,
         took: Duration::from_micros(300),
         outcome,

@@ -68,6 +68,8 @@ pub(crate) struct Tools {
     /// The last pattern that was made for an object, and its text.
     pub(super) made: Option<(String, Regex)>,
     pub(crate) arrival: Option<Arrival>,
+    /// The arrival was asked for.
+    pub(crate) is_of_arrival: bool,
     pub(super) draws: Draws,
 }
 
@@ -77,12 +79,24 @@ impl Tools {
             budget,
             made: None,
             arrival: None,
+            is_of_arrival: false,
             draws: Draws::default(),
         }
     }
 }
 
 impl Given<'_> {
+    /// The arrival, on which the evaluation depends from now on.
+    ///
+    /// # Errors
+    /// There is none: `missing` is not available.
+    pub(super) fn arrival(&mut self, missing: &str) -> Result<Arrival, EvalError> {
+        self.tools.is_of_arrival = true;
+        self.tools.arrival.ok_or_else(|| {
+            EvalError::refused(format!("{missing} not available where this is evaluated"))
+        })
+    }
+
     pub(crate) fn budget(&mut self) -> &mut Budget {
         &mut self.tools.budget
     }

@@ -177,6 +177,7 @@ pub(super) fn evaluate<W: Expressions>(
         };
         let result = spend(&mut machine, |machine| work.evaluate(machine));
         let result = result.map_err(|(place, error)| (place.to_owned(), error));
+        scope.facts.note_arrival(&machine);
         (result, machine.budget().clone())
     };
     *budget = left;

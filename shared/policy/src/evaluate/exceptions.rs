@@ -215,10 +215,16 @@ fn holds_in_cel(
     if is_over(in_cel, scope) {
         return Ok(false);
     }
-    let mut machine = Machine::new(roots, &[], cel::budget());
+    let machine = Machine::new(roots, &[], cel::budget());
+    let mut machine = match scope.facts.arrival {
+        Some(arrival) => machine.with_arrival(arrival),
+        None => machine,
+    };
     let mut failed = None;
     for condition in &in_cel.conditions {
-        match cel::spend(&mut machine, |machine| machine.truth(&condition.program)) {
+        let truth = cel::spend(&mut machine, |machine| machine.truth(&condition.program));
+        scope.facts.note_arrival(&machine);
+        match truth {
             Ok(true) => {}
             Ok(false) => return Ok(false),
             Err(source) => {

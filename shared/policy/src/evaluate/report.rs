@@ -78,6 +78,8 @@ pub struct RuleReport {
     /// Further results: audit annotations of a policy in CEL by their keys, and which of its validations decided
     /// (`cel.validationIndex`).
     pub properties: BTreeMap<String, String>,
+    /// An expression asked for the time or for chance: at another [`Arrival`](crate::Arrival) the outcome may be another.
+    pub depends_on_arrival: bool,
 }
 
 /// The outcome of a rule.

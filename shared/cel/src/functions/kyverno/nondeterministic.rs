@@ -58,11 +58,7 @@ fn random<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         [Val::Text(pattern)] => pattern,
         other => return given.mismatch(other),
     };
-    let Some(arrival) = given.tools.arrival else {
-        return Err(EvalError::refused(
-            "random numbers are not available where this is evaluated",
-        ));
-    };
+    let arrival = given.arrival("random numbers are")?;
     // Reading a pattern takes some ten times as long as comparing a text.
     given.budget().steps(PATTERN_STEPS)?;
     given.budget().look(16 * pattern.len())?;
@@ -73,12 +69,7 @@ fn random<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 fn now<'v>(given: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
-    let Some(arrival) = given.tools.arrival else {
-        return Err(EvalError::refused(
-            "the time is not available where this is evaluated",
-        ));
-    };
-    time(arrival.now_ns)
+    time(given.arrival("the time is")?.now_ns)
 }
 
 fn time<'v>(unix_ns: i128) -> Answer<'v> {

@@ -27,6 +27,7 @@ fn record(outcome: RuleOutcome, ignore_errors: bool) -> RuleRecord {
         facts: Vec::new(),
         excepted_by: Vec::new(),
         properties: std::collections::BTreeMap::new(),
+        depends_on_arrival: false,
         knows_secrets: false,
     }
 }

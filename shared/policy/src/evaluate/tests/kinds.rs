@@ -321,6 +321,27 @@ fn a_namespaced_policy_reads_its_own_namespace() {
 }
 
 #[test]
+fn a_report_says_whether_the_moment_was_asked_for() {
+    let arrival = crate::Arrival { now_ns: 1, seed: 2 };
+    let request = of_resource("CREATE", POD, &pod(&json!({}))).arrived(arrival);
+    for (expression, depends) in [
+        ("true", false),
+        ("true || time.now() == time.now()", false),
+        ("time.now() < timestamp('2020-01-01T00:00:00Z')", true),
+        ("random('[a-z]{3}').size() == 3", true),
+    ] {
+        let spec = format!(
+            "matchConstraints:\n  resourceRules:\n  - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
+             resources: [pods]}}\nvalidations:\n- expression: >-\n    {expression}\n"
+        );
+        let policy = policy_of("ValidatingPolicy", &spec);
+        let report = &outcomes(&policy, &request, no_facts)[0].1;
+        assert_eq!(report.outcome, RuleOutcome::Pass, "{expression}");
+        assert_eq!(report.depends_on_arrival, depends, "{expression}");
+    }
+}
+
+#[test]
 fn fields_of_mutating_policies_alone_are_unknown_in_validating_ones() {
     for field in [
         "mutateExisting: {enabled: true}",

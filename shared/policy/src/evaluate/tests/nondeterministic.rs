@@ -50,6 +50,28 @@ fn answer(fact: &FactRequest, data: &Value) -> Result<Value, FactError> {
     })
 }
 
+#[test]
+fn a_report_says_whether_the_moment_was_asked_for() {
+    for (value, depends) in [
+        ("a", false),
+        ("{{ random('[a-z]') }}", true),
+        ("{{ time_now() }}", true),
+    ] {
+        let rule = format!(
+            "validate: {{deny: {{conditions: {{all: [{{key: \"{value}\", \
+             operator: Equals, value: \"no\"}}]}}}}}}"
+        );
+        let policy = policy(&rule);
+        let request = at(1);
+        let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
+        let Step::Done(report) = evaluation.step() else {
+            panic!("it asks for a fact");
+        };
+        assert_eq!(report.outcome, RuleOutcome::Pass);
+        assert_eq!(report.depends_on_arrival, depends, "{value}");
+    }
+}
+
 const ENTRY: &str = "{name: jobs, cachedContextEntry: {name: jobs, jmespath: \"items[]\"}}";
 
 fn jobs() -> Value {
