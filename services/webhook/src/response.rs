@@ -349,7 +349,12 @@ pub(crate) fn record(decision: &Decision, arrival: Arrival) -> String {
     if left_out > 0 {
         let _ = write!(record, r#","rulesLeftOut":{left_out}"#);
     }
-    if decision.rules.iter().any(|rule| rule.depends_on_arrival) {
+    let mut of_arrival = decision.rules.iter().filter(|rule| rule.depends_on_arrival);
+    // A value that chance gave to a Secret follows from the seed.
+    if let Some(first) = of_arrival.next()
+        && !first.knows_secrets
+        && !of_arrival.any(|rule| rule.knows_secrets)
+    {
         let Arrival { now_ns, seed } = arrival;
         let _ = write!(
             record,

@@ -145,6 +145,9 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
     let mut by_chance = decision.clone();
     by_chance.rules[7].depends_on_arrival = true;
     assert!(record(&by_chance, arrival).ends_with(r#","arrival":{"now_ns":"17","seed":"4"}}"#));
+    by_chance.rules[8].depends_on_arrival = true;
+    by_chance.rules[8].knows_secrets = true;
+    assert!(!record(&by_chance, arrival).contains("seed"));
     let record = text;
     assert!(record.len() <= RECORD_BYTES_MAX + 100);
     let record: Value = serde_json::from_str(&record).unwrap();
