@@ -30,12 +30,20 @@ struct State {
     turns: VecDeque<String>,
     /// The last place went to a policy of the cluster.
     was_of_cluster: bool,
+    /// All that wait, with those that no longer do and were not looked at since.
+    queued: usize,
+    /// At so many, those that no longer wait are taken out.
+    sweep_at: usize,
 }
+
+/// The least number that is queued when those that no longer wait are taken out.
+const SWEEP_MIN: usize = 64;
 
 impl Places {
     pub(crate) fn new(free: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             free,
+            sweep_at: SWEEP_MIN,
             ..State::default()
         })))
     }
@@ -73,6 +81,10 @@ impl Places {
 
 impl State {
     fn wait(&mut self, namespace: &str) -> oneshot::Receiver<Place> {
+        if self.queued >= self.sweep_at {
+            self.sweep();
+        }
+        self.queued += 1;
         let (give, given) = oneshot::channel();
         if namespace.is_empty() {
             self.cluster.push_back(give);
@@ -85,8 +97,29 @@ impl State {
         given
     }
 
+    /// Takes out all that no longer wait: while no place comes free, nobody else does.
+    fn sweep(&mut self) {
+        let waits = |give: &oneshot::Sender<Place>| !give.is_closed();
+        self.cluster.retain(waits);
+        self.namespaces.retain(|_, waiting| {
+            waiting.retain(waits);
+            !waiting.is_empty()
+        });
+        self.turns
+            .retain(|namespace| self.namespaces.contains_key(namespace));
+        let of_namespaces = self.namespaces.values().map(Waiting::len);
+        self.queued = self.cluster.len() + of_namespaces.sum::<usize>();
+        self.sweep_at = SWEEP_MIN.max(2 * self.queued);
+    }
+
     /// Takes out who is next.
     fn next(&mut self) -> Option<oneshot::Sender<Place>> {
+        let next = self.take_next()?;
+        self.queued -= 1;
+        Some(next)
+    }
+
+    fn take_next(&mut self) -> Option<oneshot::Sender<Place>> {
         let is_of_cluster =
             !self.cluster.is_empty() && (!self.was_of_cluster || self.turns.is_empty());
         self.was_of_cluster = is_of_cluster;
@@ -188,5 +221,26 @@ mod tests {
         drop(held);
         drop(given);
         assert_eq!(places.free(), 1);
+    }
+
+    #[test]
+    fn those_that_no_longer_wait_are_not_kept() {
+        let places = Places::new(1);
+        let held = places.take("").now_or_never();
+        let mut waits = Box::pin(places.take("z"));
+        assert!((&mut waits).now_or_never().is_none());
+        for n in 0..1_000 {
+            for namespace in ["", "a", &format!("n{n}")] {
+                assert!(places.take(namespace).now_or_never().is_none());
+            }
+        }
+        let (queued, namespaces, turns) = {
+            let state = places.0.lock();
+            (state.queued, state.namespaces.len(), state.turns.len())
+        };
+        assert!(queued <= SWEEP_MIN && namespaces <= SWEEP_MIN && turns <= SWEEP_MIN);
+        drop(held);
+        assert!(waits.now_or_never().is_some());
+        assert_eq!(places.0.lock().queued, 0);
     }
 }

@@ -91,7 +91,7 @@ impl<'v> Machine<'v> {
 
     /// Returns whether the arrival was asked for: with another one, expressions may come to another value.
     pub fn depends_on_arrival(&self) -> bool {
-        self.tools.is_of_arrival
+        self.tools.depends_on_arrival
     }
 
     /// With facts. Where one is not there yet, an expression comes to [`EvalError::Unknown`], unless what is there

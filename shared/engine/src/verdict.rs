@@ -37,7 +37,7 @@ pub struct RuleRecord {
     pub excepted_by: Vec<String>,
     /// Further results, as in [`RuleReport::properties`](anteroom_policy::RuleReport::properties).
     pub properties: BTreeMap<String, String>,
-    /// As in [`RuleReport::depends_on_arrival`](anteroom_policy::RuleReport::depends_on_arrival).
+    /// It asked for the time or for chance: at another moment the outcome may be another.
     pub depends_on_arrival: bool,
     /// It has read Secrets, so the user alone is told its message.
     pub knows_secrets: bool,
@@ -306,6 +306,34 @@ mod tests {
             let decision = decide(vec![record(outcome.clone(), action, ignore)], Vec::new());
             let found = (decision.allowed(), decision.warnings.len(), decision.error);
             assert_eq!(found, expected, "{outcome:?} {action:?} {ignore}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_limit_of_a_review_is_never_ignored() {
+        let policy = anteroom_policy::compile(&serde_json::json!({
+            "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
+            "spec": { "failurePolicy": "Ignore", "rules": [{
+                "name": "r", "match": { "any": [{ "resources": { "kinds": ["Pod"] } }] },
+                "validate": { "message": "no", "deny": {} },
+            }] },
+        }));
+        let policy = policy.unwrap();
+        for (error, expected) in [
+            (RuleError::ReviewTooCostly, Consequence::RefusesByError),
+            (RuleError::OutOfTime, Consequence::Warns),
+        ] {
+            let report = RuleReport {
+                outcome: RuleOutcome::Error(error),
+                action: FailureAction::Enforce,
+                facts: Vec::new(),
+                excepted_by: Vec::new(),
+                changed: Vec::new(),
+                properties: BTreeMap::new(),
+                depends_on_arrival: false,
+            };
+            let found = Consequence::of_report(&policy, &policy.rules()[0], &report);
+            assert_eq!(found, expected);
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Batch {
     pub(crate) state: Snapshot,
     pub(crate) position: ReadPosition,
     pub(crate) queries: Vec<Prepared>,
-    /// Of the policies that ask; empty: policies of the cluster.
+    /// The namespace of the policies that ask; empty: policies of the cluster.
     pub(crate) namespace: String,
     pub(crate) deadline: Deadline,
     /// One for each query of it that looks at the whole view.

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Turns {
     lanes: Arc<Places>,
-    /// Of the policies that ask; empty: policies of the cluster.
+    /// The namespace of the policies that ask; empty: policies of the cluster.
     namespace: String,
     runtime: Handle,
     deadline: Deadline,

@@ -253,6 +253,16 @@ async fn an_indexed_query_of_cel_looks_at_few_objects() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_query_that_goes_on_elsewhere_is_counted_once() {
+    let harness = Harness::with_ingresses(50, args()).await;
+    // More steps than are taken where a query arrives.
+    let long = "view.items.filter(x, lists.range(40).exists(n, x.metadata.name.endsWith('y' + string(n)))).size()";
+    let reply = harness.ask(&asking(cel(long), json!({}), list())).await;
+    assert_eq!(reply.unwrap().unwrap().examined, 50);
+    assert_eq!(harness.count("anteroom_query_evaluations"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_list_is_looked_through_in_turns() {
     let harness = Harness::with_ingresses(1_300, args()).await;
     let scan = "view.items.filter(x, x.metadata.name.endsWith('99')).size()";

@@ -118,9 +118,26 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
     assert!(!warnings[0].as_str().unwrap().contains('\n'));
     assert_eq!(warnings[WARNINGS_MAX], "and 3 more warnings");
 
-    let rule = RuleRecord {
+    let decision = Decision {
+        rules: vec![passing(&"p".repeat(250)); 100],
+        ..Decision::default()
+    };
+    let record = record(&decision, ARRIVAL);
+    assert!(record.len() <= RECORD_BYTES_MAX + 100);
+    let record: Value = serde_json::from_str(&record).unwrap();
+    let listed = record["rules"].as_array().unwrap().len();
+    assert_eq!(record["rulesLeftOut"], 100 - listed);
+}
+
+const ARRIVAL: Arrival = Arrival {
+    now_ns: 17,
+    seed: 4,
+};
+
+fn passing(policy: &str) -> RuleRecord {
+    RuleRecord {
         took: std::time::Duration::ZERO,
-        name: Arc::new(RuleName::new(ObjectKey::new("", "p".repeat(250)), "r")),
+        name: Arc::new(RuleName::new(ObjectKey::new("", policy), "r")),
         action: FailureAction::Enforce,
         ignore_errors: false,
         warn_on_audit: false,
@@ -131,28 +148,23 @@ fn a_message_that_is_too_long_is_cut_and_says_so() {
         properties: std::collections::BTreeMap::new(),
         depends_on_arrival: false,
         knows_secrets: false,
-    };
-    let decision = Decision {
-        rules: vec![rule; 100],
+    }
+}
+
+/// A value that chance gave to a Secret follows from the seed.
+#[test]
+fn time_and_chance_are_recorded_where_a_rule_asked_for_them_and_knows_no_secret() {
+    let mut decision = Decision {
+        rules: vec![passing("p"), passing("q")],
         ..Decision::default()
     };
-    let arrival = Arrival {
-        now_ns: 17,
-        seed: 4,
-    };
-    let text = record(&decision, arrival);
-    assert!(!text.contains("arrival"));
-    let mut by_chance = decision.clone();
-    by_chance.rules[7].depends_on_arrival = true;
-    assert!(record(&by_chance, arrival).ends_with(r#","arrival":{"now_ns":"17","seed":"4"}}"#));
-    by_chance.rules[8].depends_on_arrival = true;
-    by_chance.rules[8].knows_secrets = true;
-    assert!(!record(&by_chance, arrival).contains("seed"));
-    let record = text;
-    assert!(record.len() <= RECORD_BYTES_MAX + 100);
-    let record: Value = serde_json::from_str(&record).unwrap();
-    let listed = record["rules"].as_array().unwrap().len();
-    assert_eq!(record["rulesLeftOut"], 100 - listed);
+    assert!(!record(&decision, ARRIVAL).contains("arrival"));
+    decision.rules[1].depends_on_arrival = true;
+    assert!(record(&decision, ARRIVAL).ends_with(r#","arrival":{"now_ns":"17","seed":"4"}}"#));
+    decision.rules[0].knows_secrets = true;
+    assert!(record(&decision, ARRIVAL).contains("arrival"));
+    decision.rules[0].depends_on_arrival = true;
+    assert!(!record(&decision, ARRIVAL).contains("arrival"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) struct Tools {
     pub(super) made: Option<(String, Regex)>,
     pub(crate) arrival: Option<Arrival>,
     /// The arrival was asked for.
-    pub(crate) is_of_arrival: bool,
+    pub(crate) depends_on_arrival: bool,
     pub(super) draws: Draws,
 }
 
@@ -79,7 +79,7 @@ impl Tools {
             budget,
             made: None,
             arrival: None,
-            is_of_arrival: false,
+            depends_on_arrival: false,
             draws: Draws::default(),
         }
     }
@@ -91,7 +91,7 @@ impl Given<'_> {
     /// # Errors
     /// There is none: `missing` is not available.
     pub(super) fn arrival(&mut self, missing: &str) -> Result<Arrival, EvalError> {
-        self.tools.is_of_arrival = true;
+        self.tools.depends_on_arrival = true;
         self.tools.arrival.ok_or_else(|| {
             EvalError::refused(format!("{missing} not available where this is evaluated"))
         })

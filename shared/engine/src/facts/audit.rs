@@ -140,7 +140,7 @@ impl Audit {
     }
 
     async fn read_view(&self, sample: &Sample) -> Option<Said> {
-        let question = Question::one(sample.view.clone());
+        let question = Question::one(sample.view.clone(), &sample.reader);
         let deadline = Instant::now() + READ_TIMEOUT;
         let answer = self.views.ask(&question, deadline, false).await.ok()?;
         Said::of(answer.results.into_iter().next()?)

@@ -24,7 +24,7 @@ use super::{
     route::ViewRead,
     seal,
 };
-use crate::recorder::SharedRecorder;
+use crate::{recorder::SharedRecorder, rule::Reader};
 
 /// Asks replicas. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Question {
     /// The entry that the rules name, where it is one and the same.
     entry: String,
     queries: Vec<Query>,
-    /// Of the policies that ask; empty: policies of the cluster.
+    /// The namespace of the policies that ask; empty: policies of the cluster.
     namespace: String,
     age_max_ms: Option<u64>,
     /// The results travel sealed.
@@ -70,13 +70,13 @@ impl Question {
         })
     }
 
-    /// One query.
-    pub(super) fn one(read: ViewRead) -> Self {
+    /// One query, of the policy of this reader.
+    pub(super) fn one(read: ViewRead, reader: &Reader) -> Self {
         Self {
             view: read.view,
             entry: String::new(),
             queries: vec![read.query],
-            namespace: String::new(),
+            namespace: reader.policy.namespace.to_string(),
             age_max_ms: read.age_max_ms,
             secret: read.secret,
         }

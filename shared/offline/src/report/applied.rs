@@ -20,7 +20,7 @@ pub struct StatusCounts {
     pub pass: usize,
     /// The resource violated the rule.
     pub fail: usize,
-    /// The resource violated the rule, which warns alone.
+    /// The resource violated a rule that only warns.
     pub warn: usize,
     /// Not known.
     pub error: usize,

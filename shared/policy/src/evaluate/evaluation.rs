@@ -109,7 +109,7 @@ impl<'a> Evaluation<'a> {
                     _ => Vec::new(),
                 },
                 changed: self.take_changed(),
-                depends_on_arrival: self.facts.depend_on_arrival(),
+                depends_on_arrival: self.facts.depends_on_arrival(),
                 properties: self.facts.properties.drain(..).collect(),
             }),
             None => Step::Need(self.facts.questions()),

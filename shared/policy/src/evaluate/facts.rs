@@ -46,8 +46,8 @@ pub(super) struct Facts {
     pub(super) seed: Option<EvalSeed>,
     /// The same, for expressions in CEL.
     pub(super) arrival: Option<anteroom_cel::Arrival>,
-    /// Such an expression asked for it.
-    pub(super) is_of_arrival: AtomicBool,
+    /// An expression in CEL asked for the arrival.
+    asks_arrival: AtomicBool,
     /// The number of random draws that stay known from step to step.
     drawn: u64,
     /// The number of elements that this step has gone through.
@@ -185,13 +185,13 @@ impl Facts {
     /// Notes what expressions in CEL asked for.
     pub(super) fn note_arrival(&self, machine: &Machine<'_>) {
         if machine.depends_on_arrival() {
-            self.is_of_arrival.store(true, Ordering::Relaxed);
+            self.asks_arrival.store(true, Ordering::Relaxed);
         }
     }
 
     /// Returns whether what the rule comes to may depend on the time or on chance.
-    pub(super) fn depend_on_arrival(&self) -> bool {
-        self.is_of_arrival.load(Ordering::Relaxed)
+    pub(super) fn depends_on_arrival(&self) -> bool {
+        self.asks_arrival.load(Ordering::Relaxed)
             || self.seed.as_ref().is_some_and(EvalSeed::is_used)
     }
 

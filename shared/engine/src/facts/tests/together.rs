@@ -78,6 +78,58 @@ async fn rules_that_ask_one_view_ask_it_once() {
     assert_eq!((services.calls(), pods.calls()), (1, 1));
 }
 
+/// The Pods of a namespace; empty: of all.
+fn pods_of(namespace: &str) -> FactTarget {
+    let FactTarget::Api(mut of_all) = pod_list(true) else {
+        panic!("it is a call");
+    };
+    if !namespace.is_empty() {
+        of_all.path = format!("/api/v1/namespaces/{namespace}/pods");
+    }
+    if let Some(kept) = &mut of_all.kept {
+        namespace.clone_into(&mut kept.namespace);
+    }
+    FactTarget::Api(of_all)
+}
+
+/// Each namespace has its own share of a replica.
+#[tokio::test]
+async fn policies_of_different_namespaces_ask_a_view_apart() {
+    let world = World::new(0.0);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let asked = Arc::clone(&seen);
+    let _pods = world
+        .serve(view("pods.v1"), move |_, body| {
+            let request = query::decode_request(body).unwrap();
+            let said = request.queries.iter().map(|_| Ok(json!(1))).collect();
+            asked
+                .lock()
+                .push((request.namespace, request.queries.len()));
+            Some(query::encode_outcome(&outcome(said)).unwrap())
+        })
+        .await;
+    let readers = ["", "a", "b", "a", ""].map(|namespace| Reader {
+        policy: ObjectKey::new(namespace, "p"),
+        rule: "r".into(),
+    });
+    let needs = readers
+        .iter()
+        .enumerate()
+        .map(|(asker, reader)| RuleRequests {
+            asker,
+            reader,
+            requests: vec![request(0, pods_of(&reader.policy.namespace), false)],
+        });
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let facts = world.ask(needs.collect(), deadline).await;
+    let got: Vec<_> = facts.iter().map(Fact::got).collect();
+    assert_eq!(got, vec![Some(Ok(json!(1))); 5]);
+    let mut seen = seen.lock().clone();
+    seen.sort();
+    let expected = [("", 2), ("a", 2), ("b", 1)].map(|(of, count)| (of.to_owned(), count));
+    assert_eq!(seen, expected);
+}
+
 /// If the results are too large together, each rule has its own.
 #[tokio::test]
 async fn one_rules_too_large_result_does_not_fail_the_other_rules() {

@@ -34,6 +34,9 @@ fn an_exception_exempts_the_policy_that_it_names_until_it_expires() {
         |text: &str| format!("{named}matchConditions: [{{name: c, expression: \"{text}\"}}]\n");
     assert!(is_skip(&of(&condition("object.metadata.name == 'web'"))));
     assert!(fails(&of(&condition("object.metadata.name == 'other'"))));
+    let at = |seconds: u8| format!("time.now() < timestamp('1970-01-01T00:00:0{seconds}Z')");
+    assert!(is_skip(&of(&condition(&at(1)))));
+    assert!(fails(&of(&condition(&at(0)))));
     assert!(matches!(
         of(&condition("object.nothing == 1")),
         RuleOutcome::Error(_)
