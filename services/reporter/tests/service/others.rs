@@ -202,8 +202,7 @@ async fn an_existing_object_triggers_each_policy_version_once() {
         assert_eq!(said(&world, name), "");
     }
     // What is as it should be is not written, though another reporter does not know how far this one came.
-    let written = world.stats().count("update", CONFIG_MAPS);
-    assert_eq!(written, 4);
+    world.counts("update", CONFIG_MAPS, 4).await;
     reporter.stop().await;
     let second = world.report_as("second");
     world.put("follows-c", "team-a");
@@ -312,5 +311,5 @@ async fn no_patch_is_lost_or_doubled_when_the_watcher_is_another_one_meanwhile()
         "{:?}",
         said(&world)
     );
-    assert_eq!(written(&world), OBJECTS);
+    world.counts("update", CONFIG_MAPS, OBJECTS).await;
 }

@@ -157,6 +157,13 @@ impl World {
         assert!(waited.is_ok(), "{what}");
     }
 
+    /// So many requests were answered, soon, and no more: what they write can be read before they are counted.
+    pub(crate) async fn counts(&self, verb: &str, resource: &str, expected: u64) {
+        let count = |world: &Self| world.stats().count(verb, resource);
+        self.wait(verb, |world| count(world) >= expected).await;
+        assert_eq!(count(self), expected, "{verb} {resource}");
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.sim.stats()
     }
