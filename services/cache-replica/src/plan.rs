@@ -16,7 +16,7 @@ use anteroom_wire::query::{CelQuery, Query};
 use moka::sync::Cache;
 
 use cel::CelPlans;
-pub(crate) use cel::{CelPlan, given};
+pub(crate) use cel::{CelPlan, inputs};
 use per_document::PerDocument;
 
 /// The most memory of all plans. A plan of a usual expression takes a few kilobytes, so this is a

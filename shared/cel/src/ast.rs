@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 
-use crate::{fact::Site, functions::Function, narrow::Access, part::Part, value::Val};
+use crate::{fact::Site, functions::Function, narrow::Access, subquery::Subquery, value::Val};
 
 pub(crate) use children::TermPath;
 
@@ -19,8 +19,8 @@ pub(crate) enum Expr {
     Request(&'static str),
     /// One of the policy's variables, by its place among them.
     Variable(usize),
-    /// A value that is given from outside, by its place among them.
-    Given(usize),
+    /// An input, by its place among them.
+    Input(usize),
     /// The variable of a macro, by its place among those around it.
     Local(usize),
     /// `operand.field`
@@ -44,13 +44,13 @@ pub(crate) enum Expr {
     List(Vec<Element>),
     Map(Vec<(Expr, Element)>),
     /// `Object{…}`, `Object.spec{…}`, `JSONPatch{…}`
-    Made(Box<Made>),
+    Struct(Box<StructLiteral>),
     Macro(Box<Macro>),
     Call(Box<Call>),
     /// A call that reads a fact.
     Fact(Box<FactCall>),
     /// A term that can be evaluated where its lists are kept.
-    Part(Box<PartCall>),
+    Subquery(Box<SubqueryCall>),
 }
 
 /// An element of a list, or a value of a map.
@@ -63,7 +63,7 @@ pub(crate) struct Element {
 
 /// A value of a type that has a name.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct StructLiteral {
     /// The name of the type, as in `Object.spec`.
     pub(crate) type_name: Box<str>,
     pub(crate) fields: Vec<(Box<str>, Element)>,
@@ -206,10 +206,10 @@ pub(crate) struct FactCall {
     pub(crate) arguments: Vec<Expr>,
 }
 
-/// A part in its expression.
+/// A subquery in its expression.
 #[derive(Debug)]
-pub(crate) struct PartCall {
-    pub(crate) part: Arc<Part>,
+pub(crate) struct SubqueryCall {
+    pub(crate) subquery: Arc<Subquery>,
     /// The term itself.
     pub(crate) whole: Expr,
     /// The places of the dynamic arguments of each document.
@@ -217,7 +217,7 @@ pub(crate) struct PartCall {
     pub(crate) parameters: Vec<Place>,
 }
 
-/// The place of a term: in a variable of the policy, or in the term of the part.
+/// The place of a term: in a variable of the policy, or in the term of the subquery.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) variable: Option<usize>,

@@ -3,9 +3,9 @@
 mod call;
 mod dialect;
 mod fact;
-mod made;
 mod names;
 mod operators;
+mod structs;
 mod term;
 
 use cel::{common::ast::IdedExpr, parser::PrattParser};

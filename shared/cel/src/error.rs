@@ -67,9 +67,9 @@ pub enum EvalError {
         /// Why.
         message: String,
     },
-    /// A value that the expression is given is an error.
+    /// An input is an error.
     #[error("{message}")]
-    Given {
+    Input {
         /// The name of the value.
         name: String,
         /// The error, as whoever gave it says it.

@@ -7,8 +7,8 @@ mod fact;
 mod logic;
 mod narrowed;
 mod outcome;
-mod part;
 mod results;
+mod subquery;
 mod transform;
 
 use serde_json::Value;
@@ -16,9 +16,9 @@ use serde_json::Value;
 pub use results::{JsonPatchOperation, PatchOp};
 
 use crate::{
-    Arrival, Bound, Budget, EvalError, Host, Program,
+    Arrival, Budget, EvalError, Host, Input, Program,
     ast::{Expr, Operator, Root},
-    functions::{Given, Tools},
+    functions::{CallContext, Tools},
     limits::EVALUATION_DEPTH_MAX,
     value::{List, Val, compare, equal, no_overload},
 };
@@ -48,13 +48,13 @@ pub struct Roots<'v> {
 pub struct Machine<'v> {
     roots: Roots<'v>,
     variables: &'v [Program],
-    given: &'v [Bound<'v>],
+    inputs: &'v [Input<'v>],
     /// The value of each variable, once it is evaluated.
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
     locals: Vec<Val<'v>>,
     /// Those among them that are evaluated when they are needed, the innermost last.
-    bound: Vec<bind::Bound<'v>>,
+    lazy: Vec<bind::LazyLocal<'v>>,
     depth: usize,
     tools: Tools,
     host: Option<&'v dyn Host<'v>>,
@@ -70,10 +70,10 @@ impl<'v> Machine<'v> {
         Self {
             roots,
             variables,
-            given: &[],
+            inputs: &[],
             known: vec![None; variables.len()],
             locals: Vec::new(),
-            bound: Vec::new(),
+            lazy: Vec::new(),
             depth: 0,
             tools: Tools::new(budget),
             host: None,
@@ -102,10 +102,10 @@ impl<'v> Machine<'v> {
         self
     }
 
-    /// With the values that names were [given](crate::Names::give), in the order of the names.
+    /// With the values of the [inputs](crate::Names::add_input), in the order in which they were added.
     #[must_use]
-    pub fn given(self, given: &'v [Bound<'v>]) -> Self {
-        Self { given, ..self }
+    pub fn with_inputs(self, inputs: &'v [Input<'v>]) -> Self {
+        Self { inputs, ..self }
     }
 
     /// The rest of the budget.
@@ -166,11 +166,11 @@ impl<'v> Machine<'v> {
                 .ok_or_else(|| EvalError::NoSuchKey((*field).to_owned())),
             Expr::HasRequest(field) => Ok(Val::Bool(self.request(field).is_some())),
             Expr::Variable(at) => self.variable(*at),
-            Expr::Given(at) => match self.given.get(*at) {
-                Some(Bound(value)) => value.clone(),
-                None => Err(EvalError::refused("a value that it is given is missing")),
+            Expr::Input(at) => match self.inputs.get(*at) {
+                Some(Input(value)) => value.clone(),
+                None => Err(EvalError::refused("an input is missing")),
             },
-            Expr::Local(at) if self.bound.is_empty() => {
+            Expr::Local(at) if self.lazy.is_empty() => {
                 Ok(self.locals.get(*at).cloned().unwrap_or(Val::Null))
             }
             Expr::Local(at) => self.local(*at),
@@ -193,19 +193,19 @@ impl<'v> Machine<'v> {
             Expr::Binary(operator, pair) => self.binary(*operator, &pair.0, &pair.1),
             Expr::List(elements) => self.list(elements),
             Expr::Map(entries) => self.map(entries),
-            Expr::Made(made) => self.made(made),
+            Expr::Struct(literal) => self.struct_value(literal),
             Expr::Macro(made) => self.run_macro(made),
             Expr::Fact(call) => self.fact(call),
-            Expr::Part(call) => self.part(call),
+            Expr::Subquery(call) => self.subquery(call),
             Expr::Call(call) => {
                 let arguments = self.all(&call.arguments)?;
-                let mut given = Given {
+                let mut context = CallContext {
                     name: call.function.name,
                     pattern: call.pattern.as_ref(),
                     site: call.site,
                     tools: &mut self.tools,
                 };
-                (call.function.run)(&mut given, &arguments)
+                (call.function.run)(&mut context, &arguments)
             }
         }
     }
@@ -245,9 +245,9 @@ impl<'v> Machine<'v> {
             return Err(EvalError::refused("a variable is missing"));
         };
         let around = std::mem::take(&mut self.locals);
-        let bound = std::mem::take(&mut self.bound);
+        let lazy = std::mem::take(&mut self.lazy);
         let value = self.eval(program.expr());
-        (self.locals, self.bound) = (around, bound);
+        (self.locals, self.lazy) = (around, lazy);
         // Nothing is known of what was not evaluated to its end.
         if !matches!(value, Err(EvalError::TooDeep)) {
             self.known[at] = Some(value.clone());

@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use anteroom_functions::pure;
 use serde_json::Value;
 
-use crate::part::{PartAnswer, PartRequest};
+use crate::subquery::{SubqueryAnswer, SubqueryRequest};
 
 /// The policies whose expressions may read facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,14 +192,14 @@ pub trait Host<'v> {
     /// certain to be made, something before it is unknown.
     fn read(&self, site: &'v Site, values: Vec<Value>, is_certain: bool) -> Fact<'v>;
 
-    /// Returns whether parts are evaluated where their lists are kept. Otherwise the lists are read.
-    fn takes_parts(&self) -> bool {
+    /// Returns whether subqueries are evaluated where their lists are kept. Otherwise the lists are read.
+    fn takes_subqueries(&self) -> bool {
         false
     }
 
-    /// Evaluates a part.
-    fn part(&self, _request: PartRequest<'v>) -> PartAnswer<'v> {
-        PartAnswer::Declined
+    /// Evaluates a subquery.
+    fn subquery(&self, _request: SubqueryRequest<'v>) -> SubqueryAnswer<'v> {
+        SubqueryAnswer::Declined
     }
 }
 

@@ -16,7 +16,7 @@ mod strings;
 mod time;
 mod url;
 
-pub(crate) use function::{Function, Given, Tools};
+pub(crate) use function::{CallContext, Function, Tools};
 pub(crate) use regexes::pattern;
 
 use crate::{dialect::Dialect, error::EvalError, value::Val};
@@ -42,13 +42,13 @@ pub(crate) fn sorted<'v, T>(
     tools: &mut Tools,
     keyed: Vec<(Val<'v>, T)>,
 ) -> Result<Vec<(Val<'v>, T)>, EvalError> {
-    let mut given = Given {
+    let mut call = CallContext {
         name,
         pattern: None,
         site: 0,
         tools,
     };
-    lists::sorted(&mut given, keyed)
+    lists::sorted(&mut call, keyed)
 }
 
 /// The functions of a dialect. Of two with one name, the first counts.

@@ -6,10 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_jmespath::{Node as _, Shape};
+use anteroom_jmespath::{Node as _, Scalar, Shape};
 use anteroom_wire::body::BodyNode;
 
-use crate::scalar::Scalar;
+use crate::value::scalar_of_node;
 
 /// A path from an object to values in it, as an expression takes it. A clone shares it.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl KeyPath {
 fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
     let Some((step, rest)) = steps.split_first() else {
         // A list or a map equals no value without parts, and that is no error.
-        Scalar::of_node(node).into_iter().for_each(each);
+        scalar_of_node(node).into_iter().for_each(each);
         return false;
     };
     match (step, node.shape()) {

@@ -26,9 +26,7 @@
 //! the limit in it. At these limits nothing overflows the stack of a 2 MiB thread.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod asked;
 mod ast;
-mod bound;
 mod budget;
 mod chance;
 mod compile;
@@ -36,26 +34,25 @@ mod dialect;
 mod error;
 mod evaluate;
 mod fact;
+mod fact_reads;
 mod functions;
+mod input;
 mod key_path;
 mod kind;
 mod limits;
 mod narrow;
 mod object_reads;
 mod objects;
-mod part;
 mod probes;
 mod program;
 mod reads;
-mod scalar;
 mod scan;
 mod split;
+mod subquery;
 mod unparse;
 mod uses;
 mod value;
 
-pub use asked::Asked;
-pub use bound::Bound;
 pub use budget::Budget;
 pub use chance::Arrival;
 pub use compile::Names;
@@ -63,19 +60,20 @@ pub use dialect::Dialect;
 pub use error::{CompileError, EvalError, JsonError};
 pub use evaluate::{JsonPatchOperation, Machine, PatchOp, Roots};
 pub use fact::{Argument, Fact, FactFunction, FactScope, Host, Site, plural_of_kind};
+pub use fact_reads::FactRead;
 pub use functions::names as function_names;
+pub use input::Input;
 pub use key_path::{KeyPath, Missing, Step};
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };
 pub use object_reads::ReadDepth;
 pub use objects::{Candidates, ObjectList};
-pub use part::{Part, PartAnswer, PartRequest};
 pub use probes::Probes;
 pub use program::Program;
-pub use scalar::Scalar;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
-pub use uses::{Document, ListUse, Way};
+pub use subquery::{Subquery, SubqueryAnswer, SubqueryRequest};
+pub use uses::{Document, ListAccess, ListUse};
 
 #[cfg(test)]
 mod tests;

@@ -77,7 +77,7 @@ impl Reader<'_> {
     /// What a term may come to, as far as it is within objects. What it reads on the way is told.
     fn reach(&mut self, term: &Expr) -> Vec<Reached> {
         match term {
-            Expr::Given(at) => self.given(*at),
+            Expr::Input(at) => self.input(*at),
             Expr::Local(at) => self.locals.get(*at).cloned().unwrap_or_default(),
             Expr::Variable(at) => match self.variables.get(*at) {
                 Some(variable) => {
@@ -138,8 +138,8 @@ impl Reader<'_> {
         }
     }
 
-    fn given(&self, at: usize) -> Vec<Reached> {
-        let name = self.names.given_name(at);
+    fn input(&self, at: usize) -> Vec<Reached> {
+        let name = self.names.input_name(at);
         let documents = self.documents.iter();
         let reached = documents.filter_map(|document| match document {
             Document::List(own) => (*own == name).then_some(Reached::List),
@@ -206,7 +206,7 @@ mod tests {
         let mut names = Names::default().without_request();
         ["view", "own", "one", "p"]
             .into_iter()
-            .for_each(|name| names.give(name));
+            .for_each(|name| names.add_input(name));
         let list = Program::compile("view.items", &names).unwrap();
         names.define("all", &list);
         let program = Program::compile(source, &names).unwrap();

@@ -1,6 +1,8 @@
 //! What a macro asks of an index.
 
-use crate::{key_path::KeyPath, scalar::Scalar};
+use anteroom_jmespath::Scalar;
+
+use crate::key_path::KeyPath;
 
 /// What elements have to have, with the values that are looked for.
 #[derive(Clone, Debug, PartialEq)]

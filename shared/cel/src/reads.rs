@@ -37,7 +37,7 @@ impl Reads {
             Expr::Root(Root::Namespace) => self.namespace = true,
             Expr::Root(Root::AllowedImages | Root::AllowedValues) => self.exceptions = true,
             Expr::Root(_) => self.params = true,
-            Expr::Literal(_) | Expr::Local(_) | Expr::Given(_) => {}
+            Expr::Literal(_) | Expr::Local(_) | Expr::Input(_) => {}
             Expr::Request(field) | Expr::HasRequest(field) => self.path(field, below),
             Expr::Variable(at) => self.variables.push(*at),
             Expr::Select(operand, field) | Expr::Has(operand, field) => {
@@ -71,7 +71,7 @@ impl Reads {
                 self.apart(key);
                 self.apart(&element.value);
             }),
-            Expr::Made(made) => made
+            Expr::Struct(made) => made
                 .fields
                 .iter()
                 .for_each(|(_, element)| self.apart(&element.value)),
@@ -81,7 +81,7 @@ impl Reads {
                 self.apart(&made.body);
             }
             Expr::Call(call) => call.arguments.iter().for_each(|one| self.apart(one)),
-            Expr::Part(call) => self.add(&call.whole, below),
+            Expr::Subquery(call) => self.add(&call.whole, below),
             Expr::Fact(call) => {
                 self.sites.push(Arc::clone(&call.site));
                 call.arguments.iter().for_each(|one| self.apart(one));

@@ -1,33 +1,33 @@
-//! Finds the parts of an expression.
+//! Finds the subqueries of an expression.
 
 use std::sync::Arc;
 
 use crate::{
     Names, Program,
-    ast::{Expr, FactCall, PartCall, Place, TermPath},
+    ast::{Expr, FactCall, Place, SubqueryCall, TermPath},
     fact::{Argument, FactFunction, Site},
-    part::Part,
+    subquery::Subquery,
     unparse,
     value::Val,
 };
 
-/// Bytes of a part's texts.
+/// Bytes of a subquery's texts.
 const TEXT_BYTES_MAX: usize = 12 * 1024;
 
-/// Parameters of one part.
+/// Parameters of one subquery.
 const PARAMETERS_MAX: usize = 64;
 
-/// Documents of one part.
+/// Documents of one subquery.
 const DOCUMENTS_MAX: usize = 8;
 
 /// Terms within each other that are looked through.
 const DEPTH_MAX: usize = 100;
 
 impl Program {
-    /// Returns the same expression with its parts marked. `names` and `variables` are those that it was compiled
+    /// Returns the same expression with its subqueries marked. `names` and `variables` are those that it was compiled
     /// with.
     #[must_use]
-    pub fn with_parts(self, variables: &[Program], names: &Names) -> Self {
+    pub fn with_subqueries(self, variables: &[Program], names: &Names) -> Self {
         let splitter = Splitter { variables, names };
         if !splitter.touches_list(self.expr()) {
             return self;
@@ -38,17 +38,17 @@ impl Program {
         })
     }
 
-    /// The parts of the expression, in the order in which they are written.
-    pub fn parts(&self) -> Vec<&Arc<Part>> {
+    /// The subqueries of the expression, in the order in which they are written.
+    pub fn subqueries(&self) -> Vec<&Arc<Subquery>> {
         let mut found = Vec::new();
         collect(self.expr(), &mut found);
         found
     }
 }
 
-fn collect<'e>(term: &'e Expr, found: &mut Vec<&'e Arc<Part>>) {
+fn collect<'e>(term: &'e Expr, found: &mut Vec<&'e Arc<Subquery>>) {
     match term {
-        Expr::Part(call) => found.push(&call.part),
+        Expr::Subquery(call) => found.push(&call.subquery),
         _ => {
             for child in term.children() {
                 collect(child, found);
@@ -63,17 +63,17 @@ struct Splitter<'p> {
 }
 
 impl<'p> Splitter<'p> {
-    /// Marks the outermost parts of a term that has so many variables of macros around it.
+    /// Marks the outermost subqueries of a term that has so many variables of macros around it.
     fn mark(&self, term: &mut Expr, locals: usize, depth: usize) {
         if depth == DEPTH_MAX || !self.touches_list(term) {
             return;
         }
         if is_more_than_a_list(term)
-            && let Some((part, arguments, parameters)) = self.part(term, locals)
+            && let Some((subquery, arguments, parameters)) = self.subquery(term, locals)
         {
             let whole = std::mem::replace(term, Expr::Literal(Val::Null));
-            *term = Expr::Part(Box::new(PartCall {
-                part: Arc::new(part),
+            *term = Expr::Subquery(Box::new(SubqueryCall {
+                subquery: Arc::new(subquery),
                 whole,
                 arguments,
                 parameters,
@@ -100,55 +100,59 @@ impl<'p> Splitter<'p> {
         self.variables.get(at).map(Program::expr)
     }
 
-    /// The part that a term is; `None`: it is none.
-    fn part(&self, term: &Expr, locals: usize) -> Option<(Part, Vec<Vec<Place>>, Vec<Place>)> {
-        let mut made = Made {
+    /// The subquery that a term is; `None`: it is none.
+    fn subquery(
+        &self,
+        term: &Expr,
+        locals: usize,
+    ) -> Option<(Subquery, Vec<Vec<Place>>, Vec<Place>)> {
+        let mut builder = Builder {
             splitter: self,
             documents: Vec::new(),
             parameters: Vec::new(),
             variables: Vec::new(),
             is_possible: true,
         };
-        let text = made.text(None, term, locals);
-        let bytes = made.variables.iter().map(|(_, _, text)| text.len());
+        let text = builder.text(None, term, locals);
+        let bytes = builder.variables.iter().map(|(_, _, text)| text.len());
         let is_small = text.len() + bytes.sum::<usize>() <= TEXT_BYTES_MAX
-            && made.parameters.len() <= PARAMETERS_MAX
-            && made.documents.len() <= DOCUMENTS_MAX;
-        if !made.is_possible || !is_small || made.documents.is_empty() {
+            && builder.parameters.len() <= PARAMETERS_MAX
+            && builder.documents.len() <= DOCUMENTS_MAX;
+        if !builder.is_possible || !is_small || builder.documents.is_empty() {
             return None;
         }
-        let mut variables = made.variables;
+        let mut variables = builder.variables;
         // In the order in which they are defined: each sees those before it.
         variables.sort_by_key(|(at, ..)| *at);
-        let (documents, arguments) = made.documents.into_iter().unzip();
-        let part = Part {
+        let (documents, arguments) = builder.documents.into_iter().unzip();
+        let subquery = Subquery {
             text,
             variables: variables
                 .into_iter()
                 .map(|(_, name, text)| (name, text))
                 .collect(),
             documents,
-            parameters: made.parameters.len(),
+            parameters: builder.parameters.len(),
         };
-        Some((part, arguments, made.parameters))
+        Some((subquery, arguments, builder.parameters))
     }
 }
 
-/// The name of a list in a part, and the call that reads it.
-type Document = (String, Arc<Site>);
+/// The name of a list in a subquery, and the call that reads it.
+type NamedDocument = (String, Arc<Site>);
 
-/// A part on its way.
-struct Made<'s, 'p> {
+/// Builds one subquery.
+struct Builder<'s, 'p> {
     splitter: &'s Splitter<'p>,
-    documents: Vec<(Document, Vec<Place>)>,
+    documents: Vec<(NamedDocument, Vec<Place>)>,
     parameters: Vec<Place>,
     /// Place, name and text of each variable that reads the list.
     variables: Vec<(usize, String, String)>,
     is_possible: bool,
 }
 
-impl Made<'_, '_> {
-    /// The text of a term: of the part itself, or of a variable. `locals` are the variables of macros around it.
+impl Builder<'_, '_> {
+    /// The text of a term: of the subquery itself, or of a variable. `locals` are the variables of macros around it.
     fn text(&mut self, variable: Option<usize>, root: &Expr, locals: usize) -> String {
         let names = self.splitter.names;
         unparse::write(root, locals, names, &mut |term| {
@@ -177,7 +181,7 @@ impl Made<'_, '_> {
             Expr::List(elements) if elements.is_empty() => return None,
             Expr::Map(entries) if entries.is_empty() => return None,
             _ if self.splitter.touches_list(term) => {
-                // The parts of a variable are written as what they are.
+                // The subqueries of a variable are written as what they are.
                 return None;
             }
             _ => {}
@@ -220,7 +224,7 @@ impl Made<'_, '_> {
             self.is_possible &= are_of_one_view(first, &call.site);
         }
         let mut known = self.documents.iter();
-        let is_it = |((_, site), places): &&(Document, Vec<Place>)| {
+        let is_it = |((_, site), places): &&(NamedDocument, Vec<Place>)| {
             site.name() == call.site.name() && *places == arguments
         };
         if let Some(((name, _), _)) = known.find(is_it) {
@@ -257,7 +261,7 @@ impl Made<'_, '_> {
 /// Returns whether a term makes less of a list than the list: not if it only looks into it.
 fn is_more_than_a_list(term: &Expr) -> bool {
     match term {
-        Expr::Fact(_) | Expr::Variable(_) | Expr::Part(_) => false,
+        Expr::Fact(_) | Expr::Variable(_) | Expr::Subquery(_) => false,
         Expr::Select(operand, _) => is_more_than_a_list(operand),
         Expr::Index(pair) | Expr::OptionalIndex(pair) => is_more_than_a_list(&pair.0),
         _ => true,
@@ -279,7 +283,7 @@ fn is_written(value: &Val<'_>) -> bool {
     )
 }
 
-/// Returns whether a term has a variable of a macro that is within the part.
+/// Returns whether a term has a variable of a macro that is within the subquery.
 fn has_inner_local(term: &Expr, locals: usize) -> bool {
     term.any(&|term| matches!(term, Expr::Local(at) if *at >= locals))
 }
@@ -291,9 +295,9 @@ fn is_bound_to_request(term: &Expr) -> bool {
         | Expr::Request(_)
         | Expr::HasRequest(_)
         | Expr::Fact(_)
-        | Expr::Part(_)
-        | Expr::Made(_)
-        | Expr::Given(_) => true,
+        | Expr::Subquery(_)
+        | Expr::Struct(_)
+        | Expr::Input(_) => true,
         Expr::Literal(value) => !is_written(value),
         Expr::Call(call) => call.function.is_nondeterministic,
         _ => false,

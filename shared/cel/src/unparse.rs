@@ -1,6 +1,6 @@
 //! Canonical text of a checked expression: compiled again, it is the same expression.
 //!
-//! Variables of macros become `_0`, `_1`, … by their depth, so none hides a name that the expression is given. What
+//! Variables of macros become `_0`, `_1`, … by their depth, so none hides an input. What
 //! cannot be told apart once it is compiled is written in one way: `a.?b` and `a[?'b']`.
 
 use std::fmt::Write;
@@ -57,7 +57,7 @@ impl Level {
             Expr::Or(_) => Self::Or,
             Expr::And(_) => Self::And,
             Expr::Binary(operator, _) => Self::of_operator(*operator),
-            Expr::Part(call) => Self::of(&call.whole),
+            Expr::Subquery(call) => Self::of(&call.whole),
             Expr::Not(_) | Expr::Negate(_) => Self::Unary,
             // A dot behind a number is part of it, and a sign before it may not be.
             Expr::Literal(Val::Int(_) | Val::Uint(_) | Val::Double(_)) => Self::Unary,
@@ -141,7 +141,7 @@ impl Writer<'_> {
                 let name = self.names.variable_name(*at);
                 self.field(name);
             }
-            Expr::Given(at) => self.push(self.names.given_name(*at)),
+            Expr::Input(at) => self.push(self.names.input_name(*at)),
             Expr::Local(at) => self.local(*at),
             Expr::Select(operand, field) => {
                 self.term(operand, Level::Primary);
@@ -188,7 +188,7 @@ impl Writer<'_> {
                 self.push("}");
             }
             Expr::Macro(made) => self.macro_of(made),
-            Expr::Made(made) => {
+            Expr::Struct(made) => {
                 self.push(&made.type_name);
                 self.push("{");
                 self.joined(&made.fields, |writer, (name, field)| {
@@ -201,7 +201,7 @@ impl Writer<'_> {
             }
             // Only for people: it is read where it is written.
             Expr::Fact(call) => self.push(call.site.name()),
-            Expr::Part(call) => self.plain(&call.whole),
+            Expr::Subquery(call) => self.plain(&call.whole),
             Expr::Call(call) => {
                 let arguments = match (call.function.is_method(), call.arguments.split_first()) {
                     (true, Some((receiver, rest))) => {

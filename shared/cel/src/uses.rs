@@ -16,12 +16,12 @@ pub struct ListUse {
     /// The canonical text of the term that uses the list.
     pub term: String,
     /// The way in which it finds its objects.
-    pub way: Way,
+    pub way: ListAccess,
 }
 
 /// The way in which a term finds the objects that it looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ListAccess {
     /// Objects with certain values, in words that stand behind "objects".
     Index(String),
     /// All objects, since their condition says nothing that can be looked up.
@@ -30,7 +30,7 @@ pub enum Way {
     Whole,
 }
 
-/// A name that an expression is given, and the list of objects in it.
+/// An input, and the list of objects in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document<'n> {
     /// The field `items` of the name's value.
@@ -104,7 +104,7 @@ impl Finder<'_> {
             Expr::Call(call)
                 if call.function.name == "size"
                     && call.arguments.iter().all(|one| self.is_list(one)) => {}
-            _ if self.is_list(term) => self.add(term, Way::Whole, depth),
+            _ if self.is_list(term) => self.add(term, ListAccess::Whole, depth),
             _ => {
                 for child in term.children() {
                     self.walk(child, depth);
@@ -121,28 +121,28 @@ impl Finder<'_> {
                     names: self.names,
                     body: made.deciding(),
                 };
-                Way::Index(words.narrow(&access.narrow))
+                ListAccess::Index(words.narrow(&access.narrow))
             }
-            None if decides => Way::Condition,
-            None => Way::Whole,
+            None if decides => ListAccess::Condition,
+            None => ListAccess::Whole,
         };
         self.add(term, way, depth);
     }
 
-    fn add(&mut self, term: &Expr, way: Way, depth: usize) {
+    fn add(&mut self, term: &Expr, way: ListAccess, depth: usize) {
         let term = write(term, depth, self.names, &mut |_| None);
         self.found.push(ListUse { term, way });
     }
 
     fn is_list(&self, term: &Expr) -> bool {
         match term {
-            Expr::Given(at) => {
-                let name = self.names.given_name(*at);
+            Expr::Input(at) => {
+                let name = self.names.input_name(*at);
                 self.documents.contains(&Document::Array(name))
             }
             Expr::Select(operand, field) if &**field == "items" => match &**operand {
-                Expr::Given(at) => {
-                    let name = self.names.given_name(*at);
+                Expr::Input(at) => {
+                    let name = self.names.input_name(*at);
                     self.documents.contains(&Document::List(name))
                 }
                 _ => false,
@@ -206,7 +206,7 @@ impl Words<'_> {
     }
 }
 
-impl Way {
+impl ListAccess {
     /// Returns why all objects are looked through, in words that stand behind the term; empty: they are not.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -236,8 +236,8 @@ impl fmt::Display for ListUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { term, way } = self;
         match way {
-            Way::Index(words) => write!(f, "index: objects {words}"),
-            Way::Condition | Way::Whole => {
+            ListAccess::Index(words) => write!(f, "index: objects {words}"),
+            ListAccess::Condition | ListAccess::Whole => {
                 write!(f, "scan: `{term}` {}. {}", way.reason(), way.advice())
             }
         }
@@ -266,7 +266,7 @@ mod tests {
         let mut names = Names::default().without_request();
         ["view", "own", "p0"]
             .into_iter()
-            .for_each(|name| names.give(name));
+            .for_each(|name| names.add_input(name));
         let list = Program::compile("view.items", &names).unwrap();
         names.define("all", &list);
         for (source, expected) in [

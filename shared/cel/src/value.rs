@@ -7,9 +7,10 @@ mod compare;
 mod image;
 mod json;
 mod list;
-mod made;
 mod map;
 mod quantity;
+mod scalar;
+mod structs;
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
@@ -23,9 +24,10 @@ pub(crate) use compare::{compare, equal};
 pub(crate) use image::Image;
 pub(crate) use json::{of_json, to_json};
 pub(crate) use list::{Iter, List};
-pub(crate) use made::{MadeVal, OBJECT, OPERATIONS, PATCH, is_object_type, misplaced};
 pub(crate) use map::{Map, same_key};
 pub(crate) use quantity::{ONE, Quantity};
+pub(crate) use scalar::{scalar_of, scalar_of_node};
+pub(crate) use structs::{OBJECT, OPERATIONS, PATCH, StructVal, is_object_type, misplaced};
 
 use crate::error::EvalError;
 
@@ -55,7 +57,7 @@ pub(crate) enum Val<'v> {
     Format(&'static Format),
     Image(Arc<Image>),
     /// A value of a type that has a name.
-    Made(Arc<MadeVal<'v>>),
+    Struct(Arc<StructVal<'v>>),
 }
 
 /// A text, of the request or made.
@@ -161,8 +163,8 @@ impl<'v> Val<'v> {
             Self::Semver(_) => "kubernetes.Semver",
             Self::Format(_) => "kubernetes.NamedFormat",
             Self::Image(_) => "kyverno.Image",
-            Self::Made(made) if made.is_patch() => PATCH,
-            Self::Made(_) => OBJECT,
+            Self::Struct(made) if made.is_patch() => PATCH,
+            Self::Struct(_) => OBJECT,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::node::Number;
 
 /// 2^127 as a float: every finite float below it in magnitude truncates into an `i128` exactly.
-const TWO_POW_127: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+pub(crate) const TWO_POW_127: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 impl Number {
     /// The number, if it is an integer by its kind (`1.0` is not).

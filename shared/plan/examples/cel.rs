@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_cel::{Bound, Budget, Machine, Names, Program, Roots};
+use anteroom_cel::{Budget, Input, Machine, Names, Program, Roots};
 use anteroom_model::Shape;
 use anteroom_plan::{Index, IndexKey, Language, ListHost, ViewList};
 use anteroom_view::{Lazy, Select, Snapshot, testing::TestView};
@@ -67,7 +67,7 @@ fn main() {
     let mut names = Names::default().without_request();
     ["view", "host", "rules"]
         .into_iter()
-        .for_each(|name| names.give(name));
+        .for_each(|name| names.add_input(name));
     let rules: Vec<_> = (0..100)
         .map(|n| json!({"host": format!("new-{n}.example.com")}))
         .collect();
@@ -110,14 +110,14 @@ fn evaluate(program: &Program, host: &Host<'_>, parameters: &[Value]) -> (u64, u
         return (0, 0, String::new());
     };
     let list = ViewList::new(objects, host);
-    let given: Vec<_> = std::iter::once(Bound::objects(&list))
-        .chain(parameters.iter().map(Bound::json))
+    let given: Vec<_> = std::iter::once(Input::objects(&list))
+        .chain(parameters.iter().map(Input::json))
         .collect();
     let budget = Budget {
         steps: u64::MAX,
         built_bytes: u64::MAX,
     };
-    let mut machine = Machine::new(Roots::default(), &[], budget).given(&given);
+    let mut machine = Machine::new(Roots::default(), &[], budget).with_inputs(&given);
     let shown = match machine.json(program) {
         Ok(value) => value.to_string(),
         Err(error) => error.to_string(),

@@ -55,10 +55,10 @@ mod index;
 mod key;
 mod narrow;
 mod reads;
-mod scalar;
 mod sliced;
 mod text;
 
+pub use anteroom_jmespath::Scalar;
 pub use cel::{ListHost, PACE_OBJECTS, ViewList};
 pub use chain::ChainParameters;
 pub use changes::Changes;
@@ -70,5 +70,4 @@ pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, KeyProgram, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
 pub use reads::{pruned, reads};
-pub use scalar::Scalar;
 pub use sliced::{NoPart, Part, Sliced, Whole};

@@ -1,27 +1,27 @@
 //! Selections: the part of a view that a query is about, and its shape.
 
 mod lazy;
+mod selected;
 
-use anteroom_jmespath::{Environment, Expression, Node as _};
+use anteroom_jmespath::Node as _;
 use anteroom_model::{
-    FactError, GroupVersionResource, LabelSelector, NameSelector, ObjectKey, SelectorError, Shape,
-    Source, SourceInfo,
+    FactError, LabelSelector, NameSelector, ObjectKey, SelectorError, Shape, Source, SourceInfo,
 };
 use anteroom_wire::{
-    body::BodyNode,
     query::Selection,
     referenced::{self, Referenced},
     unreadable,
 };
-use bytes::Bytes;
 
 use crate::{
-    Object, Read, Store, ViewNode,
-    listing::{Chosen, ListMetadata, Listing, is_built_in},
-    read::evaluate,
+    Object, Read, Store,
+    listing::{Chosen, ListMetadata, is_built_in},
 };
 
+use selected::{object, referenced, response};
+
 pub use lazy::{Lazy, LazyList};
+pub use selected::Selected;
 
 /// A [`Selection`] that has been read: which objects, and how they are presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,10 @@ impl Select {
         let source = info.map(|info| &info.source);
         match (&self.object, source) {
             (Some(key), Some(Source::Objects { gvr })) => referenced(store, gvr, key),
-            (Some(key), _) => object(store, source, key),
+            (
+                Some(key),
+                Some(Source::Collection(_) | Source::ApiCall { .. } | Source::System { .. }) | None,
+            ) => object(store, source, key),
             (None, _) if self.shape == Shape::Response => response(store),
             (None, _) => Ok(self.listed(store, info)),
         }
@@ -295,18 +298,12 @@ impl Select {
             next: choice.next,
             remaining: choice.remaining,
         });
-        Selected {
-            what: What::Listed {
-                store,
-                shape: self.shape,
-                chosen: Chosen {
-                    objects: choice.objects,
-                    metadata,
-                    bare_items,
-                },
-            },
-            looked_at: choice.looked_at,
-        }
+        let chosen = Chosen {
+            objects: choice.objects,
+            metadata,
+            bare_items,
+        };
+        Selected::listed(store, self.shape, chosen, choice.looked_at)
     }
 
     fn choose<'a>(&self, store: &'a Store, info: Option<&SourceInfo>) -> Choice<'a> {
@@ -409,130 +406,6 @@ struct Choice<'a> {
     looked_at: u64,
 }
 
-/// The part of a view that a [`Select`] selects. Nothing of it is copied: it holds a pointer for each
-/// object that was chosen, or none where all were.
-#[derive(Debug)]
-pub struct Selected<'a> {
-    what: What<'a>,
-    /// The number of objects that were looked at to find them.
-    looked_at: u64,
-}
-
-#[derive(Debug)]
-enum What<'a> {
-    Listed {
-        store: &'a Store,
-        shape: Shape,
-        chosen: Chosen<'a>,
-    },
-    One(BodyNode<'a>),
-}
-
-impl<'a> Selected<'a> {
-    fn one(node: BodyNode<'a>) -> Self {
-        Self {
-            what: What::One(node),
-            looked_at: 0,
-        }
-    }
-
-    /// The document that queries are about.
-    pub fn node(&self) -> ViewNode<'_> {
-        match &self.what {
-            What::One(node) => ViewNode::body(*node),
-            What::Listed {
-                store,
-                shape,
-                chosen,
-            } => {
-                let listing = Listing::of(store, chosen);
-                match shape {
-                    Shape::List => ViewNode::list(listing),
-                    Shape::Array => ViewNode::array(listing),
-                    _ => ViewNode::document(listing),
-                }
-            }
-        }
-    }
-
-    /// The objects of it alone, as an array; empty where it is no list.
-    pub fn array(&self) -> ViewNode<'_> {
-        match &self.what {
-            What::One(_) => ViewNode::array_of(&[], false),
-            What::Listed { store, chosen, .. } => ViewNode::array(Listing::of(store, chosen)),
-        }
-    }
-
-    /// Evaluates `expression` over it, into a body. What it took to find the objects is paid from the
-    /// same budget.
-    ///
-    /// # Errors
-    /// As [`Read::evaluate`].
-    pub fn evaluate(
-        &self,
-        expression: &Expression,
-        environment: &Environment<'_>,
-    ) -> Result<Bytes, FactError> {
-        let mut environment = *environment;
-        environment.budget.steps = environment.budget.steps.saturating_sub(self.looked_at);
-        evaluate(self.node(), expression, &environment)
-    }
-}
-
-fn object<'a>(
-    store: &'a Store,
-    source: Option<&Source>,
-    key: &ObjectKey,
-) -> Result<Selected<'a>, FactError> {
-    match store.get(&key.namespace, &key.name) {
-        Some(object) => Ok(Selected::one(object.node())),
-        None => Err(not_found(resource_text(source.and_then(Source::gvr)), key)),
-    }
-}
-
-fn referenced<'a>(
-    store: &'a Store,
-    gvr: &GroupVersionResource,
-    key: &ObjectKey,
-) -> Result<Selected<'a>, FactError> {
-    let resource = resource_text(Some(gvr));
-    let view = || Source::Objects { gvr: gvr.clone() }.view_id().to_string();
-    let Some(held) = store.get(&key.namespace, &key.name) else {
-        return Err(FactError::ObjectNotRegistered {
-            resource,
-            object: key.to_string(),
-        });
-    };
-    match referenced::read(held.node()) {
-        Ok(Referenced::Found(object)) => Ok(Selected::one(object)),
-        Ok(Referenced::Absent) => Err(not_found(resource, key)),
-        Ok(Referenced::Failed(failure)) => Err(FactError::Failed {
-            view: view(),
-            failure,
-        }),
-        Ok(Referenced::Pending | Referenced::Idle) => Err(FactError::NotSynced {
-            view: view(),
-            state: format!("the API server has not answered yet for {resource} {key}"),
-        }),
-        Err(error) => Err(FactError::EvaluationFailed {
-            message: error.to_string(),
-        }),
-    }
-}
-
-fn response(store: &Store) -> Result<Selected<'_>, FactError> {
-    let response = store.get("", Source::RESPONSE);
-    response
-        .map(|held| Selected::one(held.node()))
-        .ok_or_else(|| {
-            let view = store.record().map(|record| record.view.to_string());
-            FactError::NotSynced {
-                view: view.unwrap_or_default(),
-                state: "the call has had no response yet".to_owned(),
-            }
-        })
-}
-
 /// Returns true if all of the view's objects are in `namespace`.
 fn confined_to(info: Option<&SourceInfo>, namespace: &str) -> bool {
     match info.map(|info| &info.source) {
@@ -546,23 +419,6 @@ fn confined_to(info: Option<&SourceInfo>, namespace: &str) -> bool {
 /// A token that no server takes: a list of a view is not continued.
 fn next_of(object: &Object) -> String {
     format!("anteroom:{}/{}", object.namespace(), object.name())
-}
-
-/// The resource in the API server's words: `configmaps`, `ingresses.networking.k8s.io`.
-fn resource_text(gvr: Option<&GroupVersionResource>) -> String {
-    match gvr {
-        Some(gvr) if gvr.group.is_empty() => gvr.resource.clone(),
-        Some(gvr) => format!("{}.{}", gvr.resource, gvr.group),
-        None => "object".to_owned(),
-    }
-}
-
-fn not_found(resource: String, key: &ObjectKey) -> FactError {
-    FactError::ObjectNotFound {
-        resource,
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-    }
 }
 
 fn invalid(message: impl Into<String>) -> FactError {

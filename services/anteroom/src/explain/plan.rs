@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anteroom_cel::{ListUse, Way};
+use anteroom_cel::{ListAccess, ListUse};
 use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 use anteroom_plan::{Document, Narrow, Objects, describe};
@@ -122,7 +122,7 @@ pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
             Usage::Cut => {
                 "what the rule can read of all that the entry's expression gives".to_owned()
             }
-            Usage::Part => "what the rule's expression comes to".to_owned(),
+            Usage::Subquery => "what the rule's expression comes to".to_owned(),
             Usage::Whole => "all that the entry's expression gives".to_owned(),
         },
         in_message: read.in_message,
@@ -288,8 +288,8 @@ fn by_expression(asks: &str, document: Document<'_>) -> Plan {
 /// The plan of an expression in CEL: one use that looks through all objects makes it a scan.
 fn by_uses(uses: &[ListUse]) -> Plan {
     let scan = uses.iter().find_map(|one| match &one.way {
-        Way::Index(_) => None,
-        Way::Condition | Way::Whole => Some(Plan::Scan {
+        ListAccess::Index(_) => None,
+        ListAccess::Condition | ListAccess::Whole => Some(Plan::Scan {
             part: one.term.clone(),
             why: one.way.reason().to_owned(),
             better: one.way.advice().to_owned(),

@@ -4,21 +4,25 @@
 //! through no long list; and else in turns with other scans, a slice at a time. An attempt that has to be given
 //! up is begun anew in the next place. That costs little: it is given up where the long list begins.
 
+mod documents;
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
-use anteroom_cel::{Bound, Budget, EvalError, JsonError, Machine, Roots};
+use anteroom_cel::{Budget, EvalError, JsonError, Machine, Roots};
 use anteroom_mirror::ViewHandle;
-use anteroom_model::{FactError, RetainedFields, Shape};
-use anteroom_plan::{Index, IndexKey, ListHost, PACE_OBJECTS, ViewList};
-use anteroom_view::{Lazy, Select, Snapshot};
+use anteroom_model::{FactError, RetainedFields};
+use anteroom_plan::{Index, IndexKey, ListHost, PACE_OBJECTS};
+use anteroom_view::{Select, Snapshot};
 use anteroom_wire::{
     WireError,
     query::{CelOutcome, CelQuery, encode_cel},
 };
 use bytes::Bytes;
+
+use documents::Documents;
 
 use super::{
     batch::{Batch, Prepared},
@@ -63,7 +67,7 @@ impl<'b> CelAsking<'b> {
 
     /// Checks that the view has all that the expression reads: a field that is not kept would seem to be absent.
     fn check_retained(self, kept: &RetainedFields) -> Result<(), FactError> {
-        let names = plan::given(&self.prepared.query, self.query);
+        let names = plan::inputs(&self.prepared.query, self.query);
         let selects = self.cel.selects.iter().map(Select::shape);
         let documents: Vec<_> = names.zip(selects).collect();
         match kept.lacks(&self.cel.plan.reads(&documents)) {
@@ -318,13 +322,14 @@ impl Evaluator {
             Ok(documents) => documents,
             Err(error) => return done(Err(error), 0, 0),
         };
-        let given = documents.given(asking);
+        let inputs = documents.inputs(asking);
         let plan = &asking.cel.plan;
         let limit = Budget {
             steps: budget.steps,
             built_bytes: budget.built_bytes,
         };
-        let mut machine = Machine::new(Roots::default(), &plan.variables, limit).given(&given);
+        let mut machine =
+            Machine::new(Roots::default(), &plan.variables, limit).with_inputs(&inputs);
         let value = machine.exact_json(&plan.program);
         let steps = budget.steps.saturating_sub(machine.budget().steps);
         if documents.are_cut() {
@@ -366,7 +371,7 @@ fn outcome(
     let outcome = match value {
         Ok(value) => CelOutcome::Value(value),
         Err(JsonError::NoJson(kind)) => CelOutcome::NoJson { kind: kind.into() },
-        Err(JsonError::Failed(EvalError::Given { name, .. })) => CelOutcome::Parameter { name },
+        Err(JsonError::Failed(EvalError::Input { name, .. })) => CelOutcome::Parameter { name },
         Err(JsonError::Failed(EvalError::Steps)) => {
             return exceeded(format!(
                 "the expression takes more than {} steps",
@@ -397,99 +402,5 @@ fn outcome(
 fn not_in_cel() -> FactError {
     FactError::EvaluationFailed {
         message: "the query is not in CEL".to_owned(),
-    }
-}
-
-/// The documents of a query.
-struct Documents<'b>(Vec<Document<'b>>);
-
-enum Document<'b> {
-    List {
-        list: ViewList<'b>,
-        shape: Shape,
-        version: String,
-    },
-    One(anteroom_wire::body::BodyNode<'b>),
-    /// The API server has no such object.
-    Absent,
-}
-
-impl<'b> Documents<'b> {
-    /// # Errors
-    /// Something of one of them is not known.
-    fn of(asking: CelAsking<'b>, host: &'b Host<'b>) -> Result<Self, FactError> {
-        let read = asking.batch.state.read();
-        if let Some(kept) = read.kept() {
-            asking.check_retained(kept)?;
-        }
-        let documents = asking.cel.selects.iter().map(|select| {
-            Ok(match select.lazy(read) {
-                Ok(Lazy::One(node)) => Document::One(node),
-                Ok(Lazy::List(objects)) => Document::List {
-                    version: objects.version().as_str().to_owned(),
-                    list: ViewList::new(objects, host),
-                    shape: select.shape(),
-                },
-                Err(FactError::ObjectNotFound { .. }) => Document::Absent,
-                Err(error) => return Err(error),
-            })
-        });
-        Ok(Self(documents.collect::<Result<_, FactError>>()?))
-    }
-
-    /// The values that the expression is given, in the order of their names: see [`crate::plan::given`].
-    fn given<'d>(&'d self, asking: CelAsking<'d>) -> Vec<Bound<'d>> {
-        let documents = self.0.iter().map(Document::bound);
-        let parameters = asking.prepared.query.parameters.values().map(Bound::json);
-        let failed = asking.query.failed.iter().map(|(name, message)| {
-            Bound::failed(EvalError::Given {
-                name: name.clone(),
-                message: message.clone(),
-            })
-        });
-        documents.chain(parameters).chain(failed).collect()
-    }
-
-    fn lists(&self) -> impl Iterator<Item = &ViewList<'b>> {
-        self.0.iter().filter_map(|document| match document {
-            Document::List { list, .. } => Some(list),
-            Document::One(_) | Document::Absent => None,
-        })
-    }
-
-    fn are_cut(&self) -> bool {
-        self.lists().any(ViewList::is_cut)
-    }
-
-    fn examined(&self) -> u64 {
-        self.lists().map(ViewList::examined).sum()
-    }
-}
-
-impl Document<'_> {
-    fn bound(&self) -> Bound<'_> {
-        let (list, shape, version) = match self {
-            Self::Absent => return Bound::null(),
-            Self::One(node) => return Bound::body(*node),
-            Self::List {
-                list,
-                shape,
-                version,
-            } => (list, shape, version),
-        };
-        let items = Bound::objects(list);
-        if *shape == Shape::Array {
-            return items;
-        }
-        let texts = list.objects().texts();
-        let mut fields: Vec<_> = texts
-            .map(|(name, text)| (name, Bound::text(text)))
-            .collect();
-        if *shape == Shape::List {
-            let metadata = Bound::record(vec![("resourceVersion", Bound::text(version))]);
-            fields.push(("metadata", metadata));
-        }
-        fields.push(("items", items));
-        Bound::record(fields)
     }
 }

@@ -110,8 +110,8 @@ impl CelPlans {
     }
 }
 
-/// The names that the expression is given, in order: the documents, the parameters, those that are errors.
-pub(crate) fn given<'q>(query: &'q Query, cel: &'q CelQuery) -> impl Iterator<Item = &'q str> {
+/// The names of the inputs, in order: the documents, the parameters, those that are errors.
+pub(crate) fn inputs<'q>(query: &'q Query, cel: &'q CelQuery) -> impl Iterator<Item = &'q str> {
     let documents = std::iter::once(VIEW).chain(cel.documents.keys().map(String::as_str));
     let parameters = query.parameters.keys().chain(cel.failed.keys());
     documents.chain(parameters.map(String::as_str))
@@ -132,7 +132,7 @@ fn key(query: &Query, cel: &CelQuery) -> String {
         add(text);
     }
     add("");
-    given(query, cel).for_each(add);
+    inputs(query, cel).for_each(add);
     key
 }
 
@@ -140,7 +140,7 @@ fn compile(query: &Query, cel: &CelQuery) -> Result<CelPlan, FactError> {
     let mut names = Names::default()
         .in_dialect(Dialect::Kyverno)
         .without_request();
-    given(query, cel).for_each(|name| names.give(name));
+    inputs(query, cel).for_each(|name| names.add_input(name));
     let compiled = |text: &str, names: &Names| {
         Program::compile(text, names).map_err(|error| FactError::ExpressionInvalid {
             message: error.to_string(),

@@ -14,7 +14,7 @@ impl Expr {
             | Self::Request(_)
             | Self::HasRequest(_)
             | Self::Variable(_)
-            | Self::Given(_)
+            | Self::Input(_)
             | Self::Local(_) => Vec::new(),
             Self::Select(operand, _)
             | Self::Has(operand, _)
@@ -37,8 +37,8 @@ impl Expr {
             }
             Self::Call(call) => call.arguments.iter().collect(),
             Self::Fact(call) => call.arguments.iter().collect(),
-            Self::Part(call) => vec![&call.whole],
-            Self::Made(made) => made.fields.iter().map(|(_, field)| &field.value).collect(),
+            Self::Subquery(call) => vec![&call.whole],
+            Self::Struct(made) => made.fields.iter().map(|(_, field)| &field.value).collect(),
         }
     }
 
@@ -54,7 +54,7 @@ impl Expr {
             | Self::Request(_)
             | Self::HasRequest(_)
             | Self::Variable(_)
-            | Self::Given(_)
+            | Self::Input(_)
             | Self::Local(_) => {}
             Self::Select(operand, _)
             | Self::Has(operand, _)
@@ -94,8 +94,8 @@ impl Expr {
             }
             Self::Call(call) => call.arguments.iter_mut().for_each(|one| visit(one, locals)),
             Self::Fact(call) => call.arguments.iter_mut().for_each(|one| visit(one, locals)),
-            Self::Part(call) => visit(&mut call.whole, locals),
-            Self::Made(made) => {
+            Self::Subquery(call) => visit(&mut call.whole, locals),
+            Self::Struct(made) => {
                 for (_, field) in &mut made.fields {
                     visit(&mut field.value, locals);
                 }

@@ -100,18 +100,18 @@ impl Compiler<'_> {
         })?;
         if function.is_http() {
             ordered.push(match ca {
-                Some(ca) => Given::Term(self.term(ca)?.0),
-                None => Given::Null,
+                Some(ca) => Ordered::Term(self.term(ca)?.0),
+                None => Ordered::Null,
             });
         }
         let mut dynamic = Vec::new();
         let mut arguments = Vec::with_capacity(ordered.len());
         for one in ordered {
             arguments.push(match one {
-                Given::Term(term) => argument(term, &mut dynamic),
-                Given::Null => Argument::Constant(Value::Null),
-                Given::Empty => Argument::Constant("".into()),
-                Given::Home => Argument::Home,
+                Ordered::Term(term) => argument(term, &mut dynamic),
+                Ordered::Null => Argument::Constant(Value::Null),
+                Ordered::Empty => Argument::Constant("".into()),
+                Ordered::Home => Argument::Home,
             });
         }
         if dynamic.len() > DYNAMIC_MAX {
@@ -156,7 +156,7 @@ impl Compiler<'_> {
 }
 
 /// An argument in its place.
-enum Given {
+enum Ordered {
     Term(Expr),
     Null,
     Empty,
@@ -186,14 +186,14 @@ fn ordered(
     function: FactFunction,
     scope: FactScope,
     terms: Vec<Expr>,
-) -> Result<Vec<Given>, &'static str> {
+) -> Result<Vec<Ordered>, &'static str> {
     let count = terms.len();
-    let mut terms = terms.into_iter().map(Given::Term);
-    let mut take = || terms.next().unwrap_or(Given::Null);
+    let mut terms = terms.into_iter().map(Ordered::Term);
+    let mut take = || terms.next().unwrap_or(Ordered::Null);
     let is_own = scope == FactScope::Namespace;
     Ok(match (function, is_own, count) {
         (FactFunction::ResourceGet, false, 4) => vec![take(), take(), take(), take()],
-        (FactFunction::ResourceGet, true, 3) => vec![take(), take(), Given::Home, take()],
+        (FactFunction::ResourceGet, true, 3) => vec![take(), take(), Ordered::Home, take()],
         (FactFunction::ResourceGet, false, _) => {
             return Err("an API version, a plural, a namespace and a name");
         }
@@ -201,7 +201,7 @@ fn ordered(
             return Err("an API version, a plural and a name in a policy of a namespace");
         }
         (FactFunction::ResourceList, false, 3 | 4) => vec![take(), take(), take(), take()],
-        (FactFunction::ResourceList, true, 2 | 3) => vec![take(), take(), Given::Home, take()],
+        (FactFunction::ResourceList, true, 2 | 3) => vec![take(), take(), Ordered::Home, take()],
         (FactFunction::ResourceList, false, _) => {
             return Err("an API version, a plural, a namespace, and labels or not");
         }
@@ -209,8 +209,8 @@ fn ordered(
             return Err("an API version, a plural, and labels or not in a policy of a namespace");
         }
         (FactFunction::ResourcePost, false, 4) => vec![take(), take(), take(), take()],
-        (FactFunction::ResourcePost, false, 3) => vec![take(), take(), Given::Empty, take()],
-        (FactFunction::ResourcePost, true, 3) => vec![take(), take(), Given::Home, take()],
+        (FactFunction::ResourcePost, false, 3) => vec![take(), take(), Ordered::Empty, take()],
+        (FactFunction::ResourcePost, true, 3) => vec![take(), take(), Ordered::Home, take()],
         (FactFunction::ResourcePost, ..) => {
             return Err("an API version, a plural, a namespace and a body");
         }

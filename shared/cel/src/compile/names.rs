@@ -16,7 +16,7 @@ pub struct Names {
     /// Expressions may read facts.
     pub(super) facts: Option<FactScope>,
     /// Values from outside, by name.
-    given: Vec<String>,
+    inputs: Vec<String>,
     /// There is no request.
     is_apart: bool,
 }
@@ -89,10 +89,10 @@ impl Names {
         }
     }
 
-    /// From here on there is a value of this name, which stands alone: see [`Machine::given`](crate::Machine::given).
+    /// From here on there is a value of this name, which stands alone: see [`Machine::with_inputs`](crate::Machine::with_inputs).
     /// A variable of a macro with the same name hides it.
-    pub fn give(&mut self, name: &str) {
-        self.given.push(name.to_owned());
+    pub fn add_input(&mut self, name: &str) {
+        self.inputs.push(name.to_owned());
     }
 
     /// The text of a variable, if that is a map whose fields are written out.
@@ -100,13 +100,13 @@ impl Names {
         self.variables.get(at)?.map.as_deref()
     }
 
-    pub(super) fn given(&self, name: &str) -> Option<usize> {
-        self.given.iter().rposition(|given| given == name)
+    pub(super) fn input(&self, name: &str) -> Option<usize> {
+        self.inputs.iter().rposition(|input| input == name)
     }
 
     /// The name of the value at this place.
-    pub(crate) fn given_name(&self, at: usize) -> &str {
-        self.given.get(at).map_or("", String::as_str)
+    pub(crate) fn input_name(&self, at: usize) -> &str {
+        self.inputs.get(at).map_or("", String::as_str)
     }
 
     /// The name of the variable at this place.

@@ -104,7 +104,7 @@ impl<'n> Compiler<'n> {
             Parsed::List(list) => self.list(&list.elements, &list.optional_indices),
             Parsed::Map(map) => self.map(&map.entries),
             Parsed::Comprehension(macro_) => self.comprehension(macro_),
-            Parsed::Struct(made) => self.made(&made.type_name, &made.entries),
+            Parsed::Struct(made) => self.struct_literal(&made.type_name, &made.entries),
             Parsed::Unspecified => {
                 Err(CompileError::invalid("a part of the expression is missing"))
             }
@@ -116,8 +116,8 @@ impl<'n> Compiler<'n> {
         if let Some(at) = self.locals.iter().rposition(|local| local == name) {
             return Ok((Expr::Local(at), Kind::Any));
         }
-        if let Some(at) = self.names.given(name) {
-            return Ok((Expr::Given(at), Kind::Any));
+        if let Some(at) = self.names.input(name) {
+            return Ok((Expr::Input(at), Kind::Any));
         }
         if let Some(root) = self.root(name)? {
             return Ok((Expr::Root(root), Kind::Any));

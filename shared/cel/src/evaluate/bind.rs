@@ -9,7 +9,7 @@ use crate::{
 
 /// A variable of `cel.bind`.
 #[derive(Clone, Debug)]
-pub(super) struct Bound<'v> {
+pub(super) struct LazyLocal<'v> {
     /// Its place among the variables around the body.
     place: usize,
     expr: &'v Expr,
@@ -18,8 +18,8 @@ pub(super) struct Bound<'v> {
 
 impl<'v> Machine<'v> {
     pub(super) fn bind(&mut self, made: &'v Macro) -> Result<Val<'v>, EvalError> {
-        let (place, outer) = (self.locals.len(), self.bound.len());
-        self.bound.push(Bound {
+        let (place, outer) = (self.locals.len(), self.lazy.len());
+        self.lazy.push(LazyLocal {
             place,
             expr: &made.range,
             known: None,
@@ -28,18 +28,18 @@ impl<'v> Machine<'v> {
         self.locals.push(Val::Null);
         let value = self.eval(&made.body);
         self.locals.truncate(place);
-        self.bound.truncate(outer);
+        self.lazy.truncate(outer);
         value
     }
 
     /// The variable at a place.
     pub(super) fn local(&mut self, place: usize) -> Result<Val<'v>, EvalError> {
-        let found = self.bound.iter().rposition(|bound| bound.place == place);
+        let found = self.lazy.iter().rposition(|bound| bound.place == place);
         let Some(at) = found else {
             return Ok(self.locals.get(place).cloned().unwrap_or(Val::Null));
         };
-        let expr = match self.bound.get(at) {
-            Some(Bound {
+        let expr = match self.lazy.get(at) {
+            Some(LazyLocal {
                 known: Some(known), ..
             }) => return known.clone(),
             Some(bound) => bound.expr,
@@ -47,7 +47,7 @@ impl<'v> Machine<'v> {
         };
         // It sees the variables that were there before it.
         let inner = self.locals.split_off(place);
-        let mut later = self.bound.split_off(at);
+        let mut later = self.lazy.split_off(at);
         let value = self.eval(expr);
         self.locals.truncate(place);
         self.locals.extend(inner);
@@ -57,8 +57,8 @@ impl<'v> Machine<'v> {
         {
             bound.known = Some(value.clone());
         }
-        self.bound.truncate(at);
-        self.bound.append(&mut later);
+        self.lazy.truncate(at);
+        self.lazy.append(&mut later);
         value
     }
 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     EvalError,
-    ast::{Element, Expr, Made},
-    value::{List, MadeVal, Map, Val, no_overload},
+    ast::{Element, Expr, StructLiteral},
+    value::{List, Map, StructVal, Val, no_overload},
 };
 
 impl<'v> Machine<'v> {
@@ -24,7 +24,7 @@ impl<'v> Machine<'v> {
                 map.field(field)
                     .ok_or_else(|| EvalError::NoSuchKey(field.to_owned()))
             }
-            Val::Made(made) => made
+            Val::Struct(made) => made
                 .field(field)
                 .cloned()
                 .ok_or_else(|| EvalError::NoSuchKey(field.to_owned())),
@@ -42,7 +42,7 @@ impl<'v> Machine<'v> {
                 self.tools.budget.look_up(map.len())?;
                 Ok(Val::Bool(map.field(field).is_some()))
             }
-            Val::Made(made) => Ok(Val::Bool(made.field(field).is_some())),
+            Val::Struct(made) => Ok(Val::Bool(made.field(field).is_some())),
             Val::Optional(None) => Ok(Val::Bool(false)),
             Val::Optional(Some(inner)) => match &*inner {
                 Val::Map(map) => Ok(Val::Bool(map.field(field).is_some())),
@@ -93,18 +93,21 @@ impl<'v> Machine<'v> {
         }
     }
 
-    pub(super) fn made(&mut self, made: &'v Made) -> Result<Val<'v>, EvalError> {
-        let mut fields = Vec::with_capacity(made.fields.len());
+    pub(super) fn struct_value(
+        &mut self,
+        literal: &'v StructLiteral,
+    ) -> Result<Val<'v>, EvalError> {
+        let mut fields = Vec::with_capacity(literal.fields.len());
         let mut lacks = false;
-        for (name, element) in &made.fields {
+        for (name, element) in &literal.fields {
             if let Some(value) = known(self.element(element), &mut lacks)?.flatten() {
                 fields.push((&**name, value));
             }
         }
         complete(lacks)?;
         self.tools.budget.elements(2 * fields.len())?;
-        let type_name = &*made.type_name;
-        Ok(Val::Made(Arc::new(MadeVal { type_name, fields })))
+        let type_name = &*literal.type_name;
+        Ok(Val::Struct(Arc::new(StructVal { type_name, fields })))
     }
 
     pub(super) fn list(&mut self, elements: &'v [Element]) -> Result<Val<'v>, EvalError> {
@@ -161,7 +164,7 @@ impl<'v> Machine<'v> {
 /// Returns that a value which is no map has no fields, as in [`inside`]. A list is looked into by numbers alone.
 fn has_no_field<'v>(operand: &Val<'_>, field: &str) -> Result<Val<'v>, EvalError> {
     match operand {
-        Val::List(_) | Val::Made(_) | Val::Optional(_) => Err(no_field(operand, field)),
+        Val::List(_) | Val::Struct(_) | Val::Optional(_) => Err(no_field(operand, field)),
         _ => Ok(Val::Bool(false)),
     }
 }
@@ -174,7 +177,7 @@ fn inside<'v>(operand: &Val<'v>, index: &Val<'_>) -> Result<Val<'v>, EvalError> 
             None => return Err(overload(operand, index)),
         },
         Val::Map(map) if Map::is_key(index) => map.get(index),
-        Val::Map(_) | Val::Made(_) | Val::Optional(_) => return Err(overload(operand, index)),
+        Val::Map(_) | Val::Struct(_) | Val::Optional(_) => return Err(overload(operand, index)),
         // As in cel-go: nothing is in what holds nothing, as null.
         _ => None,
     };

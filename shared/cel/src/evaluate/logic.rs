@@ -4,7 +4,7 @@
 use super::{
     Machine,
     fact::{complete, known},
-    transform::{Bound, Range},
+    transform::{Bindings, Range},
 };
 use crate::{
     EvalError,
@@ -87,7 +87,7 @@ impl<'v> Machine<'v> {
     pub(super) fn of_element(
         &mut self,
         body: &'v Expr,
-        (first, second): Bound<'v>,
+        (first, second): Bindings<'v>,
     ) -> Result<Val<'v>, EvalError> {
         let place = self.locals.len();
         self.locals.push(first);
@@ -155,7 +155,7 @@ impl<'v> Machine<'v> {
     pub(super) fn passes(
         &mut self,
         made: &'v Macro,
-        element: &Bound<'v>,
+        element: &Bindings<'v>,
     ) -> Result<bool, EvalError> {
         let Some(filter) = &made.filter else {
             return Ok(true);

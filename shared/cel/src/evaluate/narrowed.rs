@@ -1,5 +1,7 @@
 //! Macros over those elements alone that can matter: see [`crate::narrow`].
 
+use anteroom_jmespath::Scalar;
+
 use super::{Machine, transform::Range};
 use crate::{
     EvalError,
@@ -7,8 +9,7 @@ use crate::{
     narrow::{Matching, Narrow, Operand, Probe},
     objects::Candidates,
     probes::Probes,
-    scalar::Scalar,
-    value::{List, Val, no_overload},
+    value::{List, Val, no_overload, scalar_of},
 };
 
 /// Elements of a collection for each of which other elements are looked up: with more, all are looked at.
@@ -115,17 +116,17 @@ impl<'v> Machine<'v> {
         };
         let scalars = match (probe.matching, value) {
             (Matching::Equal, Val::Double(value)) if value.is_nan() => Some(Vec::new()),
-            (Matching::Equal, value) => Scalar::of(&value).map(|value| vec![value]),
+            (Matching::Equal, value) => scalar_of(&value).map(|value| vec![value]),
             (Matching::OptionalEqual, Val::Optional(Some(value))) => {
-                Scalar::of(&value).map(|value| vec![value])
+                scalar_of(&value).map(|value| vec![value])
             }
             (Matching::Among, Val::List(list)) if !matches!(list, List::Objects(_)) => {
                 self.tools.budget.elements(list.len())?;
-                list.iter().map(|value| Scalar::of(&value)).collect()
+                list.iter().map(|value| scalar_of(&value)).collect()
             }
             (Matching::Among, Val::Map(map)) => {
                 self.tools.budget.elements(map.len())?;
-                map.keys().iter().map(Scalar::of).collect()
+                map.keys().iter().map(scalar_of).collect()
             }
             _ => None,
         };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Machine;
 use crate::{
     EvalError, Program,
-    value::{MadeVal, OBJECT, PATCH, Val, to_json},
+    value::{OBJECT, PATCH, StructVal, Val, to_json},
 };
 
 /// An operation of a JSON patch (RFC 6902).
@@ -101,7 +101,7 @@ impl<'v> Machine<'v> {
         let mut patches = Vec::with_capacity(list.len());
         for element in list.iter() {
             patches.push(match &element {
-                Val::Made(made) if made.is_patch() => self.patch(made)?,
+                Val::Struct(made) if made.is_patch() => self.patch(made)?,
                 other => {
                     let message = format!(
                         "a {} stands in the list of patches, and no {PATCH}",
@@ -114,7 +114,7 @@ impl<'v> Machine<'v> {
         Ok(patches)
     }
 
-    fn patch(&mut self, made: &MadeVal<'v>) -> Result<JsonPatchOperation, EvalError> {
+    fn patch(&mut self, made: &StructVal<'v>) -> Result<JsonPatchOperation, EvalError> {
         let budget = &mut self.tools.budget;
         let mut text = |name: &str| match made.field(name) {
             None => Ok(None),
@@ -168,7 +168,7 @@ impl<'v> Machine<'v> {
         match &value {
             Val::Null => Ok(None),
             Val::Map(_) => to_json(&value, None, &mut self.tools.budget).map(Some),
-            Val::Made(made) if !made.is_patch() => {
+            Val::Struct(made) if !made.is_patch() => {
                 to_json(&value, Some(OBJECT), &mut self.tools.budget).map(Some)
             }
             other => Err(EvalError::Refused(format!(

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The values of a macro's variables for one element.
-pub(super) type Bound<'v> = (Val<'v>, Option<Val<'v>>);
+pub(super) type Bindings<'v> = (Val<'v>, Option<Val<'v>>);
 
 /// The collection that a macro iterates over.
 pub(super) enum Range<'v> {
@@ -69,10 +69,10 @@ pub(super) enum Elements<'r, 'v> {
 }
 
 impl<'v> Iterator for Elements<'_, 'v> {
-    type Item = Bound<'v>;
+    type Item = Bindings<'v>;
 
     #[inline]
-    fn next(&mut self) -> Option<Bound<'v>> {
+    fn next(&mut self) -> Option<Bindings<'v>> {
         match self {
             Self::Single(elements) => Some((elements.next()?, None)),
             Self::Pairs(pairs) => {

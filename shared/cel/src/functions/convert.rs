@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::function::{Answer, Function, Given, global};
+use super::function::{Answer, CallContext, Function, global};
 use crate::{
     EvalError,
     kind::Kind::{Any, Bool, Bytes, Double, Int, Text, Type, Uint},
@@ -20,11 +20,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("dyn", (1, 1), &[], Any, same),
 ];
 
-fn string<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn string<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(match arguments {
         [text @ Val::Text(_)] => text.clone(),
         [Val::Bytes(bytes)] => {
-            given.budget().build(bytes.len())?;
+            call.budget().build(bytes.len())?;
             match std::str::from_utf8(bytes) {
                 Ok(text) => Val::text(text),
                 Err(_) => return Err(EvalError::refused("invalid UTF-8 in bytes")),
@@ -37,14 +37,14 @@ fn string<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             | Val::Optional(_)
             | Val::Type(_)
             | Val::Image(_)
-            | Val::Made(_),
-        ] => return given.mismatch(arguments),
+            | Val::Struct(_),
+        ] => return call.mismatch(arguments),
         [value] => {
             let text = shown(value);
-            given.budget().build(text.len())?;
+            call.budget().build(text.len())?;
             Val::text(text)
         }
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     })
 }
 
@@ -71,7 +71,7 @@ pub(super) fn shown(value: &Val<'_>) -> String {
         | Val::Map(_)
         | Val::Optional(_)
         | Val::Format(_)
-        | Val::Made(_) => value.type_name().to_owned(),
+        | Val::Struct(_) => value.type_name().to_owned(),
     }
 }
 
@@ -99,7 +99,7 @@ fn unreadable<'v>(text: &str, to: &str) -> Answer<'v> {
     Err(EvalError::Refused(format!("`{start}` is no {to}")))
 }
 
-fn int<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn int<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let overflow = || EvalError::Overflow("integer");
     Ok(Val::Int(match arguments {
         [Val::Int(value)] => *value,
@@ -115,11 +115,11 @@ fn int<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         },
         [Val::Timestamp(at)] => at.as_second(),
         [Val::Duration(ns)] => *ns,
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     }))
 }
 
-fn uint<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn uint<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let overflow = || EvalError::Overflow("unsigned integer");
     Ok(Val::Uint(match arguments {
         [Val::Uint(value)] => *value,
@@ -130,11 +130,11 @@ fn uint<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             Ok(value) => value,
             Err(_) => return unreadable(text, "uint"),
         },
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     }))
 }
 
-fn double<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn double<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Double(match arguments {
         [Val::Double(value)] => *value,
         [Val::Int(value)] => *value as f64,
@@ -143,11 +143,11 @@ fn double<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             Ok(value) => value,
             Err(_) => return unreadable(text, "double"),
         },
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     }))
 }
 
-fn boolean<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn boolean<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Bool(match arguments {
         [Val::Bool(value)] => *value,
         [Val::Text(text)] => match &**text {
@@ -155,32 +155,32 @@ fn boolean<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
             text => return unreadable(text, "bool"),
         },
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     }))
 }
 
-fn bytes<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn bytes<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [bytes @ Val::Bytes(_)] => Ok(bytes.clone()),
         [Val::Text(text)] => {
-            given.budget().build(text.len())?;
+            call.budget().build(text.len())?;
             Ok(Val::Bytes(text.as_bytes().into()))
         }
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn type_of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn type_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [value] => Ok(Val::Type(value.type_name())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn same<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn same<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [value] => Ok(value.clone()),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     convert,
-    function::{Answer, Given},
+    function::{Answer, CallContext},
 };
 use crate::{
     EvalError,
@@ -21,15 +21,15 @@ const PLACES: usize = 6;
 /// Lists and maps within each other that are written out.
 const SHOWN_DEPTH_MAX: usize = 100;
 
-pub(super) fn format<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+pub(super) fn format<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(pattern), Val::List(values)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     let mut text = String::new();
     let mut values = values.iter();
     let mut rest = &**pattern;
     while let Some(at) = rest.find('%') {
-        given.budget().build(at)?;
+        call.budget().build(at)?;
         text.push_str(&rest[..at]);
         rest = &rest[at + 1..];
         if let Some(after) = rest.strip_prefix('%') {
@@ -54,11 +54,11 @@ pub(super) fn format<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer
                 "a format has more verbs than there are values",
             ));
         };
-        let shown = one(given, verb, precision, &value)?;
-        given.budget().build(shown.len())?;
+        let shown = one(call, verb, precision, &value)?;
+        call.budget().build(shown.len())?;
         text.push_str(&shown);
     }
-    given.budget().build(rest.len())?;
+    call.budget().build(rest.len())?;
     text.push_str(rest);
     Ok(Val::text(text))
 }
@@ -72,7 +72,7 @@ fn precision(digits: &str) -> Result<usize, EvalError> {
 }
 
 fn one(
-    given: &mut Given<'_>,
+    call: &mut CallContext<'_>,
     verb: char,
     precision: Option<usize>,
     value: &Val<'_>,
@@ -81,7 +81,7 @@ fn one(
     Ok(match (verb, value) {
         ('s', value) => {
             let mut text = String::new();
-            show(given, value, 0, &mut text)?;
+            show(call, value, 0, &mut text)?;
             text
         }
         ('d', Val::Int(value)) => value.to_string(),
@@ -97,8 +97,8 @@ fn one(
             let text = match value {
                 Val::Int(value) => signed(*value, |value| format!("{value:x}")),
                 Val::Uint(value) => format!("{value:x}"),
-                Val::Text(text) => hex(given, text.as_bytes())?,
-                Val::Bytes(bytes) => hex(given, bytes)?,
+                Val::Text(text) => hex(call, text.as_bytes())?,
+                Val::Bytes(bytes) => hex(call, bytes)?,
                 other => return Err(unfit(verb, other)),
             };
             match verb {
@@ -124,8 +124,8 @@ fn signed(value: i64, show: impl Fn(u64) -> String) -> String {
     format!("{sign}{}", show(value.unsigned_abs()))
 }
 
-fn hex(given: &mut Given<'_>, bytes: &[u8]) -> Result<String, EvalError> {
-    given.budget().build(2 * bytes.len())?;
+fn hex(call: &mut CallContext<'_>, bytes: &[u8]) -> Result<String, EvalError> {
+    call.budget().build(2 * bytes.len())?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -183,12 +183,12 @@ const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷',
 
 /// A value as `%s` shows it.
 fn show(
-    given: &mut Given<'_>,
+    call: &mut CallContext<'_>,
     value: &Val<'_>,
     depth: usize,
     text: &mut String,
 ) -> Result<(), EvalError> {
-    given.budget().step()?;
+    call.budget().step()?;
     if depth == SHOWN_DEPTH_MAX {
         let message = format!("more than {SHOWN_DEPTH_MAX} lists within each other are not shown");
         return Err(EvalError::Refused(message));
@@ -197,11 +197,11 @@ fn show(
     let is_inside = depth > 0;
     match value {
         Val::Text(value) if is_inside => {
-            given.budget().build(value.len())?;
+            call.budget().build(value.len())?;
             text.push_str(&quoted(value));
         }
         Val::Text(value) => {
-            given.budget().build(value.len())?;
+            call.budget().build(value.len())?;
             text.push_str(value);
         }
         Val::List(list) => {
@@ -210,13 +210,13 @@ fn show(
                 if at > 0 {
                     text.push_str(", ");
                 }
-                show(given, &element, depth + 1, text)?;
+                show(call, &element, depth + 1, text)?;
             }
             text.push(']');
         }
-        Val::Map(map) => show_map(given, map, depth, text)?,
+        Val::Map(map) => show_map(call, map, depth, text)?,
         Val::Bytes(bytes) => {
-            given.budget().build(bytes.len())?;
+            call.budget().build(bytes.len())?;
             let bytes = String::from_utf8_lossy(bytes);
             match is_inside {
                 true => text.push_str(&format!("b{}", quoted(&bytes))),
@@ -237,20 +237,20 @@ fn show(
         Val::Optional(_) => return Err(unfit('s', value)),
         value => text.push_str(&convert::shown(value)),
     }
-    given.budget().look(text.len() - before)
+    call.budget().look(text.len() - before)
 }
 
 fn show_map(
-    given: &mut Given<'_>,
+    call: &mut CallContext<'_>,
     map: &Map<'_>,
     depth: usize,
     text: &mut String,
 ) -> Result<(), EvalError> {
-    given.budget().elements(2 * map.len())?;
+    call.budget().elements(2 * map.len())?;
     let mut entries = Vec::with_capacity(map.len());
     for (key, value) in map.entries() {
         let mut shown = String::new();
-        show(given, &key, depth + 1, &mut shown)?;
+        show(call, &key, depth + 1, &mut shown)?;
         entries.push((shown, value));
     }
     entries.sort_by(|(left, _), (right, _)| left.cmp(right));
@@ -261,7 +261,7 @@ fn show_map(
         }
         text.push_str(key);
         text.push(':');
-        show(given, value, depth + 1, text)?;
+        show(call, value, depth + 1, text)?;
     }
     text.push('}');
     Ok(())

@@ -2,7 +2,7 @@
 
 use anteroom_functions::values::Format;
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     kind::Kind::{Format as Written, Optional, Text},
     value::Val,
@@ -27,30 +27,30 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The one that the function is named after.
-fn own<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    let name = given.name.strip_prefix("format.").unwrap_or_default();
+fn own<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let name = call.name.strip_prefix("format.").unwrap_or_default();
     match Format::find(name) {
         Some(format) => Ok(Val::Format(format)),
-        None => given.mismatch(arguments),
+        None => call.mismatch(arguments),
     }
 }
 
-fn named<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn named<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(name)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     let format = Format::find(name).map(Val::Format);
     Ok(format.map_or(Val::Optional(None), Val::some))
 }
 
 /// An optional list of what is wrong.
-fn validate<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn validate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Format(format), Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().look(text.len())?;
+    call.budget().look(text.len())?;
     let wrong = format.check(text);
-    given.budget().elements(wrong.len())?;
+    call.budget().elements(wrong.len())?;
     Ok(match wrong.is_empty() {
         true => Val::Optional(None),
         false => Val::some(Val::list(wrong.into_iter().map(Val::text).collect())),

@@ -30,7 +30,7 @@ pub(crate) struct Function {
     pub(crate) is_nondeterministic: bool,
     /// Its value is one of its arguments or a part of it, and it looks into none.
     pub(crate) passes_arguments: bool,
-    pub(crate) run: for<'v> fn(&mut Given<'_>, &[Val<'v>]) -> Answer<'v>,
+    pub(crate) run: for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> Answer<'v>,
 }
 
 impl Function {
@@ -53,7 +53,7 @@ impl Function {
 }
 
 /// The context of a call.
-pub(crate) struct Given<'t> {
+pub(crate) struct CallContext<'t> {
     pub(crate) name: &'static str,
     /// The compiled pattern, if it is a literal.
     pub(crate) pattern: Option<&'t Regex>,
@@ -85,7 +85,7 @@ impl Tools {
     }
 }
 
-impl Given<'_> {
+impl CallContext<'_> {
     /// The arrival, on which the evaluation depends from now on.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Given<'_> {
     }
 }
 
-type Run = for<'v> fn(&mut Given<'_>, &[Val<'v>]) -> Answer<'v>;
+type Run = for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> Answer<'v>;
 
 /// A function that is called like `x.name(…)`.
 pub(super) const fn method(

@@ -7,7 +7,7 @@ mod nondeterministic;
 mod objects;
 mod rewriting;
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{kind::Kind::Any, value::Val};
 
 pub(super) const ALL: &[&[Function]] = &[
@@ -23,12 +23,12 @@ pub(super) const ALL: &[&[Function]] = &[
 const OPTIONALS: &[Function] = &[method("orValue", (2, 2), &[], Any, or_value).passing()];
 
 /// Any value that is no optional is there, null too.
-fn or_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Optional(Some(value)), _] => Ok((**value).clone()),
         [Val::Optional(None), other] => Ok(other.clone()),
         [value, _] => Ok(value.clone()),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 

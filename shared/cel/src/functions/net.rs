@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use anteroom_functions::values::{Cidr, parse_ip};
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Cidr as Block, Int, Ip as Address, Text},
@@ -39,43 +39,43 @@ fn refused<'v>(text: &str, what: &str) -> Answer<'v> {
     Err(EvalError::Refused(format!("`{start}` is no {what}")))
 }
 
-fn ip<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => match parse_ip(text) {
             Some(ip) => Ok(Val::Ip(ip)),
             None => refused(text, "IP address"),
         },
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn is_ip<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(parse_ip(text).is_some())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn is_canonical<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_canonical<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => match parse_ip(text) {
             Some(ip) => Ok(Val::Bool(ip.to_string() == **text)),
             None => refused(text, "IP address"),
         },
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn family<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn family<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Ip(ip)] => Ok(Val::Int(if ip.is_ipv4() { 4 } else { 6 })),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn about_ip<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn about_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Ip(ip)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     let link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -86,7 +86,7 @@ fn about_ip<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
     };
     let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
-    Ok(Val::Bool(match given.name {
+    Ok(Val::Bool(match call.name {
         "isUnspecified" => ip.is_unspecified(),
         "isLoopback" => ip.is_loopback(),
         "isLinkLocalMulticast" => link_local_multicast,
@@ -98,25 +98,25 @@ fn about_ip<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn cidr<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => match Cidr::parse(text) {
             Some(cidr) => Ok(Val::Cidr(cidr)),
             None => refused(text, "block of addresses as in 10.0.0.0/8"),
         },
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn is_cidr<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(Cidr::parse(text).is_some())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn contains<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    let inner = match (given.name, arguments) {
+fn contains<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let inner = match (call.name, arguments) {
         ("containsIP", [_, Val::Ip(ip)]) => Some(Cidr::from(*ip)),
         ("containsIP", [_, Val::Text(text)]) => match parse_ip(text) {
             Some(ip) => Some(Cidr::from(ip)),
@@ -131,15 +131,15 @@ fn contains<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     };
     match (arguments, inner) {
         ([Val::Cidr(outer), _], Some(inner)) => Ok(Val::Bool(outer.contains(inner))),
-        _ => given.mismatch(arguments),
+        _ => call.mismatch(arguments),
     }
 }
 
-fn of_cidr<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of_cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Cidr(cidr)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    Ok(match given.name {
+    Ok(match call.name {
         "ip" => Val::Ip(cidr.ip()),
         "masked" => Val::Cidr(cidr.masked()),
         _ => Val::Int(i64::from(cidr.prefix())),

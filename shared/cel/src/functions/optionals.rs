@@ -1,6 +1,6 @@
 //! Values that may be missing.
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, List, Optional},
@@ -27,16 +27,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("orValue", (2, 2), OF_OPTIONAL, Any, or_value).passing(),
 ];
 
-fn of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [value] => Ok(Val::some(value.clone())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn of_non_zero<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of_non_zero<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [value] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     let is_zero = match value {
         Val::Null | Val::Bool(false) | Val::Int(0) | Val::Uint(0) | Val::Duration(0) => true,
@@ -53,53 +53,53 @@ fn of_non_zero<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn none<'v>(_: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
+fn none<'v>(_: &mut CallContext<'_>, _: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Optional(None))
 }
 
 /// Returns the values of a list of optionals, without empty ones.
-fn unwrap<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn unwrap<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::List(list)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().elements(list.len())?;
+    call.budget().elements(list.len())?;
     let mut found = Vec::new();
     for element in list.iter() {
         match element {
             Val::Optional(inner) => found.extend(inner.map(|inner| (*inner).clone())),
-            _ => return given.mismatch(arguments),
+            _ => return call.mismatch(arguments),
         }
     }
     Ok(Val::list(found))
 }
 
-fn has_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn has_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Optional(value)] => Ok(Val::Bool(value.is_some())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Optional(Some(value))] => Ok((**value).clone()),
         [Val::Optional(None)] => Err(EvalError::refused("optional.none() dereference")),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn or<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn or<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Optional(None), other @ Val::Optional(_)] => Ok(other.clone()),
         [value @ Val::Optional(Some(_)), Val::Optional(_)] => Ok(value.clone()),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn or_value<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Optional(Some(value)), _] => Ok((**value).clone()),
         [Val::Optional(None), other] => Ok(other.clone()),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }

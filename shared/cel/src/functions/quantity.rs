@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, Double, Int, Quantity as Amount, Semver, Text},
@@ -27,9 +27,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("asApproximateFloat", (1, 1), OF_QUANTITY, Double, float),
 ];
 
-fn quantity<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     Quantity::parse(text).map(Val::Quantity).ok_or_else(|| {
         let start: String = text.chars().take(40).collect();
@@ -37,20 +37,20 @@ fn quantity<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn is_quantity<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(Quantity::parse(text).is_some())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn sum<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (left, right) = match arguments {
         [Val::Quantity(left), Val::Quantity(right)] => (left.0, right.0),
         [Val::Quantity(left), Val::Int(right)] => (left.0, i128::from(*right) * ONE),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    let sum = match given.name {
+    let sum = match call.name {
         "add" => left.checked_add(right),
         _ => left.checked_sub(right),
     };
@@ -58,28 +58,28 @@ fn sum<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         .ok_or(EvalError::Overflow("quantity"))
 }
 
-fn order<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn order<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let order = match arguments {
         [Val::Quantity(left), Val::Quantity(right)] => left.cmp(right),
         [Val::Semver(left), Val::Semver(right)] => left.cmp_precedence(right),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    Ok(match given.name {
+    Ok(match call.name {
         "compareTo" => Val::Int(order as i64),
         "isGreaterThan" => Val::Bool(order == Ordering::Greater),
         _ => Val::Bool(order == Ordering::Less),
     })
 }
 
-fn whole<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn whole<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Quantity(Quantity(value))] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     let whole = match value % ONE {
         0 => i64::try_from(value / ONE).ok(),
         _ => None,
     };
-    match (given.name, whole) {
+    match (call.name, whole) {
         ("sign", _) => Ok(Val::Int(value.signum() as i64)),
         ("isInteger", whole) => Ok(Val::Bool(whole.is_some())),
         (_, Some(whole)) => Ok(Val::Int(whole)),
@@ -87,9 +87,9 @@ fn whole<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn float<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn float<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Quantity(Quantity(value))] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     let (whole, rest) = (value / ONE, value % ONE);
     Ok(Val::Double(whole as f64 + rest as f64 / ONE as f64))

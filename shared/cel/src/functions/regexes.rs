@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, List, Text},
@@ -61,61 +61,61 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
 
 /// The pattern that is written out, or one that is made now.
 pub(super) fn with<'v>(
-    given: &mut Given<'_>,
+    call: &mut CallContext<'_>,
     text: &str,
-    run: impl FnOnce(&mut Given<'_>, &Regex) -> Answer<'v>,
+    run: impl FnOnce(&mut CallContext<'_>, &Regex) -> Answer<'v>,
 ) -> Answer<'v> {
-    if let Some(pattern) = given.pattern {
-        return run(given, pattern);
+    if let Some(pattern) = call.pattern {
+        return run(call, pattern);
     }
-    let made = match given.tools.made.take() {
+    let made = match call.tools.made.take() {
         Some((source, made)) if source == text => made,
         _ => {
-            given.budget().steps(PATTERN_STEPS)?;
+            call.budget().steps(PATTERN_STEPS)?;
             pattern(text).map_err(EvalError::Refused)?
         }
     };
-    let answer = run(given, &made);
-    given.tools.made = Some((text.to_owned(), made));
+    let answer = run(call, &made);
+    call.tools.made = Some((text.to_owned(), made));
     answer
 }
 
-fn matches<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn matches<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().look(4 * text.len())?;
-    with(given, source, |_, pattern| {
+    call.budget().look(4 * text.len())?;
+    with(call, source, |_, pattern| {
         Ok(Val::Bool(pattern.is_match(text)))
     })
 }
 
-fn find<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn find<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().look(4 * text.len())?;
-    with(given, source, |_, pattern| {
+    call.budget().look(4 * text.len())?;
+    with(call, source, |_, pattern| {
         let found = pattern.find(text);
         Ok(Val::text(found.map_or("", |found| found.as_str())))
     })
 }
 
-fn find_all<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn find_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (text, source, limit) = match arguments {
         [Val::Text(text), Val::Text(source)] => (text, source, -1),
         [Val::Text(text), Val::Text(source), Val::Int(limit)] => (text, source, *limit),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    with(given, source, |given, pattern| {
+    with(call, source, |call, pattern| {
         let mut all = Vec::new();
         let mut found = pattern.find_iter(text);
         let mut from = 0;
         while all.len() < limit {
             // Each search may look through all that is left.
-            given.budget().look(4 * (text.len() - from))?;
-            given.budget().elements(1)?;
+            call.budget().look(4 * (text.len() - from))?;
+            call.budget().elements(1)?;
             let Some(next) = found.next() else {
                 break;
             };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semver::Version;
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Int, Semver, Text},
@@ -52,26 +52,26 @@ fn normalized(text: &str) -> String {
     format!("{}{rest}", parts.join("."))
 }
 
-fn semver<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match read(arguments) {
         Some(Some(version)) => Ok(Val::Semver(Arc::new(version))),
         Some(None) => Err(EvalError::refused("no semantic version as in 1.2.3")),
-        None => given.mismatch(arguments),
+        None => call.mismatch(arguments),
     }
 }
 
-fn is_semver<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match read(arguments) {
         Some(version) => Ok(Val::Bool(version.is_some())),
-        None => given.mismatch(arguments),
+        None => call.mismatch(arguments),
     }
 }
 
-fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Semver(version)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    let part = match given.name {
+    let part = match call.name {
         "major" => version.major,
         "minor" => version.minor,
         _ => version.patch,

@@ -1,6 +1,6 @@
 //! Lists as sets.
 
-use super::function::{Answer, Function, Given, global};
+use super::function::{Answer, CallContext, Function, global};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, List as Listed},
@@ -15,16 +15,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("sets.intersects", (2, 2), OF_LIST, Bool, sets),
 ];
 
-fn sets<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sets<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::List(left), Val::List(right)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    Ok(Val::Bool(match given.name {
-        "sets.contains" => has_all(given, left, right)?,
-        "sets.equivalent" => has_all(given, left, right)? && has_all(given, right, left)?,
+    Ok(Val::Bool(match call.name {
+        "sets.contains" => has_all(call, left, right)?,
+        "sets.equivalent" => has_all(call, left, right)? && has_all(call, right, left)?,
         _ => {
             for element in left.iter() {
-                if has(given, right, &element)? {
+                if has(call, right, &element)? {
                     return Ok(Val::Bool(true));
                 }
             }
@@ -33,18 +33,22 @@ fn sets<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn has_all(given: &mut Given<'_>, of: &List<'_>, wanted: &List<'_>) -> Result<bool, EvalError> {
+fn has_all(
+    call: &mut CallContext<'_>,
+    of: &List<'_>,
+    wanted: &List<'_>,
+) -> Result<bool, EvalError> {
     for element in wanted.iter() {
-        if !has(given, of, &element)? {
+        if !has(call, of, &element)? {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn has(given: &mut Given<'_>, of: &List<'_>, wanted: &Val<'_>) -> Result<bool, EvalError> {
+fn has(call: &mut CallContext<'_>, of: &List<'_>, wanted: &Val<'_>) -> Result<bool, EvalError> {
     for element in of.iter() {
-        if equal(&element, wanted, given.budget())? {
+        if equal(&element, wanted, call.budget())? {
             return Ok(true);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     format,
-    function::{Answer, Function, Given, global, method},
+    function::{Answer, CallContext, Function, global, method},
     lists,
 };
 use crate::{
@@ -36,29 +36,29 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("strings.quote", (1, 1), OF_TEXT, Text, quote),
 ];
 
-fn size<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn size<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let size = match arguments {
         [Val::Text(text)] => {
-            given.budget().look(text.len())?;
+            call.budget().look(text.len())?;
             text.chars().count()
         }
         [Val::Bytes(bytes)] => bytes.len(),
         [Val::List(list)] => list.len(),
         [Val::Map(map)] => map.len(),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
     Ok(Val::Int(size as i64))
 }
 
-fn affix<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn affix<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Text(part)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    Ok(Val::Bool(match given.name {
+    Ok(Val::Bool(match call.name {
         "startsWith" => text.starts_with(&**part),
         "endsWith" => text.ends_with(&**part),
         _ => {
-            given.budget().look(text.len())?;
+            call.budget().look(text.len())?;
             text.contains(&**part)
         }
     }))
@@ -68,11 +68,11 @@ fn out_of_range<'v>(at: i64) -> Answer<'v> {
     Err(EvalError::Refused(format!("index out of range: {at}")))
 }
 
-fn char_at<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn char_at<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Int(at)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().look(text.len())?;
+    call.budget().look(text.len())?;
     let Ok(place) = usize::try_from(*at) else {
         return out_of_range(*at);
     };
@@ -83,15 +83,15 @@ fn char_at<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn index_of<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    let is_last = given.name == "lastIndexOf";
+fn index_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let is_last = call.name == "lastIndexOf";
     let (text, part, offset) = match arguments {
         [Val::Text(text), Val::Text(part)] => (text, part, None),
         [Val::Text(text), Val::Text(part), Val::Int(offset)] => (text, part, Some(*offset)),
-        [Val::List(list), value] => return lists::index_of(given, list, value, is_last),
-        other => return given.mismatch(other),
+        [Val::List(list), value] => return lists::index_of(call, list, value, is_last),
+        other => return call.mismatch(other),
     };
-    given.budget().look(2 * text.len())?;
+    call.budget().look(2 * text.len())?;
     let length = text.chars().count();
     let offset = offset.unwrap_or(if is_last { length as i64 } else { 0 });
     let from = match usize::try_from(offset) {
@@ -121,19 +121,19 @@ fn byte_of(text: &str, place: usize) -> usize {
     found.map_or(text.len(), |(at, _)| at)
 }
 
-fn join<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn join<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (list, separator) = match arguments {
         [Val::List(list)] => (list, ""),
         [Val::List(list), Val::Text(separator)] => (list, &**separator),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
     let mut joined = String::new();
     for (at, element) in list.iter().enumerate() {
         let Some(text) = element.as_text() else {
-            return given.mismatch(arguments);
+            return call.mismatch(arguments);
         };
-        given.budget().step()?;
-        given.budget().build(text.len() + separator.len())?;
+        call.budget().step()?;
+        call.budget().build(text.len() + separator.len())?;
         if at > 0 {
             joined.push_str(separator);
         }
@@ -142,31 +142,31 @@ fn join<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::text(joined))
 }
 
-fn changed<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn changed<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(text.len())?;
-    Ok(match given.name {
+    call.budget().build(text.len())?;
+    Ok(match call.name {
         "lowerAscii" => Val::text(text.to_ascii_lowercase()),
         "upperAscii" => Val::text(text.to_ascii_uppercase()),
         _ => Val::text(text.trim()),
     })
 }
 
-fn reverse<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn reverse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Text(text)] => {
-            given.budget().build(text.len())?;
+            call.budget().build(text.len())?;
             Ok(Val::text(text.chars().rev().collect::<String>()))
         }
         [Val::List(list)] => {
-            given.budget().elements(list.len())?;
+            call.budget().elements(list.len())?;
             let mut elements: Vec<_> = list.iter().collect();
             elements.reverse();
             Ok(Val::list(elements))
         }
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
@@ -175,7 +175,7 @@ fn count(limit: i64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-fn replace<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (text, old, new, limit) = match arguments {
         [Val::Text(text), Val::Text(old), Val::Text(new)] => (text, old, new, -1),
         [
@@ -184,33 +184,32 @@ fn replace<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             Val::Text(new),
             Val::Int(limit),
         ] => (text, old, new, *limit),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    given.budget().look(text.len())?;
+    call.budget().look(text.len())?;
     let found = match old.is_empty() {
         true => text.len() + 1,
         false => text.matches(&**old).count(),
     };
     let found = found.min(count(limit));
-    given
-        .budget()
+    call.budget()
         .build(text.len().saturating_add(found.saturating_mul(new.len())))?;
     Ok(Val::text(text.replacen(&**old, new, found)))
 }
 
-fn split<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn split<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (text, separator, limit) = match arguments {
         [Val::Text(text), Val::Text(separator)] => (text, separator, -1),
         [Val::Text(text), Val::Text(separator), Val::Int(limit)] => (text, separator, *limit),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    given.budget().build(text.len())?;
+    call.budget().build(text.len())?;
     let limit = count(limit);
     let parts: Vec<Val<'v>> = match (limit, separator.is_empty()) {
         (0, _) => Vec::new(),
         (limit, true) => {
             let chars = text.chars().count();
-            given.budget().elements(chars.min(limit))?;
+            call.budget().elements(chars.min(limit))?;
             let whole = chars.min(limit.saturating_sub(1));
             let rest = byte_of(text, whole);
             let mut parts: Vec<_> = text.chars().take(whole).map(String::from).collect();
@@ -221,20 +220,20 @@ fn split<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         }
         (limit, false) => {
             let count = text.matches(&**separator).count() + 1;
-            given.budget().elements(count.min(limit))?;
+            call.budget().elements(count.min(limit))?;
             text.splitn(limit, &**separator).map(Val::text).collect()
         }
     };
     Ok(Val::list(parts))
 }
 
-fn substring<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn substring<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (text, start, end) = match arguments {
         [Val::Text(text), Val::Int(start)] => (text, *start, None),
         [Val::Text(text), Val::Int(start), Val::Int(end)] => (text, *start, Some(*end)),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    given.budget().build(text.len())?;
+    call.budget().build(text.len())?;
     let length = text.chars().count() as i64;
     let end = end.unwrap_or(length);
     if !(0..=length).contains(&start) {
@@ -251,10 +250,10 @@ fn substring<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::text(&text[start..end]))
 }
 
-fn quote<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn quote<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(2 * text.len() + 2)?;
+    call.budget().build(2 * text.len() + 2)?;
     Ok(Val::text(format::quoted(text)))
 }

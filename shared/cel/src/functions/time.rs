@@ -8,7 +8,7 @@ use jiff::{
 
 use super::{
     convert,
-    function::{Answer, Function, Given, global, method},
+    function::{Answer, CallContext, Function, global, method},
 };
 use crate::{
     EvalError,
@@ -36,7 +36,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-fn timestamp<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn timestamp<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [value @ Val::Timestamp(_)] => Ok(value.clone()),
         [Val::Int(seconds)] => Timestamp::from_second(*seconds)
@@ -48,11 +48,11 @@ fn timestamp<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
                 "`{start}` is no timestamp as in 2024-01-02T03:04:05Z"
             ))
         }),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn duration<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn duration<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [value @ Val::Duration(_)] => Ok(value.clone()),
         [Val::Int(seconds)] => seconds
@@ -63,7 +63,7 @@ fn duration<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             let start: String = text.chars().take(40).collect();
             EvalError::Refused(format!("`{start}` is no duration as in 1h30m"))
         }),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
@@ -71,15 +71,15 @@ fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(duration_ns(text)?).ok()
 }
 
-fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let at = match arguments {
-        [Val::Duration(ns)] => return of_duration(given, *ns, arguments),
+        [Val::Duration(ns)] => return of_duration(call, *ns, arguments),
         [Val::Timestamp(at)] => at.to_zoned(TimeZone::UTC),
         [Val::Timestamp(at), Val::Text(zone)] => at.to_zoned(offset(zone)?),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    let Some(value) = of_moment(given.name, &at) else {
-        return given.mismatch(arguments);
+    let Some(value) = of_moment(call.name, &at) else {
+        return call.mismatch(arguments);
     };
     Ok(Val::Int(value))
 }
@@ -101,13 +101,13 @@ fn of_moment(name: &str, at: &Zoned) -> Option<i64> {
 }
 
 /// The duration whole, in that unit.
-fn of_duration<'v>(given: &Given<'_>, ns: i64, arguments: &[Val<'v>]) -> Answer<'v> {
-    let unit = match given.name {
+fn of_duration<'v>(call: &CallContext<'_>, ns: i64, arguments: &[Val<'v>]) -> Answer<'v> {
+    let unit = match call.name {
         "getHours" => 3600 * SECOND_NS,
         "getMinutes" => 60 * SECOND_NS,
         "getSeconds" => SECOND_NS,
         "getMilliseconds" => 1_000_000,
-        _ => return given.mismatch(arguments),
+        _ => return call.mismatch(arguments),
     };
     Ok(Val::Int(ns / unit))
 }

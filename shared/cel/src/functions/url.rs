@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anteroom_functions::values::{Url, unescaped};
 
-use super::function::{Answer, Function, Given, global, method};
+use super::function::{Answer, CallContext, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Map as Mapped, Text, Url as Address},
@@ -25,11 +25,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("getQuery", (1, 1), OF_URL, Mapped, query),
 ];
 
-fn url<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(4 * text.len())?;
+    call.budget().build(4 * text.len())?;
     let url = Url::parse(text).map(|url| Val::Url(Arc::new(url)));
     url.ok_or_else(|| {
         let start: String = text.chars().take(80).collect();
@@ -37,20 +37,20 @@ fn url<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn is_url<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(4 * text.len())?;
+    call.budget().build(4 * text.len())?;
     Ok(Val::Bool(Url::is_one(text)))
 }
 
-fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Url(url)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(url.text.len())?;
-    Ok(match given.name {
+    call.budget().build(url.text.len())?;
+    Ok(match call.name {
         "getScheme" => Val::text(&*url.scheme),
         "getHost" => Val::text(&*url.host),
         "getHostname" => Val::text(url.hostname()),
@@ -60,16 +60,16 @@ fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 /// Each name with the list of its values.
-fn query<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn query<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Url(url)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(url.query.len())?;
+    call.budget().build(url.query.len())?;
     let mut found: Vec<(String, Vec<Val<'v>>)> = Vec::new();
     // A semicolon has once parted pairs: one with it in it is neither read so nor otherwise.
     let is_one = |pair: &&str| !pair.is_empty() && !pair.contains(';');
     for pair in url.query.split('&').filter(is_one) {
-        given.budget().elements(1 + found.len())?;
+        call.budget().elements(1 + found.len())?;
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (Some(name), Some(value)) = (of_query(name), of_query(value)) else {
             continue;

@@ -3,8 +3,7 @@
 use crate::{
     ast::{Expr, Macro, MacroKind},
     key_path::{KeyPath, Missing, Step},
-    scalar::Scalar,
-    value::Val,
+    value::{Val, scalar_of},
 };
 
 /// A path that a term takes.
@@ -158,7 +157,7 @@ impl Scope {
 /// Returns the constant that a term puts in the place of a missing field; `None` of any other term.
 fn constant(term: &Expr) -> Option<Missing> {
     match term {
-        Expr::Literal(value) => Scalar::of(value).map(Missing::Default),
+        Expr::Literal(value) => scalar_of(value).map(Missing::Default),
         Expr::List(none) if none.is_empty() => Some(Missing::EmptyList),
         Expr::Map(none) if none.is_empty() => Some(Missing::EmptyMap),
         _ => None,

@@ -9,7 +9,7 @@ fn asked(source: &str) -> Option<String> {
 fn asked_in(dialect: Dialect, source: &str) -> Option<String> {
     let mut names = Names::default().in_dialect(dialect);
     for name in ["view", "p", "q", "list"] {
-        names.give(name);
+        names.add_input(name);
     }
     let program =
         Program::compile(source, &names).unwrap_or_else(|error| panic!("{source}: {error}"));
@@ -22,7 +22,7 @@ fn asked_in(dialect: Dialect, source: &str) -> Option<String> {
 /// Finds the macro whose range is `view`.
 fn look<'e>(term: &'e Expr, depth: usize, found: &mut Option<(&'e Macro, usize)>) {
     if let Expr::Macro(made) = term {
-        if matches!(made.range, Expr::Given(0)) {
+        if matches!(made.range, Expr::Input(0)) {
             *found = found.or(Some((made, depth)));
         }
         look(&made.range, depth, found);

@@ -1,7 +1,7 @@
 //! The dialect of Kyverno's policy kinds.
 
-mod made;
 mod published;
+mod structs;
 mod unknown;
 
 use proptest::prelude::*;

@@ -10,8 +10,8 @@ fn names() -> Names {
     let one = Program::compile("object.a", &names).unwrap();
     names.define("v", &one);
     names.define("in_use", &one);
-    names.give("view");
-    names.give("p0");
+    names.add_input("view");
+    names.add_input("p0");
     names
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn equal(
         (Val::Semver(left), Val::Semver(right)) => left.cmp_precedence(right) == Ordering::Equal,
         (Val::Format(left), Val::Format(right)) => std::ptr::eq(*left, *right),
         (Val::Image(left), Val::Image(right)) => left == right,
-        (Val::Made(left), Val::Made(right)) => left.equals(right, budget)?,
+        (Val::Struct(left), Val::Struct(right)) => left.equals(right, budget)?,
         (left, right) => numbers(left, right) == Some(Some(Ordering::Equal)),
     })
 }

@@ -51,7 +51,7 @@ impl Writer<'_> {
                 self.budget.build(bytes.len().div_ceil(3) * 4)?;
                 Value::String(base64_text(bytes))
             }
-            Val::List(_) | Val::Map(_) | Val::Made(_) => return self.inside(value),
+            Val::List(_) | Val::Map(_) | Val::Struct(_) => return self.inside(value),
             other => {
                 let message = format!("a {} is nothing that JSON has", other.type_name());
                 return Err(EvalError::Refused(message));
@@ -91,7 +91,7 @@ impl Writer<'_> {
                 }
                 Ok(Value::Object(entries))
             }
-            Val::Made(made) => {
+            Val::Struct(made) => {
                 self.check(made.type_name)?;
                 self.budget.elements(2 * made.fields.len())?;
                 let mut entries = serde_json::Map::new();

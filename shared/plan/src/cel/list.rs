@@ -104,7 +104,7 @@ impl<'a> ViewList<'a> {
             Probes::One { key, values } => {
                 let lookup = Lookup {
                     key: IndexKey::of_path(key),
-                    values: values.iter().cloned().map(Scalar::of_cel).collect(),
+                    values: values.clone(),
                 };
                 let mut found = 0;
                 let is_there = self.host.ask(&lookup.key, &mut |index| {

@@ -57,7 +57,7 @@ impl KeyValues {
         let expression = match of.key.program() {
             KeyProgram::Query(expression) => expression,
             KeyProgram::Path(path) => {
-                let mut each = |value| self.values.push(Scalar::of_cel(value));
+                let mut each = |value| self.values.push(value);
                 self.always = path.values(object.node(), &mut each);
                 return;
             }

@@ -5,7 +5,7 @@
 mod grammar;
 mod host;
 
-use anteroom_cel::{Bound, Budget, Dialect, JsonError, Machine, Names, Program, Roots};
+use anteroom_cel::{Budget, Dialect, Input, JsonError, Machine, Names, Program, Roots};
 use anteroom_model::Shape;
 use anteroom_plan::ViewList;
 use anteroom_view::{Lazy, Select, Snapshot, testing::TestView};
@@ -25,12 +25,12 @@ fn compiled(source: &str, dialect: Dialect) -> Option<Program> {
     let mut names = Names::default().in_dialect(dialect).without_request();
     ["view", "some", "p", "q", "list"]
         .into_iter()
-        .for_each(|name| names.give(name));
+        .for_each(|name| names.add_input(name));
     Program::compile(source, &names).ok()
 }
 
-fn evaluated(program: &Program, given: &[Bound<'_>]) -> (Outcome, u64) {
-    let mut machine = Machine::new(Roots::default(), &[], Budget::default()).given(given);
+fn evaluated(program: &Program, given: &[Input<'_>]) -> (Outcome, u64) {
+    let mut machine = Machine::new(Roots::default(), &[], Budget::default()).with_inputs(given);
     let outcome = machine.exact_json(program);
     let steps = Budget::default().steps - machine.budget().steps;
     (outcome, steps)
@@ -61,8 +61,8 @@ fn by_lists(
             Lazy::One(_) => panic!("a list"),
         })
         .collect();
-    let mut given: Vec<_> = lists.iter().map(|list| Bound::objects(list)).collect();
-    given.extend(parameters.iter().map(Bound::json));
+    let mut given: Vec<_> = lists.iter().map(|list| Input::objects(list)).collect();
+    given.extend(parameters.iter().map(Input::json));
     evaluated(program, &given)
 }
 
@@ -77,7 +77,7 @@ fn by_json(program: &Program, state: &Snapshot, parameters: &[Value; 3]) -> Outc
         Value::Array(objects.collect())
     };
     let lists = [json(&select("", "")), json(&select("a", "k=v"))];
-    let given: Vec<_> = lists.iter().chain(parameters).map(Bound::json).collect();
+    let given: Vec<_> = lists.iter().chain(parameters).map(Input::json).collect();
     evaluated(program, &given).0
 }
 
@@ -246,11 +246,11 @@ fn a_value_that_all_objects_have_does_not_make_a_lookup_linear() {
                     Lazy::One(_) => panic!("a list"),
                 })
                 .collect();
-            let given: Vec<_> = lists.iter().map(|list| Bound::objects(list)).collect();
+            let given: Vec<_> = lists.iter().map(|list| Input::objects(list)).collect();
             let mut names = Names::default().without_request();
             ["view", "some"]
                 .into_iter()
-                .for_each(|name| names.give(name));
+                .for_each(|name| names.add_input(name));
             let program = Program::compile(source, &names).unwrap();
             assert_eq!(evaluated(&program, &given).0, Ok(expected), "{source}");
             examined.push(lists[0].examined() + lists[1].examined());

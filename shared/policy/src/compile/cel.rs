@@ -219,7 +219,7 @@ pub(super) fn variables(
         let expression = variable.required("expression", problems);
         match expression.and_then(|field| program(&field, names, problems)) {
             Some(program) => {
-                let program = program.with_parts(&programs, names);
+                let program = program.with_subqueries(&programs, names);
                 names.define(text, &program);
                 programs.push(program);
             }

@@ -1,5 +1,7 @@
 //! The facts that one evaluation asked for.
 
+mod question;
+
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
@@ -19,9 +21,11 @@ use super::{
     error::RuleError,
     interrupt::Stop,
     limits::{FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, PUSHED_DOWN_PER_RULE_MAX},
-    report::{CelRequest, FactRead, FactRequest},
+    report::{FactRead, FactRequest},
 };
 use crate::ir::FactTarget;
+
+pub(super) use question::{Question, Reading};
 
 /// The number of facts that are searched one by one; more are found by their hash.
 const LOOKED_THROUGH_MAX: usize = 8;
@@ -75,81 +79,6 @@ struct Fact {
     answer: Option<Result<Arc<Value>, FactError>>,
     is_declined: bool,
     is_left_out: bool,
-}
-
-/// A question about a fact.
-#[derive(Clone)]
-pub(super) struct Question {
-    pub(super) target: FactTarget,
-    pub(super) expression: String,
-    pub(super) parameters: BTreeMap<String, Value>,
-    pub(super) missing_key_is_error: bool,
-    pub(super) age_max_ms: Option<u64>,
-    /// It is about a use of the fact, or about what of it is read.
-    pub(super) is_pushed_down: bool,
-    /// The answer may be large.
-    pub(super) is_large: bool,
-    pub(super) reading: Reading,
-    /// It is asked in CEL.
-    pub(super) cel: Option<Arc<CelRequest>>,
-}
-
-/// How an answer is read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// As it is.
-    #[default]
-    AsItIs,
-    /// As an object that may not be there: that the API server has no such object is null.
-    ObjectOrNull,
-    /// As a list whose items say their kind. The API server says that of the list alone.
-    ListWithKinds,
-}
-
-impl Question {
-    /// About the whole of what the expression makes, whatever its age.
-    pub(super) fn new(
-        target: FactTarget,
-        expression: &str,
-        parameters: BTreeMap<String, Value>,
-    ) -> Self {
-        Self {
-            target,
-            expression: expression.to_owned(),
-            parameters,
-            missing_key_is_error: false,
-            age_max_ms: None,
-            is_pushed_down: false,
-            is_large: false,
-            reading: Reading::AsItIs,
-            cel: None,
-        }
-    }
-
-    /// Returns whether another question is about the same target, read alike.
-    pub(super) fn is_the_same_target(&self, other: &Self) -> bool {
-        self.target == other.target
-            && self.expression == other.expression
-            && self.parameters == other.parameters
-            && self.reading == other.reading
-            && self.cel == other.cel
-    }
-
-    fn is(&self, asked: &FactRequest) -> bool {
-        asked.target == self.target
-            && asked.expression == self.expression
-            && asked.parameters == self.parameters
-            && asked.missing_key_is_error == self.missing_key_is_error
-            && asked.age_max_ms == self.age_max_ms
-            && asked.cel == self.cel
-    }
-
-    fn is_the_same(&self, other: &Self) -> bool {
-        self.target == other.target
-            && self.expression == other.expression
-            && self.parameters == other.parameters
-            && self.age_max_ms == other.age_max_ms
-    }
 }
 
 /// The state of a question that was asked.
@@ -311,7 +240,7 @@ impl Facts {
     }
 
     /// Returns whether subqueries may be asked in place of a fact.
-    pub(super) fn asks_for_parts(&self) -> bool {
+    pub(super) fn takes_subqueries(&self) -> bool {
         !self.only_whole
     }
 
@@ -413,43 +342,6 @@ pub(super) fn left_out() -> FactError {
     FactError::RequestInvalid {
         message: "nobody gives it a value".to_owned(),
     }
-}
-
-impl Reading {
-    fn read(self, answer: Result<Value, FactError>) -> Result<Value, FactError> {
-        match (self, answer) {
-            (Self::ObjectOrNull, Err(error)) if is_absence(&error) => Ok(Value::Null),
-            (Self::ListWithKinds, Ok(list)) => Ok(with_kinds(list)),
-            (_, answer) => answer,
-        }
-    }
-}
-
-/// Returns whether the API server says that it has no such object, as in `pods "web" not found`. That it does not
-/// serve the path (`404 page not found`) is another error.
-fn is_absence(error: &FactError) -> bool {
-    match error {
-        FactError::ObjectNotFound { .. } => true,
-        FactError::LiveReadFailed { code: 404, message } => message.ends_with("\" not found"),
-        _ => false,
-    }
-}
-
-/// Says of each item of a list what the list says of all.
-fn with_kinds(mut list: Value) -> Value {
-    let text = |field: &str| list[field].as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text("apiVersion"), text("kind"));
-    let Some(kind) = kind.strip_suffix("List").filter(|kind| !kind.is_empty()) else {
-        return list;
-    };
-    let items = list.get_mut("items").and_then(Value::as_array_mut);
-    for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
-        if !item.contains_key("kind") {
-            item.insert("apiVersion".to_owned(), version.clone().into());
-            item.insert("kind".to_owned(), kind.into());
-        }
-    }
-    list
 }
 
 fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {

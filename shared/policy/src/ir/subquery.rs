@@ -100,14 +100,14 @@ pub(crate) struct Subquery {
     /// Parameters of the expression, each with its name in the query.
     pub(crate) renamed: Vec<(String, String)>,
     /// Parts of the expression that are evaluated before, each with its name in the query.
-    pub(crate) givens: Vec<(String, Given)>,
+    pub(crate) arguments: Vec<(String, SubqueryArgument)>,
     /// A key that is missing is missing in the expression, and not in the entry's own one.
     pub(crate) misses_itself: bool,
 }
 
 /// A part of an expression that does not depend on the variable.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct SubqueryArgument {
     pub(crate) expression: Expression,
     /// A missing key in it is null.
     pub(crate) is_forgiven: bool,

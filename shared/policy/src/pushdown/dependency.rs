@@ -13,14 +13,14 @@ use anteroom_jmespath::{
     ast::{Argument, Ast, Term, TermId},
 };
 
-use crate::ir::subquery::Given;
+use crate::ir::subquery::SubqueryArgument;
 
 /// The dependency of an expression on a variable.
 #[derive(Debug)]
 pub(super) enum Dependency {
     /// It is the variable, and nothing else.
     Lone,
-    /// It is a function of the variable and of what else it is given.
+    /// It is a function of the variable and of its arguments.
     Function(Function),
 }
 
@@ -31,8 +31,8 @@ pub(super) struct Function {
     pub(super) variables: Vec<Range<usize>>,
     /// The spans of parameters.
     pub(super) parameters: Vec<Range<usize>>,
-    /// The parts that are evaluated in the rule, and given as values.
-    pub(super) givens: Vec<(Range<usize>, Given)>,
+    /// The parts that are evaluated in the rule: arguments.
+    pub(super) arguments: Vec<(Range<usize>, SubqueryArgument)>,
     /// A key that the variable's value lacks may be an error of the whole expression.
     pub(super) may_miss: bool,
     /// A key that is missing where the variable stands would be one everywhere.
@@ -53,7 +53,7 @@ pub(super) enum Name {
     Known,
 }
 
-/// Returns how an expression depends on the variable. Parts about other facts are among the givens.
+/// Returns how an expression depends on the variable. Parts about other facts are among the arguments.
 ///
 /// # Errors
 /// Why it has to be evaluated in the rule.
@@ -175,7 +175,7 @@ impl Walk<'_> {
     /// A term that is evaluated on the context. `strict`: a missing key in it is one of the whole.
     fn term(&mut self, id: TermId, strict: bool) -> Result<(), String> {
         if !self.depends(id)? {
-            return self.given(id, strict);
+            return self.argument(id, strict);
         }
         match self.ast.term(id) {
             Term::Field(_) => {
@@ -271,7 +271,7 @@ impl Walk<'_> {
     }
 
     /// A term that has nothing to do with the variable.
-    fn given(&mut self, id: TermId, strict: bool) -> Result<(), String> {
+    fn argument(&mut self, id: TermId, strict: bool) -> Result<(), String> {
         let span = self.ast.span_bytes(id);
         match self.ast.term(id) {
             Term::Literal(_) => return Ok(()),
@@ -284,12 +284,12 @@ impl Walk<'_> {
         let text = self.text.get(span.clone()).unwrap_or_default();
         let expression = Expression::parse(text)
             .map_err(|_| format!("`{text}` in it cannot be taken out of it"))?;
-        let given = Given {
+        let argument = SubqueryArgument {
             expression,
             is_forgiven: !strict,
             subquery: None,
         };
-        self.found.givens.push((span, given));
+        self.found.arguments.push((span, argument));
         Ok(())
     }
 

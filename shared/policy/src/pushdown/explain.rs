@@ -1,6 +1,6 @@
 //! The reads of a rule, explained to people.
 
-use anteroom_cel::{Asked, ListUse, Part, Program};
+use anteroom_cel::{FactRead, ListUse, Program, Subquery};
 use anteroom_model::EntryKind;
 
 use super::{multi_fact::FoundUse, uses::of};
@@ -49,7 +49,7 @@ pub enum Usage {
     /// The fields that expressions of the rule read.
     Cut,
     /// The value of the expression that uses it.
-    Part,
+    Subquery,
     /// The verdict of a condition with this operator.
     Probe(&'static str),
 }
@@ -161,13 +161,13 @@ impl Rule {
         let mut reads = Vec::new();
         for (field, program) in self.placed_programs(cel) {
             let is_variable = field.starts_with(VARIABLES);
-            for asked in program.asks_for(&cel.variables) {
-                let (site, part) = match asked {
-                    Asked::Part(part) => match part.documents().first() {
-                        Some((_, site)) => (site, Some(part)),
+            for asked in program.fact_reads(&cel.variables) {
+                let (site, subquery) = match asked {
+                    FactRead::Subquery(subquery) => match subquery.documents().first() {
+                        Some((_, site)) => (site, Some(subquery)),
                         None => continue,
                     },
-                    Asked::Whole(site) => (site, None),
+                    FactRead::Whole(site) => (site, None),
                 };
                 if is_variable && site.may_be_kept() {
                     continue;
@@ -180,8 +180,8 @@ impl Rule {
                         return None;
                     };
                     let read = called(entry.name.clone(), fact, &field, program);
-                    Some(match part {
-                        Some(part) => of_part(read, part),
+                    Some(match subquery {
+                        Some(subquery) => of_subquery(read, subquery),
                         None => read,
                     })
                 }));
@@ -229,7 +229,7 @@ impl Rule {
             },
             field: field.to_owned(),
             written: variable.to_owned(),
-            usage: Usage::Part,
+            usage: Usage::Subquery,
             expression: expression.to_owned(),
             parameters: parameters.iter().map(|&name| name.to_owned()).collect(),
             in_message: false,
@@ -274,17 +274,17 @@ fn called(variable: String, fact: &Fact, field: &str, program: &Program) -> Read
     }
 }
 
-/// The same, of a part of it.
-fn of_part(whole: Read, part: &Part) -> Read {
-    let variables = part.variables().iter();
+/// The same, of a subquery over it.
+fn of_subquery(whole: Read, subquery: &Subquery) -> Read {
+    let variables = subquery.variables().iter();
     let variables = variables.map(|(name, text)| format!("variables.{name} = {text}; "));
     Read {
-        usage: Usage::Part,
-        expression: format!("{}{}", variables.collect::<String>(), part.text()),
-        parameters: part.parameter_names().collect(),
+        usage: Usage::Subquery,
+        expression: format!("{}{}", variables.collect::<String>(), subquery.text()),
+        parameters: subquery.parameter_names().collect(),
         why_whole: None,
         // Its texts were made of what compiled.
-        list_uses: part.list_uses().ok(),
+        list_uses: subquery.list_uses().ok(),
         ..whole
     }
 }
@@ -293,7 +293,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
     let part = match (&found.verdict, &found.value) {
         _ if !found.is_asked_for => None,
         (Some((part, _, operator)), _) => Some((part, Usage::Probe(operator.name()))),
-        (None, Ok(part)) => Some((part, Usage::Part)),
+        (None, Ok(part)) => Some((part, Usage::Subquery)),
         (None, Err(_)) => None,
     };
     let (expression, usage) = match part {

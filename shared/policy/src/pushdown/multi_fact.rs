@@ -1,7 +1,7 @@
 //! Expressions about several facts.
 //!
 //! One of the facts is asked for the expression's value, if everything in it that is about another one can
-//! be asked for by itself: it is given then, like any other value that the rule knows.
+//! be asked for by itself: it is an argument then, like any other value that the rule knows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::ir::{
     context::{ContextEntry, Fact, FactOrigin},
-    subquery::{Given, Side, Subquery},
+    subquery::{Side, Subquery, SubqueryArgument},
     template::Prepared,
 };
 
@@ -46,13 +46,13 @@ pub(super) fn of<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> Vec<F
         return uses;
     };
     uses.swap(0, main);
-    let given = match &uses[0].value {
+    let argument = match &uses[0].value {
         Ok(subquery) => subqueries_in(subquery),
         Err(_) => Vec::new(),
     };
     for one in &mut uses[1..] {
         let own = |subquery: &&Subquery| std::ptr::eq(one.entry, &site.entries[subquery.entry]);
-        if let Some(subquery) = given.iter().find(own) {
+        if let Some(subquery) = argument.iter().find(own) {
             (one.value, one.verdict) = (Ok(subquery.clone()), None);
         }
     }
@@ -94,18 +94,18 @@ fn one<'r>(
     }
 }
 
-/// The queries for what a query is given.
+/// The queries for the arguments of a query.
 fn subqueries_in(subquery: &Subquery) -> Vec<Subquery> {
     let subqueries = subquery
-        .givens
+        .arguments
         .iter()
-        .filter_map(|(_, given)| given.subquery.as_deref());
+        .filter_map(|(_, argument)| argument.subquery.as_deref());
     subqueries
         .flat_map(|subquery| std::iter::once(subquery.clone()).chain(subqueries_in(subquery)))
         .collect()
 }
 
-/// Returns how an expression depends on the fact of this entry, and what it is given of others.
+/// Returns how an expression depends on the fact of this entry, and its arguments of others.
 ///
 /// # Errors
 /// Why it has to be evaluated in the rule.
@@ -121,24 +121,24 @@ pub(super) fn dependency_of(
     };
     let mut dependency = dependency::of(expression, &name)?;
     if let Dependency::Function(function) = &mut dependency {
-        for (_, given) in &mut function.givens {
-            ask(site, given)?;
+        for (_, argument) in &mut function.arguments {
+            ask(site, argument)?;
         }
     }
     Ok(dependency)
 }
 
-/// Finds the query for what is given, if that is about facts.
-fn ask(site: &ExpressionSite<'_>, given: &mut Given) -> Result<(), String> {
-    let facts = site.facts_of(&given.expression);
+/// Finds the query for an argument that is about facts.
+fn ask(site: &ExpressionSite<'_>, argument: &mut SubqueryArgument) -> Result<(), String> {
+    let facts = site.facts_of(&argument.expression);
     let Some(first) = facts.keys().next() else {
         return Ok(());
     };
     let subquery = facts
         .iter()
-        .find_map(|(at, fact)| subquery_of(site, *at, fact, &given.expression).ok());
+        .find_map(|(at, fact)| subquery_of(site, *at, fact, &argument.expression).ok());
     match subquery {
-        Some(subquery) => given.subquery = Some(Box::new(subquery)),
+        Some(subquery) => argument.subquery = Some(Box::new(subquery)),
         None => {
             let name = &site.entries[*first].name;
             return Err(format!("it reads `{name}` too, another fact"));

@@ -223,13 +223,13 @@ impl RequestParts {
             return;
         };
         let verdict = asked.verdict.iter().map(|(subquery, _)| subquery);
-        for (_, given) in asked
+        for (_, argument) in asked
             .value
             .iter()
             .chain(verdict)
-            .flat_map(|one| &one.givens)
+            .flat_map(|one| &one.arguments)
         {
-            expression::add(given.expression.ast(), self);
+            expression::add(argument.expression.ast(), self);
         }
     }
 

@@ -160,12 +160,12 @@ impl Use<'_> {
                 format!("${}", renamed(&text[span.clone()][1..])),
             )
         });
-        let givens = function
-            .givens
+        let arguments = function
+            .arguments
             .iter()
             .enumerate()
-            .map(|(at, (span, _))| (span.clone(), format!("${}", given(at))));
-        let mut edits: Vec<_> = variables.chain(parameters).chain(givens).collect();
+            .map(|(at, (span, _))| (span.clone(), format!("${}", argument(at))));
+        let mut edits: Vec<_> = variables.chain(parameters).chain(arguments).collect();
         edits.sort_by_key(|(span, _)| span.start);
         let (mut written, mut done) = (String::new(), 0);
         for (span, replacement) in edits {
@@ -188,9 +188,9 @@ impl Use<'_> {
         let own: Vec<&str> = self.expression.parameters().collect();
         let asked: Vec<&str> = expression.parameters().collect();
         let used = |name: &String| asked.contains(&name.as_str());
-        let givens = function.into_iter().flat_map(|function| {
-            let numbered = function.givens.iter().enumerate();
-            numbered.map(|(at, (_, value))| (given(at), value.clone()))
+        let arguments = function.into_iter().flat_map(|function| {
+            let numbered = function.arguments.iter().enumerate();
+            numbered.map(|(at, (_, value))| (argument(at), value.clone()))
         });
         let renamed = match function {
             Some(_) => own
@@ -204,7 +204,7 @@ impl Use<'_> {
             variable: self.variable.to_owned(),
             entry: self.entry,
             renamed,
-            givens: givens.collect(),
+            arguments: arguments.collect(),
             misses_itself: !self.own_may_miss(),
             expression,
         })
@@ -217,7 +217,7 @@ fn renamed(name: &str) -> String {
     format!("q{}", name.trim_start_matches('p'))
 }
 
-fn given(at: usize) -> String {
+fn argument(at: usize) -> String {
     format!("h{at}")
 }
 

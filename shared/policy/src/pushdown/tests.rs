@@ -141,7 +141,7 @@ fn assert_is_asked(source: &str, key: &str, is_asked: bool) {
         "\ncontext: [{{name: v, {source}}}]\nvalidate: {{deny: {{conditions: [{{key: \"{{{{ {key} }}}}\", operator: Equals, value: x}}]}}}}\n"
     ));
     assert_eq!(
-        reads.contains("Part of v") || reads.contains("Probe(\"Equals\") of v"),
+        reads.contains("Subquery of v") || reads.contains("Probe(\"Equals\") of v"),
         is_asked,
         "{source} {key}: {reads}"
     );
@@ -320,8 +320,8 @@ validate: {{deny: {{conditions: [{{key: "{{{{ {key} }}}}", operator: Equals, val
     };
     let both = asked("contains(v[].host, w[0].name)", "request.name");
     for part in [
-        "Part of v: `items[] | contains(@[].host, $h0)`",
-        "Part of w: `(items[])[0].name`",
+        "Subquery of v: `items[] | contains(@[].host, $h0)`",
+        "Subquery of w: `(items[])[0].name`",
     ] {
         assert!(both.contains(part), "{both}");
     }
@@ -331,6 +331,6 @@ validate: {{deny: {{conditions: [{{key: "{{{{ {key} }}}}", operator: Equals, val
         ("[v[].host, w[0].name]", "request.name"),
     ] {
         let whole = asked(key, more);
-        assert!(!whole.contains("Part of v"), "{key} {more}: {whole}");
+        assert!(!whole.contains("Subquery of v"), "{key} {more}: {whole}");
     }
 }

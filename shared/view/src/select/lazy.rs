@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 use anteroom_model::{FactError, ResourceVersion, Shape, Source};
 use anteroom_wire::body::BodyNode;
 
+use super::selected::What;
 use super::{Select, confined_to, invalid, object, referenced, response};
-use crate::{Object, Read, Store, select::What};
+use crate::{Object, Read, Store};
 
 /// The part of a view that a [`Select`] selects, before any object was looked at.
 #[derive(Debug)]

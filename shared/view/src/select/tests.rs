@@ -1,8 +1,10 @@
+use anteroom_jmespath::{Environment, Expression};
 use anteroom_model::{
     Collection, Delta, Digest, Epoch, Failure, GroupVersionResource, Op, ResourceVersion, Revision,
     ViewRecord, ViewState,
 };
 use anteroom_wire::body;
+use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

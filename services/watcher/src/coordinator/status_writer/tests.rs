@@ -1,6 +1,12 @@
 use anteroom_model::Failure;
 
-use super::*;
+use serde_json::json;
+
+use super::{
+    plan::{FIGURES_APART, FIGURES_INTERVAL, SEEN_AFTER, TIME_INTERVAL},
+    *,
+};
+use crate::coordinator::{conditions, rules::RulesStatus};
 
 /// The pace with only a few entries.
 const FEW: Pace = Pace {

@@ -3,7 +3,7 @@
 use anteroom_functions::{gzip, pure};
 use serde_json::Value;
 
-use super::{Answer, Function, Given, Val, global};
+use super::{Answer, CallContext, Function, Val, global};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bytes, Map, Text},
@@ -33,20 +33,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// The size of a parsed value, in bytes for each byte of its text.
 const PARSED_TIMES: usize = 8;
 
-fn base64_encode<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn base64_encode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Bytes(bytes)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(bytes.len().div_ceil(3) * 4)?;
+    call.budget().build(bytes.len().div_ceil(3) * 4)?;
     Ok(Val::text(pure::base64_text(bytes)))
 }
 
 /// The padding may be left out.
-fn base64_decode<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn base64_decode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(2 * text.len())?;
+    call.budget().build(2 * text.len())?;
     let plain = text.chars().filter(|c| !matches!(c, '\n' | '\r')).count();
     let padding = match (text.contains('='), plain % 4) {
         (false, 2) => "==",
@@ -60,35 +60,35 @@ fn base64_decode<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     }
 }
 
-fn compress<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn compress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let bytes = match arguments {
         [Val::Text(text)] => text.as_bytes(),
         [Val::Bytes(bytes)] => bytes,
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
     // It is looked for what stood before, byte by byte.
-    given.budget().look(16 * bytes.len())?;
+    call.budget().look(16 * bytes.len())?;
     let compressed =
         gzip::compress(bytes).map_err(|error| EvalError::Refused(error.to_string()))?;
-    given.budget().build(compressed.len())?;
+    call.budget().build(compressed.len())?;
     Ok(Val::Bytes(compressed.into()))
 }
 
-fn decompress<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn decompress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Bytes(bytes)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    let most = usize::try_from(given.budget().built_bytes).unwrap_or(usize::MAX);
+    let most = usize::try_from(call.budget().built_bytes).unwrap_or(usize::MAX);
     let held = match gzip::decompress(bytes, most) {
         Ok(held) => held,
         Err(gzip::GzipError::TooLong(most)) => {
             // More than the budget has.
-            given.budget().build(most.saturating_add(1))?;
+            call.budget().build(most.saturating_add(1))?;
             return Err(EvalError::Bytes);
         }
         Err(error) => return Err(EvalError::Refused(error.to_string())),
     };
-    given.budget().build(held.len())?;
+    call.budget().build(held.len())?;
     match String::from_utf8(held) {
         Ok(text) => Ok(Val::text(text)),
         Err(_) => Err(EvalError::refused(
@@ -98,68 +98,67 @@ fn decompress<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 fn digest<'v>(
-    given: &mut Given<'_>,
+    call: &mut CallContext<'_>,
     arguments: &[Val<'v>],
     digest: fn(&[u8]) -> String,
 ) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     // A digest reads a byte in a few nanoseconds.
-    given.budget().look(4 * text.len())?;
+    call.budget().look(4 * text.len())?;
     let digits = digest(text.as_bytes());
-    given.budget().build(digits.len())?;
+    call.budget().build(digits.len())?;
     Ok(Val::text(digits))
 }
 
-fn md5<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    digest(given, arguments, pure::md5)
+fn md5<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    digest(call, arguments, pure::md5)
 }
 
-fn sha1<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    digest(given, arguments, pure::sha1)
+fn sha1<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    digest(call, arguments, pure::sha1)
 }
 
-fn sha256<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    digest(given, arguments, pure::sha256)
+fn sha256<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    digest(call, arguments, pure::sha256)
 }
 
-fn marshal<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn marshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [value] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    let json = to_json(value, None, given.budget())?.to_string();
-    given.budget().build(json.len())?;
+    let json = to_json(value, None, call.budget())?.to_string();
+    call.budget().build(json.len())?;
     Ok(Val::text(json))
 }
 
 fn parsed<'v>(
-    given: &mut Given<'_>,
+    call: &mut CallContext<'_>,
     arguments: &[Val<'v>],
     parse: fn(&str) -> Result<Value, String>,
 ) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given
-        .budget()
+    call.budget()
         .build(text.len().saturating_mul(PARSED_TIMES))?;
     let json = parse(text).map_err(EvalError::Refused)?;
-    of_json(&json, given.budget())
+    of_json(&json, call.budget())
 }
 
-fn unmarshal<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    parsed(given, arguments, pure::parsed_json)
+fn unmarshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    parsed(call, arguments, pure::parsed_json)
 }
 
-fn parse_yaml<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    parsed(given, arguments, pure::parsed_yaml)
+fn parse_yaml<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    parsed(call, arguments, pure::parsed_yaml)
 }
 
-fn certificate<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn certificate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     if let [Val::Text(text)] = arguments {
         // The numbers of it are divided by ten, digit by digit.
-        given.budget().steps(text.len() as u64)?;
+        call.budget().steps(text.len() as u64)?;
     }
-    parsed(given, arguments, pure::certificate)
+    parsed(call, arguments, pure::certificate)
 }

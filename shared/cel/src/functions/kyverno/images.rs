@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, Function, Given, Val, global, method};
+use super::{Answer, CallContext, Function, Val, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Image as ImageKind, Text},
@@ -24,16 +24,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("tag", (1, 1), OF_IMAGE, Text, part),
 ];
 
-fn parsed(given: &mut Given<'_>, text: &str) -> Result<Option<Image>, EvalError> {
-    given.budget().build(2 * text.len())?;
+fn parsed(call: &mut CallContext<'_>, text: &str) -> Result<Option<Image>, EvalError> {
+    call.budget().build(2 * text.len())?;
     Ok(Image::parse(text))
 }
 
-fn parse<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn parse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    match parsed(given, text)? {
+    match parsed(call, text)? {
         Some(image) => Ok(Val::Image(Arc::new(image))),
         None => {
             let start: String = text.chars().take(64).collect();
@@ -42,31 +42,31 @@ fn parse<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn is_image<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_image<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
-        [Val::Text(text)] => Ok(Val::Bool(parsed(given, text)?.is_some())),
-        other => given.mismatch(other),
+        [Val::Text(text)] => Ok(Val::Bool(parsed(call, text)?.is_some())),
+        other => call.mismatch(other),
     }
 }
 
-fn contains_digest<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn contains_digest<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Image(image)] => Ok(Val::Bool(!image.digest.is_empty())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn part<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Image(image)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    let part = match given.name {
+    let part = match call.name {
         "digest" => image.digest.clone(),
         "identifier" => image.identifier(),
         "registry" => image.registry.clone(),
         "repository" => image.repository.clone(),
         _ => image.tag.clone(),
     };
-    given.budget().build(part.len())?;
+    call.budget().build(part.len())?;
     Ok(Val::text(part))
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use anteroom_functions::pure;
 
-use super::{Answer, Function, Given, Val, global};
+use super::{Answer, CallContext, Function, Val, global};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, Double, Int, List, Uint},
@@ -47,7 +47,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("math.trunc", (1, 1), OF_DOUBLE, Double, rounded),
 ];
 
-fn abs<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn abs<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Int(value)] => match value.checked_abs() {
             Some(value) => Ok(Val::Int(value)),
@@ -55,30 +55,30 @@ fn abs<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         },
         [value @ Val::Uint(_)] => Ok(value.clone()),
         [Val::Double(value)] => Ok(Val::Double(value.abs())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn sign<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sign<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Int(value)] => Ok(Val::Int(value.signum())),
         [Val::Uint(value)] => Ok(Val::Uint((*value).min(1))),
         [Val::Double(value)] if *value == 0.0 || value.is_nan() => Ok(Val::Double(*value)),
         [Val::Double(value)] => Ok(Val::Double(value.signum())),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn sqrt<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sqrt<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Double(match arguments {
         [Val::Int(value)] => (*value as f64).sqrt(),
         [Val::Uint(value)] => (*value as f64).sqrt(),
         [Val::Double(value)] => value.sqrt(),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     }))
 }
 
-fn rounded<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn rounded<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let value = match arguments {
         [Val::Double(value)] => *value,
         [Val::Double(value), Val::Int(places)] => {
@@ -89,9 +89,9 @@ fn rounded<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             };
             return Ok(Val::Double(pure::rounded(*value, places)));
         }
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    Ok(Val::Double(match given.name {
+    Ok(Val::Double(match call.name {
         "math.ceil" => value.ceil(),
         "math.floor" => value.floor(),
         "math.trunc" => value.trunc(),
@@ -99,11 +99,11 @@ fn rounded<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn is_of_kind<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_of_kind<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Double(value)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    Ok(Val::Bool(match given.name {
+    Ok(Val::Bool(match call.name {
         "math.isFinite" => value.is_finite(),
         "math.isInf" => value.is_infinite(),
         _ => value.is_nan(),
@@ -111,15 +111,15 @@ fn is_of_kind<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 /// The first of the greatest, or of the least.
-fn extreme<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    let wanted = match given.name {
+fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let wanted = match call.name {
         "math.greatest" => Ordering::Greater,
         _ => Ordering::Less,
     };
     let listed: Vec<Val<'v>>;
     let numbers = match arguments {
         [Val::List(list)] => {
-            given.budget().elements(list.len())?;
+            call.budget().elements(list.len())?;
             listed = list.iter().collect();
             &listed
         }
@@ -127,13 +127,13 @@ fn extreme<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     };
     let mut best: Option<&Val<'v>> = None;
     for number in numbers {
-        given.budget().step()?;
+        call.budget().step()?;
         if !matches!(number, Val::Int(_) | Val::Uint(_) | Val::Double(_)) {
-            return Err(no_overload(given.name, std::slice::from_ref(number)));
+            return Err(no_overload(call.name, std::slice::from_ref(number)));
         }
         let is_better = match best {
             None => true,
-            Some(best) => compare(number, best, given.budget())?.flatten() == Some(wanted),
+            Some(best) => compare(number, best, call.budget())?.flatten() == Some(wanted),
         };
         if is_better {
             best = Some(number);
@@ -143,13 +143,13 @@ fn extreme<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         Some(best) => Ok(best.clone()),
         None => Err(EvalError::Refused(format!(
             "{}() of an empty list",
-            given.name
+            call.name
         ))),
     }
 }
 
-fn bits<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
-    let of = |left: u64, right: u64| match given.name {
+fn bits<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+    let of = |left: u64, right: u64| match call.name {
         "math.bitAnd" => left & right,
         "math.bitOr" => left | right,
         _ => left ^ right,
@@ -159,28 +159,28 @@ fn bits<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             of(left.cast_unsigned(), right.cast_unsigned()).cast_signed(),
         )),
         [Val::Uint(left), Val::Uint(right)] => Ok(Val::Uint(of(*left, *right))),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn bit_not<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn bit_not<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     match arguments {
         [Val::Int(value)] => Ok(Val::Int(!value)),
         [Val::Uint(value)] => Ok(Val::Uint(!value)),
-        other => given.mismatch(other),
+        other => call.mismatch(other),
     }
 }
 
-fn shift<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn shift<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [value, Val::Int(by)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     if *by < 0 {
-        let message = format!("{}() takes no negative offset", given.name);
+        let message = format!("{}() takes no negative offset", call.name);
         return Err(EvalError::Refused(message));
     }
     let by = u32::try_from(*by).unwrap_or(BITS);
-    let of = |value: u64| match given.name {
+    let of = |value: u64| match call.name {
         "math.bitShiftLeft" => value.checked_shl(by),
         _ => value.checked_shr(by),
     };
@@ -189,6 +189,6 @@ fn shift<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             of(value.cast_unsigned()).unwrap_or(0).cast_signed(),
         )),
         Val::Uint(value) => Ok(Val::Uint(of(*value).unwrap_or(0))),
-        _ => given.mismatch(arguments),
+        _ => call.mismatch(arguments),
     }
 }

@@ -3,7 +3,7 @@
 use anteroom_functions::pure::{self, Chance};
 use jiff::Timestamp;
 
-use super::{Answer, Function, Given, Val, global};
+use super::{Answer, CallContext, Function, Val, global};
 use crate::{
     EvalError,
     chance::Draw,
@@ -32,7 +32,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// Random numbers, and the budget of what is made of them.
 struct Drawing<'d, 't> {
-    given: &'d mut Given<'t>,
+    call: &'d mut CallContext<'t>,
     draw: Draw,
 }
 
@@ -40,7 +40,7 @@ impl Chance for Drawing<'_, '_> {
     type Error = EvalError;
 
     fn step(&mut self) -> Result<(), EvalError> {
-        self.given.budget().step()
+        self.call.budget().step()
     }
 
     fn draw(&mut self) -> Result<u64, EvalError> {
@@ -52,24 +52,24 @@ impl Chance for Drawing<'_, '_> {
     }
 }
 
-fn random<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn random<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let pattern = match arguments {
         [] => RANDOM,
         [Val::Text(pattern)] => pattern,
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
-    let arrival = given.arrival("random numbers are")?;
+    let arrival = call.arrival("random numbers are")?;
     // Reading a pattern takes some ten times as long as comparing a text.
-    given.budget().steps(PATTERN_STEPS)?;
-    given.budget().look(16 * pattern.len())?;
-    let draw = given.tools.draws.at(arrival.seed, given.site);
-    let text = pure::random_text(pattern, &mut Drawing { given, draw })?;
-    given.budget().build(text.len())?;
+    call.budget().steps(PATTERN_STEPS)?;
+    call.budget().look(16 * pattern.len())?;
+    let draw = call.tools.draws.at(arrival.seed, call.site);
+    let text = pure::random_text(pattern, &mut Drawing { call, draw })?;
+    call.budget().build(text.len())?;
     Ok(Val::text(text))
 }
 
-fn now<'v>(given: &mut Given<'_>, _: &[Val<'v>]) -> Answer<'v> {
-    time(given.arrival("the time is")?.now_ns)
+fn now<'v>(call: &mut CallContext<'_>, _: &[Val<'v>]) -> Answer<'v> {
+    time(call.arrival("the time is")?.now_ns)
 }
 
 fn time<'v>(unix_ns: i128) -> Answer<'v> {
@@ -79,9 +79,9 @@ fn time<'v>(unix_ns: i128) -> Answer<'v> {
     }
 }
 
-fn to_cron<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn to_cron<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Timestamp(time)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     match pure::cron(time.as_nanosecond()) {
         Some(cron) => Ok(Val::text(cron)),
@@ -89,9 +89,9 @@ fn to_cron<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn truncate<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn truncate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Timestamp(at), Val::Duration(ns)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     match pure::truncated(at.as_nanosecond(), i128::from(*ns)) {
         Some(truncated) => time(truncated),

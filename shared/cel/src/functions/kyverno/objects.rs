@@ -1,6 +1,6 @@
 //! Functions of users, of lists of objects, and of JSON pointers.
 
-use super::{Answer, Function, Given, Val, global};
+use super::{Answer, CallContext, Function, Val, global};
 use crate::{
     EvalError,
     kind::Kind::{self, List, Map as MapKind, Text},
@@ -40,20 +40,20 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// As a part of a JSON pointer.
-fn escape_key<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn escape_key<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(key)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(2 * key.len())?;
+    call.budget().build(2 * key.len())?;
     Ok(Val::text(key.replace('~', "~0").replace('/', "~1")))
 }
 
 /// Both are empty for a user that is no service account, as in Kyverno.
-fn service_account<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn service_account<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(user)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(user.len())?;
+    call.budget().build(user.len())?;
     let account = user.strip_prefix(SERVICE_ACCOUNT);
     let (namespace, name) = account
         .and_then(|account| account.split_once(':'))
@@ -65,7 +65,7 @@ fn service_account<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'
 
 /// The value of a field of the second list's elements, by a field of the first list's. Of two for one key, the last
 /// counts; where the value is missing, it is null.
-fn list_obj_to_map<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn list_obj_to_map<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [
         Val::List(keys),
         Val::List(values),
@@ -73,7 +73,7 @@ fn list_obj_to_map<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'
         Val::Text(value_field),
     ] = arguments
     else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
     if keys.len() != values.len() {
         let message = format!(
@@ -83,7 +83,7 @@ fn list_obj_to_map<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'
         );
         return Err(EvalError::Refused(message));
     }
-    given.budget().elements(2 * keys.len())?;
+    call.budget().elements(2 * keys.len())?;
     let mut entries: Vec<(Val<'v>, Val<'v>)> = Vec::with_capacity(keys.len());
     for (key, value) in keys.iter().zip(values.iter()) {
         let (Val::Map(key), Val::Map(value)) = (key, value) else {
@@ -94,7 +94,7 @@ fn list_obj_to_map<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'
             return Err(EvalError::Refused(message));
         };
         let value = value.field(value_field).unwrap_or(Val::Null);
-        given.budget().steps(1 + entries.len() as u64 / 8)?;
+        call.budget().steps(1 + entries.len() as u64 / 8)?;
         match entries.iter_mut().find(|(known, _)| same_key(known, &key)) {
             Some(known) => known.1 = value,
             None => entries.push((key, value)),

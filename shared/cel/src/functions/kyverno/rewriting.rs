@@ -2,7 +2,7 @@
 
 use regex::{Captures, Regex};
 
-use super::{Answer, Function, Given, Val, global};
+use super::{Answer, CallContext, Function, Val, global};
 use crate::{
     EvalError,
     functions::regexes::{of_pattern, with},
@@ -47,13 +47,13 @@ fn found<'t>(captures: &Captures<'t>, pattern: &Regex) -> Option<&'t str> {
     }
 }
 
-fn extract<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn extract<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    given.budget().build(text.len())?;
-    given.budget().look(SEARCH_TIMES * text.len())?;
-    with(given, source, |_, pattern| {
+    call.budget().build(text.len())?;
+    call.budget().look(SEARCH_TIMES * text.len())?;
+    with(call, source, |_, pattern| {
         one_group(pattern)?;
         let captures = pattern.captures(text);
         let found = captures.and_then(|captures| found(&captures, pattern));
@@ -61,25 +61,25 @@ fn extract<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn extract_all<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn extract_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
-        return given.mismatch(arguments);
+        return call.mismatch(arguments);
     };
-    with(given, source, |given, pattern| {
+    with(call, source, |call, pattern| {
         one_group(pattern)?;
         let mut all = Vec::new();
         let mut matches = pattern.captures_iter(text);
         let mut from = 0;
         loop {
             // Each search may look through all that is left.
-            given.budget().look(SEARCH_TIMES * (text.len() - from))?;
-            given.budget().elements(1)?;
+            call.budget().look(SEARCH_TIMES * (text.len() - from))?;
+            call.budget().elements(1)?;
             let Some(captures) = matches.next() else {
                 break;
             };
             from = captures.get(0).map_or(from, |whole| whole.end());
             if let Some(found) = found(&captures, pattern) {
-                given.budget().build(found.len())?;
+                call.budget().build(found.len())?;
                 all.push(Val::text(found));
             }
         }
@@ -126,7 +126,7 @@ fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<Part<'t>>, Eva
     Ok(parts)
 }
 
-fn replace<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let (text, source, replacement, limit) = match arguments {
         [Val::Text(text), Val::Text(source), Val::Text(to)] => (text, source, to, -1),
         [
@@ -135,20 +135,20 @@ fn replace<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
             Val::Text(to),
             Val::Int(limit),
         ] => (text, source, to, *limit),
-        other => return given.mismatch(other),
+        other => return call.mismatch(other),
     };
     // A negative number: all.
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    given.budget().build(text.len())?;
-    given.budget().look(replacement.len())?;
-    with(given, source, |given, pattern| {
+    call.budget().build(text.len())?;
+    call.budget().look(replacement.len())?;
+    with(call, source, |call, pattern| {
         let parts = parts(replacement, pattern)?;
         let mut replaced = String::new();
         let mut matches = pattern.captures_iter(text);
         let mut from = 0;
         for _ in 0..limit {
-            given.budget().look(SEARCH_TIMES * (text.len() - from))?;
-            given.budget().step()?;
+            call.budget().look(SEARCH_TIMES * (text.len() - from))?;
+            call.budget().step()?;
             let Some(captures) = matches.next() else {
                 break;
             };
@@ -161,8 +161,8 @@ fn replace<'v>(given: &mut Given<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
                     Part::Text(text) => text,
                     Part::Group(group) => captures.get(*group).map_or("", |group| group.as_str()),
                 };
-                given.budget().step()?;
-                given.budget().build(part.len())?;
+                call.budget().step()?;
+                call.budget().build(part.len())?;
                 replaced.push_str(part);
             }
             from = whole.end();

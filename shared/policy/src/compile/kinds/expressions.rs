@@ -51,7 +51,7 @@ pub(super) fn conditions(
 pub(super) fn marked(all: Vec<Placed>, variables: &[Program], names: &Names) -> Vec<Placed> {
     let marked = all.into_iter().map(|Placed { place, program }| Placed {
         place,
-        program: program.with_parts(variables, names),
+        program: program.with_subqueries(variables, names),
     });
     marked.collect()
 }

@@ -264,7 +264,7 @@ fn mutation(
         .filter_map(|field| patch(field, &names, problems))
         .map(|patch| CelPatch {
             program: match existing {
-                None => patch.program.with_parts(&variables, &names),
+                None => patch.program.with_subqueries(&variables, &names),
                 Some(_) => patch.program,
             },
             ..patch

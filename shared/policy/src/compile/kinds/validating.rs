@@ -136,12 +136,15 @@ fn expressions(
         .filter_map(|field| judged(field, &names, ("", ""), problems));
     let expressions = judged.map(|judged| Judged {
         expression: Placed {
-            program: judged.expression.program.with_parts(&variables, &names),
+            program: judged
+                .expression
+                .program
+                .with_subqueries(&variables, &names),
             ..judged.expression
         },
         message_expression: judged
             .message_expression
-            .map(|program| program.with_parts(&variables, &names)),
+            .map(|program| program.with_subqueries(&variables, &names)),
         ..judged
     });
     let expressions = expressions.collect();

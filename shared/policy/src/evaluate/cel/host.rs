@@ -2,7 +2,9 @@
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
-use anteroom_cel::{Argument, EvalError, Fact, FactFunction, Host, PartAnswer, PartRequest, Site};
+use anteroom_cel::{
+    Argument, EvalError, Fact, FactFunction, Host, Site, SubqueryAnswer, SubqueryRequest,
+};
 use anteroom_model::FactError;
 use serde_json::Value;
 
@@ -63,16 +65,16 @@ impl<'v> CelHost<'v> {
         }
     }
 
-    /// The question that a part asks, and the name of the entry that it is of.
-    fn part_question(&self, request: PartRequest<'v>) -> Option<(String, Question)> {
-        let PartRequest {
-            part,
+    /// The question that a subquery asks, and the name of the entry that it is of.
+    fn subquery_question(&self, request: SubqueryRequest<'v>) -> Option<(String, Question)> {
+        let SubqueryRequest {
+            subquery,
             arguments,
             parameters,
         } = request;
         let mut first = None;
         let mut documents = BTreeMap::new();
-        for ((document, site), values) in part.documents().iter().zip(arguments) {
+        for ((document, site), values) in subquery.documents().iter().zip(arguments) {
             let fact = self
                 .facts
                 .iter()
@@ -86,12 +88,12 @@ impl<'v> CelHost<'v> {
             }
         }
         let (name, target) = first?;
-        let (mut given, mut failed) = (BTreeMap::new(), BTreeMap::new());
+        let (mut values, mut failed) = (BTreeMap::new(), BTreeMap::new());
         for (at, parameter) in parameters.into_iter().enumerate() {
             let name = format!("p{at}");
             match parameter {
                 Ok(value) => {
-                    given.insert(name, value);
+                    values.insert(name, value);
                 }
                 Err(message) => {
                     failed.insert(name, message);
@@ -101,12 +103,12 @@ impl<'v> CelHost<'v> {
         let question = Question {
             is_pushed_down: true,
             cel: Some(Arc::new(CelRequest {
-                expression: part.text().to_owned(),
-                variables: part.variables().to_vec(),
+                expression: subquery.text().to_owned(),
+                variables: subquery.variables().to_vec(),
                 failed,
                 documents,
             })),
-            ..Question::new(target, "", given)
+            ..Question::new(target, "", values)
         };
         Some((name, question))
     }
@@ -168,19 +170,19 @@ impl<'v> Host<'v> for CelHost<'v> {
         }
     }
 
-    fn takes_parts(&self) -> bool {
-        self.known.asks_for_parts()
+    fn takes_subqueries(&self) -> bool {
+        self.known.takes_subqueries()
     }
 
-    fn part(&self, request: PartRequest<'v>) -> PartAnswer<'v> {
-        let Some((name, question)) = self.part_question(request) else {
-            return PartAnswer::Declined;
+    fn subquery(&self, request: SubqueryRequest<'v>) -> SubqueryAnswer<'v> {
+        let Some((name, question)) = self.subquery_question(request) else {
+            return SubqueryAnswer::Declined;
         };
         let entry = question.target.to_string();
         match self.known.known(&question) {
-            Some(Known::Value(outcome)) => part_answer(outcome),
+            Some(Known::Value(outcome)) => subquery_answer(outcome),
             // The same would be said of the list, or it has to be read to know.
-            Some(Known::Failed(error)) if is_of_evaluation(error) => PartAnswer::Declined,
+            Some(Known::Failed(error)) if is_of_evaluation(error) => SubqueryAnswer::Declined,
             Some(Known::Failed(error)) => {
                 let source = error.clone();
                 match self.fail(RuleError::Fact {
@@ -188,31 +190,31 @@ impl<'v> Host<'v> for CelHost<'v> {
                     entry,
                     source,
                 }) {
-                    Fact::Failed(id, message) => PartAnswer::Unread(id, message),
-                    _ => PartAnswer::Declined,
+                    Fact::Failed(id, message) => SubqueryAnswer::Unread(id, message),
+                    _ => SubqueryAnswer::Declined,
                 }
             }
-            Some(Known::Declined | Known::LeftOut) => PartAnswer::Declined,
-            Some(Known::Pending) => PartAnswer::Unknown,
+            Some(Known::Declined | Known::LeftOut) => SubqueryAnswer::Declined,
+            Some(Known::Pending) => SubqueryAnswer::Unknown,
             None => {
                 self.demand(name, question);
-                PartAnswer::Unknown
+                SubqueryAnswer::Unknown
             }
         }
     }
 }
 
 /// The outcome that a replica tells: see [`FactRequest::cel`](crate::FactRequest::cel).
-fn part_answer(outcome: &Value) -> PartAnswer<'_> {
+fn subquery_answer(outcome: &Value) -> SubqueryAnswer<'_> {
     let text = |of: &str, field: &str| outcome.get(of)?.get(field)?.as_str();
     if let Some(value) = outcome.get("value") {
-        return PartAnswer::Value(value);
+        return SubqueryAnswer::Value(value);
     }
     if let Some(message) = text("failed", "message") {
-        return PartAnswer::Failed(message);
+        return SubqueryAnswer::Failed(message);
     }
     let parameter = text("parameter", "name").and_then(|name| name.strip_prefix('p')?.parse().ok());
-    parameter.map_or(PartAnswer::Declined, PartAnswer::Parameter)
+    parameter.map_or(SubqueryAnswer::Declined, SubqueryAnswer::Parameter)
 }
 
 /// How an answer is read as a value of the function.

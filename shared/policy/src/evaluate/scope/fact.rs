@@ -96,7 +96,7 @@ impl Scope<'_> {
         let Some(expression) = self
             .pushdown
             .projection(fact.id)
-            .filter(|_| self.facts.asks_for_parts())
+            .filter(|_| self.facts.takes_subqueries())
         else {
             return Ok(None);
         };

@@ -18,7 +18,7 @@ use crate::{
     ir::{
         VariableErrorKind,
         context::Loader,
-        subquery::{Given, Side, Subquery},
+        subquery::{Side, Subquery, SubqueryArgument},
         template::{Bound, Prepared, ValueTemplate},
     },
 };
@@ -61,7 +61,7 @@ impl Scope<'_> {
 
     /// Returns whether a subquery may be asked. A loaded entry needs none.
     fn may_ask(&self, subquery: &Subquery) -> bool {
-        self.facts.asks_for_parts()
+        self.facts.takes_subqueries()
             && self.find(&subquery.variable) == Some(subquery.entry)
             && matches!(self.states.0[subquery.entry], State::Unloaded)
     }
@@ -116,17 +116,17 @@ impl Scope<'_> {
         subquery: &Subquery,
     ) -> Result<Option<Question>, Interrupt> {
         let bound = prepared.bind(self)?;
-        let mut given = BTreeMap::new();
-        for (name, value) in &subquery.givens {
-            let Some(value) = self.given(value, &bound, prepared)? else {
+        let mut arguments = BTreeMap::new();
+        for (name, value) in &subquery.arguments {
+            let Some(value) = self.argument(value, &bound, prepared)? else {
                 return Ok(None);
             };
-            given.insert(name.clone(), value);
+            arguments.insert(name.clone(), value);
         }
         let Bound { mut parameters, .. } = bound;
         for (name, renamed) in &subquery.renamed {
             if let Some(value) = parameters.remove(name) {
-                given.insert(renamed.clone(), value);
+                arguments.insert(renamed.clone(), value);
             }
         }
         let mut asked = self.whole_of(subquery)?;
@@ -135,7 +135,7 @@ impl Scope<'_> {
             .expression
             .as_str()
             .clone_into(&mut asked.expression);
-        asked.parameters.extend(given);
+        asked.parameters.extend(arguments);
         Ok(Some(asked))
     }
 
@@ -149,18 +149,18 @@ impl Scope<'_> {
 
     /// `None`: it is of another fact, and not to be had without that fact. Whether that is needed is said
     /// by the use alone.
-    fn given(
+    fn argument(
         &mut self,
-        given: &Given,
+        argument: &SubqueryArgument,
         bound: &Bound,
         prepared: &Prepared,
     ) -> Result<Option<Value>, Interrupt> {
         let null = || Ok(Some(Value::Null));
-        if let Some(subquery) = &given.subquery {
+        if let Some(subquery) = &argument.subquery {
             return match self.ask(prepared, subquery, None) {
                 Ok(value) => Ok(value.map(Arc::unwrap_or_clone)),
                 Err(Interrupt::Variable(error))
-                    if given.is_forgiven && error.kind == VariableErrorKind::Missing =>
+                    if argument.is_forgiven && error.kind == VariableErrorKind::Missing =>
                 {
                     null()
                 }
@@ -168,14 +168,14 @@ impl Scope<'_> {
             };
         }
         let own = Bound {
-            expression: given.expression.clone(),
+            expression: argument.expression.clone(),
             parameters: bound.parameters.clone(),
         };
         match self.searched(&own, prepared.source())? {
             Ok(value) => Ok(Some(Arc::unwrap_or_clone(value))),
             // A key that it misses is nothing to a `||`; a variable that it names and that has no value is an
             // error all the same.
-            Err(EvalError::MissingKey { .. }) if given.is_forgiven => null(),
+            Err(EvalError::MissingKey { .. }) if argument.is_forgiven => null(),
             Err(error) => Err(self.variable_error(prepared.source(), &error).into()),
         }
     }

@@ -3,7 +3,7 @@
 mod exceptions;
 mod existing;
 mod mutating;
-mod parts;
+mod subqueries;
 
 use super::*;
 use crate::{

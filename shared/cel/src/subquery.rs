@@ -1,17 +1,17 @@
 //! Parts of an expression that can be evaluated where the list that they read is kept.
 //!
-//! A term is a part if it reads the lists of one kind of object, and everything else in it can be computed without them:
+//! A term is a subquery if it reads the lists of one kind of object, and everything else in it can be computed without them:
 //! that becomes parameters. The term travels as text and is evaluated by the same evaluator over the same list, so it
-//! comes to the same, errors included. Of terms within terms the outermost one is a part, so that most often no more
+//! comes to the same, errors included. Of terms within terms the outermost one is a subquery, so that most often no more
 //! than a boolean travels back.
 
 use std::sync::Arc;
 
 use crate::fact::Site;
 
-/// A part: what is asked of whoever keeps the list.
+/// A subquery: what is asked of whoever keeps the list.
 #[derive(Debug, PartialEq)]
-pub struct Part {
+pub struct Subquery {
     /// The term. It names its [documents](Self::documents) and its parameters, `p0`, `p1`, …
     pub(crate) text: String,
     /// The variables before it, by name.
@@ -22,7 +22,7 @@ pub struct Part {
     pub(crate) parameters: usize,
 }
 
-impl Part {
+impl Subquery {
     /// The term.
     pub fn text(&self) -> &str {
         &self.text
@@ -44,9 +44,9 @@ impl Part {
     }
 }
 
-/// The answer of a [`Host`](crate::Host) about a part.
+/// The answer of a [`Host`](crate::Host) about a subquery.
 #[derive(Clone, Copy, Debug)]
-pub enum PartAnswer<'v> {
+pub enum SubqueryAnswer<'v> {
     /// What it comes to.
     Value(&'v serde_json::Value),
     /// The error that it comes to.
@@ -61,11 +61,11 @@ pub enum PartAnswer<'v> {
     Unread(u32, &'v str),
 }
 
-/// What a part asks for.
+/// What a subquery asks for.
 #[derive(Debug)]
-pub struct PartRequest<'v> {
-    /// The part.
-    pub part: &'v Part,
+pub struct SubqueryRequest<'v> {
+    /// The subquery.
+    pub subquery: &'v Subquery,
     /// The dynamic arguments of each document.
     pub arguments: Vec<Vec<serde_json::Value>>,
     /// The value of each parameter, or the error that counts where the evaluation reaches it.

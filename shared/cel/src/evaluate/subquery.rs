@@ -3,15 +3,15 @@
 use super::Machine;
 use crate::{
     EvalError, JsonError,
-    ast::{Expr, PartCall, Place},
-    part::{PartAnswer, PartRequest},
+    ast::{Expr, Place, SubqueryCall},
+    subquery::{SubqueryAnswer, SubqueryRequest},
     value::Val,
 };
 
 impl<'v> Machine<'v> {
-    /// Evaluates a part. If its value does not depend on the lists, no replica is asked.
-    pub(super) fn part(&mut self, call: &'v PartCall) -> Result<Val<'v>, EvalError> {
-        let Some(host) = self.host.filter(|host| host.takes_parts()) else {
+    /// Evaluates a subquery. If its value does not depend on the lists, no replica is asked.
+    pub(super) fn subquery(&mut self, call: &'v SubqueryCall) -> Result<Val<'v>, EvalError> {
+        let Some(host) = self.host.filter(|host| host.takes_subqueries()) else {
             return self.eval(&call.whole);
         };
         if self.is_without_lists {
@@ -52,27 +52,27 @@ impl<'v> Machine<'v> {
         if lacks {
             return Err(EvalError::Unknown);
         }
-        let request = PartRequest {
-            part: &call.part,
+        let request = SubqueryRequest {
+            subquery: &call.subquery,
             arguments,
             parameters,
         };
-        match host.part(request) {
-            PartAnswer::Value(value) => Ok(Val::of(value)),
-            PartAnswer::Failed(message) => Err(EvalError::Refused(message.to_owned())),
-            PartAnswer::Parameter(at) => {
+        match host.subquery(request) {
+            SubqueryAnswer::Value(value) => Ok(Val::of(value)),
+            SubqueryAnswer::Failed(message) => Err(EvalError::Refused(message.to_owned())),
+            SubqueryAnswer::Parameter(at) => {
                 let error = errors.into_iter().find(|(place, _)| *place == at);
                 match error {
                     Some((_, error)) => Err(error),
                     None => self.eval(&call.whole),
                 }
             }
-            PartAnswer::Unknown => {
+            SubqueryAnswer::Unknown => {
                 self.lacks = true;
                 Err(EvalError::Unknown)
             }
-            PartAnswer::Declined => self.eval(&call.whole),
-            PartAnswer::Unread(id, message) => Err(EvalError::Fact {
+            SubqueryAnswer::Declined => self.eval(&call.whole),
+            SubqueryAnswer::Unread(id, message) => Err(EvalError::Fact {
                 id,
                 message: message.to_owned(),
             }),
@@ -83,22 +83,22 @@ impl<'v> Machine<'v> {
     fn without_lists(&mut self, term: &'v Expr) -> Result<Val<'v>, EvalError> {
         let nothing = vec![None; self.variables.len()];
         let known = std::mem::replace(&mut self.known, nothing);
-        let (bound, lacks) = (self.bound.clone(), self.lacks);
+        let (lazy, lacks) = (self.lazy.clone(), self.lacks);
         self.is_without_lists = true;
         let value = self.eval(term);
         self.is_without_lists = false;
         // What was found out without lists is forgotten.
-        (self.known, self.bound, self.lacks) = (known, bound, lacks);
+        (self.known, self.lazy, self.lacks) = (known, lazy, lacks);
         value
     }
 
     fn value_at(
         &mut self,
-        call: &'v PartCall,
+        call: &'v SubqueryCall,
         place: &'v Place,
     ) -> Result<serde_json::Value, JsonError> {
         let missing =
-            || JsonError::Failed(EvalError::refused("a part of the expression is missing"));
+            || JsonError::Failed(EvalError::refused("a term of the expression is missing"));
         let Some(at) = place.variable else {
             let term = call.whole.at(&place.path).ok_or_else(missing)?;
             return self.exact_json_of(term);
@@ -106,9 +106,9 @@ impl<'v> Machine<'v> {
         let variable = self.variables.get(at).ok_or_else(missing)?;
         let term = variable.expr().at(&place.path).ok_or_else(missing)?;
         let around = std::mem::take(&mut self.locals);
-        let bound = std::mem::take(&mut self.bound);
+        let lazy = std::mem::take(&mut self.lazy);
         let value = self.exact_json_of(term);
-        (self.locals, self.bound) = (around, bound);
+        (self.locals, self.lazy) = (around, lazy);
         value
     }
 }

@@ -1,6 +1,6 @@
 //! Parts of expressions that are evaluated where their lists are kept: they come to what the whole lists come to.
 
-use anteroom_cel::{Bound, Budget, Dialect, EvalError, JsonError, Machine, Names, Program, Roots};
+use anteroom_cel::{Budget, Dialect, EvalError, Input, JsonError, Machine, Names, Program, Roots};
 
 use super::*;
 use crate::{CelRequest, FactRequest};
@@ -21,16 +21,16 @@ fn replica(request: &CelRequest, fact: &FactRequest, list: impl Fn(&FactTarget) 
         .without_request();
     let mut given = Vec::new();
     for (name, document) in &documents {
-        names.give(name);
-        given.push(Bound::json(document));
+        names.add_input(name);
+        given.push(Input::json(document));
     }
     for (name, value) in &fact.parameters {
-        names.give(name);
-        given.push(Bound::json(value));
+        names.add_input(name);
+        given.push(Input::json(value));
     }
     for (name, message) in &request.failed {
-        names.give(name);
-        given.push(Bound::failed(EvalError::Given {
+        names.add_input(name);
+        given.push(Input::failed(EvalError::Input {
             name: name.clone(),
             message: message.clone(),
         }));
@@ -42,11 +42,12 @@ fn replica(request: &CelRequest, fact: &FactRequest, list: impl Fn(&FactTarget) 
         variables.push(program);
     }
     let program = Program::compile(&request.expression, &names).unwrap();
-    let mut machine = Machine::new(Roots::default(), &variables, Budget::default()).given(&given);
+    let mut machine =
+        Machine::new(Roots::default(), &variables, Budget::default()).with_inputs(&given);
     match machine.exact_json(&program) {
         Ok(value) => json!({ "value": value }),
         Err(JsonError::NoJson(kind)) => json!({"noJson": {"kind": kind}}),
-        Err(JsonError::Failed(EvalError::Given { name, .. })) => {
+        Err(JsonError::Failed(EvalError::Input { name, .. })) => {
             json!({"parameter": {"name": name}})
         }
         Err(JsonError::Failed(error)) => json!({"failed": {"message": error.to_string()}}),

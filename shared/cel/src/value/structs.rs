@@ -14,13 +14,13 @@ pub(crate) const OPERATIONS: &[&str] = &["add", "copy", "move", "remove", "repla
 
 /// A value of a type that has a name. No plain map equals it.
 #[derive(Clone, Debug)]
-pub(crate) struct MadeVal<'v> {
+pub(crate) struct StructVal<'v> {
     pub(crate) type_name: &'v str,
     /// No name twice.
     pub(crate) fields: Vec<(&'v str, Val<'v>)>,
 }
 
-impl<'v> MadeVal<'v> {
+impl<'v> StructVal<'v> {
     pub(crate) fn is_patch(&self) -> bool {
         self.type_name == PATCH
     }
@@ -33,7 +33,7 @@ impl<'v> MadeVal<'v> {
     /// Returns whether both are of one type, and their fields are equal.
     pub(super) fn equals(
         &self,
-        other: &MadeVal<'_>,
+        other: &StructVal<'_>,
         budget: &mut Budget,
     ) -> Result<bool, EvalError> {
         if self.type_name != other.type_name || self.fields.len() != other.fields.len() {

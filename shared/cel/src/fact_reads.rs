@@ -1,4 +1,4 @@
-//! The facts that an expression asks for: parts of lists where it can, and the facts whole.
+//! The facts that an expression asks for: subqueries where it can, and the facts whole.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::{
     dialect::Dialect,
     error::CompileError,
     fact::{FactFunction, Site},
-    part::Part,
+    subquery::Subquery,
     uses::{Document, ListUse},
 };
 
 /// A fact that an expression asks for.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'p> {
-    /// A part is evaluated where its lists are kept.
-    Part(&'p Arc<Part>),
+pub enum FactRead<'p> {
+    /// A subquery is evaluated where its lists are kept.
+    Subquery(&'p Arc<Subquery>),
     /// The call's result comes whole.
     Whole(&'p Arc<Site>),
 }
@@ -25,11 +25,11 @@ pub enum Asked<'p> {
 impl Program {
     /// Returns the facts that the expression asks for, each once, in the order in which they are written. `variables` are
     /// those that it was compiled with: the lists that they read count where they are used, their other facts do not.
-    pub fn asks_for<'p>(&'p self, variables: &'p [Self]) -> Vec<Asked<'p>> {
-        let mut asked = Vec::new();
+    pub fn fact_reads<'p>(&'p self, variables: &'p [Self]) -> Vec<FactRead<'p>> {
+        let mut reads = Vec::new();
         let finder = Finder { variables };
-        finder.walk(self.expr(), false, &mut asked);
-        asked
+        finder.walk(self.expr(), false, &mut reads);
+        reads
     }
 }
 
@@ -39,55 +39,55 @@ struct Finder<'p> {
 
 impl<'p> Finder<'p> {
     /// `is_variable`: the term stands in a variable, whose facts other than lists are its own.
-    fn walk(&self, term: &'p Expr, is_variable: bool, asked: &mut Vec<Asked<'p>>) {
+    fn walk(&self, term: &'p Expr, is_variable: bool, reads: &mut Vec<FactRead<'p>>) {
         match term {
-            Expr::Part(call) => {
-                add(asked, Asked::Part(&call.part));
+            Expr::Subquery(call) => {
+                add(reads, FactRead::Subquery(&call.subquery));
                 if !is_variable {
-                    self.walk_parameters(&call.whole, asked);
+                    self.walk_parameters(&call.whole, reads);
                 }
                 return;
             }
             Expr::Fact(call) if call.site.may_be_kept() || !is_variable => {
-                add(asked, Asked::Whole(&call.site));
+                add(reads, FactRead::Whole(&call.site));
             }
             Expr::Variable(at) => {
                 if let Some(variable) = self.variables.get(*at) {
-                    self.walk(variable.expr(), true, asked);
+                    self.walk(variable.expr(), true, reads);
                 }
             }
             _ => {}
         }
         for child in term.children() {
-            self.walk(child, is_variable, asked);
+            self.walk(child, is_variable, reads);
         }
     }
 
-    /// The facts but lists in a term that is asked for as a part: its parameters read them.
-    fn walk_parameters(&self, term: &'p Expr, asked: &mut Vec<Asked<'p>>) {
+    /// The facts but lists in a term that is asked for as a subquery: its parameters read them.
+    fn walk_parameters(&self, term: &'p Expr, reads: &mut Vec<FactRead<'p>>) {
         if let Expr::Fact(call) = term
             && !call.site.may_be_kept()
         {
-            add(asked, Asked::Whole(&call.site));
+            add(reads, FactRead::Whole(&call.site));
         }
         for child in term.children() {
-            self.walk_parameters(child, asked);
+            self.walk_parameters(child, reads);
         }
     }
 }
 
-fn add<'p>(asked: &mut Vec<Asked<'p>>, one: Asked<'p>) {
-    let is_known = asked.iter().any(|known| match (known, one) {
-        (Asked::Part(known), Asked::Part(one)) => *known == one,
-        (Asked::Whole(known), Asked::Whole(one)) => known.name() == one.name(),
+fn add<'p>(reads: &mut Vec<FactRead<'p>>, one: FactRead<'p>) {
+    let is_known = reads.iter().any(|known| match (known, one) {
+        (FactRead::Subquery(known), FactRead::Subquery(one)) => *known == one,
+        (FactRead::Whole(known), FactRead::Whole(one)) => known.name() == one.name(),
         _ => false,
     });
     if !is_known {
-        asked.push(one);
+        reads.push(one);
     }
 }
 
-impl Part {
+impl Subquery {
     /// Returns the uses that it makes of its lists: see [`Program::list_uses`].
     ///
     /// # Errors
@@ -105,10 +105,10 @@ impl Part {
                 _ => Document::List(name),
             })
             .collect();
-        let given = self.documents.iter().map(|(name, _)| name.clone());
-        given
+        let inputs = self.documents.iter().map(|(name, _)| name.clone());
+        inputs
             .chain(self.parameter_names())
-            .for_each(|name| names.give(&name));
+            .for_each(|name| names.add_input(&name));
         let (mut variables, mut uses) = (Vec::with_capacity(self.variables.len()), Vec::new());
         for (name, text) in &self.variables {
             let variable = Program::compile(text, &names)?;
@@ -130,26 +130,26 @@ mod tests {
     use crate::FactScope;
 
     /// Returns in words what an expression asks for.
-    fn asked(source: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    fn reads(source: &str, variables: &[(&str, &str)]) -> Vec<String> {
         let names = Names::default().in_dialect(Dialect::Kyverno);
         let mut names = names.with_facts(FactScope::Cluster);
         let mut programs: Vec<Program> = Vec::new();
         for (name, text) in variables {
             let program = Program::compile(text, &names).unwrap();
-            let program = program.with_parts(&programs, &names);
+            let program = program.with_subqueries(&programs, &names);
             names.define(name, &program);
             programs.push(program);
         }
         let program = Program::compile(source, &names).unwrap();
-        let program = program.with_parts(&programs, &names);
-        let asked = program.asks_for(&programs).into_iter();
-        asked
+        let program = program.with_subqueries(&programs, &names);
+        let reads = program.fact_reads(&programs).into_iter();
+        reads
             .map(|one| match one {
-                Asked::Whole(site) => site.name().to_owned(),
-                Asked::Part(part) => {
-                    let uses = part.list_uses().unwrap();
+                FactRead::Whole(site) => site.name().to_owned(),
+                FactRead::Subquery(subquery) => {
+                    let uses = subquery.list_uses().unwrap();
                     let uses: Vec<_> = uses.iter().map(ToString::to_string).collect();
-                    format!("{} | {}", part.text(), uses.join(" | "))
+                    format!("{} | {}", subquery.text(), uses.join(" | "))
                 }
             })
             .collect()
@@ -213,10 +213,10 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(asked(source, &variables), expected, "{source}");
+            assert_eq!(reads(source, &variables), expected, "{source}");
         }
         let both = format!("{get} != null && {list}.items.filter(p, p.a > 1).size() > 2");
-        let found = asked(&both, &[]);
+        let found = reads(&both, &[]);
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("scan: `"), "{found:?}");
     }

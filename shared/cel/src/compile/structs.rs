@@ -5,7 +5,7 @@ use cel::common::ast::{EntryExpr, IdedEntryExpr};
 use super::term::{Compiler, Typed};
 use crate::{
     CompileError,
-    ast::{Element, Expr, MacroKind, Made, Operator},
+    ast::{Element, Expr, MacroKind, Operator, StructLiteral},
     kind::Kind,
     value::{OBJECT, OPERATIONS, PATCH, Val, is_object_type, misplaced},
 };
@@ -19,7 +19,7 @@ const PATCH_FIELDS: &[(&str, Kind)] = &[
 ];
 
 impl Compiler<'_> {
-    pub(super) fn made(
+    pub(super) fn struct_literal(
         &mut self,
         type_name: &str,
         entries: &[IdedEntryExpr],
@@ -64,7 +64,10 @@ impl Compiler<'_> {
             }
         }
         let type_name = name.into();
-        Ok((Expr::Made(Box::new(Made { type_name, fields })), kind))
+        Ok((
+            Expr::Struct(Box::new(StructLiteral { type_name, fields })),
+            kind,
+        ))
     }
 }
 
@@ -93,11 +96,11 @@ fn check_patch_field(field: &str, value: &Expr, kind: Kind) -> Result<(), Compil
 /// Checks the types of the objects that are written out at a place. Lists and maps between do not count.
 fn check_place(expr: &Expr, place: &str) -> Result<(), CompileError> {
     match expr {
-        Expr::Made(made) if *made.type_name == *place => Ok(()),
-        Expr::Made(made) if is_object_type(&made.type_name) => {
+        Expr::Struct(made) if *made.type_name == *place => Ok(()),
+        Expr::Struct(made) if is_object_type(&made.type_name) => {
             Err(CompileError::Invalid(misplaced(&made.type_name, place)))
         }
-        Expr::Made(made) => {
+        Expr::Struct(made) => {
             let message = format!("a {} is no part of an {OBJECT}", made.type_name);
             Err(CompileError::Invalid(message))
         }

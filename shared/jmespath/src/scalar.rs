@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 
-use anteroom_jmespath::{Number, Shape};
-use serde_json::Value;
+use crate::{
+    node::{Number, Shape},
+    number::TWO_POW_127,
+    value::json_text,
+};
 
-/// The largest float up to which whole numbers are told apart from it: 2^127.
-const WHOLE_MAX: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
-
-/// A value without parts. Two are equal exactly where the evaluator's `==` says so.
+/// A value without parts. Two are equal exactly where `==` says so, in JMESPath and in CEL.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scalar {
     /// `null`, and what is not there.
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A whole number, however it is written.
+    /// A whole number, of any type and however it is written.
     Whole(i128),
     /// Any other number, by its bits.
     Float(u64),
@@ -38,40 +38,28 @@ impl Scalar {
     }
 
     /// The value of JSON; `None` for an array or an object.
-    pub fn of_json(value: &Value) -> Option<Self> {
-        let value = anteroom_jmespath::Value::<&Value>::json(value);
+    pub fn of_json(value: &serde_json::Value) -> Option<Self> {
+        let value = crate::Value::<&serde_json::Value>::json(value);
         Self::of(value.shape())
     }
 
-    /// The value of a path of CEL.
-    pub fn of_cel(value: anteroom_cel::Scalar) -> Self {
-        use anteroom_cel::Scalar as Cel;
-        match value {
-            Cel::Null => Self::Null,
-            Cel::Bool(value) => Self::Bool(value),
-            Cel::Whole(value) => Self::Whole(value),
-            Cel::Float(bits) => Self::Float(bits),
-            Cel::Text(text) => Self::Text(text),
-        }
-    }
-
     /// An entry of this name.
-    pub(crate) fn entry(name: &str, value: Self) -> Self {
+    pub fn entry(name: &str, value: Self) -> Self {
         Self::Entry(Box::new((name.into(), value)))
     }
 
     /// The other values than a text that are written so in JSON, however: at most two.
-    pub(crate) fn spelled(text: &str) -> impl Iterator<Item = Self> {
+    pub fn spelled(text: &str) -> impl Iterator<Item = Self> {
         let whole = text.parse().ok().map(Self::Whole);
-        let other = serde_json::from_str::<Value>(text).ok();
+        let other = serde_json::from_str::<serde_json::Value>(text).ok();
         let other = other.as_ref().and_then(Self::of_json);
         let other = other.filter(|other| !matches!(other, Self::Text(_)));
         whole.into_iter().chain(other)
     }
 
     /// The two ways to write a value that is no text in JSON.
-    pub(crate) fn spellings(&self) -> [Cow<'static, str>; 2] {
-        let float = |float: f64| Cow::Owned(anteroom_jmespath::json_text(&float.into()));
+    pub fn spellings(&self) -> [Cow<'static, str>; 2] {
+        let float = |float: f64| Cow::Owned(json_text(&float.into()));
         match self {
             Self::Null | Self::Text(_) | Self::Entry(_) => twice("null"),
             Self::Bool(true) => twice("true"),
@@ -86,19 +74,23 @@ impl Scalar {
     }
 
     fn number(number: Number) -> Self {
-        if let Some(whole) = number.integer() {
-            return Self::Whole(whole);
+        match number.integer() {
+            Some(whole) => Self::Whole(whole),
+            None => Self::float(number.float()),
         }
-        let float = number.float();
-        if float.fract() == 0.0 && float.abs() < WHOLE_MAX {
+    }
+
+    /// The value of a number that may be whole. NaN, which JSON does not have, equals itself here.
+    pub fn float(value: f64) -> Self {
+        if value.fract() == 0.0 && value.abs() < TWO_POW_127 {
             #[expect(clippy::cast_possible_truncation, reason = "whole, and in range")]
-            return Self::Whole(float as i128);
+            return Self::Whole(value as i128);
         }
-        Self::Float(float.to_bits())
+        Self::Float(value.to_bits())
     }
 
     /// Bytes on the heap.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len().next_multiple_of(16),
             Self::Entry(entry) => {
@@ -115,7 +107,7 @@ fn twice(text: &'static str) -> [Cow<'static, str>; 2] {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,0 +1,207 @@
+//! Policies.
+
+use anteroom_jmespath::Expression;
+use anteroom_model::{EntryKind, Failure, ResourceVersion};
+use anteroom_policy::{KindPattern, NotRun, Phase, Policy, PolicyKind, Problem, Reference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+use super::{Identity, cel_api_version, published, unpublished};
+use crate::{
+    coordinator::{
+        cel_status::{self, Summary},
+        conditions,
+        effect::Record,
+        rules::RulesStatus,
+    },
+    gateway::rights::Need,
+    source::{discovery::Catalog, prune::PruneError, reflect::RawObject},
+};
+
+/// The API version of policies of kyverno.io.
+const POLICY_API_VERSION: &str = "kyverno.io/v1";
+
+/// A query of a policy over an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EntryQuery {
+    /// The kind that declares the entry.
+    pub kind: EntryKind,
+    /// Its name; `None`: a request says which.
+    pub name: Option<String>,
+    /// Over its data; `None`: all of them, or what only a request says.
+    pub expression: Option<Expression>,
+}
+
+/// A policy of any kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PolicyManifest {
+    /// The API version that it was read in.
+    pub api_version: &'static str,
+    /// The object's identity.
+    pub identity: Identity,
+    /// The problems that keep it from being served.
+    pub problems: Vec<Problem>,
+    /// The entries that it names.
+    pub entries: Vec<(EntryKind, String)>,
+    /// Its queries over entries.
+    pub queries: Vec<EntryQuery>,
+    /// References that views have to be kept for, or may be.
+    pub references: Vec<Reference>,
+    /// The kinds whose objects are scanned for it.
+    pub scanned: Vec<KindPattern>,
+    /// It reads Secrets and nobody allowed it to.
+    pub secrets_forbidden: bool,
+    /// It changes existing objects and nobody allowed it to.
+    pub writes_forbidden: bool,
+    /// The reason why this version is held back: it is over a quota, or does not compile.
+    pub held_back: Option<Failure>,
+    /// The generation that is in force; `None`: none is.
+    pub in_force: Option<i64>,
+    /// The kinds that it decides over; empty: it is for what is there already.
+    pub kinds: Vec<KindPattern>,
+    /// The hash of its content, as it is published.
+    pub version: ResourceVersion,
+    /// The conditions of its status.
+    pub conditions: Vec<Condition>,
+    /// Its rules that are not run.
+    pub not_run: Vec<NotRun>,
+    /// Changes of what exists that its rules make, by rule.
+    pub changes: Vec<(String, Need)>,
+    /// The fields that its status should have of its rules.
+    pub rules: RulesStatus,
+    /// The fields that its status has of them.
+    pub rules_now: Option<RulesStatus>,
+    /// The fields that its status has beside its conditions; `None`: it is of kyverno.io.
+    pub summary: Option<Summary>,
+}
+
+/// Returns the API version that an object of a kind of policy was read in.
+fn api_version(object: &RawObject, kind: PolicyKind) -> &'static str {
+    match kind.is_cel() {
+        true => cel_api_version(object),
+        false => POLICY_API_VERSION,
+    }
+}
+
+impl PolicyManifest {
+    /// Reads and compiles one. A manifest that cannot even be published is a problem of its author,
+    /// as one that does not compile is: nobody serves it.
+    pub(crate) fn read(object: &RawObject, kind: PolicyKind) -> (Self, Option<Record>) {
+        let mut read = Self {
+            api_version: api_version(object, kind),
+            identity: Identity::read(object),
+            summary: kind.is_cel().then(Summary::default),
+            ..Self::default()
+        };
+        match read.compile(object, kind) {
+            Ok(published) => {
+                read.version = published.version.clone();
+                let generation = read.identity.generation;
+                read.in_force = read.problems.is_empty().then_some(generation);
+                (read, Some(published))
+            }
+            Err(error) => {
+                read.problems = vec![unpublished(&error)];
+                (read, None)
+            }
+        }
+    }
+
+    /// Returns the kinds that it names, without wildcards, and that the API server does not serve.
+    pub(in crate::coordinator) fn unserved_kinds<'s>(
+        &'s self,
+        catalog: Option<&'s Catalog>,
+    ) -> impl Iterator<Item = &'s KindPattern> {
+        self.kinds.iter().filter(move |kind| {
+            let name = match &kind.resource {
+                Some(resource) => &resource.plural,
+                None => &kind.kind,
+            };
+            let is_literal = !name.contains(['*', '?']);
+            is_literal && !catalog.is_some_and(|catalog| catalog.serves(kind))
+        })
+    }
+
+    /// Returns a manifest that is held back: it reads and does what the one before it does, which stays in force.
+    pub(crate) fn held_back(self, failure: Failure, before: Option<&Self>) -> Self {
+        let before = before.cloned().unwrap_or_default();
+        Self {
+            held_back: Some(failure),
+            api_version: self.api_version,
+            identity: self.identity,
+            summary: self.summary,
+            problems: self.problems,
+            conditions: self.conditions,
+            not_run: self.not_run,
+            rules: self.rules,
+            rules_now: self.rules_now,
+            ..before
+        }
+    }
+
+    /// The condition that says whether it is in force, as the object has it now.
+    pub(in crate::coordinator) fn said(&self) -> Option<&Condition> {
+        match self.summary {
+            None => conditions::find(&self.conditions),
+            Some(_) => conditions::find_type(&self.conditions, cel_status::WEBHOOK_CONFIGURED),
+        }
+    }
+
+    fn compile(&mut self, object: &RawObject, kind: PolicyKind) -> Result<Record, PruneError> {
+        let key = kind.key(&object.key.namespace, &object.key.name);
+        let (manifest, status, published) =
+            published(object, key, self.api_version, kind.as_str())?;
+        let mut configs = None;
+        match anteroom_policy::compile(&manifest) {
+            Ok(policy) => {
+                let entries = policy.entries().map(|(kind, name)| (kind, name.to_owned()));
+                self.entries = entries.collect();
+                let queries = policy.entry_queries();
+                self.queries = queries
+                    .map(|(kind, name, expression)| EntryQuery {
+                        kind,
+                        name: name.map(str::to_owned),
+                        expression: expression.cloned(),
+                    })
+                    .collect();
+                self.references = policy.references().collect();
+                self.scanned = policy.scanned_kinds();
+                let targets = Phase::ALL
+                    .into_iter()
+                    .flat_map(|phase| policy.targets(phase));
+                self.kinds = targets.flat_map(|target| target.kinds).collect();
+                self.not_run = policy.not_run().to_vec();
+                self.changes = changes(&policy);
+                configs = policy.autogen_configs();
+            }
+            Err(problems) => self.problems = problems,
+        }
+        if kind.is_cel() {
+            self.rules = RulesStatus::of_cel_policy(configs);
+            self.rules_now = Some(RulesStatus::read_cel(&status));
+            self.conditions = cel_status::read_conditions(&status);
+            self.summary = Some(Summary::read(&status));
+        } else {
+            self.rules = RulesStatus::of_policy(&manifest, &self.not_run);
+            self.rules_now = Some(RulesStatus::read(&status));
+            self.conditions = conditions::read(status.get("conditions").cloned());
+        }
+        Ok(published)
+    }
+}
+
+/// Returns the changes of what exists that a policy's rules make, each once for a rule.
+fn changes(policy: &Policy) -> Vec<(String, Need)> {
+    let mut changes = Vec::new();
+    for rule in policy.rules_on_existing() {
+        for mut objects in rule.targets_of_existing() {
+            if let Some(own) = policy.namespace() {
+                own.clone_into(&mut objects.namespace);
+            }
+            let change = (rule.name().to_owned(), Need::from(objects));
+            if !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+    }
+    changes
+}

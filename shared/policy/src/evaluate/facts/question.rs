@@ -1,0 +1,123 @@
+//! A question about a fact, and how its answer is read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anteroom_model::FactError;
+use serde_json::Value;
+
+use crate::{
+    evaluate::report::{CelRequest, FactRequest},
+    ir::FactTarget,
+};
+
+/// A question about a fact.
+#[derive(Clone)]
+pub(in crate::evaluate) struct Question {
+    pub(in crate::evaluate) target: FactTarget,
+    pub(in crate::evaluate) expression: String,
+    pub(in crate::evaluate) parameters: BTreeMap<String, Value>,
+    pub(in crate::evaluate) missing_key_is_error: bool,
+    pub(in crate::evaluate) age_max_ms: Option<u64>,
+    /// It is about a use of the fact, or about what of it is read.
+    pub(in crate::evaluate) is_pushed_down: bool,
+    /// The answer may be large.
+    pub(in crate::evaluate) is_large: bool,
+    pub(in crate::evaluate) reading: Reading,
+    /// It is asked in CEL.
+    pub(in crate::evaluate) cel: Option<Arc<CelRequest>>,
+}
+
+/// How an answer is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::evaluate) enum Reading {
+    /// As it is.
+    #[default]
+    AsItIs,
+    /// As an object that may not be there: that the API server has no such object is null.
+    ObjectOrNull,
+    /// As a list whose items say their kind. The API server says that of the list alone.
+    ListWithKinds,
+}
+
+impl Question {
+    /// About the whole of what the expression makes, whatever its age.
+    pub(in crate::evaluate) fn new(
+        target: FactTarget,
+        expression: &str,
+        parameters: BTreeMap<String, Value>,
+    ) -> Self {
+        Self {
+            target,
+            expression: expression.to_owned(),
+            parameters,
+            missing_key_is_error: false,
+            age_max_ms: None,
+            is_pushed_down: false,
+            is_large: false,
+            reading: Reading::AsItIs,
+            cel: None,
+        }
+    }
+
+    /// Returns whether another question is about the same target, read alike.
+    pub(in crate::evaluate) fn is_the_same_target(&self, other: &Self) -> bool {
+        self.target == other.target
+            && self.expression == other.expression
+            && self.parameters == other.parameters
+            && self.reading == other.reading
+            && self.cel == other.cel
+    }
+
+    pub(super) fn is(&self, asked: &FactRequest) -> bool {
+        asked.target == self.target
+            && asked.expression == self.expression
+            && asked.parameters == self.parameters
+            && asked.missing_key_is_error == self.missing_key_is_error
+            && asked.age_max_ms == self.age_max_ms
+            && asked.cel == self.cel
+    }
+
+    pub(super) fn is_the_same(&self, other: &Self) -> bool {
+        self.target == other.target
+            && self.expression == other.expression
+            && self.parameters == other.parameters
+            && self.age_max_ms == other.age_max_ms
+    }
+}
+
+impl Reading {
+    pub(super) fn read(self, answer: Result<Value, FactError>) -> Result<Value, FactError> {
+        match (self, answer) {
+            (Self::ObjectOrNull, Err(error)) if is_absence(&error) => Ok(Value::Null),
+            (Self::ListWithKinds, Ok(list)) => Ok(with_kinds(list)),
+            (_, answer) => answer,
+        }
+    }
+}
+
+/// Returns whether the API server says that it has no such object, as in `pods "web" not found`. That it does not
+/// serve the path (`404 page not found`) is another error.
+fn is_absence(error: &FactError) -> bool {
+    match error {
+        FactError::ObjectNotFound { .. } => true,
+        FactError::LiveReadFailed { code: 404, message } => message.ends_with("\" not found"),
+        _ => false,
+    }
+}
+
+/// Says of each item of a list what the list says of all.
+fn with_kinds(mut list: Value) -> Value {
+    let text = |field: &str| list[field].as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let Some(kind) = kind.strip_suffix("List").filter(|kind| !kind.is_empty()) else {
+        return list;
+    };
+    let items = list.get_mut("items").and_then(Value::as_array_mut);
+    for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if !item.contains_key("kind") {
+            item.insert("apiVersion".to_owned(), version.clone().into());
+            item.insert("kind".to_owned(), kind.into());
+        }
+    }
+    list
+}
