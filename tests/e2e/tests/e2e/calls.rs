@@ -37,7 +37,7 @@ async fn an_unchanged_call_is_answered_by_a_view_and_decides_as_live() -> anyhow
     the_last_good_answer_outlives_its_watcher(&mut world, &asker).await
 }
 
-/// Returns the right that the watcher needs for `SubjectAccessReview`, as deploy/README.md says to add it.
+/// Returns the right that the watcher needs for `SubjectAccessReview`, as docs/install.md says to add it.
 fn may_review_access() -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
