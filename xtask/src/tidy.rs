@@ -1,5 +1,6 @@
 //! Checks of the repository itself that no other tool makes.
 
+mod book;
 mod knots;
 mod layers;
 mod links;
@@ -197,10 +198,16 @@ pub(crate) fn check() -> anyhow::Result<()> {
     knots::check(root(), &folders, &mut problems)?;
     layers::check(root(), &mut problems)?;
     problems.extend(architecture::check(&crates)?);
-    for name in ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"] {
-        problems.extend(paths::check(root(), name, &page(name)?));
+    let pages = links::pages(root())?;
+    // What has changed names what is gone, too.
+    let present = pages
+        .iter()
+        .filter(|(name, _)| !name.ends_with("CHANGELOG.md"));
+    for (name, text) in present {
+        problems.extend(paths::check(root(), &name.display().to_string(), text));
     }
-    problems.extend(links::check(root())?);
+    problems.extend(links::check(&pages, |path| root().join(path).exists()));
+    problems.extend(book::check(&pages));
     problems.extend(dashboards::check());
     if !problems.is_empty() {
         bail!("{} problems:\n  {}", problems.len(), problems.join("\n  "));
