@@ -30,6 +30,11 @@ enum DeclaredSource {
 }
 
 impl DeclaredEntry {
+    /// Returns whether it is a `CachedContextEntry`, which Kyverno does not have.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.kind == EntryKind::Cached
+    }
+
     /// From a manifest; `None` where it is no entry.
     pub fn new(manifest: &Value) -> Option<Self> {
         let version = manifest["apiVersion"].as_str().unwrap_or_default();
@@ -127,6 +132,12 @@ impl DeclaredSource {
 }
 
 impl World {
+    /// Returns whether an entry of this kind and name is declared.
+    pub(crate) fn declares(&self, kind: EntryKind, name: &str) -> bool {
+        let mut all = self.declared.iter();
+        all.any(|entry| entry.kind == kind && entry.name == name)
+    }
+
     /// Returns the data that a declared entry keeps, or what one of its projections makes of it, for a policy of the
     /// namespace `home`, if it is in one; `None` where none of this name is.
     pub(crate) fn declared(

@@ -277,7 +277,9 @@ impl World {
     /// Returns whether a target is answered from here before a value that its entry is given.
     pub(crate) fn is_before_values(&self, target: &FactTarget) -> bool {
         match target {
-            FactTarget::Entry { .. } => !self.entries.is_empty() || !self.declared.is_empty(),
+            FactTarget::Entry { kind, name, .. } => {
+                !self.entries.is_empty() || self.declares(*kind, name)
+            }
             FactTarget::ConfigMap { .. } => self.is_cluster == Some(true),
             FactTarget::Collection(of) => !of.inline && self.is_cluster != Some(false),
             FactTarget::Api(call) => {
@@ -301,7 +303,7 @@ impl World {
         let find = |name: &str| self.entries.iter().find(|entry| entry.name == name);
         // Data may be given under the projection's full name.
         if let Some(entry) = find(&whole).filter(|_| !projection.is_empty()) {
-            return Ok(entry.data()?);
+            return Ok(entry.data(kind)?);
         }
         let Some(entry) = find(name) else {
             if let Some(found) = self.declared(kind, name, projection, home) {
@@ -313,7 +315,7 @@ impl World {
             let entry = name.to_owned();
             return Err(FactError::EntryNotFound { kind, entry }.into());
         };
-        let data = entry.data()?;
+        let data = entry.data(kind)?;
         if projection.is_empty() {
             return Ok(entry.projected(data)?);
         }
@@ -396,14 +398,17 @@ impl ResponseData {
 }
 
 impl EntryData {
-    /// Returns the part of the data that `fieldPath` names.
-    fn data(&self) -> Result<Value, FactError> {
+    /// Returns the part of the data that `fieldPath` names. Without one, resources have the shape that they have in a
+    /// cluster: a document of a `CachedContextEntry`, the objects of a `GlobalContextEntry`.
+    fn data(&self, kind: EntryKind) -> Result<Value, FactError> {
+        let path = self.field_path.as_deref().filter(|path| !path.is_empty());
         let data = match (&self.data, &self.resources) {
             (Some(data), _) => data.clone(),
+            (None, Some(listed)) if kind == EntryKind::Cached && path.is_none() => document(listed),
             (None, Some(listed)) => Value::Array(listed.clone()),
             (None, None) => return Err(unknown(&format!("entry {}", self.name))),
         };
-        match self.field_path.as_deref().filter(|path| !path.is_empty()) {
+        match path {
             Some(path) => search(path, &data, &Map::new(), false),
             None => Ok(data),
         }
@@ -421,6 +426,16 @@ impl EntryData {
         let all = self.projections.iter().map(project);
         all.collect::<Result<Map<_, _>, _>>().map(Value::Object)
     }
+}
+
+/// Objects as a `CachedContextEntry` has them: under `items`, and under the plural of the first one's kind.
+fn document(objects: &[Value]) -> Value {
+    let mut document = json!({"items": objects});
+    let first = objects.first().cloned().and_then(Resource::new);
+    if let Some(first) = first {
+        document[first.plural()] = json!({"items": objects});
+    }
+    document
 }
 
 fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {

@@ -48,6 +48,17 @@ pub struct World {
 }
 
 impl World {
+    /// The outcome of a story. If it failed, its logs are kept, and the error says where.
+    ///
+    /// # Errors
+    /// Those of the outcome.
+    pub fn with_logs<T>(&mut self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+        outcome.with_context(|| {
+            self.folder.disable_cleanup(true);
+            format!("the logs are kept in {}", self.folder.path().display())
+        })
+    }
+
     /// Starts everything and waits until the API server is ready. The services may still be on
     /// their way: that is a state that must work too.
     pub async fn start() -> anyhow::Result<Self> {

@@ -32,6 +32,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_policy::{Driver, PolicyException};
     use serde_json::Value;
 
     use super::*;
@@ -196,6 +197,48 @@ mod tests {
             let mut found = Vec::new();
             untyped(spec, "spec", &mut found);
             assert_eq!(found, [""; 0], "{plural}");
+        }
+    }
+
+    /// An object with every field that a schema has.
+    fn filled(schema: &Value) -> Value {
+        match schema["type"].as_str().unwrap_or_default() {
+            "object" => {
+                let fields = schema["properties"].as_object().into_iter().flatten();
+                let fields = fields.map(|(name, field)| (name.clone(), filled(field)));
+                fields.collect::<serde_json::Map<_, _>>().into()
+            }
+            "array" => vec![filled(&schema["items"])].into(),
+            "boolean" => true.into(),
+            "integer" => 1.into(),
+            _ => match &schema["enum"][0] {
+                Value::Null => "x".into(),
+                one => one.clone(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_policy_in_cel_has_no_field_that_is_not_compiled() {
+        for plural in ["validatingpolicies", "mutatingpolicies", "policyexceptions"] {
+            let crd = definition(&format!("{plural}.policies.kyverno.io"));
+            let version = &crd["spec"]["versions"][0];
+            let mut manifest = filled(&version["schema"]["openAPIV3Schema"]);
+            manifest["apiVersion"] = "policies.kyverno.io/v1".into();
+            manifest["kind"] = crd["spec"]["names"]["kind"].clone();
+            manifest["metadata"] = serde_json::json!({"name": "a"});
+            let problems = match plural {
+                "policyexceptions" => {
+                    PolicyException::compile(&manifest, Driver::IN_CLUSTER).map(|_| ())
+                }
+                _ => anteroom_policy::compile(&manifest).map(|_| ()),
+            };
+            let problems = problems.err().unwrap_or_default();
+            let unknown: Vec<_> = problems
+                .iter()
+                .filter(|problem| problem.message.starts_with("unknown field"))
+                .collect();
+            assert!(unknown.is_empty(), "{plural}: {unknown:#?}");
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) mod forbidden_check;
 mod machine;
 mod parse;
 mod paths;
+mod single;
 mod sinks;
 
 use std::ops::Range;
@@ -36,6 +37,7 @@ use parse::{Malformed, Page, WatchEvent};
 
 pub(crate) use parse::{RawObject, content_version};
 pub(crate) use paths::escape;
+pub(crate) use single::{once, probe, size};
 pub(crate) use sinks::{ForwardSink, NudgeSink};
 
 /// The largest page that is read at once; a larger one is asked for in halves.
@@ -212,52 +214,6 @@ pub(crate) async fn run_with(
             Command::Watch { .. } if reflector.is_quiet() => reflector.step(Input::Relist).await,
             Command::Watch { from } => reflector.watch(&from).await,
         }
-    }
-}
-
-/// Objects of a collection, as the API server counts them.
-///
-/// # Errors
-/// What the API server refuses, or does not answer.
-pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64, Fault> {
-    let path = paths::list(collection, None, 1);
-    let bytes = api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?;
-    parse::size(&bytes)
-}
-
-/// Asks whether a collection may be listed and watched.
-///
-/// # Errors
-/// What the API server refuses, or does not answer.
-pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<(), Fault> {
-    let path = paths::list(collection, None, 1);
-    let page = parse::page(&api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?)?;
-    let path = paths::watch(collection, &page.version, 1);
-    api.watch(&path, METADATA, LINE_BYTES_MAX).await.map(drop)
-}
-
-/// Reads once what a collection holds now, for a [`Sink`]: page by page, from the most recent
-/// state. `take` says whether the next page is wanted. Returns the version at which the collection was
-/// this; `None` where not all of it was wanted.
-///
-/// # Errors
-/// What the API server refuses, or does not answer; nothing is tried again.
-pub(crate) async fn once<F: Future<Output = bool>>(
-    api: &ApiServer,
-    collection: &Collection,
-    mut take: impl FnMut(Vec<RawObject>) -> F,
-) -> Result<Option<ResourceVersion>, Fault> {
-    let mut token = None;
-    loop {
-        let path = paths::list(collection, token.as_deref(), machine::PAGE_OBJECTS_MAX);
-        let page = parse::page(&api.get_as(&path, JSON, PAGE_BYTES_MAX).await?)?;
-        if !take(page.objects.into_iter().flatten().collect()).await {
-            return Ok(None);
-        }
-        if page.next.is_none() {
-            return Ok(Some(page.version));
-        }
-        token = page.next;
     }
 }
 

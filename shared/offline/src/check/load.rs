@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     bench::Bench,
     context::Context,
+    declared::DeclaredEntry,
     documents::{documents, manifests},
     loaded_policy::LoadedPolicy,
     request::User,
@@ -30,15 +31,18 @@ pub(crate) struct Loaded {
 /// # Errors
 /// One of its files cannot be used. Policies and exceptions that do not compile are listed apart.
 pub(crate) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
-    let (mut policies, mut others) = (Vec::new(), Vec::new());
+    let (mut policies, mut others, mut declared) = (Vec::new(), Vec::new(), Vec::new());
     for path in unique(&suite.file.policies) {
         for manifest in manifests(&suite.at(path))? {
             let loaded = match suite.file.target_resources.is_empty() {
                 true => LoadedPolicy::new(&manifest),
                 false => LoadedPolicy::with_targets(&manifest),
             };
+            // As in Kyverno, a suite's `globalContextEntries` alone say what a `GlobalContextEntry` has.
+            let cached = DeclaredEntry::new(&manifest).filter(DeclaredEntry::is_cached);
             match loaded {
                 Some(policy) => policies.push(policy),
+                None if cached.is_some() => declared.extend(cached),
                 None => {
                     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
                     let name = text(&manifest["metadata"]["name"]);
@@ -58,7 +62,9 @@ pub(crate) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         targets.extend(manifests.into_iter().filter_map(Resource::new));
     }
     let mut loaded = Loaded {
-        bench: Bench::new(policies, resources).with_targets(targets),
+        bench: Bench::new(policies, resources)
+            .with_targets(targets)
+            .with_entries(declared),
         others,
         broken: Vec::new(),
         remarks: Vec::new(),

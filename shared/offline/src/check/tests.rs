@@ -532,3 +532,61 @@ spec:
     assert_eq!(reasons("userinfo: admin.yaml"), ["Not found", "Not found"]);
     assert_eq!(reasons("userinfo: ops.yaml"), ["Not found", "Not found"]);
 }
+
+/// However a suite gives the objects of a `CachedContextEntry`, a rule finds them under `items`, as in a cluster.
+#[test]
+fn a_cached_entry_has_the_shape_that_it_has_in_a_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "policy.yaml",
+        r#"
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: unique}
+spec:
+  rules:
+    - name: free
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      context:
+        - name: owners
+          cachedContextEntry:
+            name: maps
+            jmesPath: items[?data.host == '{{ request.object.data.host }}' && metadata.name != '{{ request.object.metadata.name }}'].metadata.name
+      validate:
+        deny: {conditions: {all: [{key: "{{ owners | length(@) }}", operator: GreaterThan, value: 0}]}}
+"#,
+    );
+    write(
+        "entry.yaml",
+        "apiVersion: kyverno.io/v1\nkind: CachedContextEntry\nmetadata: {name: maps}\n\
+         spec: {resource: {group: core/v1, kind: configmaps}}",
+    );
+    write(
+        "maps.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {host: x}}\n---\n\
+         {apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {host: y}}",
+    );
+    write(
+        "new.yaml",
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: taken}, data: {host: x}}\n---\n\
+         {apiVersion: v1, kind: ConfigMap, metadata: {name: free}, data: {host: z}}",
+    );
+    for given in [
+        "policies: [policy.yaml]\nresources: [new.yaml]\n\
+         globalContextEntries: [{name: maps, resourceFiles: [maps.yaml]}]",
+        "policies: [policy.yaml]\nresources: [new.yaml]\n\
+         globalContextEntries: [{name: maps, fieldPath: '{items: @}', resourceFiles: [maps.yaml]}]",
+        "policies: [policy.yaml, entry.yaml]\nresources: [new.yaml, maps.yaml]",
+        "policies: [policy.yaml, entry.yaml]\nresources: [new.yaml]\nclusterResources: [maps.yaml]",
+    ] {
+        let results = [("taken", "fail"), ("free", "pass")].map(|(name, result)| {
+            format!("{{policy: unique, rule: free, kind: ConfigMap, resources: [{name}], result: {result}}}")
+        });
+        let text = format!("{given}\nresults: [{}]", results.join(", "));
+        write("kyverno-test.yaml", &text);
+        let rows = check(&suite(&folder.path().join("kyverno-test.yaml"))).unwrap();
+        let reasons: Vec<_> = rows.iter().map(|row| &*row.reason).collect();
+        assert_eq!(reasons, ["Ok", "Ok"], "{given}");
+    }
+}

@@ -1,5 +1,7 @@
 //! The request of an AdmissionReview, as rules see it.
 
+mod derived;
+
 use std::sync::Arc;
 
 use anteroom_cel::Arrival;
@@ -7,7 +9,7 @@ use anteroom_functions::images;
 use anteroom_jmespath::EvalSeed;
 use anteroom_model::ExistingObjects;
 use anteroom_patch::apply::ObjectSchema;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{Operation, ServedKind};
@@ -17,9 +19,6 @@ const IMAGES: &str = "images";
 
 /// The fields of a request that hold the roles of its user.
 const ROLES: [&str; 2] = ["roles", "clusterRoles"];
-
-/// A user, and a group, that nobody is.
-const NOBODY: &str = "anteroom:nobody";
 
 /// Why a value is not an admission request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -163,34 +162,6 @@ impl AdmissionRequest {
         self.no_images.as_deref().filter(|_| name == IMAGES)
     }
 
-    /// With the labels of the namespace that the object is in, which a `namespaceSelector` is about: the
-    /// request does not have them. None are given: it has none.
-    #[must_use]
-    pub fn with_namespace_labels(mut self, labels: Map<String, Value>) -> Self {
-        self.namespace_labels = Value::Object(labels);
-        self
-    }
-
-    /// With its user's roles, in `request.roles` and `request.clusterRoles`. The key of an empty list is
-    /// missing, as in Kyverno.
-    pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
-        let mut known = self.clone();
-        known.says_roles = true;
-        if let Some(Value::Object(request)) = known.root.get_mut("request") {
-            let lists = ROLES.into_iter().zip([&roles.roles, &roles.cluster_roles]);
-            let given = lists.filter(|(_, list)| !list.is_empty());
-            request.extend(given.map(|(field, list)| (field.to_owned(), list.clone().into())));
-        }
-        known
-    }
-
-    /// Sets the schema of its kind, by which partial objects are merged. Kubernetes' own kinds need none.
-    #[must_use]
-    pub fn with_schema(mut self, schema: Arc<ObjectSchema>) -> Self {
-        self.schema = Some(schema);
-        self
-    }
-
     /// The schema of an object, if it is of the request's kind and version and there is one.
     pub(crate) fn schema_of(&self, object: &Value) -> Option<&ObjectSchema> {
         let own = self.matched_object();
@@ -198,13 +169,6 @@ impl AdmissionRequest {
             .iter()
             .all(|field| own[field] == object[field]);
         self.schema.as_deref().filter(|_| is_own)
-    }
-
-    /// Sets when it came, which `time_now()`, `random()` and the like need.
-    #[must_use]
-    pub fn arrived(mut self, arrival: Arrival) -> Self {
-        self.arrival = Some(arrival);
-        self
     }
 
     /// The clock and the random numbers of the rule of this name. Each rule has random numbers of its own.
@@ -220,41 +184,6 @@ impl AdmissionRequest {
             now_ns,
             seed: seed ^ hash(policy),
         })
-    }
-
-    /// The same with another value in the context that variables are resolved in, for tests of policies:
-    /// `path` begins with `request` or what else stands in every context. Objects on the way are made. Of
-    /// what is matched only the object and the name follow it.
-    #[must_use]
-    pub fn with_variable(mut self, path: &[String], value: Value) -> Self {
-        if let [first, rest @ ..] = path {
-            let mut place = self.root.entry(first.clone()).or_insert(Value::Null);
-            for name in rest {
-                if !place.is_object() {
-                    *place = Value::Object(Map::new());
-                }
-                place = &mut place[name.as_str()];
-            }
-            *place = value;
-        }
-        self
-    }
-
-    /// The kind of the resource that a subresource belongs to, as discovery knows it: `Pod` for
-    /// `pods/exec`, whose own kind is `PodExecOptions`. Rules match the resource's kind.
-    #[must_use]
-    pub fn with_resource_kind(
-        mut self,
-        group: impl Into<String>,
-        version: impl Into<String>,
-        kind: impl Into<String>,
-    ) -> Self {
-        self.kind = Kind {
-            group: group.into(),
-            version: version.into(),
-            kind: kind.into(),
-        };
-        self
     }
 
     /// Returns the operation.
@@ -394,92 +323,6 @@ impl AdmissionRequest {
     /// The `request` as it came.
     pub fn value(&self) -> &Value {
         self.root.get("request").unwrap_or(&Value::Null)
-    }
-
-    /// The same request as if the old object, whole, were being created: what decides whether a violation
-    /// is new. `None` unless this is an UPDATE.
-    pub(crate) fn of_old_object(&self) -> Option<Self> {
-        let old = self.old_object()?.clone();
-        if self.operation != Operation::Update {
-            return None;
-        }
-        let mut earlier = self.clone();
-        earlier.operation = Operation::Create;
-        earlier.subresource.clear();
-        if let Some(Value::Object(request)) = earlier.root.get_mut("request") {
-            request.insert("object".to_owned(), old);
-            request.insert("oldObject".to_owned(), Value::Null);
-            request.insert("operation".to_owned(), Operation::Create.as_str().into());
-        }
-        earlier.look_for_images();
-        Some(earlier)
-    }
-
-    /// The same request of a user whom nothing names but a wildcard.
-    pub(crate) fn by_nobody(&self) -> Self {
-        let mut request = self.clone();
-        request.says_roles = false;
-        if let Some(Value::Object(fields)) = request.root.get_mut("request") {
-            let user = json!({ "username": NOBODY, "groups": [NOBODY] });
-            fields.insert("userInfo".to_owned(), user);
-            for roles in ROLES {
-                fields.remove(roles);
-            }
-        }
-        request
-    }
-
-    /// The same request of a user of whom nothing is known: what asks for the service account finds no such
-    /// variable. For drivers without a cluster.
-    #[must_use]
-    pub fn by_unknown_user(mut self) -> Self {
-        for name in ["serviceAccountName", "serviceAccountNamespace"] {
-            self.root.remove(name);
-        }
-        self
-    }
-
-    /// The same request about an object that was changed: what later rules see.
-    #[must_use]
-    pub fn with_object(&self, object: Value) -> Self {
-        let mut changed = self.clone();
-        if let Some(Value::Object(request)) = changed.root.get_mut("request") {
-            request.insert("object".to_owned(), object);
-        }
-        changed.look_for_images();
-        changed
-    }
-
-    /// The same request with another state of the object before it.
-    #[must_use]
-    pub fn with_old_object(mut self, object: Value) -> Self {
-        if let Some(Value::Object(request)) = self.root.get_mut("request") {
-            request.insert("oldObject".to_owned(), object);
-        }
-        self
-    }
-
-    /// The request of an operation on an object that exists: what constraints on such objects are about, and what an
-    /// object says that triggers a rule on itself. `None`: it is no object with a kind.
-    pub(crate) fn on_existing(
-        object: &Value,
-        resource: &str,
-        operation: Operation,
-    ) -> Option<Self> {
-        let api_version = text(object, &["apiVersion"])?;
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let field = match operation {
-            Operation::Delete => "oldObject",
-            _ => "object",
-        };
-        let metadata = |name: &str| text(object, &["metadata", name]).unwrap_or_default();
-        let mut request = json!({
-            "operation": operation.as_str(), "name": metadata("name"), "namespace": metadata("namespace"),
-            "kind": {"group": group, "version": version, "kind": text(object, &["kind"])?},
-            "resource": {"group": group, "version": version, "resource": resource},
-        });
-        request[field] = object.clone();
-        Self::new(request).ok()
     }
 
     /// Returns the object that the request is about, to be looked up in the cluster.

@@ -30,10 +30,7 @@ async fn an_api_server_that_is_behind_another_makes_no_decision_wrong() -> anyho
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world, seconds)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, seconds: u64) -> anyhow::Result<()> {

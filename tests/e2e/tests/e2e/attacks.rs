@@ -36,10 +36,7 @@ const IDLE: usize = 600;
 async fn attacks_on_the_webhook_stop_nobody() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 /// An Ingress with so many wildcard hosts, about 3 MB.

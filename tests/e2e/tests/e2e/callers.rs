@@ -26,10 +26,7 @@ async fn only_the_api_server_is_answered_where_it_presents_a_certificate() -> an
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 /// The webhook's own certificate, as somebody else keeps it.

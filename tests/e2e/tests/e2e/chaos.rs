@@ -47,11 +47,8 @@ async fn no_wrong_decision_whatever_is_killed_or_frozen() -> anyhow::Result<()> 
     let lasts = Duration::from_secs(setting("ANTEROOM_CHAOS_SECONDS", SECONDS_DEFAULT)?);
     let mut world = World::start().await?;
     let outcome = story(&mut world, seed, lasts).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        let logs = world.folder.path().display();
-        format!("ANTEROOM_CHAOS_SEED={seed}; the logs are kept in {logs}")
-    })
+    let outcome = outcome.with_context(|| format!("ANTEROOM_CHAOS_SEED={seed}"));
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, seed: u64, lasts: Duration) -> anyhow::Result<()> {

@@ -13,10 +13,7 @@ use serde_json::{Value, json};
 async fn match_conditions_say_which_requests_a_policy_decides_on() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 /// A policy on ConfigMaps; `expression`, if there is one, is its condition.

@@ -35,10 +35,7 @@ async fn a_watch_that_is_cut_every_second_or_goes_silent_costs_no_decision() -> 
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world, seconds)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, seconds: u64) -> anyhow::Result<()> {

@@ -49,11 +49,8 @@ async fn entries_by_the_hundred_hold_what_is_there_and_leave_nothing() -> anyhow
     let rounds = setting("ANTEROOM_HUNDREDS_ROUNDS", ROUNDS_DEFAULT)?;
     let mut world = World::start_as(&SystemPlan::default()).await?;
     let outcome = Box::pin(story(&mut world, seed, rounds)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        let logs = world.folder.path().display();
-        format!("ANTEROOM_HUNDREDS_SEED={seed}; the logs are kept in {logs}")
-    })
+    let outcome = outcome.with_context(|| format!("ANTEROOM_HUNDREDS_SEED={seed}"));
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, seed: u64, rounds: u64) -> anyhow::Result<()> {

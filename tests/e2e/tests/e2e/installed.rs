@@ -83,10 +83,7 @@ const REFUSED: [(&str, &str); 12] = [
 async fn an_installation_comes_and_goes_without_a_refusal() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

@@ -14,7 +14,6 @@ use anteroom_e2e::{
     system::SystemPlan,
     world::World,
 };
-use anyhow::Context;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,10 +21,7 @@ async fn versions_groups_and_namespaces_go_and_come_and_concern_nobody_else() ->
 {
     let mut world = World::start_as(&SystemPlan::default()).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

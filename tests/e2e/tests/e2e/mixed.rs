@@ -43,10 +43,7 @@ async fn programs_of_two_releases_work_together() -> anyhow::Result<()> {
     };
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world, &others)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, others: &Path) -> anyhow::Result<()> {

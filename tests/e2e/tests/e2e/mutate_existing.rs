@@ -18,10 +18,7 @@ use serde_json::{Value, json};
 async fn existing_objects_are_changed_once_their_trigger_is_admitted() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 /// Copies what an updated ConfigMap says to each that follows it, but for those that are held.

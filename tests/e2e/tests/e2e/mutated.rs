@@ -13,10 +13,7 @@ use serde_json::{Value, json};
 async fn a_policy_may_require_a_field_that_another_policy_adds() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 fn policy(name: &str, failure: &str, rule: &Value) -> Value {

@@ -31,10 +31,7 @@ async fn a_way_that_is_cut_in_one_direction_makes_no_decision_wrong() -> anyhow:
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world, &network)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, network: &Network) -> anyhow::Result<()> {

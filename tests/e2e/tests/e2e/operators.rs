@@ -23,10 +23,7 @@ const DENIALS: u64 = 25;
 async fn an_operator_sees_what_is_decided_and_why_and_reads_no_object() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

@@ -38,10 +38,7 @@ async fn a_young_outage_costs_no_decision() -> anyhow::Result<()> {
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

@@ -30,10 +30,7 @@ async fn a_watcher_without_its_own_rights_says_so_and_recovers() -> anyhow::Resu
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

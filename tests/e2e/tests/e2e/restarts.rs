@@ -16,7 +16,7 @@ use anteroom_e2e::{
     wait::{self, setting},
     world::World,
 };
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +33,7 @@ async fn an_api_server_that_starts_again_costs_no_fact() -> anyhow::Result<()> {
     let starts = setting("ANTEROOM_RESTARTS", STARTS_DEFAULT)?;
     let mut world = World::start_as(&SystemPlan::default()).await?;
     let outcome = Box::pin(story(&mut world, starts)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, starts: u64) -> anyhow::Result<()> {

@@ -10,7 +10,6 @@ use anteroom_e2e::{
     views, wait,
     world::{World, host, ingress},
 };
-use anyhow::Context;
 
 use crate::load::decides_by_hosts;
 
@@ -23,10 +22,7 @@ const CHANGED: usize = 20;
 async fn a_restored_etcd_is_followed_back() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

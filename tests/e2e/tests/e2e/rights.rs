@@ -56,11 +56,8 @@ async fn rights_edited_at_random_cost_no_decision_and_touch_no_other_entry() -> 
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = story(&mut world, seed, edits).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        let logs = world.folder.path().display();
-        format!("ANTEROOM_RIGHTS_SEED={seed}; the logs are kept in {logs}")
-    })
+    let outcome = outcome.with_context(|| format!("ANTEROOM_RIGHTS_SEED={seed}"));
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World, seed: u64, edits: u64) -> anyhow::Result<()> {

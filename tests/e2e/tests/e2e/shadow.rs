@@ -23,10 +23,7 @@ async fn a_shadow_records_what_it_would_do_and_does_nothing() -> anyhow::Result<
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 /// Adds a label to each Ingress.

@@ -15,7 +15,7 @@ use anteroom_e2e::{
     wait,
     world::World,
 };
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -37,10 +37,7 @@ async fn an_entry_that_stops_is_left_alone_until_it_changes() -> anyhow::Result<
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

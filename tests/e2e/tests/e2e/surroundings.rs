@@ -9,7 +9,7 @@ use anteroom_e2e::{
     wait,
     world::{NAMESPACE, World},
 };
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, Config,
@@ -29,10 +29,7 @@ async fn labels_roles_and_exceptions_decide() -> anyhow::Result<()> {
     };
     let mut world = World::start_as(&plan).await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 fn policy(name: &str, filter: &Value) -> Value {

@@ -20,20 +20,14 @@ const CHANGES: usize = 40;
 async fn a_tenants_policy_stops_nobody_else() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_changes_lets_nothing_by() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(changes(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 fn config_map(namespace: &str, name: &str) -> Value {

@@ -7,7 +7,7 @@ use anteroom_e2e::{
     wait,
     world::{NAMESPACE, World},
 };
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
@@ -20,10 +20,7 @@ const GROUP: &str = "test.dev";
 async fn an_object_that_is_hard_to_carry_spoils_at_most_itself() -> anyhow::Result<()> {
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 fn definition() -> Value {

@@ -41,10 +41,7 @@ async fn every_panel_has_data_and_alerts_fire_and_clear() -> anyhow::Result<()> 
     }
     let mut world = World::start().await?;
     let outcome = Box::pin(story(&mut world)).await;
-    outcome.with_context(|| {
-        world.folder.disable_cleanup(true);
-        format!("the logs are kept in {}", world.folder.path().display())
-    })
+    world.with_logs(outcome)
 }
 
 async fn story(world: &mut World) -> anyhow::Result<()> {

@@ -1,0 +1,56 @@
+//! Single requests about a collection.
+
+use anteroom_model::{Collection, ResourceVersion};
+
+use super::{
+    JSON, LINE_BYTES_MAX, METADATA, METADATA_LIST, PAGE_BYTES_MAX, machine,
+    parse::{self, RawObject},
+    paths,
+};
+use crate::source::apiserver::{ApiServer, Fault};
+
+/// Objects of a collection, as the API server counts them.
+///
+/// # Errors
+/// What the API server refuses, or does not answer.
+pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64, Fault> {
+    let path = paths::list(collection, None, 1);
+    let bytes = api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?;
+    parse::size(&bytes)
+}
+
+/// Asks whether a collection may be listed and watched.
+///
+/// # Errors
+/// What the API server refuses, or does not answer.
+pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<(), Fault> {
+    let path = paths::list(collection, None, 1);
+    let page = parse::page(&api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?)?;
+    let path = paths::watch(collection, &page.version, 1);
+    api.watch(&path, METADATA, LINE_BYTES_MAX).await.map(drop)
+}
+
+/// Reads once what a collection holds now, for a [`Sink`]: page by page, from the most recent
+/// state. `take` says whether the next page is wanted. Returns the version at which the collection was
+/// this; `None` where not all of it was wanted.
+///
+/// # Errors
+/// What the API server refuses, or does not answer; nothing is tried again.
+pub(crate) async fn once<F: Future<Output = bool>>(
+    api: &ApiServer,
+    collection: &Collection,
+    mut take: impl FnMut(Vec<RawObject>) -> F,
+) -> Result<Option<ResourceVersion>, Fault> {
+    let mut token = None;
+    loop {
+        let path = paths::list(collection, token.as_deref(), machine::PAGE_OBJECTS_MAX);
+        let page = parse::page(&api.get_as(&path, JSON, PAGE_BYTES_MAX).await?)?;
+        if !take(page.objects.into_iter().flatten().collect()).await {
+            return Ok(None);
+        }
+        if page.next.is_none() {
+            return Ok(Some(page.version));
+        }
+        token = page.next;
+    }
+}
