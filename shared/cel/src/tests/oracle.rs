@@ -4,7 +4,7 @@ use cel::{Context, Value};
 use proptest::prelude::*;
 
 use super::compiled;
-use crate::{Budget, Machine, Names, Program, Roots, value::Val};
+use crate::{Budget, EvalError, Machine, Names, Program, Roots, value::Val};
 
 /// Returns whether both are the same value.
 fn same(own: &Val<'_>, other: &Value) -> bool {
@@ -100,6 +100,10 @@ proptest! {
         let is_same = match (&own, &other) {
             (Ok(own), Ok(other)) => same(own, other),
             (Err(_), Err(_)) => true,
+            // The other appends the keys of a map to a list, which the specification does not have.
+            (Err(EvalError::NoSuchOverload { function, types }), Ok(_)) => {
+                function.as_str() == "_+_" && types == "list, map"
+            }
             // What cannot be a key is in no map, as in Go.
             (Ok(_), Err(cel::ExecutionError::NoSuchOverload(error))) => {
                 error.function() == "@in" && error.argument_types().last().is_some_and(|of| of == "map")

@@ -75,7 +75,7 @@ fn ingress_request(spec: &Value) -> AdmissionRequest {
 }
 
 /// The outcome, and how many parts and lists were asked for.
-fn drive_parts(
+fn drive_subqueries(
     policy: &Policy,
     request: &AdmissionRequest,
     items: &[Value],
@@ -200,8 +200,8 @@ fn a_part_asks_one_question_in_place_of_the_list() {
     let request = ingress_request(&json!({"rules": [{"host": "c.example"}]}));
     for (variables, expression, expected) in EXPRESSIONS {
         let policy = policy_on_ingresses(variables, expression);
-        let (outcome, asked) = drive_parts(&policy, &request, &all, false);
-        let (whole, _) = drive_parts(&policy, &request, &all, true);
+        let (outcome, asked) = drive_subqueries(&policy, &request, &all, false);
+        let (whole, _) = drive_subqueries(&policy, &request, &all, true);
         assert_eq!(outcome, whole, "{expression}");
         assert_eq!(asked, *expected, "{expression}: {outcome}");
     }
@@ -223,7 +223,7 @@ proptest! {
 
     /// Whatever the list and the object are, irregular ones too: the same outcome, and the same error.
     #[test]
-    fn parts_come_to_what_whole_lists_come_to(
+    fn subqueries_come_to_what_whole_lists_come_to(
         lists in proptest::collection::vec(proptest::collection::vec(any_host(), 0..3), 0..4),
         own in proptest::collection::vec(any_host(), 0..3),
     ) {
@@ -235,8 +235,8 @@ proptest! {
         let request = ingress_request(&json!({"rules": own}));
         for (variables, expression, _) in EXPRESSIONS {
             let policy = policy_on_ingresses(variables, expression);
-            let (outcome, _) = drive_parts(&policy, &request, &all, false);
-            let (whole, _) = drive_parts(&policy, &request, &all, true);
+            let (outcome, _) = drive_subqueries(&policy, &request, &all, false);
+            let (whole, _) = drive_subqueries(&policy, &request, &all, true);
             prop_assert_eq!(outcome, whole, "{}", expression);
         }
     }
