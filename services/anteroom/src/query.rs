@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Alone {
+    struct ParsedArgs {
         #[command(flatten)]
         query: QueryArgs,
     }
@@ -383,10 +383,10 @@ mod tests {
             (&["--kind", "cached"], EntryKind::Cached),
             (&["--kind", "global"], EntryKind::Global),
         ] {
-            let args = Alone::parse_from(["query", "teams"].iter().chain(flags)).query;
+            let args = ParsedArgs::parse_from(["query", "teams"].iter().chain(flags)).query;
             assert_eq!(args.pick(&both()).unwrap().kind, expected);
         }
-        let args = Alone::parse_from(["query", "teams"]).query;
+        let args = ParsedArgs::parse_from(["query", "teams"]).query;
         let global = vec![record(EntryKind::Global, &[])];
         assert_eq!(args.pick(&global).unwrap().kind, EntryKind::Global);
     }
@@ -394,10 +394,10 @@ mod tests {
     #[test]
     fn an_expression_is_about_the_projection() {
         let record = record(EntryKind::Global, &[("names", "[].metadata.name")]);
-        let args = Alone::parse_from(["query", "teams.names"]).query;
+        let args = ParsedArgs::parse_from(["query", "teams.names"]).query;
         let found = args.projected(&record, "names").unwrap();
         assert_eq!(found.expression, "[].metadata.name");
-        let args = Alone::parse_from(["query", "teams.names", "length(@)"]).query;
+        let args = ParsedArgs::parse_from(["query", "teams.names", "length(@)"]).query;
         let found = args.projected(&record, "names").unwrap();
         assert_eq!(found.expression, "([].metadata.name) | length(@)");
         let error = args.projected(&record, "none").err().unwrap();
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_bus_out_of_reach_is_not_a_slow_replica() {
-        let args = Alone::parse_from(["query", "ingresses", "--deadline-ms", "7"]).query;
+        let args = ParsedArgs::parse_from(["query", "ingresses", "--deadline-ms", "7"]).query;
         let down = args.unanswered(Connection::Down);
         assert_eq!(down.code(), anteroom_model::ErrorCode::BUS_UNAVAILABLE);
         let up = args.unanswered(Connection::Up);

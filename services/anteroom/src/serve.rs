@@ -71,11 +71,11 @@ impl Default for PartsArgs {
     /// The options of a command line on which nothing is given.
     fn default() -> Self {
         #[derive(clap::Parser)]
-        struct Alone {
+        struct ParsedArgs {
             #[command(flatten)]
             parts: PartsArgs,
         }
-        <Alone as clap::Parser>::parse_from(["anteroom"]).parts
+        <ParsedArgs as clap::Parser>::parse_from(["anteroom"]).parts
     }
 }
 

@@ -139,7 +139,7 @@ impl Answerer {
         let inline = |prepared| self.evaluator.answer_inline(&batch, prepared);
         let results: Vec<_> = batch.queries.iter().map(inline).collect();
         if results.iter().all(Option::is_some) {
-            self.evaluator.was_short();
+            self.evaluator.note_short_request();
             let results = results.into_iter().flatten().collect();
             return Ok(self.reply(&batch, taken, results));
         }

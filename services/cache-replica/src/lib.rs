@@ -11,7 +11,7 @@
 //!   draining; beside it, to a fallback address where every view is answered for, whatever its state.
 //! - `answer`: one call, from bytes to bytes, within its deadline.
 //! - `evaluate`: one query; its `path` has the table of the ways in which a query is answered.
-//! - `derived`: indexes and counters beside the views; `scan`: evaluation of a large view by slices; `places`: whose turn it
+//! - `derived`: indexes and counters beside the views; `scan`: evaluation of a large view by slices; `fair_slots`: whose turn it
 //!   is where evaluations take long.
 //! - `plan`, `memo`: caches of compiled expressions, and of results by state of the view.
 //! - `beats`: tells the others what is held; `references`: objects that are referenced one by one.
@@ -30,10 +30,10 @@ mod deadline;
 mod derived;
 mod endpoint;
 mod evaluate;
+mod fair_slots;
 mod memo;
 mod memory;
 mod metrics;
-mod places;
 mod plan;
 mod references;
 mod replica;

@@ -36,9 +36,9 @@ use tokio::time::{Instant, timeout};
 use crate::{
     deadline::Deadline,
     derived::CountParameters,
-    places::{Place, Places},
+    fair_slots::{FairSlots, Slot},
 };
-pub(crate) use pieces::{AllPieces, PieceKey, Pieces};
+pub(crate) use pieces::{PartialResults, PieceKey, Pieces};
 pub(crate) use turns::Turns;
 
 /// Objects of one slice, about: it ends with the stretch that reaches them.
@@ -51,11 +51,11 @@ const LULL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Scans {
     /// One for each slice that is evaluated.
-    lanes: Arc<Places>,
+    lanes: Arc<FairSlots>,
     /// The most of them that one scan has at once.
     width: usize,
     /// One for each evaluation over a whole view.
-    wholes: Arc<Places>,
+    wholes: Arc<FairSlots>,
     begun: Instant,
     /// When the last short query came in, in microseconds from `begun`.
     short_us: AtomicU64,
@@ -88,9 +88,9 @@ impl Scans {
     /// With a lane for each of `cores`; with none no scan comes to an end.
     pub(crate) fn new(cores: usize) -> Self {
         Self {
-            lanes: Places::new(cores),
+            lanes: FairSlots::new(cores),
             width: cores,
-            wholes: Places::new(cores.saturating_sub(1).max(cores.min(1))),
+            wholes: FairSlots::new(cores.saturating_sub(1).max(cores.min(1))),
             begun: Instant::now(),
             short_us: AtomicU64::new(0),
         }
@@ -173,7 +173,7 @@ impl Scans {
 
 fn spawn<R: Send + 'static>(
     scan: &Arc<Scan>,
-    lane: Place,
+    lane: Slot,
     work: fn(&Scan) -> R,
 ) -> tokio::task::JoinHandle<R> {
     let (scan, span) = (Arc::clone(scan), tracing::Span::current());

@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn the_defaults_are_what_the_command_line_says() {
         #[derive(clap::Parser)]
-        struct Alone {
+        struct ParsedArgs {
             #[command(flatten)]
             args: Args,
         }
-        let parsed = <Alone as clap::Parser>::parse_from(["reporter"]).args;
+        let parsed = <ParsedArgs as clap::Parser>::parse_from(["reporter"]).args;
         assert_eq!(format!("{parsed:?}"), format!("{:?}", Args::default()));
     }
 }

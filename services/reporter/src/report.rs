@@ -302,7 +302,7 @@ mod tests {
             of_policy.policy = kind.key("n", "p");
             let results = || {
                 let mut result = result("defaults", Outcome::Fail);
-                result.tell(std::collections::BTreeMap::from([(
+                result.set_properties(std::collections::BTreeMap::from([(
                     "team".into(),
                     "a".into(),
                 )]));

@@ -74,8 +74,8 @@ impl RuleResult {
             && same_message
     }
 
-    /// Adds its properties, as many as there is room for.
-    pub(crate) fn tell(&mut self, properties: BTreeMap<String, String>) {
+    /// Sets its properties, as many as there is room for.
+    pub(crate) fn set_properties(&mut self, properties: BTreeMap<String, String>) {
         let mut bytes = 0;
         let kept = properties.into_iter().take_while(|(name, value)| {
             bytes += name.len() + value.len();
@@ -201,10 +201,10 @@ mod tests {
     fn properties_are_told_as_far_as_there_is_room() {
         let mut result = RuleResult::of(&policy("true"), "r", &RuleOutcome::Pass).unwrap();
         let before = result.clone();
-        result.tell(BTreeMap::new());
+        result.set_properties(BTreeMap::new());
         assert_eq!(result, before);
         let value = "x".repeat(PROPERTIES_BYTES_MAX - 1);
-        result.tell(BTreeMap::from([
+        result.set_properties(BTreeMap::from([
             ("a".into(), value),
             ("b".into(), String::new()),
         ]));

@@ -214,7 +214,7 @@ impl Scanner {
         let now = Instant::now();
         if now >= self.due {
             self.due = now + self.interval;
-            self.shared.look(Findings::reopen);
+            self.shared.with(Findings::reopen);
             self.anew(|_| true);
         } else if now >= self.reopens_at && self.has_room() {
             self.reopens_at = now + REOPENED_EVERY;
@@ -228,7 +228,7 @@ impl Scanner {
             extended_at: now,
         }));
         for finder in self.retries.due(now) {
-            let objects = self.shared.look(|findings| findings.errors_of(&finder));
+            let objects = self.shared.with(|findings| findings.errors_of(&finder));
             if objects.is_empty() {
                 self.retries.done(&finder);
                 continue;
@@ -250,7 +250,7 @@ impl Scanner {
     /// Returns whether there is room for objects that were left out, and everybody else was judged.
     fn has_room(&self) -> bool {
         let reopen = |findings: &mut Findings| findings.left_out() > 0 && findings.reopen();
-        self.plan.is_current() && self.shared.look(reopen)
+        self.plan.is_current() && self.shared.with(reopen)
     }
 
     /// Lets go on whoever can.
@@ -387,7 +387,7 @@ impl Scanner {
         if self.known.is_none() {
             return;
         }
-        let is_full = self.shared.look(|findings| findings.left_out() > 0);
+        let is_full = self.shared.with(|findings| findings.left_out() > 0);
         // There may be many objects that cannot be read: they are gone through where they may be others.
         if !self.plan.take_unread_changed() && is_full == self.told_full {
             return;

@@ -71,9 +71,9 @@ impl Shared {
         done
     }
 
-    /// Looks into the findings.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Findings) -> R) -> R {
-        look(&mut self.findings.lock())
+    /// Works on the findings, and tells nobody of it.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Findings) -> R) -> R {
+        work(&mut self.findings.lock())
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<()> {

@@ -93,7 +93,7 @@ impl Writer {
         let mut listing: Fuse<BoxFuture<'static, Part>> = Fuse::terminated();
         let mut list_at = Instant::now() + self.interval;
         loop {
-            let changed = self.shared.look(|findings| findings.waiting());
+            let changed = self.shared.with(|findings| findings.waiting());
             self.metrics.waiting(changed + self.published.waiting());
             self.metrics
                 .reports(self.published.len(), self.published.beyond());
@@ -148,8 +148,8 @@ impl Writer {
         self.published.listed(listed, now);
         if next.is_none() {
             // Which were to be looked at nobody remembers.
-            if self.published.listed_all(now) | self.shared.look(Findings::take_lost) {
-                self.shared.look(|findings| findings.touch(|_| true));
+            if self.published.listed_all(now) | self.shared.with(Findings::take_lost) {
+                self.shared.with(|findings| findings.touch(|_| true));
                 self.published.look_at_all(now);
             }
         }
@@ -218,7 +218,7 @@ impl Writer {
         if let Some(due) = self.published.take_due(Instant::now()) {
             return Some((due, None));
         }
-        let subject = self.shared.look(Findings::take_changed)?;
+        let subject = self.shared.with(Findings::take_changed)?;
         Some((key(&subject), Some(owner_of(&subject))))
     }
 
@@ -230,7 +230,7 @@ impl Writer {
             ReportAction::Nothing => return false,
             ReportAction::UpToDate => {
                 // It was told of when that was written.
-                self.shared.look(|findings| findings.told(&key.1));
+                self.shared.with(|findings| findings.told(&key.1));
                 return false;
             }
             ReportAction::ReadFirst => async move {
@@ -279,7 +279,7 @@ impl Writer {
     /// Returns the report that is to be there; `None`: none.
     fn report(&self, key: &Key) -> Option<Report> {
         let about = self.shared.about();
-        self.shared.look(|findings| {
+        self.shared.with(|findings| {
             let of_object = findings.of_object(&key.1)?;
             let of = |policy: &_| about.get(policy).map(|about| &about.reporting);
             Some(report::report(of_object, of))
@@ -295,7 +295,7 @@ impl Writer {
         } = done;
         if let Some(said) = said {
             self.shared
-                .look(|findings| findings.remember(&key.1, &said));
+                .with(|findings| findings.remember(&key.1, &said));
             return self.published.was_read(&key, Instant::now());
         }
         match &result {
@@ -313,7 +313,7 @@ impl Writer {
     /// Tells of what is bad and new in a report that was written.
     fn tell(&self, uid: &str) {
         let about = self.shared.about();
-        self.shared.look(|findings| {
+        self.shared.with(|findings| {
             let of_object = findings.of_object(uid);
             let each = of_object.into_iter().flat_map(|of_object| {
                 let findings = of_object.findings.iter();

@@ -127,13 +127,13 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser)]
-    struct Alone {
+    struct ParsedArgs {
         #[command(flatten)]
         args: Args,
     }
 
     fn exempt(given: &[&str], user: &Value) -> Option<ExemptBy> {
-        let args = Alone::parse_from(["webhook"].iter().chain(given)).args;
+        let args = ParsedArgs::parse_from(["webhook"].iter().chain(given)).args;
         let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": { "uid": "u", "operation": "CREATE", "namespace": "shop", "name": "p",
                 "kind": { "group": "", "version": "v1", "kind": "Pod" },
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_malformed_resource_filter_is_refused_with_its_position() {
-        let error = Alone::try_parse_from(["webhook", "--resource-filters=[Event,*,*] Node"]);
+        let error = ParsedArgs::try_parse_from(["webhook", "--resource-filters=[Event,*,*] Node"]);
         let error = error
             .map(|alone| alone.args.filters)
             .unwrap_err()

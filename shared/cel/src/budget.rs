@@ -51,8 +51,8 @@ impl Budget {
         }
     }
 
-    /// Text is looked through.
-    pub(crate) fn look(&mut self, bytes: usize) -> Result<(), EvalError> {
+    /// Charges the bytes of a text that is looked through.
+    pub(crate) fn charge_scan(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.steps((bytes / STEP_BYTES) as u64)
     }
 
@@ -67,7 +67,7 @@ impl Budget {
 
     /// Text is made.
     pub(crate) fn build(&mut self, bytes: usize) -> Result<(), EvalError> {
-        self.look(bytes)?;
+        self.charge_scan(bytes)?;
         self.take_bytes(bytes as u64)
     }
 

@@ -18,7 +18,7 @@ const FIELDS_MAX: usize = 64;
 pub struct Changes {
     from: Snapshot,
     to: Snapshot,
-    of: Vec<Changed>,
+    changed: Vec<Changed>,
 }
 
 /// The change of one object.
@@ -46,12 +46,12 @@ pub(crate) enum Difference {
 impl Changes {
     /// Compares two states. It costs little where one came out of the other.
     pub fn between(from: &Snapshot, to: &Snapshot) -> Self {
-        let mut of = Vec::new();
-        to.changes_since(from, |change| of.push(Changed::of(change)));
+        let mut changed = Vec::new();
+        to.changes_since(from, |change| changed.push(Changed::of(change)));
         Self {
             from: from.clone(),
             to: to.clone(),
-            of,
+            changed,
         }
     }
 
@@ -66,7 +66,7 @@ impl Changes {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Changed> {
-        self.of.iter()
+        self.changed.iter()
     }
 }
 

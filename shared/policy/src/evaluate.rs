@@ -29,6 +29,7 @@ mod mutate;
 mod mutate_existing;
 mod pass;
 mod report;
+mod run_state;
 mod scope;
 mod surroundings;
 

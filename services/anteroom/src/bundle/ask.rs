@@ -218,7 +218,7 @@ mod tests {
     #[tokio::test]
     async fn logs_and_metrics_of_pods_are_taken_and_what_is_forbidden_is_named() {
         let client = Client::new(tower::service_fn(answer), "ours");
-        let args = <Alone as clap::Parser>::parse_from(["a", "--namespace", "ours"]).args;
+        let args = <ParsedArgs as clap::Parser>::parse_from(["a", "--namespace", "ours"]).args;
         let mut archive = Archive::new();
         everything(&client, &args, &mut archive).await.unwrap();
         let text = |name: &str| {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[derive(clap::Parser)]
-    struct Alone {
+    struct ParsedArgs {
         #[command(flatten)]
         args: BundleArgs,
     }

@@ -14,9 +14,14 @@ static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
             r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\z)",
             "(key left out)",
         ),
-        // User, password, path, query and fragment of a URL.
+        // A URL with an `@` behind its first `/`, `?` or `#`: a password may hold those, so its host is not certain.
         (
-            r#"\b([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/@"'<>]*@)?([^\s/?#"'<>`,;)]+)(?:[/?#][^\s"'<>`]*)?"#,
+            r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'<>`]*[/?#][^\s"'<>`]*@[^\s"'<>`]*"#,
+            "$1…",
+        ),
+        // User, password, path, query and fragment of a URL. A password may hold `@`.
+        (
+            r#"\b([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'<>]*@)?([^\s/?#"'<>`,;)]+)(?:[/?#][^\s"'<>`]*)?"#,
             "$1$2/…",
         ),
         // The query of a path.
@@ -66,7 +71,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_one() {
-        assert_eq!(PATTERNS.len(), 7);
+        assert_eq!(PATTERNS.len(), 8);
     }
 
     #[test]
@@ -79,9 +84,15 @@ mod tests {
                 "view `pods.v1` is stale: 5015 ms ago",
             ),
             ("nats://user:CANARY@nats:4222", "nats://nats:4222/…"),
+            ("nats://user:p@CANARY@nats:4222", "nats://nats:4222/…"),
+            ("nats://user:p/CANARY@nats:4222/x", "nats://…"),
             (
                 "Post \"https://anteroom-webhook.anteroom.svc:443/validate/CANARY?timeout=10s\": EOF",
                 "Post \"https://anteroom-webhook.anteroom.svc:443/…\": EOF",
+            ),
+            (
+                "GET https://example.org?key=a@CANARY failed",
+                "GET https://… failed",
             ),
             (
                 "GET https://example.org?key=CANARY failed",

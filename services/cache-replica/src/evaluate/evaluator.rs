@@ -19,11 +19,11 @@ use super::{
 use crate::{
     Args,
     derived::Derived,
+    fair_slots::FairSlots,
     memo::Memo,
     metrics::QueryMetrics,
-    places::Places,
     plan::Plans,
-    scan::{AllPieces, Scans},
+    scan::{PartialResults, Scans},
 };
 
 /// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
@@ -35,11 +35,11 @@ const EVALUATIONS_PER_CORE: usize = 4;
 pub(crate) struct Evaluator {
     pub(super) budget: Budget,
     /// One for each evaluation on a worker thread.
-    pub(super) workers: Arc<Places>,
+    pub(super) workers: Arc<FairSlots>,
     pub(super) plans: Plans,
     pub(super) derived: Derived,
     pub(super) scans: Scans,
-    pub(super) pieces: AllPieces,
+    pub(super) pieces: PartialResults,
     pub(super) metrics: QueryMetrics,
     memo: Memo,
     /// One of so many queries is compared with a scan; 0: none.
@@ -58,11 +58,11 @@ impl Evaluator {
         };
         Self {
             budget: args.budget(workers),
-            workers: Places::new(workers),
+            workers: FairSlots::new(workers),
             plans: Plans::new(functions),
             derived: Derived::new(language),
             scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
-            pieces: AllPieces::new(args.memo_bytes_max),
+            pieces: PartialResults::new(args.memo_bytes_max),
             metrics,
             memo: Memo::new(args.memo_bytes_max),
             verify_every: args.verify_plans,
@@ -111,7 +111,7 @@ impl Evaluator {
     }
 
     /// All queries of a request were short ones.
-    pub(crate) fn was_short(&self) {
+    pub(crate) fn note_short_request(&self) {
         self.scans.short();
     }
 

@@ -18,7 +18,7 @@ use crate::sealed;
 #[derive(Debug)]
 pub(crate) struct Uses {
     since: Instant,
-    of: Mutex<BTreeMap<ViewId, Arc<Use>>>,
+    by_view: Mutex<BTreeMap<ViewId, Arc<Use>>>,
 }
 
 /// The use of one view.
@@ -36,7 +36,7 @@ impl Uses {
     pub(crate) fn new() -> Self {
         Self {
             since: Instant::now(),
-            of: Mutex::default(),
+            by_view: Mutex::default(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Uses {
     }
 
     pub(crate) fn of(&self, view: &ViewId) -> Arc<Use> {
-        let mut of = self.of.lock();
+        let mut of = self.by_view.lock();
         let kept = of.entry(view.clone()).or_insert_with(|| {
             Arc::new(Use {
                 since: self.since,
@@ -61,7 +61,7 @@ impl Uses {
     /// Forgets all views but these, and those that somebody else holds: an endpoint that was opened after
     /// the set of views was read would count its use where nobody reads it.
     pub(crate) fn retain(&self, known: impl Fn(&ViewId) -> bool) {
-        let mut of = self.of.lock();
+        let mut of = self.by_view.lock();
         of.retain(|view, kept| known(view) || Arc::strong_count(kept) > 1);
     }
 }

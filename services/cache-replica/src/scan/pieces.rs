@@ -47,9 +47,9 @@ impl FromIterator<(StretchMark, Part)> for Pieces {
 
 /// The pieces of many queries, bounded by bytes.
 #[derive(Debug)]
-pub(crate) struct AllPieces(Cache<PieceKey, Arc<Pieces>>);
+pub(crate) struct PartialResults(Cache<PieceKey, Arc<Pieces>>);
 
-impl AllPieces {
+impl PartialResults {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let weigh = |key: &PieceKey, pieces: &Arc<Pieces>| {
             u32::try_from(key.query.bytes() + pieces.bytes()).unwrap_or(u32::MAX)

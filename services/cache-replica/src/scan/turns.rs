@@ -9,19 +9,19 @@ use tokio::{runtime::Handle, time::timeout};
 use super::{Scans, unexpected};
 use crate::{
     deadline::Deadline,
-    places::{Place, Places},
+    fair_slots::{FairSlots, Slot},
 };
 
 /// The turns of an evaluation: it has a lane for the time of a slice.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    lanes: Arc<Places>,
+    lanes: Arc<FairSlots>,
     /// The namespace of the policies that ask; empty: policies of the cluster.
     namespace: String,
     runtime: Handle,
     deadline: Deadline,
     /// The lane that it has now.
-    lane: Mutex<Option<Place>>,
+    lane: Mutex<Option<Slot>>,
 }
 
 impl Turns {

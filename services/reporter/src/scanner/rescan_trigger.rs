@@ -24,7 +24,7 @@ pub(super) type Mark = BTreeMap<ViewId, (Incarnation, Revision)>;
 
 /// The views that a policy reads, and how much of them was taken in.
 #[derive(Debug)]
-struct Of {
+struct PolicyReads {
     reads: BTreeSet<ViewId>,
     taken_in: Mark,
     /// The time at which a change is taken in.
@@ -38,7 +38,7 @@ struct Of {
 /// The views that the policies read.
 #[derive(Debug)]
 pub(super) struct RescanTrigger {
-    of: BTreeMap<ObjectKey, Of>,
+    by_policy: BTreeMap<ObjectKey, PolicyReads>,
     /// No rest is longer: after that everything is judged anew in any case.
     rest_max: Duration,
 }
@@ -46,27 +46,28 @@ pub(super) struct RescanTrigger {
 impl RescanTrigger {
     pub(super) fn new(rest_max: Duration) -> Self {
         Self {
-            of: BTreeMap::new(),
+            by_policy: BTreeMap::new(),
             rest_max,
         }
     }
 
     /// From now on these are all policies, and what they read.
     pub(super) fn set(&mut self, policies: BTreeMap<ObjectKey, BTreeSet<ViewId>>, now: Instant) {
-        self.of.retain(|policy, _| policies.contains_key(policy));
+        self.by_policy
+            .retain(|policy, _| policies.contains_key(policy));
         for (policy, reads) in policies {
-            match self.of.get_mut(&policy) {
+            match self.by_policy.get_mut(&policy) {
                 // A view that is read from now on may say something else.
-                Some(of) => of.reads = reads,
+                Some(known) => known.reads = reads,
                 None => {
-                    let of = Of {
+                    let new = PolicyReads {
                         taken_in: Mark::new(),
                         reads,
                         due: None,
                         begun: None,
                         rests_until: now,
                     };
-                    self.of.insert(policy, of);
+                    self.by_policy.insert(policy, new);
                 }
             }
         }
@@ -80,11 +81,14 @@ impl RescanTrigger {
         mark: impl Fn(&BTreeSet<ViewId>) -> Mark,
     ) -> Mark {
         let mut all = Mark::new();
-        let concerned = self.of.iter_mut().filter(|(key, _)| is_concerned(key));
-        for (_, of) in concerned {
-            of.taken_in = mark(&of.reads);
-            of.due = None;
-            all.extend(of.taken_in.clone());
+        let concerned = self
+            .by_policy
+            .iter_mut()
+            .filter(|(key, _)| is_concerned(key));
+        for (_, known) in concerned {
+            known.taken_in = mark(&known.reads);
+            known.due = None;
+            all.extend(known.taken_in.clone());
         }
         all
     }
@@ -98,19 +102,19 @@ impl RescanTrigger {
         is_behind: impl Fn(&ObjectKey) -> bool,
     ) -> BTreeSet<ObjectKey> {
         let mut due = BTreeSet::new();
-        for (policy, of) in &mut self.of {
-            if let Some(begun) = of.begun.filter(|_| !is_behind(policy)) {
+        for (policy, known) in &mut self.by_policy {
+            if let Some(begun) = known.begun.filter(|_| !is_behind(policy)) {
                 let took = now.duration_since(begun);
                 let rest = (took * REST_FACTOR).max(REST_MIN).min(self.rest_max);
-                of.begun = None;
-                of.rests_until = now + rest;
+                known.begun = None;
+                known.rests_until = now + rest;
             }
-            if of.due.is_none() && mark(&of.reads) != of.taken_in {
-                of.due = Some(now + SETTLES);
+            if known.due.is_none() && mark(&known.reads) != known.taken_in {
+                known.due = Some(now + SETTLES);
             }
-            let is_due = of.due.is_some_and(|at| at.max(of.rests_until) <= now);
-            if is_due && of.begun.is_none() {
-                of.begun = Some(now);
+            let is_due = known.due.is_some_and(|at| at.max(known.rests_until) <= now);
+            if is_due && known.begun.is_none() {
+                known.begun = Some(now);
                 due.insert(policy.clone());
             }
         }
@@ -119,7 +123,10 @@ impl RescanTrigger {
 
     /// The number of policies that wait for their turn.
     pub(super) fn waiting(&self) -> usize {
-        self.of.values().filter(|of| of.due.is_some()).count()
+        self.by_policy
+            .values()
+            .filter(|known| known.due.is_some())
+            .count()
     }
 }
 
@@ -257,7 +264,7 @@ mod tests {
         assert_eq!(world.judge(), 2);
         assert_eq!(world.rescans.waiting(), 0);
         assert!(!world.is_due(9, false));
-        world.rescans.of.get_mut(&policy()).unwrap().reads = BTreeSet::new();
+        world.rescans.by_policy.get_mut(&policy()).unwrap().reads = BTreeSet::new();
         let nothing = world.rescans.judge(|_| true, mark_at(2));
         assert_eq!(nothing, Mark::new());
         world.set();

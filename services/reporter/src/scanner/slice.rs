@@ -148,7 +148,7 @@ impl Tools {
             .binary_search_by(|policy| policy.key().cmp(&key));
         let policy = self.policies.get(at.ok()?)?.policy()?;
         let mut result = RuleResult::of(policy, &rule, &outcome)?;
-        result.tell(properties);
+        result.set_properties(properties);
         self.fact_timeout
             .note(result.is_error(), was_answered, took);
         self.metrics.result(result.outcome);

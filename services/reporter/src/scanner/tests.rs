@@ -189,7 +189,7 @@ impl World {
     /// Waits until the findings are so.
     async fn until(&self, is_so: impl Fn(&mut crate::findings::Findings) -> bool) {
         let mut changes = self.shared.changes();
-        while !self.shared.look(&is_so) {
+        while !self.shared.with(&is_so) {
             // A watcher says all the time that it lives.
             self.writer.beat().await;
             let _ = tokio::time::timeout(Duration::from_millis(100), changes.changed()).await;
@@ -329,7 +329,7 @@ async fn an_object_that_cannot_be_read_is_named_until_it_can() {
             .put(&world.view, &namespace, &name, whole.clone())
             .await;
     }
-    assert_eq!(world.shared.look(|findings| findings.len()), 3);
+    assert_eq!(world.shared.with(|findings| findings.len()), 3);
 }
 
 /// Speaks of the Pods of these teams alone.
@@ -353,7 +353,7 @@ impl World {
         };
         world
             .shared
-            .look(|findings| *findings = Findings::with_limits(limits));
+            .with(|findings| *findings = Findings::with_limits(limits));
         world.start();
         world.until_held(0..4, 4).await;
         world
@@ -434,7 +434,7 @@ async fn measure(pods: usize) {
         took.as_secs_f64(),
         (after.1 - before.1) * 10,
         (after.0.saturating_sub(before.0)) / 1_000_000,
-        world.shared.look(|findings| findings.bytes()) / pods,
+        world.shared.with(|findings| findings.bytes()) / pods,
     );
 }
 

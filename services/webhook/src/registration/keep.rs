@@ -175,7 +175,7 @@ impl Keeper {
         let stands = state.written.as_ref().map(|written| written.stands);
         match step(stands, Instant::now()) {
             Step::Rest(until) => {
-                self.tell(state);
+                self.publish_position(state);
                 until
             }
             Step::Write => self.write(wanted, state).await,
@@ -217,7 +217,7 @@ impl Keeper {
                         marked: true,
                     },
                 });
-                self.tell(state);
+                self.publish_position(state);
                 now
             }
             Err(Unwritten::Outrun) => {
@@ -271,7 +271,7 @@ impl Keeper {
                     "the API server uses the webhook configuration"
                 );
                 written.stands.proven = true;
-                self.tell(state);
+                self.publish_position(state);
                 return now;
             }
             Answer::NotYet if now < written.stands.at + PROOF_PATIENCE => {}
@@ -304,7 +304,7 @@ impl Keeper {
     }
 
     /// Publishes the position of a proven configuration.
-    fn tell(&self, state: &State) {
+    fn publish_position(&self, state: &State) {
         let Some(written) = state.written.as_ref().filter(|w| w.stands.proven) else {
             return;
         };

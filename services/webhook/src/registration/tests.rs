@@ -365,13 +365,13 @@ fn policies_with_match_conditions_share_the_webhook_of_their_group() {
 #[test]
 fn namespaces_that_are_filtered_whole_are_exempt() {
     #[derive(clap::Parser)]
-    struct Alone {
+    struct ParsedArgs {
         #[command(flatten)]
         args: Args,
     }
     let exempt = |given: &[&str]| {
         let given = ["webhook"].iter().chain(given);
-        let args = <Alone as clap::Parser>::parse_from(given).args;
+        let args = <ParsedArgs as clap::Parser>::parse_from(given).args;
         Registration::new(&args).exempt_namespaces.join(" ")
     };
     let usual = "anteroom kube-node-lease kube-public kube-system";

@@ -13,6 +13,7 @@ use anteroom_runtime::telemetry;
 use axum::{body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header::CONTENT_TYPE};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
@@ -77,7 +78,7 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
             "the reviews that are being decided take all the memory that they may",
         );
     };
-    app.metrics.reviews_in_flight.inc();
+    let _in_flight = InFlight::begin(&app.metrics.reviews_in_flight);
     let times = Times {
         begun: Instant::now(),
         deadline: deadline(arrived, timeout),
@@ -86,8 +87,23 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         About::Objects(phase, scope) => review(app, (*phase, scope), &body, times).await,
         About::Policies => admit(app, timeout, &body, times).await,
     };
-    app.metrics.reviews_in_flight.dec();
     result.unwrap_or_else(|error| refused(app, about, &error))
+}
+
+/// A review that is being decided. A caller who goes away drops it.
+struct InFlight(Gauge);
+
+impl InFlight {
+    fn begin(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 /// When a review was whole, and by when its answer is on its way.

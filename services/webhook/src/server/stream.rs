@@ -46,7 +46,7 @@ const QUIET_MAX: Duration = Duration::from_secs(120);
 /// Connections with TLS.
 #[derive(Clone, Debug)]
 pub(super) struct Acceptor {
-    tls: RustlsAcceptor<Below>,
+    tls: RustlsAcceptor<BufferedTcp>,
     connections: Connections,
     metrics: WebhookMetrics,
 }
@@ -55,7 +55,7 @@ impl Acceptor {
     pub(super) fn new(config: RustlsConfig, metrics: WebhookMetrics) -> Self {
         let tls = RustlsAcceptor::new(config).handshake_timeout(PROOF_TIMEOUT);
         Self {
-            tls: tls.acceptor(Below),
+            tls: tls.acceptor(BufferedTcp),
             connections: Connections::default(),
             metrics,
         }
@@ -63,7 +63,7 @@ impl Acceptor {
 }
 
 impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
-    type Stream = Together<<RustlsAcceptor<Below> as Accept<TcpStream, S>>::Stream>;
+    type Stream = CoalescingStream<<RustlsAcceptor<BufferedTcp> as Accept<TcpStream, S>>::Stream>;
     type Service = OnConnection<S>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, OnConnection<S>)>>;
 
@@ -83,7 +83,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
         let accepted = async move {
             let accepted = closing.run_until_cancelled(accepting).await;
             let (stream, service) = accepted.unwrap_or_else(|| Err(closed()))?;
-            let stream = Together::new(stream, Arc::clone(&connection));
+            let stream = CoalescingStream::new(stream, Arc::clone(&connection));
             let service = OnConnection {
                 connection,
                 service,
@@ -128,9 +128,9 @@ fn closed() -> io::Error {
 
 /// Connections without Nagle's delay, and with large reads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Below;
+pub(super) struct BufferedTcp;
 
-impl<S> Accept<TcpStream, S> for Below {
+impl<S> Accept<TcpStream, S> for BufferedTcp {
     type Stream = BufReader<TcpStream>;
     type Service = S;
     type Future = Ready<io::Result<(Self::Stream, S)>>;
@@ -142,19 +142,19 @@ impl<S> Accept<TcpStream, S> for Below {
     }
 }
 
-/// Writes together what is written until it is flushed, and ends once it has been quiet for too long.
+/// A stream that writes together what is written until it is flushed, and ends once it has been quiet for too long.
 ///
 /// It says that it does not write vectors, though TLS does: HTTP/2 then copies small bodies behind their
 /// heads, and flushes all answers that are ready once, not one after the other.
 #[derive(Debug)]
-pub(super) struct Together<S> {
+pub(super) struct CoalescingStream<S> {
     stream: BufWriter<S>,
     quiet: Quiet,
     connection: Arc<Connection>,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl<S: AsyncWrite> Together<S> {
+impl<S: AsyncWrite> CoalescingStream<S> {
     fn new(stream: S, connection: Arc<Connection>) -> Self {
         Self {
             closing: Box::pin(connection.closing().cancelled_owned()),
@@ -165,7 +165,7 @@ impl<S: AsyncWrite> Together<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Together<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for CoalescingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -211,7 +211,7 @@ impl Quiet {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Together<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CoalescingStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -273,7 +273,7 @@ mod tests {
         let (mut client, server) = duplex(64);
         let connection = connection();
         connection.prove();
-        let mut stream = Together::new(server, connection);
+        let mut stream = CoalescingStream::new(server, connection);
         let begun = Instant::now();
         let mut head = [0; 64];
         client.write_all(b"POST /val").await.unwrap();
@@ -296,7 +296,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_a_review_is_closed_soon_however_much_it_brings() {
         let (mut client, server) = duplex(64);
-        let mut stream = Together::new(server, connection());
+        let mut stream = CoalescingStream::new(server, connection());
         let begun = Instant::now();
         let speaks = async {
             loop {
@@ -325,7 +325,7 @@ mod tests {
         let (_client, server) = duplex(64);
         let connection = connection();
         let closing = connection.closing();
-        let mut stream = Together::new(server, connection);
+        let mut stream = CoalescingStream::new(server, connection);
         let mut head = [0; 64];
         let (read, ()) = tokio::join!(stream.read(&mut head), async { closing.cancel() });
         assert!(read.unwrap_err().to_string().contains("closed for another"));
@@ -364,7 +364,7 @@ mod tests {
 
     #[tokio::test]
     async fn parts_that_are_flushed_together_are_one_write() {
-        let mut stream = Together::new(Writes::default(), connection());
+        let mut stream = CoalescingStream::new(Writes::default(), connection());
         assert!(!stream.is_write_vectored());
         for part in [b"head".as_slice(), b"body", b"head", &[b'x'; 2_000]] {
             assert_eq!(stream.write(part).await.unwrap(), part.len());

@@ -237,7 +237,7 @@ fn show(
         Val::Optional(_) => return Err(unfit('s', value)),
         value => text.push_str(&convert::shown(value)),
     }
-    call.budget().look(text.len() - before)
+    call.budget().charge_scan(text.len() - before)
 }
 
 fn show_map(

@@ -48,7 +48,7 @@ fn validate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     let [Val::Format(format), Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().look(text.len())?;
+    call.budget().charge_scan(text.len())?;
     let wrong = format.check(text);
     call.budget().elements(wrong.len())?;
     Ok(match wrong.is_empty() {

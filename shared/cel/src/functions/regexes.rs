@@ -84,7 +84,7 @@ fn matches<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().look(4 * text.len())?;
+    call.budget().charge_scan(4 * text.len())?;
     with(call, source, |_, pattern| {
         Ok(Val::Bool(pattern.is_match(text)))
     })
@@ -94,7 +94,7 @@ fn find<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().look(4 * text.len())?;
+    call.budget().charge_scan(4 * text.len())?;
     with(call, source, |_, pattern| {
         let found = pattern.find(text);
         Ok(Val::text(found.map_or("", |found| found.as_str())))
@@ -114,7 +114,7 @@ fn find_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
         let mut from = 0;
         while all.len() < limit {
             // Each search may look through all that is left.
-            call.budget().look(4 * (text.len() - from))?;
+            call.budget().charge_scan(4 * (text.len() - from))?;
             call.budget().elements(1)?;
             let Some(next) = found.next() else {
                 break;

@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 fn size<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let size = match arguments {
         [Val::Text(text)] => {
-            call.budget().look(text.len())?;
+            call.budget().charge_scan(text.len())?;
             text.chars().count()
         }
         [Val::Bytes(bytes)] => bytes.len(),
@@ -58,7 +58,7 @@ fn affix<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         "startsWith" => text.starts_with(&**part),
         "endsWith" => text.ends_with(&**part),
         _ => {
-            call.budget().look(text.len())?;
+            call.budget().charge_scan(text.len())?;
             text.contains(&**part)
         }
     }))
@@ -72,7 +72,7 @@ fn char_at<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     let [Val::Text(text), Val::Int(at)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().look(text.len())?;
+    call.budget().charge_scan(text.len())?;
     let Ok(place) = usize::try_from(*at) else {
         return out_of_range(*at);
     };
@@ -91,7 +91,7 @@ fn index_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
         [Val::List(list), value] => return lists::index_of(call, list, value, is_last),
         other => return call.mismatch(other),
     };
-    call.budget().look(2 * text.len())?;
+    call.budget().charge_scan(2 * text.len())?;
     let length = text.chars().count();
     let offset = offset.unwrap_or(if is_last { length as i64 } else { 0 });
     let from = match usize::try_from(offset) {
@@ -186,7 +186,7 @@ fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
         ] => (text, old, new, *limit),
         other => return call.mismatch(other),
     };
-    call.budget().look(text.len())?;
+    call.budget().charge_scan(text.len())?;
     let found = match old.is_empty() {
         true => text.len() + 1,
         false => text.matches(&**old).count(),

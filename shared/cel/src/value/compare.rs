@@ -16,11 +16,11 @@ pub(crate) fn equal(
         (Val::Null, Val::Null) => true,
         (Val::Bool(left), Val::Bool(right)) => left == right,
         (Val::Text(left), Val::Text(right)) => {
-            budget.look(left.len().min(right.len()))?;
+            budget.charge_scan(left.len().min(right.len()))?;
             **left == **right
         }
         (Val::Bytes(left), Val::Bytes(right)) => {
-            budget.look(left.len().min(right.len()))?;
+            budget.charge_scan(left.len().min(right.len()))?;
             left == right
         }
         (Val::List(left), Val::List(right)) => equal_lists(left, right, budget)?,
@@ -78,11 +78,11 @@ pub(crate) fn compare(
     Ok(Some(Some(match (left, right) {
         (Val::Bool(left), Val::Bool(right)) => left.cmp(right),
         (Val::Text(left), Val::Text(right)) => {
-            budget.look(left.len().min(right.len()))?;
+            budget.charge_scan(left.len().min(right.len()))?;
             (**left).cmp(&**right)
         }
         (Val::Bytes(left), Val::Bytes(right)) => {
-            budget.look(left.len().min(right.len()))?;
+            budget.charge_scan(left.len().min(right.len()))?;
             left.cmp(right)
         }
         (Val::Duration(left), Val::Duration(right)) => left.cmp(right),

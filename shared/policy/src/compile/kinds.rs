@@ -107,7 +107,7 @@ fn settings(
     known: &KnownFields,
     metadata: &serde_json::Value,
     problems: &mut Problems,
-) -> (Settings, Evaluation) {
+) -> (Settings, EvaluationFields) {
     let webhook = spec.get("webhookConfiguration");
     let webhook = webhook.and_then(|field| field.object(&WEBHOOK_CONFIGURATION, problems));
     let timeout = webhook.and_then(|webhook| webhook.get("timeoutSeconds"));
@@ -154,7 +154,7 @@ fn settings(
         match_conditions: Vec::new(),
         reporting: reporting(metadata),
     };
-    let evaluation = Evaluation {
+    let evaluation = EvaluationFields {
         is_of_objects,
         changes_existing,
         applies_server_side: server_side.unwrap_or(false),
@@ -164,7 +164,7 @@ fn settings(
 }
 
 /// The fields of `evaluation` that are about one kind of policy, or none of ours.
-struct Evaluation {
+struct EvaluationFields {
     /// `mode: Kubernetes`: of another, no other field is looked at.
     is_of_objects: bool,
     /// `mutateExisting`

@@ -97,7 +97,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
             applies_to_all,
         };
         let (verdict, properties) = evaluate(&judging, cel, scope, &around, &mut budget())?;
-        scope.facts.properties = properties;
+        scope.run.properties = properties;
         return Ok(verdict);
     };
     let (mut budget, mut is_apart) = (budget(), !params.is_empty());
@@ -165,19 +165,19 @@ pub(super) fn evaluate<W: Expressions>(
         request: Some(request.value()),
         params: around.params.as_deref(),
         namespace: around.namespace.as_deref(),
-        allowed_images: &scope.facts.allowed_images,
-        allowed_values: &scope.facts.allowed_values,
+        allowed_images: &scope.run.allowed_images,
+        allowed_values: &scope.run.allowed_values,
     };
     let host = CelHost::new(cel, scope.namespace, scope.facts);
     let (result, left) = {
         let machine = Machine::new(roots, &cel.variables, budget.clone()).with_host(&host);
-        let mut machine = match scope.facts.arrival {
+        let mut machine = match scope.run.arrival {
             Some(arrival) => machine.with_arrival(arrival),
             None => machine,
         };
         let result = spend(&mut machine, |machine| work.evaluate(machine));
         let result = result.map_err(|(place, error)| (place.to_owned(), error));
-        scope.facts.note_arrival(&machine);
+        scope.run.note_arrival(&machine);
         (result, machine.budget().clone())
     };
     *budget = left;

@@ -9,8 +9,9 @@ use super::{
     facts::Facts,
     interrupt::Stop,
     match_conditions,
-    pass::{Pass, judge},
+    pass::{Pass, RuleContext, SharedState, judge},
     report::{RuleOutcome, RuleReport, Step},
+    run_state::RunState,
     surroundings,
 };
 use crate::ir::{
@@ -35,8 +36,7 @@ pub struct Evaluation<'a> {
     /// Begun when the new state violates the rule: whether the old one did too.
     earlier: Option<(String, Pass<'a>)>,
     action: FailureAction,
-    facts: Facts,
-    known: Surroundings,
+    state: SharedState,
 }
 
 impl<'a> Evaluation<'a> {
@@ -65,11 +65,14 @@ impl<'a> Evaluation<'a> {
             now: Pass::new(rule, Cow::Borrowed(request)),
             earlier: None,
             action: rule.action,
-            facts: Facts::seeded(
-                request.eval_seed_of(&rule.name),
-                request.cel_arrival_of(&policy.name),
-            ),
-            known: Surroundings::default(),
+            state: SharedState {
+                facts: Facts::default(),
+                run: RunState::seeded(
+                    request.eval_seed_of(&rule.name),
+                    request.cel_arrival_of(&policy.name),
+                ),
+                known: Surroundings::default(),
+            },
         }
     }
 
@@ -84,7 +87,7 @@ impl<'a> Evaluation<'a> {
         self.exceptions = exceptions.into_iter().filter(about).collect();
         // Of a fact that conditions read, the rule by itself may need less.
         let reads = |exception: &&PolicyException| exception.conditions.is_some();
-        self.facts.only_whole |= self.exceptions.iter().any(reads);
+        self.state.facts.only_whole |= self.exceptions.iter().any(reads);
         self
     }
 
@@ -98,21 +101,21 @@ impl<'a> Evaluation<'a> {
 
     /// Goes on as far as the facts at hand allow.
     pub fn step(&mut self) -> Step {
-        self.facts.begin();
+        self.state.run.begin();
         match self.outcome() {
             Some(outcome) => Step::Done(RuleReport {
                 outcome,
                 action: self.action,
-                facts: self.facts.record(),
+                facts: self.state.facts.record(),
                 excepted_by: match &self.now.excepted {
                     Some(excepted) if self.now.is_exempted => excepted.names(),
                     _ => Vec::new(),
                 },
                 changed: self.take_changed(),
-                depends_on_arrival: self.facts.depends_on_arrival(),
-                properties: self.facts.properties.drain(..).collect(),
+                depends_on_arrival: self.state.run.depends_on_arrival(),
+                properties: self.state.run.properties.drain(..).collect(),
             }),
-            None => Step::Need(self.facts.questions()),
+            None => Step::Need(self.state.facts.questions()),
         }
     }
 
@@ -141,14 +144,14 @@ impl<'a> Evaluation<'a> {
     /// Answers a request of the last step. An id that was not asked for is ignored, and so is a second
     /// answer.
     pub fn supply(&mut self, id: u32, answer: Result<Value, FactError>) {
-        self.facts.supply(id, answer);
+        self.state.facts.supply(id, answer);
     }
 
     /// Goes on without a fact of the context: its entry has its [given](Self::with_given) value. Where there is
     /// none it is a missing key to whatever reads it, whatever default it has of its own. Only for drivers without a cluster, where a fact is looked
     /// for in files: of a cluster, what is not known is never absent.
     pub fn leave_out(&mut self, id: u32) {
-        self.facts.leave_out(id);
+        self.state.facts.leave_out(id);
     }
 
     /// With values of entries of the context that read facts, by their names: as if the entry's own expression had
@@ -158,7 +161,7 @@ impl<'a> Evaluation<'a> {
     pub fn with_given(mut self, given: impl IntoIterator<Item = (String, Value)>) -> Self {
         let given = given.into_iter();
         let given = given.map(|(name, value)| (name, Arc::new(value)));
-        self.facts.given = given.collect();
+        self.state.facts.given = given.collect();
         self
     }
 
@@ -166,21 +169,21 @@ impl<'a> Evaluation<'a> {
     /// [left out](Self::leave_out). For the same drivers.
     #[must_use]
     pub fn goes_without(mut self) -> Self {
-        self.facts.goes_without = true;
+        self.state.facts.goes_without = true;
         self
     }
 
     /// Says of a request that [is part](super::FactRequest::is_pushed_down) of a fact that it is not to be had without
     /// reading the fact. Of any other this says nothing.
     pub fn decline(&mut self, id: u32) {
-        self.facts.decline(id);
+        self.state.facts.decline(id);
     }
 
     /// The same, where every fact is asked for whole: what the rule comes to is the same. For
     /// comparison.
     #[must_use]
     pub fn with_whole_facts(mut self) -> Self {
-        self.facts.only_whole = true;
+        self.state.facts.only_whole = true;
         self
     }
 
@@ -198,9 +201,12 @@ impl<'a> Evaluation<'a> {
             self.meets_conditions = true;
         }
         if self.earlier.is_none() {
-            let rule = (self.rule, &*self.exceptions);
-            let facts = (&mut self.facts, &mut self.known);
-            let outcome = judge(rule, self.namespace, &mut self.now, facts)?;
+            let context = RuleContext {
+                rule: self.rule,
+                exceptions: &self.exceptions,
+                namespace: self.namespace,
+            };
+            let outcome = judge(context, &mut self.now, &mut self.state)?;
             let message = match self.settled(outcome)? {
                 RuleOutcome::Fail { message } => message,
                 outcome => return Some(outcome),
@@ -211,9 +217,12 @@ impl<'a> Evaluation<'a> {
             }
         }
         let (message, pass) = self.earlier.as_mut()?;
-        let rule = (self.rule, &*self.exceptions);
-        let facts = (&mut self.facts, &mut self.known);
-        Some(match judge(rule, self.namespace, pass, facts)? {
+        let context = RuleContext {
+            rule: self.rule,
+            exceptions: &self.exceptions,
+            namespace: self.namespace,
+        };
+        Some(match judge(context, pass, &mut self.state)? {
             RuleOutcome::Fail { .. } => RuleOutcome::Skipped {
                 reason: "the object violated the rule before this change too".to_owned(),
             },
@@ -234,7 +243,12 @@ impl<'a> Evaluation<'a> {
             return Some(outcome);
         }
         let request = &self.now.request;
-        match surroundings::action(self.rule, request, &mut self.facts, &mut self.known) {
+        match surroundings::action(
+            self.rule,
+            request,
+            &mut self.state.facts,
+            &mut self.state.known,
+        ) {
             Ok(action) => {
                 self.action = action;
                 Some(outcome)

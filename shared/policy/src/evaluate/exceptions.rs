@@ -200,7 +200,7 @@ fn holds_for_request(
 
 /// Returns whether it has expired. Where the time is not known, it may have.
 fn is_over(in_cel: &CelException, scope: &Scope<'_>) -> bool {
-    let now = scope.facts.arrival.map(|arrival| arrival.now_ns);
+    let now = scope.run.arrival.map(|arrival| arrival.now_ns);
     let expires = in_cel.expires_ns;
     expires.is_some_and(|expires| now.is_none_or(|now| now >= expires))
 }
@@ -216,14 +216,14 @@ fn holds_in_cel(
         return Ok(false);
     }
     let machine = Machine::new(roots, &[], cel::budget());
-    let mut machine = match scope.facts.arrival {
+    let mut machine = match scope.run.arrival {
         Some(arrival) => machine.with_arrival(arrival),
         None => machine,
     };
     let mut failed = None;
     for condition in &in_cel.conditions {
         let truth = cel::spend(&mut machine, |machine| machine.truth(&condition.program));
-        scope.facts.note_arrival(&machine);
+        scope.run.note_arrival(&machine);
         match truth {
             Ok(true) => {}
             Ok(false) => return Ok(false),

@@ -5,27 +5,21 @@ mod question;
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
-use anteroom_cel::Machine;
-use anteroom_jmespath::EvalSeed;
 use anteroom_model::FactError;
-use anteroom_patch::apply::ObjectSchema;
 use serde_json::Value;
 
 use super::{
     error::RuleError,
     interrupt::Stop,
-    limits::{FACTS_PER_RULE_MAX, FOREACH_ELEMENTS_IN_ALL_MAX, PUSHED_DOWN_PER_RULE_MAX},
+    limits::{FACTS_PER_RULE_MAX, PUSHED_DOWN_PER_RULE_MAX},
     report::{FactRead, FactRequest},
 };
 use crate::ir::FactTarget;
 
-pub(super) use question::{Question, Reading};
+pub(super) use question::{AnswerShape, Question};
 
 /// The number of facts that are searched one by one; more are found by their hash.
 const LOOKED_THROUGH_MAX: usize = 8;
@@ -35,27 +29,17 @@ const LOOKED_THROUGH_MAX: usize = 8;
 pub(super) struct Facts {
     facts: Vec<Fact>,
     /// The indexes of the facts whose expression and parameters have this hash.
-    places: HashMap<u64, Vec<usize>>,
-    /// The number of facts that are in `places`.
-    placed: usize,
+    by_hash: HashMap<u64, Vec<usize>>,
+    /// The number of facts that are in `by_hash`.
+    hashed: usize,
     /// The number of facts that the driver was asked for.
     asked: usize,
     /// The number of facts that are asked for in place of another.
-    parts: usize,
-    /// The number of facts that were let go.
-    let_go: usize,
+    subqueries: usize,
+    /// The number of facts that were released.
+    released: usize,
     /// Facts that cannot be read, as a subquery of them showed, each with that error.
     refused: Vec<(Question, FactError)>,
-    /// When the rule is evaluated, and its chance.
-    pub(super) seed: Option<EvalSeed>,
-    /// The same, for expressions in CEL.
-    pub(super) arrival: Option<anteroom_cel::Arrival>,
-    /// An expression in CEL asked for the arrival.
-    asks_arrival: AtomicBool,
-    /// The number of random draws that stay known from step to step.
-    drawn: u64,
-    /// The number of elements that this step has gone through.
-    gone_through: usize,
     /// Facts are always asked for whole.
     pub(super) only_whole: bool,
     /// Values of entries of the context, by their names: nothing is asked for those.
@@ -64,18 +48,11 @@ pub(super) struct Facts {
     pub(super) goes_without: bool,
     /// A condition that may not be needed is evaluated: only little is asked for.
     pub(super) looks_ahead: bool,
-    /// Images and values that exceptions allow to expressions.
-    pub(super) allowed_images: Vec<Value>,
-    pub(super) allowed_values: Vec<Value>,
-    /// Schemas of custom kinds, by `apiVersion` and kind, as their definitions say.
-    pub(super) schemas: BTreeMap<(String, String), ObjectSchema>,
-    /// Further results of the rule, for reports: audit annotations, and which validation decided.
-    pub(super) properties: Vec<(String, String)>,
 }
 
 struct Fact {
     request: FactRequest,
-    reading: Reading,
+    reading: AnswerShape,
     answer: Option<Result<Arc<Value>, FactError>>,
     is_declined: bool,
     is_left_out: bool,
@@ -103,46 +80,6 @@ pub(super) enum Lookup {
 }
 
 impl Facts {
-    pub(super) fn seeded(seed: Option<EvalSeed>, arrival: Option<anteroom_cel::Arrival>) -> Self {
-        Self {
-            seed,
-            arrival,
-            ..Self::default()
-        }
-    }
-
-    /// Notes what expressions in CEL asked for.
-    pub(super) fn note_arrival(&self, machine: &Machine<'_>) {
-        if machine.depends_on_arrival() {
-            self.asks_arrival.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns whether what the rule comes to may depend on the time or on chance.
-    pub(super) fn depends_on_arrival(&self) -> bool {
-        self.asks_arrival.load(Ordering::Relaxed)
-            || self.seed.as_ref().is_some_and(EvalSeed::is_used)
-    }
-
-    /// A step begins anew: chance gives what it gave the step before, behind what stays known of that.
-    pub(super) fn begin(&mut self) {
-        self.gone_through = 0;
-        if let Some(seed) = &self.seed {
-            seed.go_to(self.drawn);
-        }
-    }
-
-    /// Counts elements that are gone through; `false`: they are too many.
-    pub(super) fn go_through(&mut self, count: usize) -> bool {
-        self.gone_through = self.gone_through.saturating_add(count);
-        self.gone_through <= FOREACH_ELEMENTS_IN_ALL_MAX
-    }
-
-    /// Keeps the random draws so far for all later steps.
-    pub(super) fn keep_drawn(&mut self) {
-        self.drawn = self.seed.as_ref().map_or(0, EvalSeed::drawn);
-    }
-
     /// The answer to a question without which the rule cannot go on.
     pub(super) fn need(&mut self, variable: &str, question: Question) -> Result<Arc<Value>, Stop> {
         let entry = question.target.to_string();
@@ -179,16 +116,16 @@ impl Facts {
             return Lookup::Pending;
         }
         let (count, most) = match question.is_pushed_down {
-            true => (self.parts, PUSHED_DOWN_PER_RULE_MAX),
+            true => (self.subqueries, PUSHED_DOWN_PER_RULE_MAX),
             false => (
-                self.facts.len() - self.parts - self.let_go,
+                self.facts.len() - self.subqueries - self.released,
                 FACTS_PER_RULE_MAX,
             ),
         };
         if count == most {
             return Lookup::TooMany;
         }
-        self.parts += usize::from(question.is_pushed_down);
+        self.subqueries += usize::from(question.is_pushed_down);
         self.facts.push(Fact {
             request: FactRequest {
                 id: self.facts.len() as u32,
@@ -228,13 +165,13 @@ impl Facts {
         if self.facts.len() <= LOOKED_THROUGH_MAX {
             return self.facts.iter().find(is);
         }
-        for (at, fact) in self.facts.iter().enumerate().skip(self.placed) {
+        for (at, fact) in self.facts.iter().enumerate().skip(self.hashed) {
             let hash = hash(&fact.request.expression, &fact.request.parameters);
-            self.places.entry(hash).or_default().push(at);
+            self.by_hash.entry(hash).or_default().push(at);
         }
-        self.placed = self.facts.len();
+        self.hashed = self.facts.len();
         let hash = hash(&question.expression, &question.parameters);
-        let places = self.places.get(&hash)?;
+        let places = self.by_hash.get(&hash)?;
         let mut facts = places.iter().map(|at| &self.facts[*at]);
         facts.find(is)
     }
@@ -290,11 +227,11 @@ impl Facts {
     }
 
     /// Nobody will ask for what is answered of this again: it takes no room any more, and does not count.
-    pub(super) fn let_go(&mut self, target: &FactTarget) {
+    pub(super) fn release(&mut self, target: &FactTarget) {
         let is_it = |fact: &&mut Fact| fact.request.target == *target && fact.answer.is_some();
         if let Some(fact) = self.facts.iter_mut().rev().find(is_it) {
             fact.answer = Some(Ok(Arc::default()));
-            self.let_go += 1;
+            self.released += 1;
         }
     }
 

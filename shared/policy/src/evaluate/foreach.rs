@@ -45,7 +45,7 @@ impl Display for ForEachPath<'_> {
 }
 
 /// A rule on its way through its `foreach`.
-pub(super) struct Walk<'w> {
+pub(super) struct ForEachWalk<'w> {
     pub(super) rule: &'w Rule,
     /// The lists of those that stand in no other `foreach`.
     pub(super) lists: &'w mut Lists,
@@ -80,7 +80,7 @@ struct Outer<'o> {
     is_first: bool,
 }
 
-impl Walk<'_> {
+impl ForEachWalk<'_> {
     /// Judges the elements of the rule's lists.
     pub(super) fn judge(&mut self, all: &[ForEach], scope: &mut Scope<'_>) -> Option<RuleOutcome> {
         let outer = Outer {
@@ -220,7 +220,7 @@ fn no_object(each: &ForEach, place: &dyn Display) -> RuleError {
 
 /// Counts elements that are gone through.
 fn go_through(count: usize, scope: &mut Scope<'_>) -> Result<(), Stop> {
-    match scope.facts.go_through(count) {
+    match scope.run.go_through(count) {
         true => Ok(()),
         false => Err(Stop::Error(Box::new(RuleError::TooManyElementsInAll))),
     }
@@ -284,6 +284,7 @@ pub(super) fn within<T>(
         entries,
         states: &mut states,
         facts: outer.facts,
+        run: outer.run,
         pushdown: outer.pushdown,
         visible: entries.len(),
     });

@@ -138,6 +138,7 @@ fn each_list(
             entries: scope.entries,
             states: scope.states,
             facts: scope.facts,
+            run: scope.run,
             pushdown: scope.pushdown,
             visible: scope.visible,
         };

@@ -33,7 +33,7 @@ use selector::label_selector;
 /// The progress of a rule through the objects that exist.
 #[derive(Default)]
 pub(super) struct Progress {
-    walk: Walk,
+    walk: TargetWalk,
     pub(super) in_cel: in_cel::Progress,
 }
 
@@ -46,11 +46,11 @@ impl Progress {
 
 /// A way through targets, part by part: each part is gone through once, and let go then.
 #[derive(Default)]
-struct Walk {
+struct TargetWalk {
     /// The target that is gone through.
     at: usize,
     /// The part of the target that is read; `None`: it has not begun.
-    reading: Option<Reading>,
+    reading: Option<ListProgress>,
     /// Parts that were gone through.
     parts: usize,
     /// Objects in them.
@@ -64,7 +64,7 @@ struct Walk {
 }
 
 /// The objects that a target means.
-struct Reading {
+struct ListProgress {
     /// The next part.
     wanted: ExistingObjects,
     /// Only the object of this UID; empty: all.
@@ -74,7 +74,7 @@ struct Reading {
 /// Some of the objects that a rule changes.
 trait Target {
     /// Returns what is read of them first.
-    fn first(&self, scope: &mut Scope<'_>) -> Result<Reading, Stop>;
+    fn first(&self, scope: &mut Scope<'_>) -> Result<ListProgress, Stop>;
 
     /// The path of the field that names them.
     fn place(&self) -> String;
@@ -122,7 +122,7 @@ struct Made {
     is_pending: bool,
 }
 
-impl Walk {
+impl TargetWalk {
     /// Goes through a target, and on to the next one; `false` while a fact is waited for.
     fn go_through(&mut self, target: &mut impl Target, scope: &mut Scope<'_>) -> bool {
         match self.parts_of(target, scope) {
@@ -173,9 +173,9 @@ impl Walk {
             };
             scope
                 .facts
-                .let_go(&FactTarget::Existing(reading.wanted.clone()));
+                .release(&FactTarget::Existing(reading.wanted.clone()));
             // What is let go is never evaluated again, so neither is its chance.
-            scope.facts.keep_drawn();
+            scope.run.keep_drawn();
             self.parts += 1;
             self.seen += part["items"].as_array().map_or(0, Vec::len);
             self.count += made.changed.len();
@@ -208,7 +208,7 @@ fn part(
 fn of_subquery(
     target: &mut impl Target,
     part: &Value,
-    reading: &Reading,
+    reading: &ListProgress,
     scope: &mut Scope<'_>,
 ) -> Made {
     let mut made = Made::default();
@@ -322,8 +322,8 @@ impl RuleTarget<'_> {
 }
 
 impl Target for RuleTarget<'_> {
-    fn first(&self, scope: &mut Scope<'_>) -> Result<Reading, Stop> {
-        Ok(Reading {
+    fn first(&self, scope: &mut Scope<'_>) -> Result<ListProgress, Stop> {
+        Ok(ListProgress {
             wanted: self.wanted(scope)?,
             uid: self.text("uid", self.spec.uid.as_ref(), scope)?,
         })

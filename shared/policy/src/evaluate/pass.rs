@@ -11,6 +11,7 @@ use super::{
     interrupt::Stop,
     message, mutate, mutate_existing,
     report::RuleOutcome,
+    run_state::RunState,
     scope::{Scope, States},
     surroundings,
 };
@@ -55,16 +56,37 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// The rule, and what of its policy it depends on.
+#[derive(Clone, Copy)]
+pub(super) struct RuleContext<'r, 'a> {
+    pub(super) rule: &'r Rule,
+    /// Exceptions about the rule.
+    pub(super) exceptions: &'r [&'a PolicyException],
+    /// The namespace of a `Policy`.
+    pub(super) namespace: Option<&'r str>,
+}
+
+/// The state that all passes of one evaluation share.
+pub(super) struct SharedState {
+    pub(super) facts: Facts,
+    pub(super) run: RunState,
+    pub(super) known: Surroundings,
+}
+
 /// Takes the rule through one state of the object; `None` while a fact is waited for.
 pub(super) fn judge<'a>(
-    (rule, exceptions): (&Rule, &[&'a PolicyException]),
-    namespace: Option<&str>,
+    context: RuleContext<'_, 'a>,
     pass: &mut Pass<'a>,
-    (facts, known): (&mut Facts, &mut Surroundings),
+    state: &mut SharedState,
 ) -> Option<RuleOutcome> {
+    let RuleContext {
+        rule,
+        exceptions,
+        namespace,
+    } = context;
     // What a new version of a policy runs on is a target of it, and no trigger.
     if !pass.applies && !pass.existing.in_cel.is_update {
-        match speaks_of(rule, pass, facts, known) {
+        match speaks_of(rule, pass, &mut state.facts, &mut state.known) {
             Ok(true) => {}
             Ok(false) => return Some(RuleOutcome::NotMatched),
             Err(stop) => return stop.outcome(),
@@ -75,7 +97,8 @@ pub(super) fn judge<'a>(
         namespace,
         entries: &rule.context,
         states: &mut pass.states,
-        facts,
+        facts: &mut state.facts,
+        run: &mut state.run,
         pushdown: &rule.pushdown,
         visible: rule.context.len(),
     };
@@ -88,13 +111,13 @@ pub(super) fn judge<'a>(
         pass.excepted.get_or_insert_default();
     }
     if pass.excepted.is_none() {
-        match exceptions::holding(exceptions, rule, &mut scope, known) {
+        match exceptions::holding(exceptions, rule, &mut scope, &mut state.known) {
             Ok(found) => pass.excepted = Some(found),
             Err(stop) => return stop.outcome(),
         }
     }
     let excepted = pass.excepted.get_or_insert_default();
-    (scope.facts.allowed_images, scope.facts.allowed_values) = excepted.allowed();
+    (scope.run.allowed_images, scope.run.allowed_values) = excepted.allowed();
     if excepted.is_whole(rule) {
         pass.is_exempted = true;
         return Some(excepted.outcome());
@@ -120,7 +143,7 @@ pub(super) fn judge<'a>(
         }
         Work::Validate(Validation::ForEach(each)) => {
             let lists = &mut pass.lists;
-            foreach::Walk { rule, lists }.judge(each, &mut scope)
+            foreach::ForEachWalk { rule, lists }.judge(each, &mut scope)
         }
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
         Work::Patch(mutation) => cel::patches::run(mutation, &mut scope),

@@ -16,7 +16,7 @@ use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
 use anteroom_model::limits;
 use serde_json::Value;
 
-use super::{facts::Facts, interrupt::Interrupt};
+use super::{facts::Facts, interrupt::Interrupt, run_state::RunState};
 use crate::ir::{
     AdmissionRequest, Operation, VariableError, VariableErrorKind,
     context::{ContextEntry, Loader},
@@ -42,6 +42,7 @@ pub(super) struct Scope<'e> {
     pub(super) entries: &'e [Arc<ContextEntry>],
     pub(super) states: &'e mut States,
     pub(super) facts: &'e mut Facts,
+    pub(super) run: &'e mut RunState,
     pub(super) pushdown: &'e Pushdown,
     /// The number of entries that are visible here.
     pub(super) visible: usize,
@@ -154,6 +155,7 @@ impl Scope<'_> {
             entries: self.entries,
             states: self.states,
             facts: self.facts,
+            run: self.run,
             pushdown: self.pushdown,
             visible: entry,
         }
@@ -184,7 +186,7 @@ impl Scope<'_> {
         // An element's own entries are loaded anew in each step.
         let is_given = |entry: &Arc<ContextEntry>| matches!(entry.loader, Loader::Given);
         if !entries[..entry].iter().any(is_given) {
-            self.facts.keep_drawn();
+            self.run.keep_drawn();
         }
         Ok(())
     }
@@ -256,7 +258,7 @@ impl Scope<'_> {
             .with_functions(functions())
             .with_parameters(&bound.parameters)
             .with_missing_key(MissingKey::Error)
-            .with_seed(self.facts.seed.as_ref())
+            .with_seed(self.run.seed.as_ref())
     }
 
     /// Says of an entry that came to nothing why it did.

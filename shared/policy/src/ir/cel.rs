@@ -57,6 +57,18 @@ pub(crate) struct Annotation {
     pub(crate) value: Program,
 }
 
+/// The path of `matchConditions`.
+const CONDITIONS: &str = "spec.matchConditions";
+
+/// The path of `variables`.
+const VARIABLES: &str = "spec.variables";
+
+/// The path of `validations`.
+const VALIDATIONS: &str = "spec.validations";
+
+/// The path of `auditAnnotations`.
+const ANNOTATIONS: &str = "spec.auditAnnotations";
+
 /// A fact that expressions read.
 #[derive(Clone, Debug)]
 pub(crate) struct CelFact {
@@ -114,19 +126,36 @@ pub(crate) struct Reads {
 }
 
 impl Cel {
-    /// Every expression.
-    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
-        let preconditions = self.preconditions.iter().map(|one| &one.program);
+    /// Returns every expression, with the path of the list that it stands in.
+    pub(crate) fn programs_with_paths(&self) -> impl Iterator<Item = (&'static str, &Program)> {
+        // Without `..`: a new field says here whether it has expressions.
+        let Self {
+            preconditions,
+            variables,
+            expressions,
+            annotations,
+            params: _,
+            dialect: _,
+            facts: _,
+            beside: _,
+            known_reads: _,
+        } = self;
+        let preconditions = preconditions.iter().map(|one| &one.program);
+        let judging = expressions.iter().flat_map(|one| {
+            let own = std::iter::once(&one.expression.program);
+            own.chain(&one.message_expression)
+        });
+        let annotations = annotations.iter().map(|one| &one.value);
+        let preconditions = preconditions.map(|program| (CONDITIONS, program));
         preconditions
-            .chain(&self.variables)
-            .chain(self.judging())
-            .chain(self.annotations.iter().map(|one| &one.value))
+            .chain(variables.iter().map(|program| (VARIABLES, program)))
+            .chain(judging.map(|program| (VALIDATIONS, program)))
+            .chain(annotations.map(|program| (ANNOTATIONS, program)))
     }
 
-    fn judging(&self) -> impl Iterator<Item = &Program> {
-        self.expressions
-            .iter()
-            .flat_map(|one| std::iter::once(&one.expression.program).chain(&one.message_expression))
+    /// Returns every expression.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.programs_with_paths().map(|(_, program)| program)
     }
 
     /// Returns the facts that the preconditions read.
@@ -147,10 +176,15 @@ impl Cel {
     }
 
     fn read_by_all(&self) -> Reads {
-        let preconditions = self.preconditions.iter().map(|one| &one.program);
-        let annotations = self.annotations.iter().map(|one| &one.value);
-        let annotations = annotations.filter(|_| self.dialect != CelDialect::Rule);
-        let own = self.read_by(preconditions.chain(self.judging()).chain(annotations));
+        // A variable counts where another expression refers to it.
+        let counts = |path| match path {
+            VARIABLES => false,
+            ANNOTATIONS => self.dialect != CelDialect::Rule,
+            _ => true,
+        };
+        let own = self.programs_with_paths();
+        let own = own.filter(|(path, _)| counts(*path));
+        let own = self.read_by(own.map(|(_, program)| program));
         Reads {
             namespace: own.namespace || self.beside.namespace,
             params: own.params || self.beside.params,

@@ -67,7 +67,7 @@ pub(super) fn of(
     {
         return Ok(Dependency::Lone);
     }
-    let mut walk = Walk {
+    let mut walk = DependencyWalk {
         text: expression.as_str(),
         ast,
         name,
@@ -162,7 +162,7 @@ pub fn may_miss_key(expression: &str) -> bool {
     })
 }
 
-struct Walk<'w> {
+struct DependencyWalk<'w> {
     text: &'w str,
     ast: &'w Ast,
     name: &'w dyn Fn(&str) -> Name,
@@ -171,7 +171,7 @@ struct Walk<'w> {
     found: Function,
 }
 
-impl Walk<'_> {
+impl DependencyWalk<'_> {
     /// A term that is evaluated on the context. `strict`: a missing key in it is one of the whole.
     fn term(&mut self, id: TermId, strict: bool) -> Result<(), String> {
         if !self.depends(id)? {

@@ -90,7 +90,7 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
         pushdown: _,
         names_roles: _,
     } = rule;
-    let mut walk = Walk {
+    let mut walk = RuleVisitor {
         site: ExpressionSite {
             field: String::new(),
             entries: context,
@@ -118,25 +118,25 @@ pub(crate) fn each<'r>(rule: &'r Rule, visit: &mut Visitor<'_, 'r>) {
     }
 }
 
-struct Walk<'v, 'r> {
+struct RuleVisitor<'v, 'r> {
     site: ExpressionSite<'r>,
     visit: &'v mut Visitor<'v, 'r>,
 }
 
-impl<'r> Walk<'_, 'r> {
+impl<'r> RuleVisitor<'_, 'r> {
     fn at(&mut self, field: &str, walk: impl FnOnce(&mut Self)) {
         field.clone_into(&mut self.site.field);
         walk(self);
     }
 
-    fn tell(&mut self, prepared: &'r Prepared) {
+    fn visit(&mut self, prepared: &'r Prepared) {
         (self.visit)(&self.site, prepared);
     }
 
     /// An expression that is about the context, and those inside it.
     fn root(&mut self, prepared: &'r Prepared, flow: Flow<'r>) {
         self.site.flow = flow;
-        self.tell(prepared);
+        self.visit(prepared);
         self.site.flow = Flow::Used;
         self.inside(prepared);
     }
@@ -147,19 +147,19 @@ impl<'r> Walk<'_, 'r> {
         prepared.visit_all(&mut |prepared| all.push(prepared));
         all.into_iter()
             .skip(1)
-            .for_each(|prepared| self.tell(prepared));
+            .for_each(|prepared| self.visit(prepared));
     }
 
     fn template(&mut self, template: &'r Template) {
         let mut all = Vec::new();
         template.visit_all(&mut |prepared| all.push(prepared));
-        all.into_iter().for_each(|prepared| self.tell(prepared));
+        all.into_iter().for_each(|prepared| self.visit(prepared));
     }
 
     fn value(&mut self, value: &'r ValueTemplate) {
         let mut all = Vec::new();
         value.visit_all(&mut |prepared| all.push(prepared));
-        all.into_iter().for_each(|prepared| self.tell(prepared));
+        all.into_iter().for_each(|prepared| self.visit(prepared));
     }
 
     fn message(&mut self, rule: &'r Rule) {
@@ -199,7 +199,7 @@ impl<'r> Walk<'_, 'r> {
                 for prepared in all {
                     let is_lone = lone.iter().any(|lone| std::ptr::eq(*lone, prepared));
                     walk.site.side = is_lone.then_some((*operator, side));
-                    walk.tell(prepared);
+                    walk.visit(prepared);
                 }
                 walk.site.side = None;
             });

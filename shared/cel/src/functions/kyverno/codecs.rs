@@ -67,7 +67,7 @@ fn compress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
         other => return call.mismatch(other),
     };
     // It is looked for what stood before, byte by byte.
-    call.budget().look(16 * bytes.len())?;
+    call.budget().charge_scan(16 * bytes.len())?;
     let compressed =
         gzip::compress(bytes).map_err(|error| EvalError::Refused(error.to_string()))?;
     call.budget().build(compressed.len())?;
@@ -106,7 +106,7 @@ fn digest<'v>(
         return call.mismatch(arguments);
     };
     // A digest reads a byte in a few nanoseconds.
-    call.budget().look(4 * text.len())?;
+    call.budget().charge_scan(4 * text.len())?;
     let digits = digest(text.as_bytes());
     call.budget().build(digits.len())?;
     Ok(Val::text(digits))

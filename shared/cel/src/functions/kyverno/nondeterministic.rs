@@ -61,7 +61,7 @@ fn random<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let arrival = call.arrival("random numbers are")?;
     // Reading a pattern takes some ten times as long as comparing a text.
     call.budget().steps(PATTERN_STEPS)?;
-    call.budget().look(16 * pattern.len())?;
+    call.budget().charge_scan(16 * pattern.len())?;
     let draw = call.tools.draws.at(arrival.seed, call.site);
     let text = pure::random_text(pattern, &mut Drawing { call, draw })?;
     call.budget().build(text.len())?;

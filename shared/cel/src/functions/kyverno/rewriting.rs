@@ -52,7 +52,7 @@ fn extract<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
         return call.mismatch(arguments);
     };
     call.budget().build(text.len())?;
-    call.budget().look(SEARCH_TIMES * text.len())?;
+    call.budget().charge_scan(SEARCH_TIMES * text.len())?;
     with(call, source, |_, pattern| {
         one_group(pattern)?;
         let captures = pattern.captures(text);
@@ -72,7 +72,8 @@ fn extract_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<
         let mut from = 0;
         loop {
             // Each search may look through all that is left.
-            call.budget().look(SEARCH_TIMES * (text.len() - from))?;
+            call.budget()
+                .charge_scan(SEARCH_TIMES * (text.len() - from))?;
             call.budget().elements(1)?;
             let Some(captures) = matches.next() else {
                 break;
@@ -140,14 +141,15 @@ fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     // A negative number: all.
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     call.budget().build(text.len())?;
-    call.budget().look(replacement.len())?;
+    call.budget().charge_scan(replacement.len())?;
     with(call, source, |call, pattern| {
         let parts = parts(replacement, pattern)?;
         let mut replaced = String::new();
         let mut matches = pattern.captures_iter(text);
         let mut from = 0;
         for _ in 0..limit {
-            call.budget().look(SEARCH_TIMES * (text.len() - from))?;
+            call.budget()
+                .charge_scan(SEARCH_TIMES * (text.len() - from))?;
             call.budget().step()?;
             let Some(captures) = matches.next() else {
                 break;

@@ -58,8 +58,8 @@ pub(super) fn marked(all: Vec<Placed>, variables: &[Program], names: &Names) -> 
 
 /// Expressions with the path of the list that they stand in.
 pub(super) fn with_path<'p>(
-    path: &'p str,
+    path: &'static str,
     programs: impl Iterator<Item = &'p Program>,
-) -> impl Iterator<Item = (&'p str, &'p Program)> {
+) -> impl Iterator<Item = (&'static str, &'p Program)> {
     programs.map(move |program| (path, program))
 }

@@ -49,7 +49,7 @@ enum Refused {
 
 /// The facts that these expressions read, each with the path of its field; a call that several make is one fact.
 pub(super) fn compile<'p>(
-    programs: impl Iterator<Item = (&'p str, &'p Program)>,
+    programs: impl Iterator<Item = (&'static str, &'p Program)>,
     site: &PolicySite<'_>,
     problems: &mut Problems,
 ) -> Vec<CelFact> {

@@ -10,7 +10,7 @@ use super::{
         cel::{annotations, limited, program, variables},
         fields::{Field, KnownFields, Object},
     },
-    Evaluation, PolicySite, autogen, constraints, definitions,
+    EvaluationFields, PolicySite, autogen, constraints, definitions,
     existing::{self, Targets},
     expressions::{conditions, marked, names, with_path},
     facts, rule, settings,
@@ -143,14 +143,13 @@ fn of_requests(
     problems: &mut Problems,
 ) -> Option<Vec<Rule>> {
     let one = |name: &str, constraints: Constraints, template: &[&str], problems: &mut Problems| {
-        let names = names(site, template);
-        let Compiled { mut mutation, .. } = mutation(
-            spec,
-            (site, names),
-            (&constraints, template, None),
-            failure_policy,
-            problems,
-        )?;
+        let subject = Subject {
+            constraints: &constraints,
+            template,
+            existing: None,
+        };
+        let Compiled { mut mutation, .. } =
+            mutation(spec, site, &subject, failure_policy, problems)?;
         mutation.replaces_atomics = replaces_atomics;
         let context = CelFact::context(&mutation.around.facts);
         let matches = Matches::Constraints(constraints);
@@ -179,23 +178,22 @@ fn of_existing(
     spec: &Object<'_>,
     site: &PolicySite<'_>,
     (written, targets): (&Field<'_>, Option<&Targets<'_>>),
-    (settings, evaluation): (&Settings, &Evaluation),
+    (settings, evaluation): (&Settings, &EvaluationFields),
     problems: &mut Problems,
 ) -> Option<Rule> {
     let matches = Matches::Constraints(constraints::compile(written, problems)?);
     let chosen = existing::compile(targets, written, problems)?;
     let expression = targets.and_then(|targets| targets.expression.as_ref());
+    let subject = Subject {
+        constraints: &chosen.constraints,
+        template: &[],
+        existing: Some(ExistingSubject { expression }),
+    };
     let Compiled {
         mut mutation,
         of_trigger,
         expression,
-    } = mutation(
-        spec,
-        (site, names(site, &[])),
-        (&chosen.constraints, &[], Some(expression)),
-        settings.failure_policy,
-        problems,
-    )?;
+    } = mutation(spec, site, &subject, settings.failure_policy, problems)?;
     mutation.replaces_atomics = evaluation.applies_server_side;
     let context = CelFact::context(&mutation.around.facts);
     let existing = MutateExisting {
@@ -224,25 +222,48 @@ struct Compiled {
     expression: Option<Placed>,
 }
 
-/// `constraints` are on the objects that are changed. `existing`: those exist, and this gives them, if anything does.
+/// The objects that mutations change.
+struct Subject<'s> {
+    /// The constraints on them.
+    constraints: &'s Constraints,
+    /// The path to the template of Pods that is changed, of a derived rule.
+    template: &'s [&'s str],
+    /// `None`: the object of the request. Otherwise objects that exist.
+    existing: Option<ExistingSubject<'s>>,
+}
+
+/// Objects that exist.
+#[derive(Clone, Copy)]
+struct ExistingSubject<'s> {
+    /// The field of the expression that gives them, if one does.
+    expression: Option<&'s Field<'s>>,
+}
+
+/// Compiles `mutations`, and the expressions that stand beside them.
 fn mutation(
     spec: &Object<'_>,
-    (site, mut names): (&PolicySite<'_>, Names),
-    (constraints, template, existing): (&Constraints, &[&str], Option<Option<&Field<'_>>>),
+    site: &PolicySite<'_>,
+    subject: &Subject<'_>,
     failure_policy: FailurePolicy,
     problems: &mut Problems,
 ) -> Option<Compiled> {
-    let own_names = names.clone();
+    let Subject {
+        constraints,
+        template,
+        existing,
+    } = subject;
+    let own_names = names(site, template);
+    let mut names = own_names.clone();
     let variables = variables(spec, &mut names, problems)?;
     // Unlike those of a ValidatingPolicy, they see the variables.
     let mut preconditions = conditions((spec, "matchConditions"), &names, problems);
     let of_trigger = preconditions.len();
     let mut expression = None;
-    if let Some(given) = existing {
-        // Objects that exist share the facts that are read whole: parts would be asked for by each.
+    if let Some(existing) = existing {
+        // Objects that exist share the facts that are read whole: each would ask for subqueries of its own.
         let of_targets = (spec, "targetMatchConditions");
         preconditions.extend(conditions(of_targets, &names, problems));
-        if let Some(field) = given {
+        if let Some(field) = existing.expression {
             expression = Some(Placed {
                 place: field.path().to_owned(),
                 program: program(field, &names, problems)?,
@@ -297,18 +318,10 @@ fn mutation(
         definitions,
         replaces_atomics: false,
     };
-    let around = &mutation.around;
-    let of_conditions = around.preconditions.iter().map(|one| &one.program);
-    let all = with_path("spec.matchConditions", of_conditions)
-        .chain(with_path("spec.variables", around.variables.iter()))
-        .chain(with_path(
-            "spec.mutations",
-            mutation.patches.iter().map(|patch| &patch.program),
-        ))
-        .chain(with_path(
-            "spec.auditAnnotations",
-            around.annotations.iter().map(|one| &one.value),
-        ))
+    let patches = mutation.patches.iter().map(|patch| &patch.program);
+    let all = mutation.around.programs_with_paths();
+    let all = all
+        .chain(with_path("spec.mutations", patches))
         .chain(with_path(
             "spec.targetMatchConstraints",
             expression.iter().map(|one| &one.program),

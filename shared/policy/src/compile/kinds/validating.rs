@@ -10,7 +10,7 @@ use super::{
         fields::{Field, KnownFields, Object},
     },
     PolicySite, autogen, constraints,
-    expressions::{conditions, marked, names, with_path},
+    expressions::{conditions, marked, names},
     facts, rule, settings,
 };
 use crate::ir::{
@@ -57,7 +57,7 @@ pub(super) fn compile(
     if !evaluation.is_of_objects {
         return None;
     }
-    let actions = Actions::of(&spec, problems);
+    let actions = ValidationActions::of(&spec, problems);
     settings.emit_warning = actions.warns;
     let written = spec.required("matchConstraints", problems)?;
     let constraints = constraints::compile(&written, problems);
@@ -87,12 +87,12 @@ pub(super) fn compile(
 }
 
 /// `validationActions`: what a violation leads to.
-struct Actions {
+struct ValidationActions {
     action: FailureAction,
     warns: bool,
 }
 
-impl Actions {
+impl ValidationActions {
     /// None are as `Deny` alone.
     fn of(spec: &Object<'_>, problems: &mut Problems) -> Self {
         let fields = spec.get("validationActions");
@@ -162,18 +162,6 @@ fn expressions(
         beside: Reads::default(),
         known_reads: OnceLock::new(),
     };
-    let of_conditions = cel.preconditions.iter().map(|one| &one.program);
-    let judged = cel
-        .expressions
-        .iter()
-        .flat_map(|one| std::iter::once(&one.expression.program).chain(&one.message_expression));
-    let all = with_path("spec.matchConditions", of_conditions)
-        .chain(with_path("spec.variables", cel.variables.iter()))
-        .chain(with_path("spec.validations", judged))
-        .chain(with_path(
-            "spec.auditAnnotations",
-            cel.annotations.iter().map(|one| &one.value),
-        ));
-    cel.facts = facts::compile(all, site, problems);
+    cel.facts = facts::compile(cel.programs_with_paths(), site, problems);
     Some(cel)
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::target::target;
 use crate::{
     evaluate::{
-        facts::{Question, Reading},
+        facts::{AnswerShape, Question},
         interrupt::Stop,
         scope::Scope,
     },
@@ -31,7 +31,7 @@ pub(super) fn schema_of(
     };
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let kind = (text("apiVersion"), text("kind"));
-    if let Some(known) = scope.facts.schemas.get(&kind) {
+    if let Some(known) = scope.run.schemas.get(&kind) {
         return Ok(Ok(known.clone()));
     }
     let (group, version) = kind.0.split_once('/').unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) fn schema_of(
             Ok(schema) => schema,
             Err(error) => return Ok(Err(format!("the definition of its kind: {error}"))),
         };
-        scope.facts.schemas.insert(kind, schema.clone());
+        scope.run.schemas.insert(kind, schema.clone());
         return Ok(Ok(schema));
     }
     Ok(Err(format!(
@@ -70,7 +70,7 @@ fn read(call: &str, mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<Arc
     };
     let question = Question {
         is_large: true,
-        reading: Reading::ObjectOrNull,
+        reading: AnswerShape::ObjectOrNull,
         ..Question::new(targeted.target, "", BTreeMap::new())
     };
     scope.facts.need(&targeted.name, question)

@@ -12,7 +12,7 @@ use super::target::{Targeted, target};
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{Facts, Known, Question, Reading, is_of_evaluation},
+        facts::{AnswerShape, Facts, Known, Question, is_of_evaluation},
         interrupt::Stop,
         report::CelRequest,
     },
@@ -218,11 +218,11 @@ fn subquery_answer(outcome: &Value) -> SubqueryAnswer<'_> {
 }
 
 /// How an answer is read as a value of the function.
-fn reading(site: &Site) -> Reading {
+fn reading(site: &Site) -> AnswerShape {
     match site.function() {
-        FactFunction::ResourceGet => Reading::ObjectOrNull,
-        FactFunction::ResourceList => Reading::ListWithKinds,
-        _ => Reading::AsItIs,
+        FactFunction::ResourceGet => AnswerShape::ObjectOrNull,
+        FactFunction::ResourceList => AnswerShape::ListWithKinds,
+        _ => AnswerShape::AsItIs,
     }
 }
 

@@ -57,7 +57,7 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     }
     let object = all_patched(mutation, &before, &around, (&mut budget, &mut 0), scope)?;
     let properties = evaluate(&Annotating(mutation), cel, scope, &around, &mut budget)?;
-    scope.facts.properties = properties;
+    scope.run.properties = properties;
     Ok(match object == before {
         // As in Kyverno, where a patch that changes nothing was applied.
         true => RuleOutcome::Pass,

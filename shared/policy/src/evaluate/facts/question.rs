@@ -22,14 +22,14 @@ pub(in crate::evaluate) struct Question {
     pub(in crate::evaluate) is_pushed_down: bool,
     /// The answer may be large.
     pub(in crate::evaluate) is_large: bool,
-    pub(in crate::evaluate) reading: Reading,
+    pub(in crate::evaluate) reading: AnswerShape,
     /// It is asked in CEL.
     pub(in crate::evaluate) cel: Option<Arc<CelRequest>>,
 }
 
 /// How an answer is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::evaluate) enum Reading {
+pub(in crate::evaluate) enum AnswerShape {
     /// As it is.
     #[default]
     AsItIs,
@@ -54,7 +54,7 @@ impl Question {
             age_max_ms: None,
             is_pushed_down: false,
             is_large: false,
-            reading: Reading::AsItIs,
+            reading: AnswerShape::AsItIs,
             cel: None,
         }
     }
@@ -85,7 +85,7 @@ impl Question {
     }
 }
 
-impl Reading {
+impl AnswerShape {
     pub(super) fn read(self, answer: Result<Value, FactError>) -> Result<Value, FactError> {
         match (self, answer) {
             (Self::ObjectOrNull, Err(error)) if is_absence(&error) => Ok(Value::Null),

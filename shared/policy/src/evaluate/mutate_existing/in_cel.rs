@@ -10,7 +10,7 @@ use anteroom_functions::meter;
 use anteroom_model::ExistingObjects;
 use serde_json::Value;
 
-use super::{Reading, Target, Walk, resting_on};
+use super::{ListProgress, Target, TargetWalk, resting_on};
 use crate::{
     evaluate::{
         cel::existing,
@@ -107,7 +107,7 @@ impl PolicyStep<'_> {
     /// Returns what a trigger leads to; `None`: it does not meet the conditions.
     fn wanted(
         &mut self,
-        walk: &mut Walk,
+        walk: &mut TargetWalk,
         scope: &mut Scope<'_>,
     ) -> Result<Option<Vec<ExistingObjects>>, Stop> {
         let targets = self.targets;
@@ -197,7 +197,7 @@ impl PolicyStep<'_> {
         if excepted.is_whole(self.rule) {
             return Ok(None);
         }
-        (scope.facts.allowed_images, scope.facts.allowed_values) = excepted.allowed();
+        (scope.run.allowed_images, scope.run.allowed_values) = excepted.allowed();
         existing::patched(targets, (before, namespace), gone_through, scope)
     }
 
@@ -249,7 +249,7 @@ impl PolicyStep<'_> {
         self.asked += usize::from(matches!(found, Err(Stop::Pending)));
         let found = found?;
         // Kept here, so that objects of many namespaces share the room for facts.
-        facts.let_go(&target);
+        facts.release(&target);
         self.namespaces.insert(name.to_owned(), Arc::clone(&found));
         Ok(found)
     }
@@ -262,8 +262,8 @@ struct CelTarget<'t, 's> {
 }
 
 impl Target for CelTarget<'_, '_> {
-    fn first(&self, _: &mut Scope<'_>) -> Result<Reading, Stop> {
-        Ok(Reading {
+    fn first(&self, _: &mut Scope<'_>) -> Result<ListProgress, Stop> {
+        Ok(ListProgress {
             wanted: self.wanted.clone(),
             uid: String::new(),
         })
@@ -295,7 +295,7 @@ fn named(
     targets: &CelTargets,
     (expression, given): (&Placed, &Value),
     home: Option<&str>,
-    walk: &mut Walk,
+    walk: &mut TargetWalk,
 ) -> Vec<ExistingObjects> {
     let objects = match given {
         Value::Null => &[],

@@ -9,7 +9,7 @@ use super::Scope;
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{Lookup, Question, Reading, is_of_evaluation},
+        facts::{AnswerShape, Lookup, Question, is_of_evaluation},
         interrupt::Interrupt,
     },
     ir::{
@@ -135,7 +135,7 @@ impl Scope<'_> {
             age_max_ms: fact.age_max_ms,
             is_pushed_down: false,
             is_large: true,
-            reading: Reading::AsItIs,
+            reading: AnswerShape::AsItIs,
             cel: None,
         })
     }

@@ -1,6 +1,6 @@
-//! Places for work that takes long, which those who wait get by turns: every second one goes to policies of the cluster,
+//! Slots for work that takes long, which those who wait get by turns: every second one goes to policies of the cluster,
 //! and the others to one namespace after the other. So the policies of a namespace cannot keep those of others
-//! waiting, however much they ask for. A place that nobody else wants is anybody's.
+//! waiting, however much they ask for. A slot that nobody else wants is anybody's.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,15 +10,15 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Places, and who waits for one.
+/// Slots, and who waits for one.
 #[derive(Debug)]
-pub(crate) struct Places(Mutex<State>);
+pub(crate) struct FairSlots(Mutex<State>);
 
-/// A place, until it is dropped.
+/// A slot, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Option<Arc<Places>>);
+pub(crate) struct Slot(Option<Arc<FairSlots>>);
 
-type Waiting = VecDeque<oneshot::Sender<Place>>;
+type Waiting = VecDeque<oneshot::Sender<Slot>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,7 +28,7 @@ struct State {
     namespaces: BTreeMap<String, Waiting>,
     /// The namespaces that wait, the next one first.
     turns: VecDeque<String>,
-    /// The last place went to a policy of the cluster.
+    /// The last slot went to a policy of the cluster.
     was_of_cluster: bool,
     /// All that wait, with those that no longer do and were not looked at since.
     queued: usize,
@@ -39,7 +39,7 @@ struct State {
 /// The least number that is queued when those that no longer wait are taken out.
 const SWEEP_MIN: usize = 64;
 
-impl Places {
+impl FairSlots {
     pub(crate) fn new(free: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State {
             free,
@@ -48,29 +48,29 @@ impl Places {
         })))
     }
 
-    /// Waits for a place. `namespace`: of the policies that want it; empty: policies of the cluster.
-    pub(crate) async fn take(self: &Arc<Self>, namespace: &str) -> Place {
+    /// Waits for a slot. `namespace`: of the policies that want it; empty: policies of the cluster.
+    pub(crate) async fn take(self: &Arc<Self>, namespace: &str) -> Slot {
         loop {
             let given = {
                 let mut state = self.0.lock();
                 if let Some(left) = state.free.checked_sub(1) {
                     state.free = left;
-                    return Place(Some(Arc::clone(self)));
+                    return Slot(Some(Arc::clone(self)));
                 }
                 state.wait(namespace)
             };
-            // Nobody drops the other end while these places are there.
-            if let Ok(place) = given.await {
-                return place;
+            // Nobody drops the other end while these slots are there.
+            if let Ok(slot) = given.await {
+                return slot;
             }
         }
     }
 
-    /// Returns a place that nobody waits for, if there is one.
-    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Place> {
+    /// Returns a slot that nobody waits for, if there is one.
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Slot> {
         let mut state = self.0.lock();
         state.free = state.free.checked_sub(1)?;
-        Some(Place(Some(Arc::clone(self))))
+        Some(Slot(Some(Arc::clone(self))))
     }
 
     #[cfg(test)]
@@ -80,7 +80,7 @@ impl Places {
 }
 
 impl State {
-    fn wait(&mut self, namespace: &str) -> oneshot::Receiver<Place> {
+    fn wait(&mut self, namespace: &str) -> oneshot::Receiver<Slot> {
         if self.queued >= self.sweep_at {
             self.sweep();
         }
@@ -97,9 +97,9 @@ impl State {
         given
     }
 
-    /// Takes out all that no longer wait: while no place comes free, nobody else does.
+    /// Takes out all that no longer wait: while no slot comes free, nobody else does.
     fn sweep(&mut self) {
-        let waits = |give: &oneshot::Sender<Place>| !give.is_closed();
+        let waits = |give: &oneshot::Sender<Slot>| !give.is_closed();
         self.cluster.retain(waits);
         self.namespaces.retain(|_, waiting| {
             waiting.retain(waits);
@@ -113,13 +113,13 @@ impl State {
     }
 
     /// Takes out who is next.
-    fn next(&mut self) -> Option<oneshot::Sender<Place>> {
+    fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
         let next = self.take_next()?;
         self.queued -= 1;
         Some(next)
     }
 
-    fn take_next(&mut self) -> Option<oneshot::Sender<Place>> {
+    fn take_next(&mut self) -> Option<oneshot::Sender<Slot>> {
         let is_of_cluster =
             !self.cluster.is_empty() && (!self.was_of_cluster || self.turns.is_empty());
         self.was_of_cluster = is_of_cluster;
@@ -137,12 +137,12 @@ impl State {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut given_back = self.0.take();
-        while let Some(places) = given_back {
+        while let Some(slots) = given_back {
             let next = {
-                let mut state = places.0.lock();
+                let mut state = slots.0.lock();
                 let Some(next) = state.next() else {
                     state.free += 1;
                     return;
@@ -150,8 +150,8 @@ impl Drop for Place {
                 next
             };
             // Whoever no longer waits hands it back here.
-            let refused = next.send(Self(Some(places))).err();
-            given_back = refused.and_then(|mut place| place.0.take());
+            let refused = next.send(Self(Some(slots))).err();
+            given_back = refused.and_then(|mut slot| slot.0.take());
         }
     }
 }
@@ -162,14 +162,14 @@ mod tests {
 
     use super::*;
 
-    /// Lets each of these wait, in this order, and returns the order in which they get the only place.
+    /// Lets each of these wait, in this order, and returns the order in which they get the only slot.
     fn order(waiting: &[&'static str]) -> Vec<&'static str> {
-        let places = Places::new(1);
-        let mut held = places.take("").now_or_never();
+        let slots = FairSlots::new(1);
+        let mut held = slots.take("").now_or_never();
         assert!(held.is_some());
         let mut left: Vec<_> = waiting
             .iter()
-            .map(|namespace| (*namespace, Box::pin(places.take(namespace))))
+            .map(|namespace| (*namespace, Box::pin(slots.take(namespace))))
             .collect();
         for (_, waits) in &mut left {
             assert!(waits.now_or_never().is_none());
@@ -178,19 +178,19 @@ mod tests {
         while !left.is_empty() {
             drop(held.take());
             let mut polled = left.iter_mut().enumerate();
-            let (at, place) = polled
+            let (at, slot) = polled
                 .find_map(|(at, (_, waits))| Some((at, waits.now_or_never()?)))
                 .unwrap();
-            held = Some(place);
+            held = Some(slot);
             order.push(left.remove(at).0);
         }
         drop(held);
-        assert_eq!(places.free(), 1);
+        assert_eq!(slots.free(), 1);
         order
     }
 
     #[test]
-    fn namespaces_get_places_by_turns_and_the_cluster_every_second_one() {
+    fn namespaces_get_slots_by_turns_and_the_cluster_every_second_one() {
         assert_eq!(
             order(&["a", "a", "a", "b", "", "", "c"]),
             ["", "a", "", "b", "c", "a", "a"],
@@ -201,46 +201,46 @@ mod tests {
 
     #[test]
     fn whoever_no_longer_waits_loses_no_place() {
-        let places = Places::new(1);
-        let held = places.take("").now_or_never();
-        let mut gone = Box::pin(places.take("a"));
+        let slots = FairSlots::new(1);
+        let held = slots.take("").now_or_never();
+        let mut gone = Box::pin(slots.take("a"));
         assert!((&mut gone).now_or_never().is_none());
-        let mut waits = Box::pin(places.take("b"));
+        let mut waits = Box::pin(slots.take("b"));
         assert!((&mut waits).now_or_never().is_none());
         drop(gone);
         drop(held);
-        let place = waits.now_or_never();
-        assert!(place.is_some() && places.try_take().is_none());
-        drop(place);
-        assert!(places.try_take().is_some());
+        let slot = waits.now_or_never();
+        assert!(slot.is_some() && slots.try_take().is_none());
+        drop(slot);
+        assert!(slots.try_take().is_some());
 
-        // A place that was given and never looked at is given on.
-        let held = places.take("").now_or_never();
-        let mut given = Box::pin(places.take("a"));
+        // A slot that was given and never looked at is given on.
+        let held = slots.take("").now_or_never();
+        let mut given = Box::pin(slots.take("a"));
         assert!((&mut given).now_or_never().is_none());
         drop(held);
         drop(given);
-        assert_eq!(places.free(), 1);
+        assert_eq!(slots.free(), 1);
     }
 
     #[test]
     fn those_that_no_longer_wait_are_not_kept() {
-        let places = Places::new(1);
-        let held = places.take("").now_or_never();
-        let mut waits = Box::pin(places.take("z"));
+        let slots = FairSlots::new(1);
+        let held = slots.take("").now_or_never();
+        let mut waits = Box::pin(slots.take("z"));
         assert!((&mut waits).now_or_never().is_none());
         for n in 0..1_000 {
             for namespace in ["", "a", &format!("n{n}")] {
-                assert!(places.take(namespace).now_or_never().is_none());
+                assert!(slots.take(namespace).now_or_never().is_none());
             }
         }
         let (queued, namespaces, turns) = {
-            let state = places.0.lock();
+            let state = slots.0.lock();
             (state.queued, state.namespaces.len(), state.turns.len())
         };
         assert!(queued <= SWEEP_MIN && namespaces <= SWEEP_MIN && turns <= SWEEP_MIN);
         drop(held);
         assert!(waits.now_or_never().is_some());
-        assert_eq!(places.0.lock().queued, 0);
+        assert_eq!(slots.0.lock().queued, 0);
     }
 }

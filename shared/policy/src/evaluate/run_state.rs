@@ -1,0 +1,78 @@
+//! The state of an evaluation beside its facts: time and chance, limits, what exceptions allow, and further results.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use anteroom_cel::Machine;
+use anteroom_jmespath::EvalSeed;
+use anteroom_patch::apply::ObjectSchema;
+use serde_json::Value;
+
+use super::limits::FOREACH_ELEMENTS_IN_ALL_MAX;
+
+/// The state of the evaluation of one rule, from step to step.
+#[derive(Default)]
+pub(super) struct RunState {
+    /// When the rule is evaluated, and its chance.
+    pub(super) seed: Option<EvalSeed>,
+    /// The same, for expressions in CEL.
+    pub(super) arrival: Option<anteroom_cel::Arrival>,
+    /// An expression in CEL asked for the arrival.
+    asks_arrival: AtomicBool,
+    /// The number of random draws that stay known from step to step.
+    drawn: u64,
+    /// The number of elements that this step has gone through.
+    gone_through: usize,
+    /// Images and values that exceptions allow to expressions.
+    pub(super) allowed_images: Vec<Value>,
+    pub(super) allowed_values: Vec<Value>,
+    /// Schemas of custom kinds, by `apiVersion` and kind, as their definitions say.
+    pub(super) schemas: BTreeMap<(String, String), ObjectSchema>,
+    /// Further results of the rule, for reports: audit annotations, and which validation decided.
+    pub(super) properties: Vec<(String, String)>,
+}
+
+impl RunState {
+    /// With the time of the request and its chance, if they are known.
+    pub(super) fn seeded(seed: Option<EvalSeed>, arrival: Option<anteroom_cel::Arrival>) -> Self {
+        Self {
+            seed,
+            arrival,
+            ..Self::default()
+        }
+    }
+
+    /// Notes what expressions in CEL asked for.
+    pub(super) fn note_arrival(&self, machine: &Machine<'_>) {
+        if machine.depends_on_arrival() {
+            self.asks_arrival.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether what the rule comes to may depend on the time or on chance.
+    pub(super) fn depends_on_arrival(&self) -> bool {
+        self.asks_arrival.load(Ordering::Relaxed)
+            || self.seed.as_ref().is_some_and(EvalSeed::is_used)
+    }
+
+    /// A step begins anew: chance gives what it gave the step before, behind what stays known of that.
+    pub(super) fn begin(&mut self) {
+        self.gone_through = 0;
+        if let Some(seed) = &self.seed {
+            seed.go_to(self.drawn);
+        }
+    }
+
+    /// Counts elements that are gone through; `false`: they are too many.
+    pub(super) fn go_through(&mut self, count: usize) -> bool {
+        self.gone_through = self.gone_through.saturating_add(count);
+        self.gone_through <= FOREACH_ELEMENTS_IN_ALL_MAX
+    }
+
+    /// Keeps the random draws so far for all later steps.
+    pub(super) fn keep_drawn(&mut self) {
+        self.drawn = self.seed.as_ref().map_or(0, EvalSeed::drawn);
+    }
+}
