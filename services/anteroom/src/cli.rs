@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::{
-    bundle, check, console, explain, installation, jp, keys, offline, operator,
+    bundle, check, console, explain, installation, jp, keys, migrate, offline, operator,
     output::{finish, print, quiet},
     query, serve,
 };
@@ -22,6 +22,7 @@ use crate::{
         anteroom test policies/                    run their suites of expected results\n  \
         anteroom apply policy.yaml -r pod.yaml     apply a policy to resources\n  \
         anteroom equal old.yaml new.yaml           find what two policies decide otherwise\n  \
+        anteroom migrate kyverno --live            say which policies of Kyverno run\n  \
         anteroom query ingresses 'length(items)'   ask the replicas of a running system\n  \
         anteroom tap --denied --past --why         show what was denied, and why\n  \
         anteroom jp query -i pod.yaml 'metadata.name'\n\n\
@@ -63,6 +64,8 @@ enum Command {
     Query(Box<query::QueryArgs>),
     /// Work with the query language offline.
     Jp(jp::JpArgs),
+    /// Work out what a move from another engine needs.
+    Migrate(migrate::MigrateArgs),
     /// Make the keys that the parts of an installation know each other by.
     Keys(keys::KeysArgs),
     /// Check an installation, or a cluster before it.
@@ -122,6 +125,19 @@ pub fn run() -> ExitCode {
         Command::Equal(args) => offline::equal::run(&args),
         Command::Jp(args) => finish(jp::run(args)),
         Command::Keys(args) => finish(keys::run(args)),
+        Command::Migrate(args) => {
+            let process = quiet(args.telemetry(), "warn");
+            let mut found = ExitCode::SUCCESS;
+            let code = &mut found;
+            let migrate = |_| async move {
+                *code = migrate::run(args).await;
+                Ok(())
+            };
+            match anteroom_runtime::process::run("anteroom", &process, migrate) {
+                ExitCode::SUCCESS => found,
+                failed => failed,
+            }
+        }
         Command::Check(args) => {
             let process = quiet(&args.telemetry, "warn");
             let mut found = ExitCode::SUCCESS;

@@ -21,7 +21,11 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::{live::Live, manifests::Manifests, plan::ReadPlan};
+use self::live::Live;
+pub(crate) use self::{
+    manifests::{MANIFESTS_MAX, Manifests},
+    plan::{Plan, ReadPlan},
+};
 use crate::output::{Output, print, warn};
 
 #[derive(Args, Clone, Debug)]
@@ -74,9 +78,9 @@ struct Explained {
 /// A rule, with its reads.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RulePlan {
-    rule: String,
-    reads: Vec<ReadPlan>,
+pub(crate) struct RulePlan {
+    pub(crate) rule: String,
+    pub(crate) reads: Vec<ReadPlan>,
 }
 
 pub(crate) async fn run(args: ExplainArgs) -> anyhow::Result<()> {
@@ -132,7 +136,8 @@ fn explain(manifest: &Value, manifests: &Manifests) -> Explained {
     }
 }
 
-fn rules(policy: &Policy, manifests: &Manifests) -> Vec<RulePlan> {
+/// Returns the rules of a policy with their reads.
+pub(crate) fn rules(policy: &Policy, manifests: &Manifests) -> Vec<RulePlan> {
     let plan = |rule: &anteroom_policy::Rule| {
         let mut reads = rule.reads();
         // The same, written twice in one field, is asked once.

@@ -1,7 +1,7 @@
 //! Documents that a user hands in.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{IsTerminal, Read, stdin},
     path::{Path, PathBuf},
 };
@@ -26,6 +26,75 @@ pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     }
     let documents = anteroom_offline::yaml(&text).map_err(|message| anyhow!(message));
     documents.with_context(|| format!("{name} is not a JSON or YAML document"))
+}
+
+/// The documents of several files.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) documents: Vec<Value>,
+    /// Files in folders that could not be read.
+    pub(crate) passed_over: Vec<String>,
+}
+
+/// Reads files, folders with all files of manifests below them that are not hidden, and standard
+/// input (`-`). The items of a `List` stand in its place.
+pub(crate) fn manifests(paths: &[PathBuf]) -> anyhow::Result<Found> {
+    let mut found = Found::default();
+    for path in paths {
+        if path == Path::new("-") {
+            flatten(documents(path)?, &mut found.documents);
+            continue;
+        }
+        let mut files = Vec::new();
+        gather(path, path.is_file(), &mut files)?;
+        for file in files {
+            match documents(&file) {
+                Ok(documents) => flatten(documents, &mut found.documents),
+                // A folder may hold other things than manifests.
+                Err(error) if path.is_dir() => found.passed_over.push(format!("{error:#}")),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn flatten(documents: Vec<Value>, into: &mut Vec<Value>) {
+    for mut document in documents {
+        let is_list = document["kind"] == "List";
+        match document.get_mut("items") {
+            Some(Value::Array(items)) if is_list => flatten(std::mem::take(items), into),
+            _ => into.push(document),
+        }
+    }
+}
+
+/// The file, or the files of manifests below the folder, in order.
+fn gather(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if !path.is_dir() {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if named || matches!(extension, Some("yaml" | "yml" | "json")) {
+            files.push(path.to_owned());
+        }
+        if !path.exists() {
+            bail!("there is no {}", path.display());
+        }
+        return Ok(());
+    }
+    let list = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut inside = list
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()?;
+    inside.sort();
+    for path in inside {
+        // What is hidden is no manifest of its folder, and a link may lead back up.
+        let is_hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+        let is_link = path.is_symlink() && path.is_dir();
+        if !is_link && !path.file_name().is_some_and(is_hidden) {
+            gather(&path, false, files)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads `file`, or standard input for `-`, and returns its text and its name for messages.

@@ -9,6 +9,7 @@
 //! | `apply` | what policies say of resources, offline |
 //! | `query` | asks the replicas of a running system |
 //! | `jp` | the query language, offline |
+//! | `migrate` | what a move from Kyverno needs |
 //! | `keys` | makes what NATS and the services know each other by |
 //! | `check` | facts about an installation, and what to do about them |
 //! | `top`, `tap`, `console` | what is decided now, in a terminal or a browser |
@@ -27,6 +28,7 @@ mod input;
 mod installation;
 mod jp;
 mod keys;
+mod migrate;
 mod offline;
 pub mod operator;
 pub mod output;

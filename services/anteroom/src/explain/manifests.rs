@@ -1,24 +1,21 @@
 //! The manifests that are explained: policies, and the entries that they read.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use anteroom_model::EntryKind;
 use anteroom_policy::PolicyKind;
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use serde_json::Value;
 
 use crate::input;
 
 /// Manifests of one run; more is an error.
-const MANIFESTS_MAX: usize = 10_000;
+pub(crate) const MANIFESTS_MAX: usize = 10_000;
 
 /// The manifests of the files, in their order.
 #[derive(Debug, Default)]
-pub(super) struct Manifests {
-    pub(super) policies: Vec<Value>,
+pub(crate) struct Manifests {
+    pub(crate) policies: Vec<Value>,
     pub(super) entries: Vec<Entry>,
     /// Files in folders that could not be read.
     pub(super) passed_over: Vec<String>,
@@ -36,25 +33,22 @@ pub(super) struct Entry {
 }
 
 impl Manifests {
-    /// Reads files, folders with all files of manifests below them that are not hidden, and standard
-    /// input (`-`).
-    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+    /// Reads the policies and entries of files, folders, and standard input (`-`).
+    pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let found = input::manifests(paths)?;
+        let mut manifests = Self::of(found.documents)?;
+        manifests.passed_over = found.passed_over;
+        Ok(manifests)
+    }
+
+    /// Takes the policies and entries among documents.
+    pub(crate) fn of(documents: Vec<Value>) -> anyhow::Result<Self> {
         let mut found = Self::default();
-        for path in paths {
-            if path == Path::new("-") {
-                found.take(input::documents(path)?)?;
-                continue;
-            }
-            let mut files = Vec::new();
-            gather(path, path.is_file(), &mut files)?;
-            for file in files {
-                match input::documents(&file) {
-                    Ok(documents) => found.take(documents)?,
-                    // A folder may hold other things than manifests.
-                    Err(error) if path.is_dir() => found.passed_over.push(format!("{error:#}")),
-                    Err(error) => return Err(error),
-                }
-            }
+        for document in documents {
+            found.take_one(document);
+        }
+        if found.policies.len() + found.entries.len() > MANIFESTS_MAX {
+            bail!("there are more than {MANIFESTS_MAX} manifests: name fewer files");
         }
         Ok(found)
     }
@@ -63,23 +57,6 @@ impl Manifests {
     pub(super) fn entry(&self, kind: EntryKind, name: &str) -> Option<&Entry> {
         let mut entries = self.entries.iter();
         entries.find(|entry| entry.kind == kind && entry.name == name)
-    }
-
-    fn take(&mut self, documents: Vec<Value>) -> anyhow::Result<()> {
-        for document in documents {
-            if let Value::Object(list) = &document
-                && document["kind"] == "List"
-                && let Some(Value::Array(items)) = list.get("items")
-            {
-                self.take(items.clone())?;
-            } else {
-                self.take_one(document);
-            }
-        }
-        if self.policies.len() + self.entries.len() > MANIFESTS_MAX {
-            bail!("there are more than {MANIFESTS_MAX} manifests: name fewer files");
-        }
-        Ok(())
     }
 
     fn take_one(&mut self, document: Value) {
@@ -112,34 +89,6 @@ fn entry(kind: EntryKind, manifest: &Value) -> Entry {
             .map(|projection| (text(&projection["name"]), expression(projection)))
             .collect(),
     }
-}
-
-/// The file, or the files of manifests below the folder, in order.
-fn gather(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    if !path.is_dir() {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        if named || matches!(extension, Some("yaml" | "yml" | "json")) {
-            files.push(path.to_owned());
-        }
-        if !path.exists() {
-            bail!("there is no {}", path.display());
-        }
-        return Ok(());
-    }
-    let list = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut inside = list
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()?;
-    inside.sort();
-    for path in inside {
-        // What is hidden is no manifest of its folder, and a link may lead back up.
-        let is_hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
-        let is_link = path.is_symlink() && path.is_dir();
-        if !is_link && !path.file_name().is_some_and(is_hidden) {
-            gather(&path, false, files)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use super::{
 /// One use of a fact, and how it is answered.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ReadPlan {
+pub(crate) struct ReadPlan {
     /// The context entry.
-    pub(super) variable: String,
+    pub(crate) variable: String,
     /// The source of the fact, in words.
-    pub(super) source: String,
+    pub(crate) source: String,
     /// The field that uses it.
     pub(super) field: String,
     /// The text that stands in the policy there.
@@ -35,7 +35,7 @@ pub(super) struct ReadPlan {
     /// Why the fact is fetched rather than asked about, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) why_whole: Option<String>,
-    pub(super) plan: Plan,
+    pub(crate) plan: Plan,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rows: Option<Rows>,
     /// The name by which a running system knows the source.
@@ -46,7 +46,7 @@ pub(super) struct ReadPlan {
 /// The way in which a query finds its answer.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub(super) enum Plan {
+pub(crate) enum Plan {
     /// Indexes find objects, and the expression is evaluated over these alone.
     Index {
         words: String,
@@ -73,6 +73,22 @@ pub(super) enum Plan {
     },
 }
 
+impl Plan {
+    /// In words, on one line; of a scan with what would be better.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Index { words, .. } | Self::Kept { words } => words.replace('\n', "; "),
+            Self::Object => "one object, by its name".to_owned(),
+            Self::Response => "the kept answer of an API call".to_owned(),
+            Self::Live => "a live read: no view holds it".to_owned(),
+            Self::Unknown { why } => format!("not known here: {why}"),
+            Self::Scan { part, why, better } => {
+                format!("SCAN: all objects are looked through, since `{part}` {why}. {better}")
+            }
+        }
+    }
+}
+
 /// The name that a source is registered by.
 #[derive(Debug)]
 pub(super) struct Registered {
@@ -82,10 +98,10 @@ pub(super) struct Registered {
 
 /// The objects that are found.
 #[derive(Debug)]
-pub(super) struct Found(Narrow);
+pub(crate) struct Found(Narrow);
 
 impl ReadPlan {
-    pub(super) fn is_scan(&self) -> bool {
+    pub(crate) fn is_scan(&self) -> bool {
         matches!(self.plan, Plan::Scan { .. }) && !self.in_message
     }
 }
@@ -176,7 +192,7 @@ fn source(source: &ReadSource, manifests: &Manifests) -> Source {
             };
             kept(text, reference, *is_list)
         }
-        ReadSource::Call { path } => said(path.clone(), Plan::Live),
+        ReadSource::Call { path, .. } => said(path.clone(), Plan::Live),
         ReadSource::Image { reference } => said(format!("image {reference}"), Plan::Live),
         ReadSource::Service => said("a call of a service".to_owned(), Plan::Live),
         ReadSource::ConfigMap { object } => said(format!("configMap {object}"), Plan::Object),

@@ -55,10 +55,9 @@ fn write_read(page: &mut String, read: &ReadPlan) {
                 .lines()
                 .for_each(|words| line(names.next().unwrap_or_default(), words));
         }
-        Plan::Object => line("plan", "one object, by its name"),
-        Plan::Response => line("plan", "the kept answer of an API call"),
-        Plan::Live => line("plan", "a live read: no view holds it"),
-        Plan::Unknown { why } => line("plan", &format!("not known here: {why}")),
+        plan @ (Plan::Object | Plan::Response | Plan::Live | Plan::Unknown { .. }) => {
+            line("plan", &plan.words());
+        }
         Plan::Scan { part, why, better } => {
             line("plan", "SCAN: all objects are looked through");
             line("why", &format!("`{part}` {why}"));

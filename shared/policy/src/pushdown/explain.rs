@@ -84,6 +84,8 @@ pub enum ReadSource {
     Call {
         /// The path.
         path: String,
+        /// It is a POST, as of an access review.
+        is_post: bool,
     },
     /// A call of a service.
     Service,
@@ -361,6 +363,7 @@ fn source(source: &FactOrigin) -> ReadSource {
             },
             _ => ReadSource::Call {
                 path: call.path.written(),
+                is_post: call.data.is_some(),
             },
         },
         FactOrigin::Service(_) => ReadSource::Service,

@@ -1,0 +1,173 @@
+//! The objects of a Kyverno installation, sorted by what they are. Pure.
+
+use anteroom_policy::PolicyKind;
+use anyhow::bail;
+use serde_json::Value;
+
+use super::kinds::Kinds;
+use crate::explain::{MANIFESTS_MAX, Manifests};
+
+/// Kinds of Kyverno's that no part of Anteroom runs: group, kind, and plural.
+pub(super) const NOT_RUN: [(&str, &str, &str); 10] = [
+    ("kyverno.io", "CleanupPolicy", "cleanuppolicies"),
+    (
+        "kyverno.io",
+        "ClusterCleanupPolicy",
+        "clustercleanuppolicies",
+    ),
+    ("policies.kyverno.io", "DeletingPolicy", "deletingpolicies"),
+    (
+        "policies.kyverno.io",
+        "GeneratingPolicy",
+        "generatingpolicies",
+    ),
+    (
+        "policies.kyverno.io",
+        "ImageValidatingPolicy",
+        "imagevalidatingpolicies",
+    ),
+    (
+        "policies.kyverno.io",
+        "NamespacedDeletingPolicy",
+        "namespaceddeletingpolicies",
+    ),
+    (
+        "policies.kyverno.io",
+        "NamespacedGeneratingPolicy",
+        "namespacedgeneratingpolicies",
+    ),
+    (
+        "policies.kyverno.io",
+        "NamespacedImageValidatingPolicy",
+        "namespacedimagevalidatingpolicies",
+    ),
+    (
+        "policies.kyverno.io",
+        "HTTPAuthorizationPolicy",
+        "httpauthorizationpolicies",
+    ),
+    (
+        "policies.kyverno.io",
+        "EnvoyAuthorizationPolicy",
+        "envoyauthorizationpolicies",
+    ),
+];
+
+/// Keys of which one is in Kyverno's ConfigMap, whatever its name.
+const CONFIG_KEYS: [&str; 3] = [
+    "resourceFilters",
+    "enableDefaultRegistryMutation",
+    "webhooks",
+];
+
+/// A Deployment of Kyverno's that has a like here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Admission,
+    Reports,
+}
+
+impl Part {
+    /// The end of the Deployment's name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Admission => "admission-controller",
+            Self::Reports => "reports-controller",
+        }
+    }
+}
+
+/// What is installed, in the order of kinds, namespaces and names.
+#[derive(Debug, Default)]
+pub(super) struct Installation {
+    /// Policies that Anteroom knows, and entries.
+    pub(super) manifests: Manifests,
+    /// The entries as they are written.
+    pub(super) entries: Vec<Value>,
+    pub(super) exceptions: Vec<Value>,
+    /// Policies of kinds that are not run.
+    pub(super) not_run: Vec<Value>,
+    /// Kyverno's ConfigMap; more than one where several files have one.
+    pub(super) config: Vec<Value>,
+    pub(super) deployments: Vec<(Part, Value)>,
+    pub(super) kinds: Kinds,
+}
+
+impl Installation {
+    /// Sorts documents. What is not of Kyverno is passed over, Secrets among it.
+    pub(super) fn of(mut documents: Vec<Value>) -> anyhow::Result<Self> {
+        documents.sort_by_cached_key(|document| {
+            (
+                text(document, "/kind"),
+                full_name(document),
+                text(document, "/apiVersion"),
+            )
+        });
+        let (mut found, mut policies) = (Self::default(), Vec::new());
+        for document in documents {
+            let (version, kind) = (text(&document, "/apiVersion"), text(&document, "/kind"));
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            let is_not_run = |known: &(&str, &str, &str)| (known.0, known.1) == (group, &*kind);
+            match (group, &*kind) {
+                _ if PolicyKind::of_manifest(&version, &kind).is_some() => policies.push(document),
+                ("kyverno.io" | "policies.kyverno.io", "PolicyException") => {
+                    found.exceptions.push(document);
+                }
+                ("kyverno.io", "GlobalContextEntry" | "CachedContextEntry") => {
+                    found.entries.push(document);
+                }
+                ("", "ConfigMap") if is_config(&document) => found.config.push(document),
+                ("apps", "Deployment") => found.take_deployment(document),
+                ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+                    found.kinds.learn(&document)
+                }
+                _ if NOT_RUN.iter().any(is_not_run) => found.not_run.push(document),
+                _ => {}
+            }
+        }
+        let all = found.not_run.len() + found.exceptions.len();
+        policies.extend(found.entries.iter().cloned());
+        found.manifests = Manifests::of(policies)?;
+        if all > MANIFESTS_MAX {
+            bail!("there are more than {MANIFESTS_MAX} manifests: name fewer files");
+        }
+        Ok(found)
+    }
+
+    fn take_deployment(&mut self, document: Value) {
+        let name = text(&document, "/metadata/name");
+        let of_kyverno = text(&document, "/metadata/labels/app.kubernetes.io~1part-of");
+        let is_kyvernos = name.contains("kyverno") || of_kyverno.contains("kyverno");
+        let parts = [Part::Admission, Part::Reports].into_iter();
+        let part = parts.into_iter().find(|part| name.ends_with(part.name()));
+        if let Some(part) = part.filter(|_| is_kyvernos) {
+            self.deployments.push((part, document));
+        }
+    }
+}
+
+fn is_config(config_map: &Value) -> bool {
+    CONFIG_KEYS
+        .iter()
+        .any(|key| config_map["data"][key].is_string())
+}
+
+/// Returns the text at a pointer, empty if there is none.
+pub(super) fn text(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+/// Returns the name, with the namespace before it if there is one.
+pub(super) fn full_name(manifest: &Value) -> String {
+    let name = text(manifest, "/metadata/name");
+    match text(manifest, "/metadata/namespace") {
+        namespace if namespace.is_empty() => name,
+        namespace => format!("{namespace}/{name}"),
+    }
+}
+
+/// Returns kind and name, for people.
+pub(super) fn title(manifest: &Value) -> String {
+    format!("{} {}", text(manifest, "/kind"), full_name(manifest))
+}

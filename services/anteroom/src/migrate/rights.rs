@@ -1,0 +1,303 @@
+//! What the watcher has to be allowed, beyond what the chart allows it. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anteroom_policy::{KindPattern, Policy, ReadSource, Reference, Rule};
+use serde_json::{Value, json};
+
+use super::{
+    installation::{Installation, text, title},
+    kinds::{self, Kinds, Resource},
+    yaml,
+};
+
+/// What the chart lets the watcher read (`watcher.rbac.sources`): group and plurals.
+pub(super) const SOURCES: [(&str, &[&str]); 6] = [
+    (
+        "",
+        &[
+            "configmaps",
+            "namespaces",
+            "pods",
+            "replicationcontrollers",
+            "services",
+        ],
+    ),
+    (
+        "apps",
+        &["daemonsets", "deployments", "replicasets", "statefulsets"],
+    ),
+    ("batch", &["cronjobs", "jobs"]),
+    ("networking.k8s.io", &["ingresses"]),
+    ("policy", &["poddisruptionbudgets"]),
+    (
+        "rbac.authorization.k8s.io",
+        &["clusterrolebindings", "rolebindings"],
+    ),
+];
+
+/// Labels by which the watcher's two roles take up others.
+const READS: &str = "anteroom.dev/aggregate-to-watcher";
+const WRITES: &str = "anteroom.dev/aggregate-to-watcher-writes";
+
+/// What a view needs.
+const VIEW: [&str; 3] = ["get", "list", "watch"];
+
+/// Names in a comment; more are counted.
+const NAMES_MAX: usize = 5;
+
+/// What is granted on a resource, and whom it is for.
+#[derive(Debug, Default)]
+struct Grant {
+    verbs: BTreeSet<&'static str>,
+    whose: BTreeSet<String>,
+}
+
+/// The rights of one role.
+type Grants = BTreeMap<Resource, Grant>;
+
+/// What the watcher has to be allowed.
+#[derive(Debug, Default)]
+pub(super) struct Rights {
+    reads: Grants,
+    scans: Grants,
+    writes: Grants,
+    /// What has to be looked at, in sentences.
+    pub(super) by_hand: BTreeSet<String>,
+}
+
+impl Rights {
+    /// Returns the rights that policies and entries need; `scans`: also those to evaluate what exists.
+    pub(super) fn of(
+        installation: &Installation,
+        policies: &[(String, Policy)],
+        scans: bool,
+    ) -> Self {
+        let (mut rights, kinds) = (Self::default(), &installation.kinds);
+        for entry in &installation.entries {
+            rights.entry(entry, kinds);
+        }
+        for (whose, policy) in policies {
+            for rule in policy.rules() {
+                rights.rule(rule, whose, kinds);
+            }
+            let scanned = policy.scanned_kinds();
+            for kind in scanned.iter().filter(|_| scans) {
+                rights.kind(kind, whose, kinds);
+            }
+        }
+        // What is read for a policy need not be granted once more.
+        let Self { reads, scans, .. } = &mut rights;
+        scans.retain(|resource, _| !reads.contains_key(resource));
+        rights
+    }
+
+    fn entry(&mut self, entry: &Value, kinds: &Kinds) {
+        let (whose, spec) = (title(entry), &entry["spec"]);
+        // Of a GlobalContextEntry, and of a CachedContextEntry. The latter may leave the group to the API server.
+        let (global, cached) = (&spec["kubernetesResource"], &spec["resource"]);
+        let path = text(spec, "/apiCall/urlPath");
+        if global.is_object() {
+            let (group, plural) = (text(global, "/group"), text(global, "/resource"));
+            let found = kinds.resource(Some(&group), &plural);
+            self.read(found, &VIEW, &whose, || plural.clone());
+        } else if cached.is_object() {
+            let kind = text(cached, "/kind");
+            let found = kinds.resource(cached["group"].as_str(), &kind);
+            self.read(found, &VIEW, &whose, || kind.clone());
+        } else if !path.is_empty() {
+            let verbs = call_verbs(spec["apiCall"]["method"] == "POST");
+            self.read(kinds::of_path(&path), verbs, &whose, || path.clone());
+        }
+    }
+
+    fn rule(&mut self, rule: &Rule, whose: &str, kinds: &Kinds) {
+        for read in rule.reads() {
+            match &read.source {
+                ReadSource::Kept { reference, .. } | ReadSource::Around { reference, .. } => {
+                    let (group, resource) = match reference {
+                        Reference::Collection(all) => (all.group.as_deref(), &*all.resource),
+                        Reference::Object(one) => (Some(&*one.group), &*one.resource),
+                        Reference::LabelledConfigMaps => (Some(""), "configmaps"),
+                    };
+                    let found = kinds.resource(group, resource);
+                    self.read(found, &VIEW, whose, || reference.name());
+                }
+                ReadSource::Call { path, is_post } => {
+                    let verbs = call_verbs(*is_post);
+                    self.read(kinds::of_path(path), verbs, whose, || path.clone());
+                }
+                // Of an entry the entry says it. ConfigMaps are granted. The others are outside of the cluster.
+                ReadSource::Entry { .. }
+                | ReadSource::ConfigMap { .. }
+                | ReadSource::Image { .. }
+                | ReadSource::Service => {}
+            }
+        }
+        if !rule.changes_existing() {
+            return;
+        }
+        for trigger in rule.kinds() {
+            let found = kinds.resource(Some(&trigger.group), name_of(trigger));
+            self.read(found, &VIEW, whose, || trigger.to_string());
+        }
+        for target in rule.targets_of_existing() {
+            let name = match &*target.resource {
+                "" => &target.kind,
+                plural => plural,
+            };
+            let is_one = !target.name.is_empty() && !target.namespace.is_empty();
+            let is_open = |text: &String| text.contains(['*', '?']);
+            let verbs: &[_] =
+                match is_one && ![&target.name, &target.namespace].into_iter().any(is_open) {
+                    true => &["get", "update"],
+                    false => &["get", "list", "update"],
+                };
+            match kinds.resource(Some(&target.group), name) {
+                Some(resource) => grant(&mut self.writes, resource, verbs, whose),
+                None => self.look(whose, &target.to_string(), "changes"),
+            }
+        }
+    }
+
+    fn kind(&mut self, kind: &KindPattern, whose: &str, kinds: &Kinds) {
+        // Of a subresource nothing is stored.
+        if !matches!(&*kind.subresource, "" | "*") {
+            return;
+        }
+        match kinds.resource(Some(&kind.group), name_of(kind)) {
+            // Never scanned, as the reporter has it.
+            Some((group, plural)) if is_never_scanned(&group, &plural) => {}
+            Some(resource) if is_granted(&resource) => {}
+            Some(resource) => grant(&mut self.scans, resource, &VIEW, whose),
+            None => self.look(whose, &kind.to_string(), "is about, in scans,"),
+        }
+    }
+
+    fn read(
+        &mut self,
+        resource: Option<Resource>,
+        verbs: &[&'static str],
+        whose: &str,
+        written: impl FnOnce() -> String,
+    ) {
+        match resource {
+            Some((group, plural)) if group.is_empty() && is_secrets(&plural) => {
+                self.by_hand.insert(format!(
+                    "{whose} reads Secrets. Nothing here allows it: see deploy/README.md#secrets."
+                ));
+            }
+            Some(resource) if is_granted(&resource) && verbs == VIEW => {}
+            Some(resource) => grant(&mut self.reads, resource, verbs, whose),
+            None => self.look(whose, &written(), "reads"),
+        }
+    }
+
+    fn look(&mut self, whose: &str, what: &str, does: &str) {
+        self.by_hand.insert(format!(
+            "{whose} {does} `{what}`: which resources that is, only a cluster can tell. Add a rule for them."
+        ));
+    }
+
+    /// Returns the roles, those with a rule in them.
+    pub(super) fn roles(&self) -> Vec<Value> {
+        let roles = self
+            .named()
+            .into_iter()
+            .filter(|(.., grants)| !grants.is_empty());
+        let roles = roles.map(|(name, label, grants)| {
+            let rules: Vec<_> = grants.iter().map(|((group, plural), grant)| {
+                json!({ "apiGroups": [group], "resources": [plural], "verbs": grant.verbs })
+            }).collect();
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": { "name": name, "labels": { label: "true" } },
+                "rules": rules,
+            })
+        });
+        roles.collect()
+    }
+
+    fn named(&self) -> [(&'static str, &'static str, &Grants); 3] {
+        [
+            ("anteroom-reads-for-policies", READS, &self.reads),
+            ("anteroom-reads-for-scans", READS, &self.scans),
+            ("anteroom-writes-for-policies", WRITES, &self.writes),
+        ]
+    }
+
+    /// Returns the roles as a file, with whom each rule is for.
+    pub(super) fn yaml(&self) -> String {
+        let mut page = yaml::comment(
+            "What Anteroom's watcher has to be allowed for these policies and entries, beyond the chart's own roles \
+             (watcher.rbac.sources). See deploy/README.md#what-the-watcher-may-read. Read it before you apply it.",
+        );
+        for sentence in &self.by_hand {
+            page.push_str(&yaml::comment(&format!("Not here: {sentence}")));
+        }
+        let roles = self.roles();
+        if roles.is_empty() {
+            page.push_str(&yaml::comment("Nothing else is needed."));
+        }
+        let named = self
+            .named()
+            .into_iter()
+            .filter(|(.., grants)| !grants.is_empty());
+        for (role, (.., grants)) in roles.iter().zip(named) {
+            let comments = grants.values().enumerate();
+            let comments = comments.map(|(at, grant)| {
+                (
+                    format!("rules.{at}"),
+                    format!("For {}.", names(&grant.whose)),
+                )
+            });
+            page.push_str("---\n");
+            page.push_str(&yaml::block(role, &comments.collect()));
+        }
+        page
+    }
+}
+
+fn name_of(kind: &KindPattern) -> &str {
+    kind.resource
+        .as_ref()
+        .map_or(&kind.kind, |resource| &resource.plural)
+}
+
+fn call_verbs(is_post: bool) -> &'static [&'static str] {
+    match is_post {
+        true => &["create"],
+        false => &VIEW,
+    }
+}
+
+fn is_secrets(plural: &str) -> bool {
+    plural.split('/').next() == Some("secrets")
+}
+
+fn is_never_scanned(group: &str, plural: &str) -> bool {
+    matches!(
+        (group, plural),
+        ("", "secrets" | "events") | ("events.k8s.io", _) | ("coordination.k8s.io", "leases")
+    )
+}
+
+fn is_granted((group, plural): &Resource) -> bool {
+    SOURCES
+        .iter()
+        .any(|(own, plurals)| own == group && plurals.contains(&&**plural))
+}
+
+fn grant(grants: &mut Grants, resource: Resource, verbs: &[&'static str], whose: &str) {
+    let grant = grants.entry(resource).or_default();
+    grant.verbs.extend(verbs);
+    grant.whose.insert(whose.to_owned());
+}
+
+fn names(whose: &BTreeSet<String>) -> String {
+    let named: Vec<_> = whose.iter().take(NAMES_MAX).map(String::as_str).collect();
+    match whose.len().saturating_sub(NAMES_MAX) {
+        0 => named.join(", "),
+        more => format!("{}, and {more} more", named.join(", ")),
+    }
+}

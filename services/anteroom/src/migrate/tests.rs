@@ -1,0 +1,309 @@
+//! A small made-up installation, and the three files for it.
+
+mod schema;
+
+use std::{fs, path::Path};
+
+use anteroom_simapi::{SimApi, SimConfig};
+use clap::Parser;
+use kube::{Client, Config};
+
+use super::{
+    likes::{LIKES, Ours},
+    rights::SOURCES,
+    *,
+};
+
+const INSTALLATION: &str = include_str!("tests/installation.yaml");
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: MigrateArgs,
+}
+
+/// Runs the command in a folder that has the installation.
+async fn run_in(folder: &Path, rest: &[&str]) -> anyhow::Result<bool> {
+    let input = folder.join("input.yaml");
+    fs::write(&input, INSTALLATION).unwrap();
+    let input = input.display().to_string();
+    let line = ["migrate", "kyverno", &input]
+        .into_iter()
+        .chain(rest.iter().copied());
+    let MigrateCommand::Kyverno(args) = Line::try_parse_from(line)?.args.command;
+    kyverno(&args).await
+}
+
+fn plan(text: &str) -> Plan {
+    let documents = anteroom_offline::listed(anteroom_offline::yaml(text).unwrap());
+    Plan::of(Installation::of(documents).unwrap())
+}
+
+fn deployed(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    fs::read_to_string(root.join(path)).unwrap()
+}
+
+#[tokio::test]
+async fn three_files_are_written_and_say_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let into = folder.path().join("move");
+    let directory = into.display().to_string();
+    let all_run = run_in(folder.path(), &["--directory", &directory])
+        .await
+        .unwrap();
+    assert!(!all_run);
+    let [values, roles, report] = FILES.map(|name| fs::read_to_string(into.join(name)).unwrap());
+    for text in [&values, &roles, &report] {
+        assert!(
+            !text.contains("never-to-be-seen") && !text.contains("kyverno-tls"),
+            "{text}"
+        );
+    }
+    for line in [
+        "  # From excludeGroups of ConfigMap kyverno/kyverno.\n  excludeGroups: [\"system:nodes\"]",
+        "  exemptNamespaces: [\"kube-system\",\"kyverno\",\"legacy\"]",
+        "  resourceFilters: [\"[Event,*,*]\",\"[*/*,kube-system,*]\"]",
+        "  webhookLabels:\n    owner: \"platform\"",
+        "  allowWrites: [\"clusterpolicy/*\",\"mutatingpolicy/*\",\"policy/shop/restart\"]",
+        "    namespace: \"exempt\"",
+        "    endpoint: \"http://otel.observed.svc:4317\"",
+        "    maxApiCallResponseLength: \"5000000\"",
+        "    backgroundScanInterval: \"2h\"",
+        "  replicas: 3",
+        "# - excludeClusterRoles of ConfigMap kyverno/kyverno: Users are not exempt by role.",
+        "# - --forceFailurePolicyIgnore of Deployment kyverno/kyverno-admission-controller: Say it in each policy",
+        "# - ConfigMap kyverno/kyverno: Nothing here is like newerThanThis.",
+        "# - resourceFilters of ConfigMap kyverno/kyverno: The filter `[Node,?]` cannot be read",
+    ] {
+        assert!(values.contains(line), "{line}\n{values}");
+    }
+    for absent in ["webhookAnnotations", "\n  logging", "reportsController"] {
+        assert!(!values.contains(absent), "{absent}\n{values}");
+    }
+    for line in [
+        "| policies | 6 |",
+        "| policies that run | 4 |",
+        "| policies that run in part | 1 |",
+        "| policies that do not run | 1 |",
+        "| exceptions that do not count | 1 |",
+        "| ClusterPolicy | `namespaces` | partly | [AR301](docs/errors.md#ar301) | 0 | 0 | 0 |",
+        "- [AR301](docs/errors.md#ar301) `spec.rules[1].generate`: the rule quota is not run: generate is not",
+        "- rule `host-is-free`: An update violates a rule with `preconditions`",
+        "- A validation of a `ValidatingPolicy` fails with an error",
+        "index: objects with a value of spec.rules[].host",
+        "SCAN: all objects are looked through",
+        "- `ClusterCleanupPolicy old-pods`",
+        "`roles.yaml` has `anteroom-reads-for-policies`, `anteroom-reads-for-scans`, `anteroom-writes-for-policies`.",
+        "ClusterPolicy reads-secrets reads Secrets.",
+    ] {
+        assert!(report.contains(line), "{line}\n{report}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_there_are_kept_unless_the_user_insists() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().display().to_string();
+    fs::write(folder.path().join("values.yaml"), "mine").unwrap();
+    let error = run_in(folder.path(), &["--directory", &directory])
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("--force"), "{error}");
+    assert_eq!(
+        fs::read_to_string(folder.path().join("values.yaml")).unwrap(),
+        "mine"
+    );
+    run_in(folder.path(), &["--directory", &directory, "--force"])
+        .await
+        .unwrap();
+    assert_ne!(
+        fs::read_to_string(folder.path().join("values.yaml")).unwrap(),
+        "mine"
+    );
+    assert!(run_in(folder.path(), &["no/such/file"]).await.is_err());
+}
+
+#[test]
+fn roles_grant_what_the_chart_does_not_and_no_secret() {
+    let plan = plan(INSTALLATION);
+    let rules = |name: &str| {
+        let roles = plan.rights.roles();
+        let role = roles
+            .iter()
+            .find(|role| role["metadata"]["name"] == name)
+            .unwrap();
+        let rules = role["rules"].as_array().unwrap().iter().map(|rule| {
+            format!(
+                "{}/{} {}",
+                rule["apiGroups"][0], rule["resources"][0], rule["verbs"]
+            )
+        });
+        (
+            role["metadata"]["labels"].clone(),
+            rules.collect::<Vec<_>>(),
+        )
+    };
+    let (label, reads) = rules("anteroom-reads-for-policies");
+    assert_eq!(
+        label,
+        json!({ "anteroom.dev/aggregate-to-watcher": "true" })
+    );
+    assert_eq!(
+        reads,
+        [
+            r#""authorization.k8s.io"/"subjectaccessreviews" ["create"]"#,
+            r#""farm.example.com"/"oxen" ["get","list","watch"]"#,
+            r#""mesh.example.com"/"virtualservices" ["get","list","watch"]"#,
+        ]
+    );
+    // Of what is scanned, oxen are read by an entry too.
+    let (_, scans) = rules("anteroom-reads-for-scans");
+    assert_eq!(scans, [r#"""/"nodes" ["get","list","watch"]"#]);
+    let (label, writes) = rules("anteroom-writes-for-policies");
+    assert_eq!(
+        label,
+        json!({ "anteroom.dev/aggregate-to-watcher-writes": "true" })
+    );
+    assert_eq!(writes, [r#""apps"/"deployments" ["get","list","update"]"#]);
+    let documents = anteroom_offline::yaml(&plan.roles()).unwrap();
+    assert_eq!(documents, plan.rights.roles());
+}
+
+#[test]
+fn values_are_what_the_schema_allows() {
+    let schema = serde_json::from_str(&deployed("chart/values.schema.json")).unwrap();
+    for text in [INSTALLATION, ""] {
+        let plan = plan(text);
+        let values = anteroom_functions::yaml::read(&plan.values()).unwrap();
+        assert_eq!(values, plan.settings.values());
+        assert_eq!(schema::problems(&schema, &values), [] as [String; 0]);
+    }
+    let wrong = json!({ "config": { "no": 1 }, "admissionController": { "replicas": "2" },
+        "features": { "policyExceptions": { "enabled": true } } });
+    assert_eq!(schema::problems(&schema, &wrong).len(), 3);
+}
+
+#[test]
+fn every_key_is_one_of_the_chart_and_has_its_value_there() {
+    let schema: Value = serde_json::from_str(&deployed("chart/values.schema.json")).unwrap();
+    let values = anteroom_functions::yaml::read(&deployed("chart/values.yaml")).unwrap();
+    for (_, ours) in &LIKES {
+        let Ours::Key(key, default, _) = ours else {
+            continue;
+        };
+        let default: Value = serde_json::from_str(default).unwrap();
+        let pointer = format!("/{}", key.replace('.', "/"));
+        assert_eq!(values.pointer(&pointer), Some(&default), "{key}");
+        let pointer = format!("/properties/{}", key.replace('.', "/properties/"));
+        assert!(schema.pointer(&pointer).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn the_chart_grants_what_is_left_out() {
+    let manifests = anteroom_offline::yaml(&deployed("install/default.yaml")).unwrap();
+    let role = manifests
+        .iter()
+        .find(|one| one["metadata"]["name"] == "anteroom-watcher-sources");
+    let rules: Vec<_> = SOURCES
+        .iter()
+        .map(|(group, plurals)| json!({ "apiGroups": [group], "resources": plurals, "verbs": ["get", "list", "watch"] }))
+        .collect();
+    assert_eq!(role.unwrap()["rules"], json!(rules));
+}
+
+#[test]
+fn json_has_all_of_it() {
+    let json = plan(INSTALLATION).json();
+    assert_eq!(json["summary"]["runs"], 4);
+    assert_eq!(json["policies"][2]["name"], "signed");
+    assert_eq!(json["policies"][2]["runs"], "not");
+    assert_eq!(
+        json["policies"][3]["rules"][0]["reads"][0]["plan"]["kind"],
+        "index"
+    );
+    assert_eq!(json["roles"][0]["kind"], "ClusterRole");
+    assert_eq!(
+        json["values"]["config"]["excludeGroups"],
+        json!(["system:nodes"])
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_says_the_same_as_its_manifests() {
+    anteroom_runtime::process::install_crypto_provider();
+    let sim = SimApi::start(SimConfig::default()).await.unwrap();
+    for crd in anteroom_watcher::crds() {
+        let crd = serde_json::to_value(crd).unwrap();
+        sim.put("customresourcedefinitions.apiextensions.k8s.io", crd)
+            .unwrap();
+    }
+    sim.put("namespaces", json!({ "metadata": { "name": "kyverno" } }))
+        .unwrap();
+    let documents = anteroom_offline::listed(anteroom_offline::yaml(INSTALLATION).unwrap());
+    let resource = |kind: &str| match kind {
+        "ClusterPolicy" => Some("clusterpolicies.kyverno.io"),
+        "ConfigMap" => Some("configmaps"),
+        "Deployment" => Some("deployments.apps"),
+        _ => None,
+    };
+    for document in &documents {
+        if let Some(resource) = resource(document["kind"].as_str().unwrap()) {
+            sim.put(resource, document.clone()).unwrap();
+        }
+    }
+    let client = Client::try_from(Config::new(sim.url().parse().unwrap())).unwrap();
+    let read = live::read(&client, "kyverno").await.unwrap();
+    let live = Plan::of(Installation::of(read).unwrap());
+    let given = documents
+        .into_iter()
+        .filter(|one| resource(one["kind"].as_str().unwrap()).is_some());
+    let given = Plan::of(Installation::of(given.collect()).unwrap());
+    assert_eq!(live.values(), given.values());
+    assert_eq!(live.json()["summary"], given.json()["summary"]);
+    sim.shutdown().await;
+}
+
+/// Helpers of a test say what they skip.
+#[allow(clippy::print_stdout)]
+#[test]
+fn every_published_policy_has_a_verdict() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    for name in ["kyverno-policies", "kyverno-policies-cel"] {
+        let folder = corpus.join(name);
+        if !folder.is_dir() {
+            let required = std::env::var_os("ANTEROOM_CORPUS_REQUIRED").is_some();
+            assert!(!required, "there is no {}", folder.display());
+            println!("skipped: there is no {}", folder.display());
+            continue;
+        }
+        let found = input::manifests(&[folder]).unwrap();
+        let plan = Plan::of(Installation::of(found.documents).unwrap());
+        let counts = plan.verdicts.counts();
+        assert!(counts["policies"] > 100, "{counts:?}");
+        assert_eq!(
+            counts["policies"],
+            counts["runs"] + counts["partly"] + counts["not"]
+        );
+        for policy in &plan.verdicts.policies {
+            let runs = policy.runs == verdicts::Runs::Runs;
+            assert_eq!(
+                runs,
+                policy.reasons.is_empty(),
+                "{} {}",
+                policy.kind,
+                policy.name
+            );
+        }
+        println!("{name}: {}", report::summary(&plan));
+        for (text, documents) in [
+            (plan.roles(), plan.rights.roles().len()),
+            (plan.values(), 1),
+        ] {
+            assert_eq!(anteroom_offline::yaml(&text).unwrap().len(), documents);
+        }
+        assert!(plan.report().lines().count() > 100);
+        assert!(!plan.roles().contains("\"secrets"), "{}", plan.roles());
+    }
+}
