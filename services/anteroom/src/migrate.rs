@@ -146,50 +146,38 @@ async fn kyverno(args: &KyvernoArgs) -> anyhow::Result<bool> {
         let client = args.kubernetes.client().await?;
         documents.extend(live::read(&client, &args.namespace).await?);
     }
-    let plan = Plan::of(Installation::of(documents)?);
+    let plan = Move::of(&Installation::of(documents)?);
     if let Some(folder) = &args.directory {
         plan.write(folder)?;
     }
     match (args.output, &args.directory) {
         (Output::Json, _) => print(&serde_json::to_string_pretty(&plan.json())?)?,
-        (Output::Text, None) => print(plan.report().trim_end())?,
+        (Output::Text, None) => print(report::page(&plan).trim_end())?,
         (Output::Text, Some(folder)) => {
-            let summary = report::summary(&plan);
-            print(&format!("{summary}\nwritten to {}", folder.display()))?;
+            let numbers = report::numbers(&plan, false);
+            print(&format!("{numbers}written to {}", folder.display()))?;
         }
     }
     Ok(plan.verdicts.all_run())
 }
 
 /// All that is known of a move.
-struct Plan {
+struct Move {
     verdicts: Verdicts,
     rights: Rights,
     settings: Settings,
 }
 
-impl Plan {
-    fn of(installation: Installation) -> Self {
-        let (verdicts, policies) = Verdicts::of(&installation);
-        let settings = Settings::of(&installation, &policies);
-        let rights = Rights::of(&installation, &policies, settings.scans());
+impl Move {
+    fn of(installation: &Installation) -> Self {
+        let (verdicts, policies) = Verdicts::of(installation);
+        let settings = Settings::of(installation, &policies);
+        let rights = Rights::of(installation, &policies, settings.scans());
         Self {
             verdicts,
             rights,
             settings,
         }
-    }
-
-    fn values(&self) -> String {
-        self.settings.yaml()
-    }
-
-    fn roles(&self) -> String {
-        self.rights.yaml()
-    }
-
-    fn report(&self) -> String {
-        report::page(self)
     }
 
     fn json(&self) -> Value {
@@ -209,10 +197,8 @@ impl Plan {
     fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        for (name, text) in FILES
-            .iter()
-            .zip([self.values(), self.roles(), self.report()])
-        {
+        let texts = [self.settings.yaml(), self.rights.yaml(), report::page(self)];
+        for (name, text) in FILES.iter().zip(texts) {
             let path = folder.join(name);
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }

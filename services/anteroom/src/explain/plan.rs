@@ -31,7 +31,7 @@ pub(crate) struct ReadPlan {
     /// The result that comes back, in words.
     pub(super) gets: String,
     /// It is asked only to tell a violation.
-    pub(super) in_message: bool,
+    pub(crate) in_message: bool,
     /// Why the fact is fetched rather than asked about, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) why_whole: Option<String>,
@@ -74,7 +74,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    /// In words, on one line; of a scan with what would be better.
+    /// In words, on one line.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Index { words, .. } | Self::Kept { words } => words.replace('\n', "; "),
@@ -82,9 +82,7 @@ impl Plan {
             Self::Response => "the kept answer of an API call".to_owned(),
             Self::Live => "a live read: no view holds it".to_owned(),
             Self::Unknown { why } => format!("not known here: {why}"),
-            Self::Scan { part, why, better } => {
-                format!("SCAN: all objects are looked through, since `{part}` {why}. {better}")
-            }
+            Self::Scan { .. } => "SCAN: all objects are looked through".to_owned(),
         }
     }
 }

@@ -59,7 +59,7 @@ fn write_read(page: &mut String, read: &ReadPlan) {
             line("plan", &plan.words());
         }
         Plan::Scan { part, why, better } => {
-            line("plan", "SCAN: all objects are looked through");
+            line("plan", &read.plan.words());
             line("why", &format!("`{part}` {why}"));
             line("better", better);
         }

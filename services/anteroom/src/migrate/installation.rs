@@ -7,50 +7,16 @@ use serde_json::Value;
 use super::kinds::Kinds;
 use crate::explain::{MANIFESTS_MAX, Manifests};
 
-/// Kinds of Kyverno's that no part of Anteroom runs: group, kind, and plural.
-pub(super) const NOT_RUN: [(&str, &str, &str); 10] = [
-    ("kyverno.io", "CleanupPolicy", "cleanuppolicies"),
-    (
-        "kyverno.io",
-        "ClusterCleanupPolicy",
-        "clustercleanuppolicies",
-    ),
-    ("policies.kyverno.io", "DeletingPolicy", "deletingpolicies"),
-    (
-        "policies.kyverno.io",
-        "GeneratingPolicy",
-        "generatingpolicies",
-    ),
-    (
-        "policies.kyverno.io",
-        "ImageValidatingPolicy",
-        "imagevalidatingpolicies",
-    ),
-    (
-        "policies.kyverno.io",
-        "NamespacedDeletingPolicy",
-        "namespaceddeletingpolicies",
-    ),
-    (
-        "policies.kyverno.io",
-        "NamespacedGeneratingPolicy",
-        "namespacedgeneratingpolicies",
-    ),
-    (
-        "policies.kyverno.io",
-        "NamespacedImageValidatingPolicy",
-        "namespacedimagevalidatingpolicies",
-    ),
-    (
-        "policies.kyverno.io",
-        "HTTPAuthorizationPolicy",
-        "httpauthorizationpolicies",
-    ),
-    (
-        "policies.kyverno.io",
-        "EnvoyAuthorizationPolicy",
-        "envoyauthorizationpolicies",
-    ),
+/// Kinds of policies that no part of Anteroom runs, by group.
+pub(super) const NOT_RUN: [(&str, &str); 8] = [
+    ("kyverno.io", "CleanupPolicy"),
+    ("kyverno.io", "ClusterCleanupPolicy"),
+    ("policies.kyverno.io", "DeletingPolicy"),
+    ("policies.kyverno.io", "GeneratingPolicy"),
+    ("policies.kyverno.io", "ImageValidatingPolicy"),
+    ("policies.kyverno.io", "NamespacedDeletingPolicy"),
+    ("policies.kyverno.io", "NamespacedGeneratingPolicy"),
+    ("policies.kyverno.io", "NamespacedImageValidatingPolicy"),
 ];
 
 /// Keys of which one is in Kyverno's ConfigMap, whatever its name.
@@ -96,19 +62,13 @@ pub(super) struct Installation {
 impl Installation {
     /// Sorts documents. What is not of Kyverno is passed over, Secrets among it.
     pub(super) fn of(mut documents: Vec<Value>) -> anyhow::Result<Self> {
-        documents.sort_by_cached_key(|document| {
-            (
-                text(document, "/kind"),
-                full_name(document),
-                text(document, "/apiVersion"),
-            )
-        });
+        documents.sort_by_cached_key(|one| (title(one), text(one, "/apiVersion")));
         let (mut found, mut policies) = (Self::default(), Vec::new());
         for document in documents {
             let (version, kind) = (text(&document, "/apiVersion"), text(&document, "/kind"));
             let group = version.split_once('/').map_or("", |(group, _)| group);
-            let is_not_run = |known: &(&str, &str, &str)| (known.0, known.1) == (group, &*kind);
             match (group, &*kind) {
+                known if NOT_RUN.contains(&known) => found.not_run.push(document),
                 _ if PolicyKind::of_manifest(&version, &kind).is_some() => policies.push(document),
                 ("kyverno.io" | "policies.kyverno.io", "PolicyException") => {
                     found.exceptions.push(document);
@@ -119,18 +79,20 @@ impl Installation {
                 ("", "ConfigMap") if is_config(&document) => found.config.push(document),
                 ("apps", "Deployment") => found.take_deployment(document),
                 ("apiextensions.k8s.io", "CustomResourceDefinition") => {
-                    found.kinds.learn(&document)
+                    found.kinds.learn(&document);
                 }
-                _ if NOT_RUN.iter().any(is_not_run) => found.not_run.push(document),
                 _ => {}
             }
         }
-        let all = found.not_run.len() + found.exceptions.len();
-        policies.extend(found.entries.iter().cloned());
-        found.manifests = Manifests::of(policies)?;
-        if all > MANIFESTS_MAX {
+        let others = found.not_run.len() + found.exceptions.len();
+        if others > MANIFESTS_MAX {
             bail!("there are more than {MANIFESTS_MAX} manifests: name fewer files");
         }
+        policies.extend(found.entries.iter().cloned());
+        if others + policies.len() + found.config.len() + found.deployments.len() == 0 {
+            bail!("there is nothing of Kyverno's in what was given");
+        }
+        found.manifests = Manifests::of(policies)?;
         Ok(found)
     }
 
@@ -138,8 +100,8 @@ impl Installation {
         let name = text(&document, "/metadata/name");
         let of_kyverno = text(&document, "/metadata/labels/app.kubernetes.io~1part-of");
         let is_kyvernos = name.contains("kyverno") || of_kyverno.contains("kyverno");
-        let parts = [Part::Admission, Part::Reports].into_iter();
-        let part = parts.into_iter().find(|part| name.ends_with(part.name()));
+        let mut parts = [Part::Admission, Part::Reports].into_iter();
+        let part = parts.find(|part| name.ends_with(part.name()));
         if let Some(part) = part.filter(|_| is_kyvernos) {
             self.deployments.push((part, document));
         }

@@ -3,111 +3,82 @@
 use std::collections::BTreeSet;
 
 use anteroom_cel::plural_of_kind;
+use regex::Regex;
 use serde_json::Value;
 
 use super::installation::text;
 
-/// Kinds of the API server's own groups. Secrets are not among them: no right to read them is ever proposed.
-const BUILT_IN: [(&str, &[&str]); 11] = [
+/// Kinds of the API server's own groups. Secrets have a rule of their own: no right to read them is ever proposed.
+const BUILT_IN: [(&str, &str); 10] = [
     (
         "",
-        &[
-            "ConfigMap",
-            "Endpoints",
-            "LimitRange",
-            "Namespace",
-            "Node",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "Pod",
-            "PodTemplate",
-            "ReplicationController",
-            "ResourceQuota",
-            "Service",
-            "ServiceAccount",
-        ],
+        "ConfigMap Endpoints LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod PodTemplate \
+         ReplicationController ResourceQuota Service ServiceAccount",
     ),
     (
         "admissionregistration.k8s.io",
-        &[
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
-        ],
+        "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
     ),
-    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
-    (
-        "apps",
-        &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"],
-    ),
-    ("autoscaling", &["HorizontalPodAutoscaler"]),
-    ("batch", &["CronJob", "Job"]),
-    ("discovery.k8s.io", &["EndpointSlice"]),
-    (
-        "networking.k8s.io",
-        &["Ingress", "IngressClass", "NetworkPolicy"],
-    ),
-    ("policy", &["PodDisruptionBudget"]),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apps", "DaemonSet Deployment ReplicaSet StatefulSet"),
+    ("autoscaling", "HorizontalPodAutoscaler"),
+    ("batch", "CronJob Job"),
+    ("networking.k8s.io", "Ingress IngressClass NetworkPolicy"),
+    ("policy", "PodDisruptionBudget"),
     (
         "rbac.authorization.k8s.io",
-        &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
+        "ClusterRole ClusterRoleBinding Role RoleBinding",
     ),
-    ("storage.k8s.io", &["StorageClass"]),
+    ("storage.k8s.io", "StorageClass"),
 ];
 
 /// Group and plural of a resource.
 pub(super) type Resource = (String, String);
 
-/// The kinds that are known: the API server's own, and those of CustomResourceDefinitions.
+/// The kinds of CustomResourceDefinitions: group, kind and plural.
 #[derive(Debug, Default)]
-pub(super) struct Kinds {
-    /// Group, kind and plural.
-    custom: BTreeSet<(String, String, String)>,
-}
+pub(super) struct Kinds(BTreeSet<(String, String, String)>);
 
 impl Kinds {
     pub(super) fn learn(&mut self, definition: &Value) {
-        let [group, kind, plural] = ["/spec/group", "/spec/names/kind", "/spec/names/plural"]
-            .map(|pointer| text(definition, pointer));
-        if !kind.is_empty() && !plural.is_empty() {
-            self.custom.insert((group, kind, plural));
-        }
+        let at = |pointer| text(definition, pointer);
+        let plural = at("/spec/names/plural");
+        self.0
+            .insert((at("/spec/group"), at("/spec/names/kind"), plural));
     }
 
-    /// Returns the resource of a kind or plural; none where it cannot be known without an API server. `*` and an
-    /// unknown group stand for any.
+    /// Returns the resource of a kind or plural; none where it cannot be known without an API server. No group and
+    /// `*` stand for any.
     pub(super) fn resource(&self, group: Option<&str>, name: &str) -> Option<Resource> {
         let group = group.filter(|group| *group != "*");
+        let is_open = |text: &str| text.contains(['*', '?', '{']);
         if name.is_empty() || group.is_some_and(is_open) || is_open(name) {
             return None;
         }
+        if group.is_none_or(str::is_empty) && ["secret", "secrets"].contains(&&*name.to_lowercase())
+        {
+            return Some((String::new(), "secrets".to_owned()));
+        }
         let built_in = BUILT_IN.iter().flat_map(|(group, kinds)| {
-            kinds.iter().map(|kind| {
-                (
-                    (*group).to_owned(),
-                    (*kind).to_owned(),
-                    plural_of_kind(kind),
-                )
-            })
+            let kinds = kinds.split_whitespace();
+            kinds.map(|kind| ((*group).to_owned(), kind.to_owned(), plural_of_kind(kind)))
         });
-        let mut known = built_in.chain(self.custom.iter().cloned());
+        let mut known = built_in.chain(self.0.iter().cloned());
         let found = known.find(|(own, kind, plural)| {
             group.is_none_or(|group| group == own) && (name == kind || name == plural)
         });
-        match (found, group) {
-            (Some((group, _, plural)), _) => Some((group, plural)),
-            // The plural that Kubernetes would guess. A kind begins with a capital, a plural does not.
-            (None, Some(group)) if name.starts_with(|c: char| c.is_ascii_uppercase()) => {
-                Some((group.to_owned(), plural_of_kind(name)))
-            }
-            (None, Some(group)) => Some((group.to_owned(), name.to_owned())),
-            (None, None) => None,
+        if let Some((group, _, plural)) = found {
+            return Some((group, plural));
         }
+        // A kind begins with a capital, a plural does not.
+        let is_kind = name.starts_with(|c: char| c.is_ascii_uppercase());
+        let plural = if is_kind {
+            plural_of_kind(name)
+        } else {
+            name.to_owned()
+        };
+        Some((group?.to_owned(), plural))
     }
-}
-
-/// Returns whether a text means more than itself.
-fn is_open(text: &str) -> bool {
-    text.contains(['*', '?', '{'])
 }
 
 /// Returns group and plural of a path of the API, as it is written in a policy: parts of it may be variables.
@@ -124,51 +95,29 @@ pub(super) fn of_path(path: &str) -> Option<Resource> {
         ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
         rest => rest,
     };
-    let (plural, subresource) = match *rest {
-        [plural] | [plural, _] => (plural, None),
-        [plural, _, subresource] => (plural, Some(subresource)),
+    let plural = match *rest {
+        [plural] | [plural, _] => plural.to_owned(),
+        [plural, _, subresource] => format!("{plural}/{subresource}"),
         _ => return None,
     };
-    if [group, plural].iter().any(|part| part.contains(VARIABLE)) {
-        return None;
-    }
-    let plural = match subresource {
-        Some(subresource) => format!("{plural}/{subresource}"),
-        None => plural.to_owned(),
-    };
-    Some((group.to_owned(), plural))
+    let is_open = |text: &str| text.contains(['{', '}', VARIABLE]);
+    (!is_open(group) && !is_open(&plural)).then(|| (group.to_owned(), plural))
 }
 
 /// Stands for a variable in a path.
 const VARIABLE: char = '\u{fffd}';
 
-/// A variable may hold slashes and question marks.
+/// Replaces variables from the inside out: they may hold slashes, question marks and other variables.
 fn without_variables(path: &str) -> String {
-    let (mut text, mut depth) = (String::new(), 0_usize);
-    let mut rest = path;
-    while let Some(c) = rest.chars().next() {
-        let step = match () {
-            () if rest.starts_with("{{") => {
-                depth += 1;
-                2
-            }
-            () if rest.starts_with("}}") && depth > 0 => {
-                depth -= 1;
-                if depth == 0 {
-                    text.push(VARIABLE);
-                }
-                2
-            }
-            () => {
-                if depth == 0 {
-                    text.push(c);
-                }
-                c.len_utf8()
-            }
-        };
-        rest = &rest[step..];
+    let mut path = path.to_owned();
+    if let Ok(variable) = Regex::new(r"\{\{[^{}]*\}\}") {
+        while variable.is_match(&path) {
+            path = variable
+                .replace_all(&path, VARIABLE.to_string())
+                .into_owned();
+        }
     }
-    text
+    path
 }
 
 #[cfg(test)]
@@ -221,6 +170,7 @@ mod tests {
             (None, "Ox", of("a.b", "oxen")),
             (Some("c.d"), "Ox", of("c.d", "oxes")),
             (Some("c.d"), "things", of("c.d", "things")),
+            (None, "Secret", of("", "secrets")),
             (None, "Thing", None),
             (Some("c.d"), "*", None),
             (Some("{{ g }}"), "things", None),

@@ -1,5 +1,6 @@
 //! The objects of a Kyverno installation, read from a cluster.
 
+use anteroom_cel::plural_of_kind;
 use anteroom_policy::PolicyKind;
 use anyhow::{anyhow, bail};
 use kube::Client;
@@ -11,17 +12,13 @@ use crate::{asker::Asker, explain::MANIFESTS_MAX};
 /// Versions of a group in which objects are asked for, the first that is served.
 const VERSIONS: [&str; 6] = ["v1", "v2", "v2beta1", "v1beta1", "v2alpha1", "v1alpha1"];
 
-/// Kinds beside policies: group, kind, and plural.
-const BESIDE: [(&str, &str, &str); 5] = [
-    ("kyverno.io", "PolicyException", "policyexceptions"),
-    ("policies.kyverno.io", "PolicyException", "policyexceptions"),
-    ("kyverno.io", "GlobalContextEntry", "globalcontextentries"),
-    ("kyverno.io", "CachedContextEntry", "cachedcontextentries"),
-    (
-        "apiextensions.k8s.io",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-    ),
+/// Kinds beside policies, by group.
+const BESIDE: [(&str, &str); 5] = [
+    ("kyverno.io", "PolicyException"),
+    ("policies.kyverno.io", "PolicyException"),
+    ("kyverno.io", "GlobalContextEntry"),
+    ("kyverno.io", "CachedContextEntry"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
 ];
 
 /// Reads everything by the caller's own rights.
@@ -31,11 +28,11 @@ const BESIDE: [(&str, &str, &str); 5] = [
 pub(super) async fn read(client: &Client, namespace: &str) -> anyhow::Result<Vec<Value>> {
     let asker = Asker(client);
     let mut found = Vec::new();
-    let policies = PolicyKind::ALL.map(|kind| (kind.group(), kind.as_str(), kind.plural()));
-    for (group, kind, plural) in policies.into_iter().chain(BESIDE).chain(NOT_RUN) {
+    let policies = PolicyKind::ALL.map(|kind| (kind.group(), kind.as_str()));
+    for (group, kind) in policies.into_iter().chain(BESIDE).chain(NOT_RUN) {
         for version in VERSIONS {
             let api_version = format!("{group}/{version}");
-            let path = format!("/apis/{api_version}/{plural}");
+            let path = format!("/apis/{api_version}/{}", plural_of_kind(kind));
             if let Some(items) = list(&asker, &path, &api_version, kind).await? {
                 found.extend(items);
                 break;

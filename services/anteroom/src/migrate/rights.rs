@@ -1,6 +1,9 @@
 //! What the watcher has to be allowed, beyond what the chart allows it. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use anteroom_policy::{KindPattern, Policy, ReadSource, Reference, Rule};
 use serde_json::{Value, json};
@@ -146,13 +149,11 @@ impl Rights {
                 "" => &target.kind,
                 plural => plural,
             };
-            let is_one = !target.name.is_empty() && !target.namespace.is_empty();
-            let is_open = |text: &String| text.contains(['*', '?']);
-            let verbs: &[_] =
-                match is_one && ![&target.name, &target.namespace].into_iter().any(is_open) {
-                    true => &["get", "update"],
-                    false => &["get", "list", "update"],
-                };
+            let is_one = |text: &str| !text.is_empty() && !text.contains(['*', '?']);
+            let verbs: &[_] = match is_one(&target.name) && is_one(&target.namespace) {
+                true => &["get", "update"],
+                false => &["get", "list", "update"],
+            };
             match kinds.resource(Some(&target.group), name) {
                 Some(resource) => grant(&mut self.writes, resource, verbs, whose),
                 None => self.look(whose, &target.to_string(), "changes"),
@@ -184,7 +185,7 @@ impl Rights {
         match resource {
             Some((group, plural)) if group.is_empty() && is_secrets(&plural) => {
                 self.by_hand.insert(format!(
-                    "{whose} reads Secrets. Nothing here allows it: see deploy/README.md#secrets."
+                    "{whose} reads Secrets. Nothing here allows it: see docs/install.md#secrets."
                 ));
             }
             Some(resource) if is_granted(&resource) && verbs == VIEW => {}
@@ -199,63 +200,62 @@ impl Rights {
         ));
     }
 
-    /// Returns the roles, those with a rule in them.
-    pub(super) fn roles(&self) -> Vec<Value> {
-        let roles = self
-            .named()
-            .into_iter()
-            .filter(|(.., grants)| !grants.is_empty());
-        let roles = roles.map(|(name, label, grants)| {
-            let rules: Vec<_> = grants.iter().map(|((group, plural), grant)| {
-                json!({ "apiGroups": [group], "resources": [plural], "verbs": grant.verbs })
-            }).collect();
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                "metadata": { "name": name, "labels": { label: "true" } },
-                "rules": rules,
-            })
-        });
-        roles.collect()
-    }
-
-    fn named(&self) -> [(&'static str, &'static str, &Grants); 3] {
-        [
+    /// The roles by name, each with the label by which another role takes it up.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &'static str, &Grants)> {
+        let all = [
             ("anteroom-reads-for-policies", READS, &self.reads),
             ("anteroom-reads-for-scans", READS, &self.scans),
             ("anteroom-writes-for-policies", WRITES, &self.writes),
-        ]
+        ];
+        all.into_iter().filter(|(.., grants)| !grants.is_empty())
+    }
+
+    /// Returns the roles, those with a rule in them.
+    pub(super) fn roles(&self) -> Vec<Value> {
+        let roles = self.named().map(|(name, label, grants)| {
+            let rules = grants.iter().map(rule);
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": { "name": name, "labels": { label: "true" } },
+                "rules": rules.collect::<Vec<_>>(),
+            })
+        });
+        roles.collect()
     }
 
     /// Returns the roles as a file, with whom each rule is for.
     pub(super) fn yaml(&self) -> String {
         let mut page = yaml::comment(
             "What Anteroom's watcher has to be allowed for these policies and entries, beyond the chart's own roles \
-             (watcher.rbac.sources). See deploy/README.md#what-the-watcher-may-read. Read it before you apply it.",
+             (watcher.rbac.sources). See docs/install.md#what-the-watcher-may-read. Read it before you apply it.",
+            0,
         );
         for sentence in &self.by_hand {
-            page.push_str(&yaml::comment(&format!("Not here: {sentence}")));
+            page.push_str(&yaml::comment(&format!("Not here: {sentence}"), 0));
         }
-        let roles = self.roles();
-        if roles.is_empty() {
-            page.push_str(&yaml::comment("Nothing else is needed."));
+        if self.named().next().is_none() {
+            page.push_str(&yaml::comment("Nothing else is needed.", 0));
         }
-        let named = self
-            .named()
-            .into_iter()
-            .filter(|(.., grants)| !grants.is_empty());
-        for (role, (.., grants)) in roles.iter().zip(named) {
-            let comments = grants.values().enumerate();
-            let comments = comments.map(|(at, grant)| {
-                (
-                    format!("rules.{at}"),
-                    format!("For {}.", names(&grant.whose)),
-                )
-            });
-            page.push_str("---\n");
-            page.push_str(&yaml::block(role, &comments.collect()));
+        for (name, label, grants) in self.named() {
+            let _ = write!(
+                page,
+                "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}\n  \
+                 labels: {{{label}: \"true\"}}\nrules:\n"
+            );
+            for granted in grants {
+                page.push_str(&yaml::comment(
+                    &format!("For {}.", names(&granted.1.whose)),
+                    2,
+                ));
+                let _ = writeln!(page, "  - {}", yaml::flow(&rule(granted)));
+            }
         }
         page
     }
+}
+
+fn rule(((group, plural), grant): (&Resource, &Grant)) -> Value {
+    json!({ "apiGroups": [group], "resources": [plural], "verbs": grant.verbs })
 }
 
 fn name_of(kind: &KindPattern) -> &str {

@@ -1,14 +1,17 @@
 //! The chart's values for an installation of Kyverno. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 use anteroom_policy::{Policy, PolicyKind};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    convert,
-    installation::{Installation, Part, full_name, text},
+    convert::Converted,
+    installation::{Installation, Part, text, title},
     likes::{Around, LIKES, Ours, Place},
     yaml,
 };
@@ -45,124 +48,106 @@ pub(super) struct Settings {
     pub(super) without_like: Vec<WithoutLike>,
 }
 
-/// A source of settings: its name for people, and what it has.
-struct Source<'i> {
-    name: String,
-    object: &'i Value,
-    around: Around,
-}
-
 impl Settings {
     pub(super) fn of(installation: &Installation, policies: &[(String, Policy)]) -> Self {
         let mut found = Self::default();
-        let namespaces = convert::homes(
-            installation
-                .config
-                .iter()
-                .chain(installation.deployments.iter().map(|(_, one)| one)),
-        );
+        let deployments = &installation.deployments;
+        let objects = installation
+            .config
+            .iter()
+            .chain(deployments.iter().map(|(_, one)| one));
+        let homes = objects.map(|object| text(object, "/metadata/namespace"));
+        let around = Around {
+            namespaces: homes.filter(|home| !home.is_empty()).collect(),
+            ..Around::default()
+        };
         for config in &installation.config {
-            let source = Source {
-                name: format!("ConfigMap {}", full_name(config)),
-                object: config,
-                around: Around {
-                    namespaces: namespaces.clone(),
-                    ..Around::default()
-                },
-            };
-            found.take(None, &source);
-            found.rest(
-                &source,
-                config["data"].as_object().into_iter().flat_map(Map::keys),
-                |key| is_known(|place| matches!(place, Place::Config(known) if *known == key)),
-            );
+            found.take(None, config, &around);
         }
-        for (part, deployment) in &installation.deployments {
+        for (part, deployment) in deployments {
             let flags = flags(deployment);
-            let source = Source {
-                name: format!("Deployment {}", full_name(deployment)),
-                object: deployment,
-                around: Around {
-                    namespaces: namespaces.clone(),
-                    flags: flags.clone(),
+            found.take(
+                Some(*part),
+                deployment,
+                &Around {
+                    flags,
+                    ..around.clone()
                 },
-            };
-            found.take(Some(*part), &source);
-            found.rest(&source, flags.keys(), |key| {
-                is_known(|place| matches!(place, Place::Flag(_, known) if *known == key))
-                    || key == "tracingPort"
-                    || key == "enableTracing"
-            });
+            );
         }
         found.allow_writes(policies);
         found
     }
 
-    /// Takes what the table knows of a source. What comes first counts.
-    fn take(&mut self, of: Option<Part>, source: &Source<'_>) {
+    /// Takes what the table knows of an object, and names what it does not know. What comes first counts.
+    fn take(&mut self, of: Option<Part>, object: &Value, around: &Around) {
+        let mut unknown: BTreeSet<String> = match of {
+            Some(_) => around.flags.keys().cloned().collect(),
+            None => object["data"]
+                .as_object()
+                .into_iter()
+                .flat_map(Map::keys)
+                .cloned()
+                .collect(),
+        };
         for (place, ours) in &LIKES {
             let (name, value) = match (*place, of) {
-                (Place::Config(key), None) => {
-                    (key.to_owned(), source.object["data"].get(key).cloned())
-                }
+                (Place::Config(key), None) => (key.to_owned(), object["data"].get(key).cloned()),
                 (Place::Flag(part, flag), Some(of)) if part == of => {
-                    let value = source.around.flags.get(flag);
-                    (
-                        format!("--{flag}"),
-                        value.map(|value| value.as_str().into()),
-                    )
+                    let value = around.flags.get(flag);
+                    (flag.to_owned(), value.map(|value| value.as_str().into()))
                 }
                 (Place::Field(part, pointer), Some(of)) if part == of => (
                     pointer[1..].replace('/', "."),
-                    source.object.pointer(pointer).cloned(),
+                    object.pointer(pointer).cloned(),
                 ),
                 _ => continue,
             };
-            let Some(value) = value.filter(|value| !value.is_null()) else {
-                continue;
-            };
-            let from = format!("{name} of {}", source.name);
-            let lacks = match ours {
-                Ours::Nothing(say) => say(&value),
-                Ours::Key(key, default, convert) => {
-                    let converted = convert(&value, &source.around);
-                    let is_taken = self.taken.iter().any(|taken| taken.key == *key);
-                    let default: Option<Value> = serde_json::from_str(default).ok();
-                    if let Some(value) = converted.value
-                        && Some(&value) != default.as_ref()
-                        && !is_taken
-                    {
-                        let from = from.clone();
-                        self.taken.push(Setting { key, value, from });
-                    }
-                    converted.lacks
-                }
-            };
-            if let Some(why) = lacks {
-                self.without_like.push(WithoutLike { from, why });
+            unknown.remove(&name);
+            if let Some(value) = value.filter(|value| !value.is_null()) {
+                self.take_one(
+                    ours,
+                    &value,
+                    &format!("{name} of {}", title(object)),
+                    around,
+                );
             }
         }
-    }
-
-    /// Names what the table does not know, so that nothing is passed over in silence.
-    fn rest<'k>(
-        &mut self,
-        source: &Source<'_>,
-        keys: impl Iterator<Item = &'k String>,
-        is_known: impl Fn(&str) -> bool,
-    ) {
-        let unknown: BTreeSet<_> = keys
-            .filter(|key| !is_known(key))
-            .map(String::as_str)
-            .collect();
         if !unknown.is_empty() {
             self.without_like.push(WithoutLike {
-                from: source.name.clone(),
+                from: title(object),
                 why: format!(
                     "Nothing here is like {}.",
                     Vec::from_iter(unknown).join(", ")
                 ),
             });
+        }
+    }
+
+    fn take_one(&mut self, ours: &Ours, value: &Value, from: &str, around: &Around) {
+        let lacks = match ours {
+            Ours::Nothing(usual, why) => {
+                let is_usual = value
+                    .as_str()
+                    .is_none_or(|text| text.is_empty() || text == *usual);
+                (!is_usual).then(|| (*why).to_owned())
+            }
+            Ours::Key(key, default, convert) => {
+                let Converted { value, lacks } = convert(value, around);
+                let is_taken = self.taken.iter().any(|taken| taken.key == *key);
+                let default: Option<Value> = serde_json::from_str(default).ok();
+                if let Some(value) =
+                    value.filter(|value| !is_taken && Some(value) != default.as_ref())
+                {
+                    let from = from.to_owned();
+                    self.taken.push(Setting { key, value, from });
+                }
+                lacks
+            }
+        };
+        if let Some(why) = lacks {
+            let from = from.to_owned();
+            self.without_like.push(WithoutLike { from, why });
         }
     }
 
@@ -223,28 +208,44 @@ impl Settings {
         let mut page = yaml::comment(
             "Values for Anteroom's chart that Kyverno's settings come to. Only what is not the chart's own value stands here. \
              Read it before you use it.",
+            0,
         );
-        let comments = self.taken.iter();
-        let comments: yaml::Comments = comments
-            .map(|taken| (taken.key.to_owned(), format!("From {}.", taken.from)))
-            .collect();
         match self.taken.is_empty() {
             true => page.push_str("{}\n"),
-            false => page.push_str(&yaml::block(&self.values(), &comments)),
+            false => self.write(&mut page, &self.values(), ""),
         }
         if !self.without_like.is_empty() {
             page.push('\n');
-            page.push_str(&yaml::comment("Without a like here:"));
+            page.push_str(&yaml::comment("Without a like here:", 0));
         }
         for one in &self.without_like {
-            page.push_str(&yaml::comment(&format!("- {}: {}", one.from, one.why)));
+            page.push_str(&yaml::comment(&format!("- {}: {}", one.from, one.why), 0));
         }
         page
     }
-}
 
-fn is_known(is: impl Fn(&Place) -> bool) -> bool {
-    LIKES.iter().any(|(place, _)| is(place))
+    /// Writes what is below a key of the chart, whose own keys need no quotes.
+    fn write(&self, page: &mut String, values: &Value, path: &str) {
+        let indent = if path.is_empty() {
+            0
+        } else {
+            2 * path.split('.').count()
+        };
+        for (key, value) in values.as_object().into_iter().flatten() {
+            let path = [path, key].join(if path.is_empty() { "" } else { "." });
+            match self.taken.iter().find(|taken| taken.key == path) {
+                Some(taken) => {
+                    page.push_str(&yaml::comment(&format!("From {}.", taken.from), indent));
+                    let value = yaml::behind_key(value, indent + 2);
+                    let _ = writeln!(page, "{:indent$}{key}:{value}", "");
+                }
+                None => {
+                    let _ = writeln!(page, "{:indent$}{key}:", "");
+                    self.write(page, value, &path);
+                }
+            }
+        }
+    }
 }
 
 /// Returns the flags of Kyverno's own container, by their names. One without a value is true.

@@ -18,7 +18,8 @@ use crate::explain::{self, Plan, RulePlan};
 #[serde(rename_all = "camelCase")]
 pub(super) enum Runs {
     /// All of it.
-    Runs,
+    #[serde(rename = "runs")]
+    Fully,
     /// Some of its rules do.
     Partly,
     /// Nothing of it.
@@ -28,7 +29,7 @@ pub(super) enum Runs {
 impl Runs {
     pub(super) fn word(self) -> &'static str {
         match self {
-            Self::Runs => "runs",
+            Self::Fully => "runs",
             Self::Partly => "partly",
             Self::Not => "not",
         }
@@ -104,7 +105,7 @@ impl Verdicts {
     /// Returns whether nothing has to be given up.
     pub(super) fn all_run(&self) -> bool {
         let mut judged = self.policies.iter().chain(&self.exceptions);
-        self.not_run.is_empty() && judged.all(|one| one.runs == Runs::Runs)
+        self.not_run.is_empty() && judged.all(|one| one.runs == Runs::Fully)
     }
 
     /// Returns the numbers of the summary, by their names in JSON.
@@ -114,7 +115,7 @@ impl Verdicts {
         let exceptions = self.exceptions.iter();
         [
             ("policies", self.policies.len()),
-            ("runs", of(Runs::Runs)),
+            ("runs", of(Runs::Fully)),
             ("partly", of(Runs::Partly)),
             ("not", of(Runs::Not)),
             ("exceptions", self.exceptions.len()),
@@ -153,7 +154,7 @@ fn judge(
                 })
                 .collect();
             let runs = match reasons.is_empty() {
-                true => Runs::Runs,
+                true => Runs::Fully,
                 false => Runs::Partly,
             };
             let mut rules = explain::rules(&policy, &installation.manifests);
@@ -192,7 +193,7 @@ fn exception(manifest: &Value) -> Verdict {
         kind: text(manifest, "/kind"),
         name: full_name(manifest),
         runs: match problems {
-            None => Runs::Runs,
+            None => Runs::Fully,
             Some(_) => Runs::Not,
         },
         reasons,
