@@ -42,9 +42,18 @@ pub(super) struct Kinds(BTreeSet<(String, String, String)>);
 impl Kinds {
     pub(super) fn learn(&mut self, definition: &Value) {
         let at = |pointer| text(definition, pointer);
-        let plural = at("/spec/names/plural");
-        self.0
-            .insert((at("/spec/group"), at("/spec/names/kind"), plural));
+        let names = (
+            at("/spec/group"),
+            at("/spec/names/kind"),
+            at("/spec/names/plural"),
+        );
+        // Without a group it would be a kind of the API server's own.
+        if ![&names.0, &names.1, &names.2]
+            .into_iter()
+            .any(String::is_empty)
+        {
+            self.0.insert(names);
+        }
     }
 
     /// Returns the resource of a kind or plural; none where it cannot be known without an API server. No group and
