@@ -38,6 +38,7 @@ mod fact_reads;
 mod functions;
 mod input;
 mod key_path;
+mod key_values;
 mod kind;
 mod limits;
 mod narrow;

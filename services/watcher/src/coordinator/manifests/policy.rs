@@ -107,7 +107,7 @@ impl PolicyManifest {
     }
 
     /// Returns the kinds that it names, without wildcards, and that the API server does not serve.
-    pub(in crate::coordinator) fn unserved_kinds<'s>(
+    pub(crate) fn unserved_kinds<'s>(
         &'s self,
         catalog: Option<&'s Catalog>,
     ) -> impl Iterator<Item = &'s KindPattern> {
@@ -139,7 +139,7 @@ impl PolicyManifest {
     }
 
     /// The condition that says whether it is in force, as the object has it now.
-    pub(in crate::coordinator) fn said(&self) -> Option<&Condition> {
+    pub(crate) fn said(&self) -> Option<&Condition> {
         match self.summary {
             None => conditions::find(&self.conditions),
             Some(_) => conditions::find_type(&self.conditions, cel_status::WEBHOOK_CONFIGURED),

@@ -12,24 +12,24 @@ use crate::{
 
 /// A question about a fact.
 #[derive(Clone)]
-pub(in crate::evaluate) struct Question {
-    pub(in crate::evaluate) target: FactTarget,
-    pub(in crate::evaluate) expression: String,
-    pub(in crate::evaluate) parameters: BTreeMap<String, Value>,
-    pub(in crate::evaluate) missing_key_is_error: bool,
-    pub(in crate::evaluate) age_max_ms: Option<u64>,
+pub(crate) struct Question {
+    pub(crate) target: FactTarget,
+    pub(crate) expression: String,
+    pub(crate) parameters: BTreeMap<String, Value>,
+    pub(crate) missing_key_is_error: bool,
+    pub(crate) age_max_ms: Option<u64>,
     /// It is about a use of the fact, or about what of it is read.
-    pub(in crate::evaluate) is_pushed_down: bool,
+    pub(crate) is_pushed_down: bool,
     /// The answer may be large.
-    pub(in crate::evaluate) is_large: bool,
-    pub(in crate::evaluate) reading: AnswerShape,
+    pub(crate) is_large: bool,
+    pub(crate) reading: AnswerShape,
     /// It is asked in CEL.
-    pub(in crate::evaluate) cel: Option<Arc<CelRequest>>,
+    pub(crate) cel: Option<Arc<CelRequest>>,
 }
 
 /// How an answer is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::evaluate) enum AnswerShape {
+pub(crate) enum AnswerShape {
     /// As it is.
     #[default]
     AsItIs,
@@ -41,7 +41,7 @@ pub(in crate::evaluate) enum AnswerShape {
 
 impl Question {
     /// About the whole of what the expression makes, whatever its age.
-    pub(in crate::evaluate) fn new(
+    pub(crate) fn new(
         target: FactTarget,
         expression: &str,
         parameters: BTreeMap<String, Value>,
@@ -60,7 +60,7 @@ impl Question {
     }
 
     /// Returns whether another question is about the same target, read alike.
-    pub(in crate::evaluate) fn is_the_same_target(&self, other: &Self) -> bool {
+    pub(crate) fn is_the_same_target(&self, other: &Self) -> bool {
         self.target == other.target
             && self.expression == other.expression
             && self.parameters == other.parameters
