@@ -28,6 +28,11 @@ fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> b
             Some(value) => values(value, rest, each),
             None => absent(missing, rest, each),
         },
+        // A scalar has no field, which is no error where the field is asked for with `?` or a guard.
+        (
+            Step::Field { missing, .. },
+            Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::String(_),
+        ) => absent(missing, rest, each),
         (Step::Each, Shape::Array(_)) => node
             .elements()
             .fold(false, |irregular, one| values(one, rest, each) | irregular),

@@ -294,3 +294,53 @@ fn a_field_that_is_missing_within_an_optional_has_the_value_of_its_end() {
         assert_eq!(found, whole, "{source}");
     }
 }
+
+/// A field that is asked for with `?` is none of a scalar, and no error: the object decides as any other.
+#[test]
+fn a_scalar_in_the_place_of_a_map_lacks_the_fields_that_are_asked_for_with_care() {
+    let mut view = TestView::new("example.com", "things", "Thing");
+    for at in 0..40 {
+        view.put("a", &format!("n{at:02}"), &json!({}));
+    }
+    for (at, scalar) in [json!("u"), json!(1), json!(null), json!(true)]
+        .iter()
+        .enumerate()
+    {
+        view.put("b", &format!("z{at}"), &json!({"l": [scalar], "m": scalar}));
+    }
+    view.put("c", "list", &json!({"l": [[]], "m": []}));
+    let (state, host) = (view.snapshot(), Host::new());
+    let parameters = [json!("d"), json!(null), json!([])];
+    for (source, dialect, expected) in [
+        (
+            "view.exists(x, x.l.exists(i, i.?h.orValue('d') == p))",
+            Dialect::Kubernetes,
+            true,
+        ),
+        (
+            "view.all(x, x.l.all(i, i.?h.orValue('d') != p))",
+            Dialect::Kubernetes,
+            false,
+        ),
+        (
+            "view.exists(x, x.?m.?u.orValue('d') == p)",
+            Dialect::Kyverno,
+            true,
+        ),
+    ] {
+        let program = compiled(source, dialect).unwrap();
+        let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        assert_eq!(found, Ok(json!(expected)), "{source}");
+        assert_eq!(found, by_json(&program, &state, &parameters), "{source}");
+    }
+    for source in [
+        "view.exists(x, x.l.exists(i, has(i.h) && i.h == p))",
+        "view.exists(x, has(x.m.u) && x.m.u == p)",
+        "view.exists(x, x.l.exists(i, i.h == p))",
+        "view.filter(x, x.?m.u.orValue('e') == p).size() == 0",
+    ] {
+        let program = compiled(source, Dialect::Kubernetes).unwrap();
+        let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        assert_eq!(found, by_json(&program, &state, &parameters), "{source}");
+    }
+}
