@@ -115,7 +115,7 @@ pub(crate) fn run(args: JpArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Those of the command line, then those of files.
+/// Returns the expressions of the command line, followed by those in files.
 fn expressions(texts: &[String], files: &[PathBuf]) -> anyhow::Result<Vec<Expression>> {
     let of_files = files.iter().map(|file| input::text(file));
     let of_files = of_files.collect::<anyhow::Result<Vec<_>>>()?;

@@ -20,7 +20,7 @@ pub(crate) enum Format {
     Text,
     /// For machines: one JSON document.
     Json,
-    /// The same as YAML.
+    /// For machines: one YAML document.
     Yaml,
     /// For CI systems: JUnit's XML.
     Junit,

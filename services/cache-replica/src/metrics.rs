@@ -25,7 +25,7 @@ const DURATION_BUCKETS_SECONDS: [f64; 12] = [
 pub(crate) struct QueryMetrics {
     duration_seconds: Family<Outcome, Histogram>,
     results: Family<Outcome, Counter>,
-    /// Those of the two that are not about errors, found once.
+    /// The histogram and the counter of queries without an error, found once.
     ok: Arc<(OnceLock<Histogram>, OnceLock<Counter>)>,
     remembered: Counter,
     evaluated: Counter,

@@ -21,7 +21,7 @@ use crate::Args;
 pub struct Command {
     #[command(flatten)]
     watcher: Args,
-    /// The same as `--watcher-memory-limit`
+    /// Alias of `--watcher-memory-limit`
     #[arg(
         long,
         env = "ANTEROOM_MEMORY_LIMIT",

@@ -56,7 +56,7 @@ pub(crate) struct WebhookMetrics {
     proof_seconds: Histogram,
     violations: Family<OutcomeLabels, Counter>,
     existing: Family<OutcomeLabels, Counter>,
-    /// The same by other names, where that is asked for.
+    /// Copies of these metrics under Kyverno's names, if they are asked for.
     pub(crate) kyverno: Option<KyvernoMetrics>,
 }
 

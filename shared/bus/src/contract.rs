@@ -162,7 +162,7 @@ pub struct Fence {
 pub enum Scope {
     /// Every view.
     All,
-    /// These views.
+    /// Some views, by their ids.
     Views(Vec<ViewId>),
     /// The control records of every view, and no objects.
     Controls,

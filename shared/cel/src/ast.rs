@@ -202,7 +202,7 @@ pub(crate) struct Call {
 #[derive(Debug)]
 pub(crate) struct FactCall {
     pub(crate) site: Arc<Site>,
-    /// Those that are not constant, in the order in which the site counts them.
+    /// The arguments that are not constant, in the order in which the site counts them.
     pub(crate) arguments: Vec<Expr>,
 }
 

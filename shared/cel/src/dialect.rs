@@ -3,11 +3,11 @@
 /// The names and functions that expressions have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// Those of Kubernetes' admission policies, as `validate.cel` and `matchConditions` have them.
+    /// The dialect of Kubernetes' admission policies, which `validate.cel` and `matchConditions` use.
     #[default]
     Kubernetes,
-    /// Those of Kyverno's `ValidatingPolicy` and `MutatingPolicy`: more functions, `request.object`,
-    /// `request.oldObject` and `exceptions`, values of types that have a name, and `orValue` on every value; neither
-    /// `params` nor `authorizer`.
+    /// The dialect of Kyverno's `ValidatingPolicy` and `MutatingPolicy`. Beyond Kubernetes' it has more
+    /// functions, `request.object`, `request.oldObject`, `exceptions`, values of named types, and `orValue` on
+    /// every value. It has neither `params` nor `authorizer`.
     Kyverno,
 }

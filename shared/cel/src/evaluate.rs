@@ -53,7 +53,7 @@ pub struct Machine<'v> {
     known: Vec<Option<Result<Val<'v>, EvalError>>>,
     /// The variables of macros, the innermost last.
     locals: Vec<Val<'v>>,
-    /// Those among them that are evaluated when they are needed, the innermost last.
+    /// Variables of macros that are evaluated when they are needed, the innermost last.
     lazy: Vec<bind::LazyLocal<'v>>,
     depth: usize,
     tools: Tools,

@@ -14,9 +14,9 @@ use crate::subquery::{SubqueryAnswer, SubqueryRequest};
 /// The policies whose expressions may read facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FactScope {
-    /// Those of the cluster: calls name a namespace.
+    /// Cluster-wide policies: calls name a namespace.
     Cluster,
-    /// Those of one namespace: calls are about that one, and name none.
+    /// Policies of one namespace: calls are about that one, and name none.
     Namespace,
 }
 
@@ -68,7 +68,7 @@ impl FactFunction {
 /// An argument of a call, as far as it is known before there is a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
-    /// The same for every request.
+    /// A constant: one value for every request.
     Constant(Value),
     /// The value at this place among those that the evaluation gives.
     Dynamic(usize),

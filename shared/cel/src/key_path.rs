@@ -38,7 +38,7 @@ pub enum Missing {
     Error,
     /// What decides without the value: a guard before it, an empty optional.
     Skip,
-    /// The same as where the next field, rather than this one, is missing.
+    /// Defers to the next step: the outcome is that of its field missing, rather than of this one.
     AsNext,
     /// This value, and the path ends.
     Default(Scalar),

@@ -38,8 +38,8 @@ pub trait Candidates<'v> {
     /// The one at this place among those that have the values, in the order of the list. Those before it were asked for.
     fn matching(&self, at: usize) -> Option<BodyNode<'v>>;
 
-    /// Those of which it cannot be told by an index, without any that match, in the order of the list. With
-    /// `before` only those that stand before that one of [`Candidates::matching`].
+    /// The objects of which an index cannot tell, without any that match, in the order of the list. With
+    /// `before` only the objects that stand before that one of [`Candidates::matching`].
     fn irregular(&self, before: Option<usize>) -> Box<dyn Iterator<Item = BodyNode<'v>> + '_>;
 
     /// Both, in the order of the list.

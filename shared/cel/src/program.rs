@@ -28,7 +28,7 @@ impl Program {
         }))
     }
 
-    /// The same with another expression, which comes to the same.
+    /// The program with another expression, which comes to the same value.
     pub(crate) fn map_expr(self, change: impl FnOnce(Expr) -> Expr) -> Self {
         match Arc::try_unwrap(self.0) {
             Ok(inner) => Self(Arc::new(Inner {

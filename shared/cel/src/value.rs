@@ -94,7 +94,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// The same of what is read in place.
+    /// Converts a node, which is read in place, as [`Val::of`] converts JSON.
     pub(crate) fn of_node(node: BodyNode<'v>) -> Self {
         match node.shape() {
             Shape::Null => Self::Null,

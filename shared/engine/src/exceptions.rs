@@ -86,7 +86,7 @@ impl Exceptions {
         }
     }
 
-    /// Those that are about some rule of the policy, in order of key.
+    /// Returns the exceptions about some rule of the policy, in order of key.
     pub fn of(&self, policy: &Policy) -> impl Iterator<Item = &PolicyException> {
         let found = match self.by_policy.is_empty() {
             true => None,

@@ -284,7 +284,7 @@ impl PolicySet {
         }
     }
 
-    /// Those of which rules of this phase may speak of `subject`.
+    /// Returns the policies whose rules of this phase may speak of `subject`.
     pub fn concerned(&self, phase: Phase, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
         let candidates = self.indexes.get(phase).candidates(subject.served);
         let positions = candidates.of(subject.namespace);

@@ -49,9 +49,9 @@ impl Recorder for NoRecorder {}
 /// The result of comparing a view's answer with a live one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditResult {
-    /// They are the same, at once or after a moment.
+    /// Both answers are equal, at once or after a moment.
     Same,
-    /// They differ.
+    /// The view's answer differs from the live one.
     Different,
     /// One of the two could not be read.
     Error,

@@ -69,13 +69,13 @@ impl<'a> RuleRun<'a> {
         Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
     }
 
-    /// The same rule, which knows a Secret from the start where the request is about one.
+    /// Marks the rule as one that knows a Secret from the start, where the request is about one.
     fn about(mut self, request: &AdmissionRequest) -> Self {
         self.knows_secrets |= is_about_a_secret(request);
         self
     }
 
-    /// The same, with the policy's conditions known to be met.
+    /// Takes the policy's conditions for met, so that they are not evaluated.
     pub(crate) fn with_conditions_met(mut self) -> Self {
         self.evaluation = self.evaluation.with_conditions_met();
         self

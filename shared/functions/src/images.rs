@@ -26,7 +26,7 @@ const SPECS: &[(&str, &str)] = &[
     ("CronJob", "/spec/jobTemplate/spec/template/spec"),
 ];
 
-/// Those of an object of this kind; `None` where it has none.
+/// Returns the images of an object of this kind; `None` where it has none.
 ///
 /// # Errors
 /// Why they cannot be determined.

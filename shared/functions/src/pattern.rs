@@ -196,9 +196,9 @@ fn anchored(
     }
 }
 
-/// Those that may say that the pattern does not speak of the object come first, the last of the
-/// alphabet before the others; then the rest, in its order. The first that differs is told, and it
-/// decides between "differs" and "does not speak of it".
+/// Sorts keys. First come those that may say that the pattern does not speak of the object, the last of the
+/// alphabet before the others; then the rest, in its order. The first that differs is told, and it decides
+/// between "differs" and "does not speak of it".
 fn in_order(mut keys: Vec<Key<'_>>) -> Vec<Key<'_>> {
     keys.sort_unstable_by_key(|key| key.written);
     let (mut ordered, rest): (Vec<_>, Vec<_>) = keys

@@ -39,19 +39,19 @@ impl Environment<'_> {
 }
 
 impl<'e> Environment<'e> {
-    /// The same with other functions.
+    /// The environment with other functions.
     #[must_use]
     pub fn with_functions(self, functions: &'e FunctionTable) -> Self {
         Environment { functions, ..self }
     }
 
-    /// The same with these parameters.
+    /// The environment with these parameters.
     #[must_use]
     pub fn with_parameters(self, parameters: &'e dyn Parameters) -> Self {
         Environment { parameters, ..self }
     }
 
-    /// The same with another rule for missing keys.
+    /// The environment with another rule for missing keys.
     #[must_use]
     pub fn with_missing_key(self, missing_key: MissingKey) -> Self {
         Environment {
@@ -60,13 +60,13 @@ impl<'e> Environment<'e> {
         }
     }
 
-    /// The same with another budget.
+    /// The environment with another budget.
     #[must_use]
     pub fn with_budget(self, budget: Budget) -> Self {
         Environment { budget, ..self }
     }
 
-    /// The same with this clock and these random numbers.
+    /// The environment with this clock and these random numbers.
     #[must_use]
     pub fn with_seed(self, seed: Option<&'e EvalSeed>) -> Self {
         Environment { seed, ..self }

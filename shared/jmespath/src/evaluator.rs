@@ -67,7 +67,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(self.evaluate(self.ast.root, &Value::document(root))?)
     }
 
-    /// The same; says what it leaves of the budget.
+    /// Evaluates the expression, and sets `left` to the rest of the budget.
     pub(crate) fn run_out_of(
         mut self,
         root: N,

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) enum RecordSource {
     /// The log's, with every other view.
     Log,
-    /// Those of a reader of its own, be it that it waits for one: see `machine::loads`.
+    /// Records of a reader of its own, be it that the view waits for one: see `machine::loads`.
     Alone,
     /// Nobody's: it was freed, or cannot be read here.
     None,

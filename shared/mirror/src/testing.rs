@@ -168,7 +168,7 @@ impl Writer {
         }
     }
 
-    /// The same, with the system views written and a beat sent: all that a replica is ready with.
+    /// A writer that has written the system views and sent a beat: all that makes a replica ready.
     pub async fn with_system_views(bus: Arc<dyn Bus>) -> Self {
         let mut writer = Self::new(bus).await;
         for source in [

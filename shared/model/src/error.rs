@@ -331,7 +331,7 @@ pub enum FactError {
         entry: String,
         /// The name asked for.
         projection: String,
-        /// Those that there are, for people.
+        /// The names that there are, for people.
         known: String,
     },
     /// Secrets may not be read without an administrator's word.

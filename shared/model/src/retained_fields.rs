@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum RetainedFields {
     /// All of it.
     Whole,
-    /// These fields of an object, and these parts of each.
+    /// Some fields of an object, by name, and the parts of each that are kept.
     Fields(BTreeMap<String, RetainedFields>),
 }
 

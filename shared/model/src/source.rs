@@ -106,7 +106,7 @@ impl Collection {
         }
     }
 
-    /// The same source in its canonical spelling.
+    /// The source in its canonical spelling.
     #[must_use]
     pub fn canonical(mut self) -> Self {
         self.namespaces.sort_unstable();

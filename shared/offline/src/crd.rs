@@ -38,7 +38,7 @@ impl CustomKind {
 }
 
 impl CustomKinds {
-    /// Those that the definitions among some resources give.
+    /// The kinds that the definitions among some resources define.
     pub(crate) fn of<'r>(resources: impl IntoIterator<Item = &'r Resource>) -> Self {
         let definitions = resources.into_iter().filter(|resource| {
             (&*resource.group, &*resource.kind)

@@ -29,7 +29,7 @@ pub(crate) struct World {
     pub(crate) declared: Vec<DeclaredEntry>,
     pub(crate) responses: Vec<ApiCallResponse>,
     pub(crate) resources: Vec<Resource>,
-    /// Those of the resources that are in the cluster, and are not judged.
+    /// Resources that are in the cluster, and are not judged.
     pub(crate) cluster: Vec<Resource>,
     /// The objects that rules with `mutate.targets` change, beside the resources.
     pub(crate) targets: Vec<Resource>,
@@ -147,7 +147,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The same, whatever is given.
+    /// Returns the value where a rule looks, whatever values are given.
     fn sought(&self, request: &FactRequest) -> Result<Value, Unanswered> {
         let data = match &request.target {
             target if self.world.is_cluster == Some(false) && asks_cluster(target) => {

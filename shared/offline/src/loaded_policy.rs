@@ -32,7 +32,8 @@ impl LoadedPolicy {
         Self::compiled_for(manifest, Driver::ALL)
     }
 
-    /// The same, with rules that change what exists already: for a bench [with targets](crate::Bench::with_targets).
+    /// Compiles a policy with the rules that change existing objects: for a bench [with
+    /// targets](crate::Bench::with_targets).
     pub fn with_targets(manifest: &Value) -> Option<Self> {
         let driver = Driver {
             targets: true,
@@ -110,7 +111,7 @@ impl LoadedPolicy {
         self.name == name || self.bare_name == name
     }
 
-    /// The same, whatever namespace stands before the name.
+    /// Returns whether the policy has this name, whatever namespace stands before it.
     pub(crate) fn is_nearly_named(&self, name: &str) -> bool {
         name.rsplit('/').next() == Some(&*self.bare_name)
     }

@@ -37,7 +37,7 @@ pub struct Checked {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
-    /// Those that are as expected.
+    /// Rows that are as expected.
     pub passed: usize,
     /// Not as expected.
     pub failed: usize,

@@ -127,7 +127,7 @@ fn is_matched(path: &[String]) -> bool {
     path.next() == Some("request") && path.next().is_none_or(|part| parts.contains(&part))
 }
 
-/// The same as one of the policy's rules sees it. What the rule matches is the request without that.
+/// The request as one of the policy's rules sees it. What the rule matches is the request without that.
 pub(crate) fn of_rule(request: &AdmissionRequest, values: &RuleValues) -> AdmissionRequest {
     let mut request = request.clone();
     for (path, value) in of_request(&values.values) {

@@ -56,7 +56,7 @@ pub(crate) struct SuiteFile {
     pub(crate) old_resources: Vec<PathBuf>,
     /// A file of values.
     pub(crate) variables: Option<PathBuf>,
-    /// The same, written here.
+    /// Values that are written in the suite itself, rather than in a file.
     pub(crate) values: Option<Values>,
     #[serde(alias = "userInfo")]
     pub(crate) userinfo: Option<PathBuf>,
@@ -171,7 +171,7 @@ pub struct Expected {
     pub operation: Option<String>,
     /// Their names; all of the kind, where there is none.
     pub resources: Vec<String>,
-    /// The same, in parts.
+    /// The resources, named by their parts rather than by one text.
     pub(crate) resource_specs: Vec<ResourceSpec>,
     pub(crate) resource: Option<String>,
     pub(crate) namespace: Option<String>,

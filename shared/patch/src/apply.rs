@@ -55,7 +55,7 @@ use crate::size::{self, Budget};
 pub enum Atomics {
     /// The patch is refused, as by the API server: its author may have meant to add to one.
     Refused,
-    /// They are replaced, as by server-side apply.
+    /// The patch replaces atomic parts whole, as server-side apply does.
     Replaced,
 }
 

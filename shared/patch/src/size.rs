@@ -23,7 +23,7 @@ pub(crate) fn check_depth(value: &Value) -> Result<(), PatchError> {
     check_depth_at(value, 0)
 }
 
-/// The same of a value that stands `above` levels deep.
+/// Checks that a value that stands `above` levels deep nests no deeper than [`DEPTH_MAX`] in all.
 pub(crate) fn check_depth_at(value: &Value, above: usize) -> Result<(), PatchError> {
     match DEPTH_MAX.checked_sub(above) {
         Some(levels) if within(value, levels) => Ok(()),

@@ -152,7 +152,7 @@ impl<'e> Chains<'e> {
         }
     }
 
-    /// The same, where `at` may be a chain already: then the term goes on behind it.
+    /// Returns the value of a term behind `at`, which may be a chain already: then the term goes on behind it.
     pub(crate) fn value_behind(&self, id: TermId, at: &Value) -> Option<Value> {
         let Value::List(before) = at else {
             return self.value(id, at);

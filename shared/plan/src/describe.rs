@@ -24,7 +24,7 @@ pub struct PlanDescription {
 pub enum Objects {
     /// None at all.
     None,
-    /// Those that indexes find.
+    /// Objects that indexes find.
     Indexed(Narrow),
     /// All of them.
     Scanned(Scan),

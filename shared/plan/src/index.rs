@@ -46,7 +46,7 @@ pub struct Index {
     language: Language,
     at: Snapshot,
     by_value: HashMap<Scalar, Posting>,
-    /// Those of the values that are patterns themselves.
+    /// Values that are patterns themselves.
     patterns: HashSet<Box<str>>,
     /// The values in order, once that is of use.
     ordered: Ordered,
@@ -87,7 +87,7 @@ impl Index {
         self.follow(&Changes::between(&self.at, to));
     }
 
-    /// The same by what is known to differ: `changes` must lead from the state that it is of.
+    /// Brings the index to another state by known changes. `changes` must lead from the state that the index is of.
     pub fn follow(&mut self, changes: &Changes) {
         self.at = changes.to().clone();
         for change in changes.iter() {

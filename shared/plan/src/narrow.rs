@@ -46,11 +46,11 @@ pub enum Document<'d> {
 /// Finds the objects that make a difference to an expression's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Narrow {
-    /// Those that a probe finds.
+    /// Objects that a probe finds.
     Probe(Probe),
-    /// Those that any of these find, together; of none: no object makes a difference.
+    /// Objects that any of these find, together. If there is none of these, no object makes a difference.
     Any(Vec<Narrow>),
-    /// Those that one of these finds, whichever: none has to be asked but one.
+    /// Objects that one of these finds, whichever: only one of them has to be asked.
     All(Vec<Narrow>),
 }
 
@@ -80,7 +80,7 @@ pub enum Matching {
     /// One of its values and an element of the operand, or the operand itself, are alike as texts:
     /// with wildcards in either, as in conditions of policies.
     Alike,
-    /// The same as [`Alike`](Self::Alike), for an operand that is no list.
+    /// [`Alike`](Self::Alike) for an operand that is no list.
     AlikeOne,
     /// Its entry is one of the operand's, which is an object. An empty one always agrees.
     AmongEntries,

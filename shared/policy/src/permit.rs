@@ -64,12 +64,12 @@ pub enum Call<'a> {
 pub enum Permit<'p> {
     /// A path of the API server.
     Api {
-        /// The same path, escaped anew: what was checked, whatever reads it next.
+        /// The path, escaped anew: it was checked in this form, whatever reads it next.
         path: String,
     },
     /// A service outside of the API server.
     Service {
-        /// The same URL, escaped anew.
+        /// The URL, escaped anew.
         url: String,
         /// Names and values.
         headers: &'p [(String, String)],

@@ -96,7 +96,7 @@ impl Readiness {
         }
     }
 
-    /// The same checks, where those added from here on are named `prefix/…`.
+    /// A handle on these checks that names further ones `prefix/…`.
     pub(crate) fn scope(&self, prefix: &'static str) -> Self {
         Self {
             shared: Arc::clone(&self.shared),

@@ -34,7 +34,7 @@ impl Keys {
         }))
     }
 
-    /// These keys.
+    /// Shared keys that begin as `ring`.
     pub fn new(ring: KeyRing) -> Self {
         let keys = Self::none();
         keys.replace(ring);

@@ -57,7 +57,7 @@ impl<'a> ViewNode<'a> {
         Self(NodeKind::Root(Listing::all(store)))
     }
 
-    /// The same of chosen objects.
+    /// A document of chosen objects.
     pub(crate) fn document(listing: Listing<'a>) -> Self {
         Self(NodeKind::Root(listing))
     }
@@ -276,7 +276,7 @@ enum InEntries<'a> {
         of: ViewNode<'a>,
         at: usize,
     },
-    /// Those that are not hidden.
+    /// The entries that are not hidden.
     Bare(Entries<'a>),
     Body(Entries<'a>),
 }

@@ -196,7 +196,7 @@ impl Object {
     }
 }
 
-/// These behind each other, put where they stay: a vector on the way would be an allocation more.
+/// Joins the parts in the allocation where they stay: a vector on the way would be one allocation more.
 pub(crate) fn joined<'p>(parts: impl Iterator<Item = &'p [u8]> + Clone) -> Arc<[u8]> {
     let bytes = parts.clone().map(<[u8]>::len).sum();
     let mut data: Arc<[u8]> = std::iter::repeat_n(0, bytes).collect();

@@ -181,7 +181,7 @@ impl Holes {
         unused * HOLES_SHARE > all
     }
 
-    /// Those that were left with `gone` have moved out: so many bytes of them.
+    /// Notes that the objects left in the allocation of `gone` have moved out: so many bytes of them.
     pub(crate) fn moved_out(&mut self, gone: &Object, bytes: usize) {
         if let Some(unused) = self.by_allocation.get_mut(&gone.allocation()) {
             *unused += bytes;

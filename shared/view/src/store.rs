@@ -333,7 +333,7 @@ impl Store {
         self.objects.iter()
     }
 
-    /// The same, stretch by stretch.
+    /// All objects in the API server's order, stretch by stretch.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
         self.objects.stretches()
     }

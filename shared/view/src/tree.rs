@@ -90,7 +90,7 @@ impl Tree {
         }
     }
 
-    /// The same, stretch by stretch.
+    /// The objects in order, stretch by stretch.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
         self.chunks.iter().map(Stretch::new)
     }

@@ -25,7 +25,7 @@ pub struct View {
 /// The records that do not take effect as they come.
 #[derive(Clone, Debug)]
 enum Gathered {
-    /// They do take effect.
+    /// Records take effect as they come.
     No,
     /// Here, from the log's start on.
     Anew(Box<Draft>),
@@ -258,8 +258,8 @@ impl View {
         Ok(Read::new(&self.served))
     }
 
-    /// The same as [`View::read`], for a reader that does not hold the view while it reads. A change of
-    /// the view copies the part that it changes if a snapshot is still held then.
+    /// Returns a snapshot, for a reader that does not hold the view while it reads (unlike [`View::read`]). A
+    /// change of the view copies the part that it changes if a snapshot is still held then.
     ///
     /// # Errors
     /// As [`View::read`].

@@ -103,9 +103,9 @@ pub struct Summary {
     pub period_ms: u64,
     /// Decisions on requests that match.
     pub decisions: u64,
-    /// Those that were denied, or would have been in shadow mode.
+    /// Decisions that denied the request, or would have in shadow mode.
     pub denied: u64,
-    /// Those with a rule that could not be evaluated.
+    /// Decisions with a rule that could not be evaluated.
     pub errors: u64,
     /// The time that each decision took.
     pub latencies: Latencies,
@@ -131,7 +131,7 @@ pub struct Row {
     pub decided: u64,
     /// Requests that violate it: refused where it enforces.
     pub failed: u64,
-    /// Those of them that were refused because of it, or would have been.
+    /// Requests that were refused because of the rule, or would have been.
     pub denied: u64,
     /// Requests on which it could not be evaluated.
     pub errors: u64,

@@ -161,7 +161,7 @@ impl Evaluator {
         self.remembered_of(asking.batch, asking.prepared)
     }
 
-    /// The same of a query in any language.
+    /// Returns the result of an equal query in any language over the same content.
     pub(super) fn remembered_of(
         &self,
         batch: &Batch,
@@ -180,7 +180,7 @@ impl Evaluator {
         }
     }
 
-    /// The same of a query in any language that depends on nothing but the view.
+    /// Keeps a result of a query in any language, which depends on nothing but the view.
     pub(super) fn remember_of(
         &self,
         batch: &Batch,
@@ -218,7 +218,7 @@ impl Evaluator {
         self.verified_of(asking.batch, &asking.query().expression, few, all)
     }
 
-    /// The same of an expression in any language.
+    /// Compares a result of an expression in any language with that of a scan, as [`Self::verified`] does.
     pub(super) fn verified_of(
         &self,
         batch: &Batch,

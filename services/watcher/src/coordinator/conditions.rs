@@ -41,7 +41,7 @@ impl Ready {
         Self::of_type(READY, status, failure, generation)
     }
 
-    /// The same, of another type.
+    /// A condition of another type, with a status of `True`, `False` or `Unknown`.
     pub(crate) fn of_type(
         type_: &'static str,
         status: &'static str,

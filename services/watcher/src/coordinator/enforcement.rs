@@ -44,7 +44,7 @@ pub(super) struct EnforcementTracker {
     webhooks_away: bool,
     /// The policies that are in force, or could be but for the webhooks.
     standings: HashMap<PolicyId, Standing>,
-    /// Those that are not in force yet.
+    /// The policies that are not in force yet.
     unenforced: BTreeSet<PolicyId>,
     /// The number of times that the kinds were read.
     catalog_reads: u64,

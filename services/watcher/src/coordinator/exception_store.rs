@@ -34,7 +34,7 @@ impl ExceptionKind {
 pub(super) struct ExceptionStore {
     /// One list for each kind, in their order.
     lists: [ManifestList<ExceptionManifest>; ExceptionKind::ALL.len()],
-    /// They cannot be read: the entries that they need are unknown, and nothing else waits for them.
+    /// By kind: its exceptions cannot be read, so the entries that they need are unknown. Nothing else waits for them.
     refused: [bool; ExceptionKind::ALL.len()],
 }
 

@@ -13,7 +13,7 @@ pub(super) struct ManifestList<T> {
     manifests: Generations<ObjectKey, T>,
     /// The reason why they are not all known or up to date, for people.
     waits_for: Option<String>,
-    /// They were all listed once.
+    /// All manifests were listed at least once.
     listed: bool,
     /// The API server does not serve the kind: there are none.
     absent: bool,

@@ -155,7 +155,7 @@ pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option
     })
 }
 
-/// The same of a policy that nobody allowed to change anything.
+/// Returns the rules of a policy that nobody allowed to change anything: `[{rule, message}]`.
 pub(crate) fn forbidden(changes: &[(String, Need)]) -> Value {
     let mut rules: Vec<_> = changes.iter().map(|(rule, _)| rule).collect();
     rules.dedup();

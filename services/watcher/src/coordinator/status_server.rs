@@ -45,7 +45,7 @@ impl Statuses {
         self.0.lock().remove(&key(target));
     }
 
-    /// Those that are not ready first; and how many are left out.
+    /// Returns the objects, not-ready ones first, and the number of objects left out.
     fn list(&self) -> (Vec<ObjectStatus>, u64) {
         let all = self.0.lock();
         let is_ready = |status: &&ObjectStatus| status.ready == "True";

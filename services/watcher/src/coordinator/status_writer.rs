@@ -129,9 +129,9 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Slots {
     all: HashMap<StatusTarget, Slot>,
-    /// Those whose condition does not say what it should, in the order in which it was found.
+    /// Objects whose condition is out of date, in the order in which that was found.
     news: VecDeque<StatusTarget>,
-    /// Those that do not say yet all that they should, or could not be written.
+    /// Objects whose status is incomplete, or could not be written.
     open: HashSet<StatusTarget>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    /// They are listened to from now on, be it again.
+    /// Notes that the webhooks are listened to from now on, be it again.
     pub(crate) fn listen(&mut self, now: Instant) {
         self.since = Some(now);
     }

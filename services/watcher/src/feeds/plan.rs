@@ -158,7 +158,7 @@ pub(super) struct Wants {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub scopes: BTreeSet<WatchScope>,
-    /// Those that each view is made of; none where it does not fit.
+    /// The watches that each view is made of; none where the view does not fit.
     pub views: HashMap<ViewId, BTreeSet<WatchScope>>,
     /// References that do not fit.
     pub unfit: BTreeSet<ObjectKey>,

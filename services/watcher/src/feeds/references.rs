@@ -30,7 +30,7 @@ pub(super) struct References {
     pub(super) lease: Option<ViewLease>,
     pub(super) sealed: bool,
     pub(super) of: HashMap<ObjectKey, Reference>,
-    /// Those that came since watches were last planned.
+    /// References that came since watches were last planned.
     pub(super) fresh: VecDeque<ObjectKey>,
     /// Histories of the source so far.
     pub(super) era: u64,
@@ -151,7 +151,7 @@ impl References {
         of.is_some_and(|of| of.scope.is_none() && of.state == State::Pending)
     }
 
-    /// Those that have to be watched: an immutable one only now and then.
+    /// Returns the objects to watch. An immutable one is among them only now and then.
     pub(super) fn to_watch(&self, now: Instant) -> BTreeSet<ObjectKey> {
         let due = |reference: &Reference| {
             let checked = now.saturating_duration_since(reference.checked);
@@ -302,8 +302,8 @@ impl References {
         self.publish(object, &version, referenced::failed(failure), queue);
     }
 
-    /// Those that are watched by themselves and were not read for `after` are left alone. Says
-    /// whether there was one.
+    /// Stops following objects that have watches of their own and were not read for `after`. Returns whether
+    /// there was one.
     pub(super) fn rest(&mut self, after: Duration, now: Instant, queue: &mut WriteQueue) -> bool {
         let alone =
             |object: &ObjectKey, of: &Reference| of.scope == Some(WatchScope::of_object(object));

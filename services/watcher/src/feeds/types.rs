@@ -41,8 +41,8 @@ use crate::{
 /// now, where nothing is missed without it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// The same where a view or an object is not served: rights that are given back should be seen in
-/// seconds.
+/// The time after which a forbidden watch is asked for again, where a view or an object is not served for want
+/// of it. A right that is given back should be seen in seconds.
 const ASK_AGAIN_MISSED: Duration = Duration::from_secs(5);
 
 /// The result of a task of a feeder.

@@ -32,7 +32,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// The wait before the API server is asked again who we are.
 const USER_RETRY: Duration = Duration::from_secs(10);
 
-/// The same at first, while others wait for it.
+/// The first, short waits before the API server is asked again who we are, while others wait for the answer.
 const USER_RETRY_SOON: Duration = Duration::from_secs(1);
 
 /// The number of such short waits.

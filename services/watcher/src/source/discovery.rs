@@ -58,7 +58,7 @@ pub(crate) struct ResourceQuery<'a> {
 /// Why words do not name one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
-    /// They never will as they stand, until the entry or the API server changes.
+    /// The words name no resource until the entry or the API server changes.
     Invalid(Failure),
     /// The API group that may serve it does not answer.
     Unknown(Failure),

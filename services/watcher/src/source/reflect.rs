@@ -489,7 +489,7 @@ impl<S: Sink> Reflector<S> {
         fault
     }
 
-    /// The same as failed, without what it would bring.
+    /// Repeats the request that failed, for the metadata of one object at most, and drops the answer.
     async fn ask_again(&self) -> Result<(), Fault> {
         let Target { collection, .. } = &self.target;
         if let Command::Watch { from } = self.machine.command() {

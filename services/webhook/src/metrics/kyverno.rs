@@ -1,4 +1,4 @@
-//! The same by the names that Kyverno's metrics have, for dashboards and alerts that know those
+//! The webhook's metrics by the names that Kyverno's metrics have, for dashboards and alerts that know those
 //! (`--kyverno-metric-names`).
 //!
 //! Their labels name kinds and namespaces, so there are far more series. Each rule remembers where it
@@ -261,7 +261,7 @@ impl KyvernoMetrics {
         counted
     }
 
-    /// The same, or one that stands for all that come beyond the limit.
+    /// Returns the target, or beyond the limit one that stands for all further targets.
     fn bounded<'p>(&self, target: RequestTarget<'p>) -> RequestTarget<'p> {
         let key = hash(&(target.kind, target.namespace));
         let mut known = self.requests_known.lock();
@@ -306,7 +306,7 @@ impl KyvernoMetrics {
         });
     }
 
-    /// These policies are in force now.
+    /// Takes in the policies that are in force now.
     pub(super) fn policies(&self, policies: &PolicySet) {
         self.rules.clear();
         let mut known = HashSet::new();

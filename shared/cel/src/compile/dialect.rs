@@ -166,7 +166,7 @@ fn access(expr: &Expr) -> Option<(&Expr, &str)> {
     }
 }
 
-/// The same look, without so many steps below it.
+/// Takes out `steps` accesses below the last one of a term.
 fn peeled(expr: Expr, steps: usize) -> Expr {
     match expr {
         Expr::Select(operand, name) => Expr::Select(Box::new(below(*operand, steps)), name),

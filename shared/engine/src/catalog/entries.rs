@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Entries {
     /// Every object of the view, in its order.
     items: Vec<Arc<Item>>,
-    /// Those that can be read, in order of kind and name.
+    /// The entries that can be read, in order of kind and name.
     named: Vec<Arc<Item>>,
 }
 

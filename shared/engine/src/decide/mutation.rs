@@ -52,7 +52,7 @@ impl Mutation {
         &self.request
     }
 
-    /// Those that come are rules of another policy.
+    /// Begins another policy: the rules from here on are its own.
     pub(super) fn begin_policy(&mut self) {
         self.found = None;
         self.of_others = self.records.len();

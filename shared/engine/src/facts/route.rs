@@ -51,7 +51,7 @@ pub(super) struct FactRoute {
     pub(super) variable: String,
     /// The name of what it reads, for messages.
     pub(super) target: String,
-    /// Those that are still to be asked, in order. Never empty to begin with, but for a part.
+    /// The backends that are still to be asked, in order. Never empty to begin with, but for a part.
     pub(super) backends: VecDeque<Backend>,
     /// It asks about a use of the fact: worth no live read of its own, since the fact has other uses.
     pub(super) is_pushed_down: bool,

@@ -31,9 +31,9 @@ pub struct UpdatedPolicy(Arc<Entry>);
 /// The counts of a policy's triggers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Triggers {
-    /// Those that were gone through.
+    /// Triggers that were gone through.
     pub seen: usize,
-    /// Those with which a rule failed.
+    /// Triggers with which a rule failed.
     pub failed: usize,
     /// Some could not be read: nobody knows whether they are all.
     pub is_unread: bool,

@@ -34,7 +34,7 @@ impl TargetNamespace {
 #[derive(Debug, Default)]
 pub(super) struct ForbiddenTargets {
     places: BTreeSet<TargetNamespace>,
-    /// Those where something was written, or may be.
+    /// Target namespaces where something was written, or may be.
     open: BTreeSet<TargetNamespace>,
     /// The first error of each target.
     why: BTreeMap<usize, FactError>,

@@ -37,7 +37,7 @@ pub(super) struct Found<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     everywhere: Positions,
-    /// Those of one namespace, by it. Their parts are united with those that are read everywhere.
+    /// The policies by namespace. Their parts are united with those of the policies for everywhere.
     by_namespace: HashMap<String, Positions>,
     /// The parts of a request that all of them read, of whatever namespace.
     parts: RequestParts,

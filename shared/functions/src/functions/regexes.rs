@@ -45,7 +45,7 @@ const NAMED: [&str; 14] = [
     "space", "upper", "word", "xdigit",
 ];
 
-/// The same expression in the words of the regex crate; an error where Go has none such.
+/// Translates an expression of Go's into the syntax of the regex crate; an error where Go would refuse it.
 pub(super) fn translate(text: &str) -> Result<String, String> {
     let mut translation = Translation {
         rest: text,

@@ -152,7 +152,7 @@ fn of_contexts(pod: &Pod<'_>, field: &str, is_bad: impl Fn(&Value) -> bool, tell
     }
 }
 
-/// The same, of containers alone.
+/// Reports a field of the security context of each container where `is_bad` holds.
 fn of_containers(pod: &Pod<'_>, field: &str, is_bad: impl Fn(&Value) -> bool, tell: &mut Tell<'_>) {
     for container in pod.containers() {
         let value = &container.security()[field];
@@ -382,7 +382,7 @@ fn or_of_pod(
     }
 }
 
-/// Those that are of a Pod's own namespaces, and since which version they are allowed.
+/// The sysctls of a Pod's own namespaces, and since which version they are allowed.
 const SYSCTLS: &[(&str, u32)] = &[
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),

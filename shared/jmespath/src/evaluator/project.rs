@@ -74,9 +74,9 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         }
     }
 
-    /// The same, where what a function refuses on the way to the value makes it no array, under
-    /// [`MissingKey::Error`]. What is refused behind the value, in `sink`, stays an error; it is kept until all of
-    /// the value is known, since nothing is behind what is no array.
+    /// Passes each element of a term's value to `sink`. Under [`MissingKey::Error`], a value counts as no array
+    /// if a function refuses something on the way to it. What is refused behind the value, in `sink`, stays an
+    /// error. It is kept until all of the value is known, since nothing is behind what is no array.
     fn each_unless_refused(
         &mut self,
         id: TermId,

@@ -147,29 +147,29 @@ impl Signature {
         }
     }
 
-    /// The same, with these after it that may be left out.
+    /// Adds arguments at the end that may be left out.
     #[must_use]
     pub fn with_optional(mut self, arguments: impl IntoIterator<Item = Types>) -> Self {
         self.arguments.extend(arguments);
         self
     }
 
-    /// The same, the last argument any number of times more.
+    /// Allows the last argument any number of times more.
     #[must_use]
     pub fn repeating_last(mut self) -> Self {
         self.variadic = !self.arguments.is_empty();
         self
     }
 
-    /// The same for a function that reads the clock or draws random numbers. Any other function is given
-    /// neither: see [`Call::now_ns`](crate::Call::now_ns).
+    /// Marks a function that reads the clock or draws random numbers. Any other function is given neither: see
+    /// [`Call::now_ns`](crate::Call::now_ns).
     #[must_use]
     pub fn nondeterministic(mut self) -> Self {
         self.nondeterministic = true;
         self
     }
 
-    /// The same for a function whose result shows in which order an object's fields stand.
+    /// Marks a function whose result shows in which order an object's fields stand.
     #[must_use]
     pub fn order_sensitive(mut self) -> Self {
         self.order_sensitive = true;

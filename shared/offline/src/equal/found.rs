@@ -26,9 +26,9 @@ const EXAMPLES_MAX: usize = 3;
 pub(super) struct Found {
     /// All requests.
     pub(super) requests: usize,
-    /// Those that differ.
+    /// Requests that show a difference.
     pub(super) different: usize,
-    /// Those of them that are not kept.
+    /// Requests that show a difference but are not kept, since there are too many kinds of differences.
     pub(super) untold: usize,
     classes: BTreeMap<Class, Candidates>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Found {
 struct Candidates {
     requests: usize,
     has_valid: bool,
-    /// Those that are about different places.
+    /// Requests that are about different places.
     kept: Vec<Request>,
 }
 

@@ -276,9 +276,9 @@ struct Varied<'s> {
     changes: Vec<Change>,
     /// The changes by the place that they are about.
     places: Vec<Vec<usize>>,
-    /// Those of the object's name, namespace, labels and annotations, by which rules choose objects.
+    /// Changes of the object's name, namespace, labels and annotations, by which rules choose objects.
     choosing: Vec<Vec<usize>>,
-    /// Those of which a request was a telling one.
+    /// Changes of which a request was a telling one.
     telling: Vec<usize>,
 }
 

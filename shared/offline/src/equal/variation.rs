@@ -64,7 +64,7 @@ impl Change {
         )
     }
 
-    /// The same change of what stands at `root` in another object.
+    /// Moves the change to an object at `root` within another object.
     pub(super) fn below(mut self, root: &[Key]) -> Self {
         for (pointer, _) in &mut self.puts {
             pointer.splice(0..0, root.iter().cloned());

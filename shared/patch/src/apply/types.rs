@@ -75,7 +75,7 @@ impl Type {
         list.chain(map)
     }
 
-    /// The same type with other names.
+    /// The type with other type ids in it.
     pub(super) fn renamed(&self, rename: impl Fn(TypeId) -> TypeId) -> Self {
         let mut renamed = self.clone();
         if let Some(list) = &mut renamed.list {

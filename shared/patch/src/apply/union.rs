@@ -59,7 +59,7 @@ struct Merge<'v> {
     of_object: BTreeMap<String, Option<&'v Value>>,
     /// The patch's elements that are not merged yet, in its order.
     waiting: VecDeque<Item<'v>>,
-    /// Those of them that the object has too, in the patch's order.
+    /// Identities that both the patch and the object have, in the patch's order.
     shared: VecDeque<String>,
     merged: Vec<Value>,
 }

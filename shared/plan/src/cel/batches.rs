@@ -10,7 +10,7 @@ use crate::{Index, IndexKey, Scalar};
 /// Objects that are read from an index at once, the first time; the next time twice as many.
 const BATCH_MIN: usize = 16;
 
-/// The same at most.
+/// The most objects that are read from an index at once.
 const BATCH_MAX: usize = 1_024;
 
 /// Objects of one index in order, read a few at a time: nobody else waits for the index meanwhile, and most are never
@@ -18,7 +18,7 @@ const BATCH_MAX: usize = 1_024;
 pub(super) struct Batches<'l, 'a> {
     list: &'l ViewList<'a>,
     key: IndexKey,
-    /// Those that have it; `None`: the irregular ones.
+    /// The value that the objects have; `None`: the batches are of irregular objects.
     value: Option<Scalar>,
     batch: std::vec::IntoIter<Object>,
     size: usize,
@@ -30,12 +30,12 @@ pub(super) struct Batches<'l, 'a> {
 }
 
 impl<'l, 'a> Batches<'l, 'a> {
-    /// Those of which an index cannot tell.
+    /// The objects of which the index cannot tell.
     pub(super) fn irregular(list: &'l ViewList<'a>, key: IndexKey) -> Self {
         Self::new(list, key, None)
     }
 
-    /// Those that have this value.
+    /// The objects that have this value.
     pub(super) fn having(list: &'l ViewList<'a>, key: IndexKey, value: Scalar) -> Self {
         Self::new(list, key, Some(value))
     }

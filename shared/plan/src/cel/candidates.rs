@@ -24,7 +24,7 @@ pub(super) struct Found<'l, 'a> {
 
 /// Objects that have the values.
 pub(super) struct Matching<'l, 'a> {
-    /// Those that were read, in order, each once.
+    /// The objects that were read, in order, each once.
     read: Vec<&'a Object>,
     /// The others.
     rest: Option<Ordered<'a, 'l>>,
@@ -34,7 +34,7 @@ pub(super) struct Matching<'l, 'a> {
 pub(super) type Ordered<'a, 'f> = Box<dyn Iterator<Item = &'a Object> + 'f>;
 
 impl<'l, 'a> Matching<'l, 'a> {
-    /// These, in any order, some more than once.
+    /// Objects that were read already, given in any order, some more than once.
     pub(super) fn of(list: &'l ViewList<'a>, mut objects: Vec<&'a Object>) -> Self {
         objects.sort_unstable();
         objects.dedup();

@@ -17,7 +17,7 @@ pub(super) struct Ordered(OnceLock<Values>);
 #[derive(Debug, Default)]
 pub(super) struct Values {
     texts: BTreeSet<Box<str>>,
-    /// Those that are no texts, and few.
+    /// Values that are no texts; there are few.
     others: HashSet<Scalar>,
     bytes: usize,
 }

@@ -30,7 +30,7 @@ impl Posting {
         one.iter().chain(many.into_iter().flatten())
     }
 
-    /// Those from here on, in order.
+    /// The objects from `from` on, in order.
     pub(super) fn from(&self, from: Bound<&Object>) -> impl Iterator<Item = &Object> {
         let (one, many) = match self {
             Self::One(object) => (Some(object), None),

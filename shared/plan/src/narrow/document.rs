@@ -13,7 +13,7 @@ use super::{
 /// Functions that ask what of their first argument is alike a member of the second.
 const MEMBERSHIPS: [&str; 4] = ["all_in", "all_not_in", "any_in", "any_not_in"];
 
-/// Those that ask so of a key that is no list. Of one that is they want to know more.
+/// Functions that ask of a key that is no list if it is alike a member of the second argument. Of a list they ask more.
 const MEMBERSHIPS_OF_ONE: [&str; 2] = ["is_in", "is_not_in"];
 
 /// The part of the document that is a term's value.

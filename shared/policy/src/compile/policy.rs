@@ -159,7 +159,7 @@ pub fn derived_rules(manifest: &Value) -> Vec<Value> {
     derived.into_iter().map(|derived| derived.rule).collect()
 }
 
-/// Those for what makes Pods, after the policy's own.
+/// Compiles the rules that are derived from the policy's own for what makes Pods.
 fn derive_rules(
     metadata: &Field<'_>,
     own: &Field<'_>,

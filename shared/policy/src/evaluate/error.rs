@@ -93,7 +93,7 @@ pub enum RuleError {
 }
 
 impl RuleError {
-    /// The same error of a rule that has read Secrets: its code alone, where its text quotes values or names.
+    /// The error as a rule that has read Secrets may show it: its code alone, where its text quotes values or names.
     #[must_use]
     pub fn withheld(self) -> Self {
         match self {

@@ -26,7 +26,7 @@ use crate::ir::{
 pub struct Evaluation<'a> {
     policy: &'a Policy,
     rule: &'a Rule,
-    /// Those that are about the rule.
+    /// Exceptions about this rule.
     exceptions: Vec<&'a PolicyException>,
     namespace: Option<&'a str>,
     applies: bool,
@@ -125,8 +125,7 @@ impl<'a> Evaluation<'a> {
         self.now.existing.take_changed()
     }
 
-    /// The same for an object that exists, where the rule changes such objects by itself (`MutatingPolicy`): the request's
-    /// object is what it changes, and the request an update of it, as in Kyverno.
+    /// Treats the object as an UPDATE of itself, if the rule changes existing objects (`MutatingPolicy`).
     pub(crate) fn of_new_policy(mut self) -> Self {
         if self.rule.targets_in_cel().is_none() {
             return self;
@@ -179,8 +178,7 @@ impl<'a> Evaluation<'a> {
         self.state.facts.decline(id);
     }
 
-    /// The same, where every fact is asked for whole: what the rule comes to is the same. For
-    /// comparison.
+    /// Asks for every fact whole, for comparison. The rule's outcome stays the same.
     #[must_use]
     pub fn with_whole_facts(mut self) -> Self {
         self.state.facts.only_whole = true;

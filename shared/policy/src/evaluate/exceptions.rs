@@ -16,7 +16,7 @@ use crate::ir::{
     rule::{Check, Validation, Work},
 };
 
-/// Those that hold for one state of the object.
+/// Exceptions that hold for one state of the object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AppliedExceptions<'a>(Vec<&'a PolicyException>);
 
@@ -78,7 +78,7 @@ pub(super) fn is_standard(rule: &Rule) -> bool {
     )
 }
 
-/// Those of `all`, which are about the rule, that hold for the request.
+/// Returns the exceptions that hold for the request. `all` are the exceptions about the rule.
 ///
 /// One whose conditions cannot be evaluated does not hold. What is not known of the cluster is an error of
 /// the rule, since the exception may hold.
@@ -110,8 +110,8 @@ pub(super) struct Existing<'o> {
     pub(super) namespace: Option<&'o Value>,
 }
 
-/// The same for an object that exists and that a policy in CEL changes: conditions are about it, rather than about
-/// what triggers that.
+/// Returns the exceptions that hold for an existing object that a policy in CEL changes. Their conditions are
+/// about that object, rather than about its trigger.
 pub(super) fn holding_for<'a>(
     all: &[&'a PolicyException],
     rule: &Rule,

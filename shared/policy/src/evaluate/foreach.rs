@@ -226,7 +226,7 @@ fn go_through(count: usize, scope: &mut Scope<'_>) -> Result<(), Stop> {
     }
 }
 
-/// The same where elements are judged: a list that is not there has none.
+/// Evaluates the list of a `foreach` that judges elements: a list that is not there has none.
 fn judged_elements(
     list: &Prepared,
     place: &dyn Display,

@@ -57,7 +57,7 @@ struct TargetWalk {
     seen: usize,
     /// Objects that are changed.
     count: usize,
-    /// Those that nobody has taken yet.
+    /// Changed objects that nobody has taken yet.
     changed: Vec<ChangedObject>,
     /// The first.
     error: Option<RuleError>,

@@ -17,9 +17,9 @@ const NAMESPACE_BYTES_MAX: usize = 63;
 /// Filters, ready to be asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceFilters {
-    /// Those of one kind, by its name.
+    /// Filters of one kind each, by its name.
     of_kind: BTreeMap<String, Vec<Filter>>,
-    /// Those of which the kind has wildcards.
+    /// Filters whose kind has wildcards.
     of_kinds: Vec<Filter>,
 }
 
@@ -54,7 +54,7 @@ impl ResourceFilters {
                              [APIService,*,*][APIService/?*,*,*][TokenReview,*,*]\
                              [SubjectAccessReview,*,*][SelfSubjectAccessReview,*,*]";
 
-    /// Those of [`USUAL`](Self::USUAL).
+    /// The filters of [`USUAL`](Self::USUAL).
     pub fn usual() -> Self {
         Self::parse(Self::USUAL).unwrap_or_default()
     }

@@ -38,7 +38,7 @@ impl PolicyKind {
         Self::NamespacedMutating,
     ];
 
-    /// Those of policies.kyverno.io.
+    /// The kinds of policies.kyverno.io, whose rules are in CEL.
     pub const IN_CEL: [Self; 4] = [
         Self::Validating,
         Self::NamespacedValidating,

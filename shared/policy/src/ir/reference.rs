@@ -241,7 +241,7 @@ pub enum FactTarget {
     /// The list of all `RoleBinding`s, or of all `ClusterRoleBinding`s: whose roles a user has. Not for a
     /// driver that gives them with the request (`request.roles`, `request.clusterRoles`).
     RoleBindings {
-        /// Those of the cluster.
+        /// True for `ClusterRoleBinding`s, false for `RoleBinding`s.
         cluster: bool,
     },
     /// `imageRegistry`: what a registry says of an image.

@@ -177,7 +177,7 @@ impl AdmissionRequest {
         Some(EvalSeed::new(now_ns, seed ^ hash(rule)))
     }
 
-    /// The same for the expressions in CEL of the policy of this name.
+    /// The clock and the random numbers of the expressions in CEL of the policy of this name.
     pub(crate) fn cel_arrival_of(&self, policy: &str) -> Option<Arrival> {
         let Arrival { now_ns, seed } = self.arrival?;
         Some(Arrival {
@@ -226,7 +226,7 @@ impl AdmissionRequest {
         self.served_kind_as(self.resource())
     }
 
-    /// The same with this plural.
+    /// Returns the kind that rules match, with this plural.
     pub(crate) fn served_kind_as<'k>(&'k self, resource: &'k str) -> ServedKind<'k> {
         ServedKind {
             group: self.group(),

@@ -201,10 +201,10 @@ pub enum FailureAction {
 /// A violation denies where both come to that, as in Kyverno, which asks twice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    /// These decide whether the rule may deny: the rule's own, or else the policy's.
+    /// Overrides that decide whether the rule may deny: the rule's own, or else the policy's.
     pub(crate) before: Vec<Arc<Override>>,
-    /// These decide the action: the rule's own, and behind them the policy's where the rule has no action
-    /// itself.
+    /// Overrides that decide the action: the rule's own, and behind them the policy's where the rule has no
+    /// action itself.
     pub(crate) after: Vec<Arc<Override>>,
 }
 

@@ -95,7 +95,7 @@ enum Segment {
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     query: Prepared,
-    /// The same about `request.oldObject`, if it speaks of `request.object`.
+    /// The query with `request.oldObject` in place of `request.object`, if it speaks of that.
     on_delete: Option<Prepared>,
 }
 
@@ -309,7 +309,7 @@ impl ValueTemplate {
         }
     }
 
-    /// These fields of an object; `None` of anything else.
+    /// Takes these fields out of an object; `None` for anything else.
     pub(crate) fn fields<const N: usize>(self, names: &[&str; N]) -> Option<[Option<Self>; N]> {
         let mut fields = [const { None }; N];
         match self {

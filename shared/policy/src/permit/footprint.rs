@@ -32,7 +32,7 @@ pub(super) struct Footprint {
     values: Vec<Value>,
     /// By the name of a field or the index of an element.
     fields: BTreeMap<String, Footprint>,
-    /// The same of fields and elements that are not known by name.
+    /// The footprint of fields and elements that are not known by name.
     others: Option<Box<Footprint>>,
 }
 

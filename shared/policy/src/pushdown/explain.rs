@@ -276,7 +276,7 @@ fn called(variable: String, fact: &Fact, field: &str, program: &Program) -> Read
     }
 }
 
-/// The same, of a subquery over it.
+/// The read of a subquery over a call's result.
 fn of_subquery(whole: Read, subquery: &Subquery) -> Read {
     let variables = subquery.variables().iter();
     let variables = variables.map(|(name, text)| format!("variables.{name} = {text}; "));

@@ -124,7 +124,7 @@ impl RequestParts {
     /// All of a request.
     pub const ALL: Self = Self(Tree::All);
 
-    /// Those of a request that `policy` can read in a phase.
+    /// The parts of a request that `policy` can read in a phase.
     pub fn of(policy: &Policy, phase: Phase) -> Self {
         let mut parts = Self::default();
         parts.read_by_programs(policy.settings.match_conditions.iter());
@@ -187,7 +187,7 @@ impl RequestParts {
         }
     }
 
-    /// These too.
+    /// Adds the parts in `other`.
     pub fn unite(&mut self, other: &Self) {
         self.0.unite(&other.0);
     }

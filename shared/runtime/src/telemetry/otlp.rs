@@ -29,7 +29,7 @@ pub struct OtlpArgs {
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", global = true)]
     pub otlp_endpoint: Option<String>,
 
-    /// The same for traces only. The URL is used unchanged: /v1/traces is not appended.
+    /// The OTLP endpoint for traces only. The URL is used unchanged: /v1/traces is not appended.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", global = true)]
     pub otlp_traces_endpoint: Option<String>,
 
@@ -37,7 +37,7 @@ pub struct OtlpArgs {
     #[arg(long, env = "OTEL_EXPORTER_OTLP_PROTOCOL", global = true)]
     pub otlp_protocol: Option<OtlpProtocol>,
 
-    /// The same for traces only.
+    /// The OTLP protocol for traces only.
     #[arg(
         long,
         env = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",

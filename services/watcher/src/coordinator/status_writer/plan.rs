@@ -56,7 +56,7 @@ pub(crate) struct DesiredStatus {
     pub figures: Option<Figures>,
     /// More fields of a policy's status.
     pub rules: Option<RulesStatus>,
-    /// The same fields as the object has them now.
+    /// The policy's status fields as the object has them now.
     pub rules_now: Option<RulesStatus>,
     /// The object is a `GlobalContextEntry`, whose status has other fields.
     pub global: bool,

@@ -19,7 +19,7 @@ const METADATA_V4: [Ipv4Addr; 2] = [
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-/// The same.
+/// Metadata services at IPv6 addresses that look like any other: Google Cloud's.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254);
 
 /// An address that has another one in it is what that one is.

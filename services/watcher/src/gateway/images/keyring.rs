@@ -33,7 +33,7 @@ const FOLDERS_TOLD_MAX: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyring {
     pub(super) files: Vec<PathBuf>,
-    /// Those for every policy are for namespaced ones too.
+    /// Namespaced policies may use the credentials for every policy too.
     pub(super) for_policies: bool,
 }
 

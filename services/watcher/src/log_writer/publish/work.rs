@@ -42,7 +42,7 @@ pub(crate) struct ViewStats {
     pub objects: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Those of them that the log has no room for.
+    /// Bytes of objects that the log has no room for.
     pub refused_bytes: u64,
     /// Changes that wait to be written.
     pub pending: usize,

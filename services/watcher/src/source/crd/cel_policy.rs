@@ -74,7 +74,7 @@ pub(super) fn exception() -> CustomResourceDefinition {
     definition(&names, true, EXCEPTION_VERSIONS, &version)
 }
 
-/// The same version under each of these names; the first is stored.
+/// Returns a definition with one and the same version under each of these names; the first is stored.
 fn definition(
     names: &Names,
     is_namespaced: bool,

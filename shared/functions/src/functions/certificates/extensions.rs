@@ -54,7 +54,7 @@ impl<'e> Extensions<'e> {
             .find_map(|extension| what(extension.parsed_extension()))
     }
 
-    /// Those of a request, which are some of a certificate's.
+    /// Returns the extensions of a certificate request, which has only some of a certificate's.
     pub(super) fn of_request(&self) -> Map<String, Value> {
         let all = self.0.iter().map(|extension| {
             json!({

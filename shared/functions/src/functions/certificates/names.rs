@@ -18,7 +18,7 @@ const LISTS: &[(u64, &str)] = &[
     (17, "PostalCode"),
 ];
 
-/// Those of which the last counts.
+/// Fields of a name that hold one value: of several, the last counts.
 const SINGLE: &[(u64, &str)] = &[(3, "CommonName"), (5, "SerialNumber")];
 
 /// A distinguished name.

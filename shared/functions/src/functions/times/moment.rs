@@ -67,7 +67,7 @@ impl Moment {
         })
     }
 
-    /// The same time, where a clock is so many seconds ahead of UTC.
+    /// The moment as a clock shows it that is so many seconds ahead of UTC.
     pub(super) fn shown_at(&self, offset_s: i32) -> Option<Self> {
         Self::at(self.at_ns, offset_s)
     }

@@ -28,8 +28,8 @@ impl States {
 }
 
 impl States {
-    /// Those of a `foreach` for one element: what is known outside is known within.
-    /// `added` are the entries that it has more.
+    /// The states of a `foreach` for one element: what is known outside is known within. `added` are the
+    /// entries that it has more.
     pub(crate) fn within(
         &self,
         added: &[Arc<ContextEntry>],

@@ -13,7 +13,7 @@ pub(crate) struct ImageCall {
 /// The credentials for an image's registry, as a policy names them (`imageRegistryCredentials`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImageCredentials {
-    /// These do, in their order.
+    /// The Secrets that hold the credentials, in their order.
     pub secrets: Vec<SecretName>,
     /// The credentials for every policy count too, after the Secrets: where no Secrets are named, or the
     /// provider is `default`.

@@ -58,7 +58,7 @@ impl ServiceUrl {
         Ok(rendered.map(|path| format!("{}{path}", self.origin)))
     }
 
-    /// The same URL in its canonical form, if it can come of this.
+    /// Returns the canonical form of `url`, if this template can produce it.
     ///
     /// # Errors
     /// Where it differs.

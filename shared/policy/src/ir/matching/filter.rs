@@ -70,7 +70,7 @@ impl Match {
         }
     }
 
-    /// The same of what is let pass.
+    /// Turns it into the match of an exception, whose requests are let pass.
     pub(crate) fn sparing(mut self) -> Self {
         self.spares = true;
         self
@@ -104,7 +104,7 @@ impl Match {
         self.include.filters().iter().chain(exclude)
     }
 
-    /// Those of which it speaks.
+    /// The filters of the side that includes.
     pub(crate) fn included(&self) -> &[Filter] {
         self.include.filters()
     }

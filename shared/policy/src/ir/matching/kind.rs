@@ -129,7 +129,8 @@ impl KindPattern {
         }
     }
 
-    /// The same in its own version alone: the webhook is called for that, and the API server converts.
+    /// Returns whether it matches a kind in its own version alone. The webhook is called for that one, and the
+    /// API server converts objects.
     pub fn is_called_for(&self, served: ServedKind<'_>) -> bool {
         wildcard::matches(&self.version, served.version) && self.covers_but_version(served)
     }

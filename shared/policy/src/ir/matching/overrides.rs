@@ -106,7 +106,7 @@ impl Override {
     }
 }
 
-/// Those that a Namespace has before the request.
+/// The labels that a Namespace has before the request.
 fn own_labels(request: &AdmissionRequest) -> &Value {
     let labels = request
         .old_object()

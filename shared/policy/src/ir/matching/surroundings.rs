@@ -88,7 +88,7 @@ pub(crate) struct Lacking {
 }
 
 impl Surroundings {
-    /// The same around a request of somebody who has no roles.
+    /// The surroundings of the request, as if its user had no roles.
     pub(crate) fn of_nobody(&self) -> Self {
         Self {
             namespace_labels: self.namespace_labels.clone(),

@@ -48,9 +48,9 @@ impl AdmissionRequest {
         self
     }
 
-    /// The same with another value in the context that variables are resolved in, for tests of policies:
-    /// `path` begins with `request` or what else stands in every context. Objects on the way are made. Of
-    /// what is matched only the object and the name follow it.
+    /// Sets another value in the context that variables are resolved in, for tests of policies. `path` begins
+    /// with `request` or another name that stands in every context. Objects on the way are made. Matching sees
+    /// only the changes of the object and of the name.
     #[must_use]
     pub fn with_variable(mut self, path: &[String], value: Value) -> Self {
         if let [first, rest @ ..] = path {
@@ -83,8 +83,8 @@ impl AdmissionRequest {
         self
     }
 
-    /// The same request as if the old object, whole, were being created: what decides whether a violation
-    /// is new. `None` unless this is an UPDATE.
+    /// The request as if the old object, whole, were being created: its outcome decides whether a violation is
+    /// new. `None` unless this is an UPDATE.
     pub(crate) fn of_old_object(&self) -> Option<Self> {
         let old = self.old_object()?.clone();
         if self.operation != Operation::Update {
@@ -102,7 +102,7 @@ impl AdmissionRequest {
         Some(earlier)
     }
 
-    /// The same request of a user whom nothing names but a wildcard.
+    /// The request as if a user had made it whom nothing names but a wildcard.
     pub(crate) fn by_nobody(&self) -> Self {
         let mut request = self.clone();
         request.says_roles = false;
@@ -116,7 +116,7 @@ impl AdmissionRequest {
         request
     }
 
-    /// The same request of a user of whom nothing is known: what asks for the service account finds no such
+    /// The request of a user of whom nothing is known: what asks for the service account finds no such
     /// variable. For drivers without a cluster.
     #[must_use]
     pub fn by_unknown_user(mut self) -> Self {
@@ -126,7 +126,7 @@ impl AdmissionRequest {
         self
     }
 
-    /// The same request about an object that was changed: what later rules see.
+    /// The request about a changed object, as later rules see it.
     #[must_use]
     pub fn with_object(&self, object: Value) -> Self {
         let mut changed = self.clone();
@@ -137,7 +137,7 @@ impl AdmissionRequest {
         changed
     }
 
-    /// The same request with another state of the object before it.
+    /// The request with another old object.
     #[must_use]
     pub fn with_old_object(mut self, object: Value) -> Self {
         if let Some(Value::Object(request)) = self.root.get_mut("request") {

@@ -86,7 +86,7 @@ impl Template {
         }
     }
 
-    /// The same with its own text changed, piece by piece.
+    /// The template with its own text changed, piece by piece.
     pub(crate) fn map_text<E>(&self, map: impl Fn(&str) -> Result<String, E>) -> Result<Self, E> {
         let parts = self.parts.iter().map(|part| match part {
             Segment::Text(text) => map(text).map(Segment::Text),

@@ -41,7 +41,7 @@ pub(crate) struct Prepared {
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// The same for every request.
+    /// One expression for every request.
     Fixed(Expression),
     /// Put together and parsed for each request. The sample has stand-ins for what is not known yet:
     /// it is what is checked when the policy is compiled.
