@@ -66,7 +66,7 @@ pub(crate) struct BundleArgs {
     pub(crate) telemetry: TelemetryArgs,
 }
 
-/// What is taken, for people.
+/// The contents of a bundle, for people.
 const TAKEN: &str = "\
 the results of `anteroom check`, and the versions of Kubernetes and this command
 of Deployments, StatefulSets, Pods, Services, budgets and claims in the namespace: names, images, resources, options' names, statuses
@@ -76,7 +76,7 @@ of policies and entries: names and statuses
 of each container: its log, and of each service: metrics and readiness
 with a login to NATS: views, parts, and counts of decisions";
 
-/// What is never taken, for people.
+/// The data that a bundle never has, for people.
 const NEVER: &str = "\
 Secrets and ConfigMaps, values of environment variables, other objects' bodies, decisions one by one, paths and queries of URLs";
 

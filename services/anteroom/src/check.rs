@@ -185,7 +185,7 @@ pub(crate) struct Row {
     pub(crate) class: &'static str,
     /// For people.
     pub(crate) result: &'static str,
-    /// What was found, line by line.
+    /// The finding, line by line.
     pub(crate) lines: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ enum KeysCommand {
     Nats(NatsArgs),
 }
 
-/// What keys are made of.
+/// The inputs from which keys are made.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MakeArgs {
     /// The namespace of the installation.

@@ -1,4 +1,4 @@
-//! What operators look at: `anteroom top`, `anteroom tap`, and the console.
+//! The views of operators: `anteroom top`, `anteroom tap`, and the console.
 //!
 //! All of it comes over NATS, by a login that hears heartbeats, asks the coordinator for statuses, and looks at decisions by a
 //! lease. It reads no object.

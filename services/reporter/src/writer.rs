@@ -37,7 +37,7 @@ struct Done {
     /// The content that the report has now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
-    /// What the report says, if it was read and not written.
+    /// The content of the report, if it was read and not written.
     said: Option<Said>,
 }
 

@@ -125,7 +125,7 @@ fn told(missing: &[String]) -> String {
     text
 }
 
-/// Whether everything was there once.
+/// The start of the webhook: it is over once nothing is missing, or at `until`.
 #[derive(Debug)]
 struct Standing {
     begun: bool,

@@ -66,7 +66,7 @@ pub(crate) struct Registration {
     is_shadow: bool,
 }
 
-/// What the objects have beside their webhooks.
+/// The marks that the objects have beside their webhooks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     /// The ClusterRole that they go with.
@@ -118,7 +118,7 @@ impl Registration {
         }
     }
 
-    /// What the configurations have beside their webhooks.
+    /// Returns the marks that the configurations have beside their webhooks.
     pub(crate) fn marks(&self) -> &Marks {
         &self.marks
     }

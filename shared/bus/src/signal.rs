@@ -25,11 +25,11 @@ pub enum Channel {
     Replicas,
     /// The webhooks' heartbeats.
     Webhooks,
-    /// What webhooks find at admission.
+    /// The webhooks' findings at admission.
     Violations,
     /// Operators' taps of decisions.
     Taps,
-    /// What webhooks say to taps.
+    /// The webhooks' answers to taps.
     Tapped,
 }
 

@@ -14,7 +14,7 @@ pub struct Arrival {
 /// Random numbers that follow from a seed, from the call that draws them, and from how often it was reached.
 #[derive(Debug, Default)]
 pub(crate) struct Draws {
-    /// How often each call was reached.
+    /// The number of times that each call was reached.
     reached: HashMap<u64, u64>,
 }
 

@@ -24,19 +24,19 @@ pub enum Step {
     Field {
         /// Its name.
         name: Box<str>,
-        /// What there is where the map has no such field.
+        /// The outcome where the map has no such field.
         missing: Missing,
     },
     /// To each element of a list, or to each key of a map.
     Each,
 }
 
-/// What an expression comes to at a field that is not there.
+/// The outcome of an expression at a field that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Missing {
     /// An error.
     Error,
-    /// What decides without the value: a guard before it, an empty optional.
+    /// A decision without the value: a guard before it, an empty optional.
     Skip,
     /// Defers to the next step: the outcome is that of its field missing, rather than of this one.
     AsNext,
@@ -64,7 +64,7 @@ impl KeyPath {
     }
 }
 
-/// As people write it: `spec.rules[].host`, with `?` behind a field that may be missing.
+/// Formats the path as people write it: `spec.rules[].host`, with `?` behind a field that may be missing.
 impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.steps().is_empty() {

@@ -31,7 +31,7 @@ pub(crate) struct Access {
     pub(crate) narrow: Narrow,
 }
 
-/// What elements have to have.
+/// The condition that elements have to meet.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Narrow {
     Probe(Probe),
@@ -55,7 +55,7 @@ pub(crate) struct Probe {
     pub(crate) operand: Operand,
 }
 
-/// What is done with the value of an operand.
+/// The use of an operand's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matching {
     /// It is looked for.

@@ -9,7 +9,7 @@ use crate::{
     value::Val,
 };
 
-/// How much of a value is read.
+/// The depth to which a value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadDepth {
     /// That it is there, and of which type.
@@ -53,7 +53,7 @@ struct Reader<'r> {
     names: &'r Names,
     variables: &'r [Program],
     documents: &'r [Document<'r>],
-    /// What the variables of macros may be.
+    /// The values that the variables of macros may have.
     locals: Vec<Vec<Reached>>,
     tell: &'r mut dyn FnMut(&[Box<str>], ReadDepth),
 }
@@ -74,7 +74,7 @@ impl Reader<'_> {
         self.consume(&reached);
     }
 
-    /// What a term may come to, as far as it is within objects. What it reads on the way is told.
+    /// Returns the places in objects that a term may come to, and tells what it reads on the way.
     fn reach(&mut self, term: &Expr) -> Vec<Reached> {
         match term {
             Expr::Input(at) => self.input(*at),

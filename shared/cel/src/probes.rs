@@ -1,10 +1,10 @@
-//! What a macro asks of an index.
+//! The questions that a macro asks of an index.
 
 use anteroom_jmespath::Scalar;
 
 use crate::key_path::KeyPath;
 
-/// What elements have to have, with the values that are looked for.
+/// The condition that elements have to meet, with the values that are looked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Probes<'p> {
     /// One of these values at this path.

@@ -47,7 +47,7 @@ impl Subquery {
 /// The answer of a [`Host`](crate::Host) about a subquery.
 #[derive(Clone, Copy, Debug)]
 pub enum SubqueryAnswer<'v> {
-    /// What it comes to.
+    /// The value of the subquery.
     Value(&'v serde_json::Value),
     /// The error that it comes to.
     Failed(&'v str),
@@ -61,7 +61,7 @@ pub enum SubqueryAnswer<'v> {
     Unread(u32, &'v str),
 }
 
-/// What a subquery asks for.
+/// The content of a subquery.
 #[derive(Debug)]
 pub struct SubqueryRequest<'v> {
     /// The subquery.

@@ -37,7 +37,7 @@ pub(crate) fn write(
     writer.text
 }
 
-/// How closely the parts of a term are bound; the last the closest.
+/// The precedence of a term's parts; the last binds the closest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Conditional,

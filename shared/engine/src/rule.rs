@@ -28,7 +28,7 @@ pub struct RuleName {
     pub action: FailureAction,
     /// The phase of admission in which it is asked.
     pub phase: Phase,
-    /// What its evaluation took.
+    /// The work that its evaluations took.
     pub(crate) work: RuleWork,
     recorder: RecorderSlot,
 }

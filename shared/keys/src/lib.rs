@@ -49,7 +49,7 @@ pub enum KeysError {
     },
 }
 
-/// What NATS and its clients know each other by.
+/// The keys by which NATS and its clients know each other.
 #[derive(Clone, Debug)]
 pub struct NatsKeys {
     /// The authority's certificate, in PEM.

@@ -33,7 +33,7 @@ pub(crate) struct World {
     pub(crate) cluster: Vec<Resource>,
     /// The objects that rules with `mutate.targets` change, beside the resources.
     pub(crate) targets: Vec<Resource>,
-    /// What a `Context` file gives: to policies in CEL its resources are all that there are.
+    /// The content of a `Context` file: to policies in CEL its resources are all that there are.
     pub(crate) context: Option<Context>,
     /// Says whether there is a cluster: where there is none, the resources answer no calls of an API
     /// server, and are no ConfigMaps that rules read. `None`: nothing is said of that, and they do.

@@ -119,8 +119,9 @@ pub(crate) fn request(
     Ok(request)
 }
 
-/// What rules match is a resource and what is done with it. Of the rest of a request values say what
-/// expressions see, as in Kyverno: `request.namespace` puts no resource elsewhere.
+/// Returns whether a value sets a part of the request that rules match: a resource, and what is done with it.
+/// Values of other parts are for expressions alone, as in Kyverno: `request.namespace` puts no resource
+/// elsewhere.
 fn is_matched(path: &[String]) -> bool {
     let mut path = path.iter().map(String::as_str);
     let parts = ["object", "oldObject", "operation"];

@@ -11,7 +11,7 @@ use anteroom_jmespath::Expression;
 
 use crate::Probe;
 
-/// What is taken of each object, and the part of its value that is looked up. A clone shares it.
+/// The key of each object: a program over it, and the part of the result that is looked up. A clone shares it.
 #[derive(Clone)]
 pub struct Key(Arc<Inner>);
 

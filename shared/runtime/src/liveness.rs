@@ -1,4 +1,4 @@
-//! Whether the runtime that does the work still runs its tasks.
+//! The liveness of the runtime that does the work: if it still runs its tasks.
 
 use std::{
     sync::Arc,

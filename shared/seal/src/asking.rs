@@ -57,7 +57,7 @@ pub fn withheld(error: FactError) -> FactError {
     }
 }
 
-/// What a question is put to.
+/// The addressee of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedOf<'a> {
     /// A view.

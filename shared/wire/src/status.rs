@@ -1,4 +1,4 @@
-//! What the coordinator says of policies and entries, for operators: a request and its reply.
+//! The coordinator's status of policies and entries, for operators: a request and its reply.
 
 use anteroom_model::Incarnation;
 use bytes::Bytes;

@@ -68,7 +68,7 @@ pub enum Subject {
     Violation,
     /// Operators' taps of decisions.
     Tap,
-    /// What webhooks say to taps.
+    /// The webhooks' answers to taps.
     Tapped,
     /// Operators' questions to the coordinator.
     Status,
@@ -196,7 +196,7 @@ impl Subjects {
         self.of("tap", &[])
     }
 
-    /// What webhooks say to taps.
+    /// Returns the subject of the webhooks' answers to taps.
     pub fn tapped(&self) -> String {
         self.of("tapped", &[])
     }

@@ -116,7 +116,7 @@ pub struct Summary {
     pub left_out: u64,
 }
 
-/// What one rule decided on objects of one kind in one namespace.
+/// The decisions of one rule on objects of one kind in one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `name`, or `namespace/name` of a namespaced policy.
@@ -142,11 +142,11 @@ pub struct Row {
     pub latencies: Latencies,
     /// The longest of these times, in microseconds.
     pub worst_us: u64,
-    /// What it read, at most [`FACTS_MAX`].
+    /// The data that the rule read, at most [`FACTS_MAX`] entries.
     pub reads: Vec<Read>,
 }
 
-/// What a rule reads from one place.
+/// The reads of a rule from one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Read {
     /// The entry's name, or a path.
@@ -214,14 +214,14 @@ pub struct DecisionRecord {
     pub rules_left_out: u64,
 }
 
-/// What one rule says of a request.
+/// The decision of one rule on a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleDecision {
     /// `name`, or `namespace/name` of a namespaced policy.
     pub policy: String,
     /// The rule's name.
     pub rule: String,
-    /// As in metrics: `pass`, `fail`, `error`, `skip`…
+    /// The result, as in metrics: `pass`, `fail`, `error`, `skip`…
     pub result: String,
     /// It enforces: a failure refuses the request.
     pub enforced: bool,
@@ -233,7 +233,7 @@ pub struct RuleDecision {
     pub code: Option<String>,
     /// The time that it took, in microseconds.
     pub took_us: u64,
-    /// What it read, at most [`FACTS_MAX`].
+    /// The facts that the rule read, at most [`FACTS_MAX`].
     pub facts: Vec<FactRead>,
     /// Facts beyond these.
     #[serde(default)]
@@ -243,7 +243,7 @@ pub struct RuleDecision {
 /// One fact that a rule read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactRead {
-    /// What was read, and how old it was.
+    /// The source of the fact, and its age.
     #[serde(flatten)]
     pub read: Read,
     /// The view; empty for a live read.
@@ -275,7 +275,7 @@ pub fn decode(message: &[u8]) -> Result<Tap, WireError> {
     frame::decode(message)
 }
 
-/// What was tapped as a message.
+/// Encodes a message to the taps.
 ///
 /// # Errors
 /// [`WireError::Limit`] if it is larger than a message.

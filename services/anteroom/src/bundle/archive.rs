@@ -60,7 +60,7 @@ impl Archive {
         self.missing.push((name.to_owned(), clean::text(reason)));
     }
 
-    /// What is not in it, with reasons.
+    /// Returns the parts that the archive lacks, with reasons.
     pub(super) fn missing(&self) -> Vec<(String, String)> {
         self.missing.clone()
     }

@@ -1,4 +1,4 @@
-//! What the API server says, asked once for all checks.
+//! The answers of the API server, asked once for all checks.
 
 use anteroom_policy::PolicyKind;
 use anyhow::Context as _;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::nats::Heard;
 use crate::asker::{Asked, Asker, TIMEOUT};
 
-/// What the API server said.
+/// The answers of the API server.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// The namespace of the installation.
@@ -38,11 +38,11 @@ pub(super) struct Cluster {
     pub(super) entries: Asked<Vec<Value>>,
     /// The rights that the caller lacks for an installation, as in `create deployments.apps`.
     pub(super) lacking: Asked<Vec<String>>,
-    /// What was heard over NATS; `None`: nobody said where it is.
+    /// The messages heard over NATS; `None`: nobody said where it is.
     pub(super) nats: Option<Asked<Heard>>,
 }
 
-/// What an installation creates: group and plural.
+/// The kinds of objects that an installation creates: group and plural.
 const CREATED: [(&str, &str); 14] = [
     ("", "configmaps"),
     ("", "secrets"),

@@ -1,4 +1,4 @@
-//! What a check finds. Pure.
+//! The findings of checks. Pure.
 
 use super::cluster::Cluster;
 use crate::asker::Asked;
@@ -16,7 +16,7 @@ pub(super) struct Check {
     pub(super) find: fn(&Cluster) -> Finding,
 }
 
-/// What a check has found.
+/// The finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// The fact holds.
@@ -33,7 +33,7 @@ pub(super) enum Finding {
 const NAMED_MAX: usize = 5;
 
 impl Finding {
-    /// What `find` makes of an answer; without one the check is not asked.
+    /// Returns the finding that `find` makes of an answer; without one the check is not asked.
     pub(super) fn of<T>(asked: &Asked<T>, find: impl FnOnce(&T) -> Self) -> Self {
         match asked {
             Ok(answer) => find(answer),

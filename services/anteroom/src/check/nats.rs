@@ -1,4 +1,4 @@
-//! What is heard over NATS, by the operator's login.
+//! Listening to NATS, by the operator's login.
 
 use std::time::{Duration, Instant};
 
@@ -18,14 +18,14 @@ use crate::operator::{
 /// The time that is listened for: every part beats three times at least.
 const LISTEN: Duration = Duration::from_secs(3);
 
-/// What was heard.
+/// The messages that were heard.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) system: System,
     /// When it was listened last.
     pub(crate) at: Instant,
     pub(crate) statuses: Result<StatusReply, String>,
-    /// What was decided meanwhile.
+    /// The decisions that were made meanwhile.
     pub(crate) decisions: Decisions,
     /// Denials and errors, also of the past.
     pub(crate) records: Vec<DecisionRecord>,

@@ -1,4 +1,4 @@
-//! What checks have found, as text and as JSON. Pure.
+//! The findings of all checks, as text and as JSON. Pure.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::output::Output;
 /// The page with an anchor for each check.
 const PAGE: &str = "docs/checks.md";
 
-/// What each check has found.
+/// The finding of each check.
 pub(super) struct Report(Vec<(Check, Finding)>);
 
 impl Report {

@@ -11,7 +11,7 @@ use super::{
     finding::{Check, Finding},
 };
 
-/// What has to be defined. Other definitions may be left out.
+/// The definitions that have to be there. Others may be left out.
 const DEFINITIONS: [&str; 2] = [
     "cachedcontextentries.kyverno.io",
     "clusterpolicies.kyverno.io",

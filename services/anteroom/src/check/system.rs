@@ -107,7 +107,7 @@ pub(super) const CHECKS: [Check; 12] = [
 
 const NOT_NAMED: &str = "needs the operator's login: --nats-url, --nats-nkey-file and --nats-ca-file (docs/operators.md)";
 
-/// What `find` makes of what was heard.
+/// Returns the finding that `find` makes of the messages heard over NATS.
 fn of(cluster: &Cluster, find: impl FnOnce(&Heard) -> Finding) -> Finding {
     match &cluster.nats {
         None => Finding::NotAsked(NOT_NAMED.to_owned()),

@@ -1,4 +1,4 @@
-//! What is heard over NATS, kept for the pages.
+//! The messages heard over NATS, kept for the pages.
 
 use std::{
     collections::VecDeque,
@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// The interval at which the coordinator is asked.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What was heard. Cheap to clone.
+/// The messages that were heard. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Console {
     pub(super) cluster: Arc<str>,

@@ -77,7 +77,7 @@ struct Filter {
     has_trouble_box: bool,
 }
 
-/// What every page has.
+/// The parts that every page has.
 struct Head {
     cluster: String,
     path: &'static str,

@@ -17,7 +17,7 @@ use super::{
     window::{By, Window},
 };
 
-/// What webhooks decide, and what the parts of the system say of themselves.
+/// A look at a running system: the decisions of its webhooks, and its parts by their heartbeats.
 pub struct Look {
     tapping: Tapping,
     beats: Beats,

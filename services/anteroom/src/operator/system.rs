@@ -21,7 +21,7 @@ use serde::Serialize;
 /// The state of a view that answers.
 const SYNCED: &str = "synced";
 
-/// What is known of a system by its heartbeats.
+/// A system as its heartbeats describe it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
     groups: BTreeMap<Group, Led>,

@@ -46,7 +46,7 @@ pub(crate) fn count(number: u64) -> String {
     text
 }
 
-/// As in `3.9 MB`.
+/// Formats a size, as in `3.9 MB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -56,7 +56,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// As in `0.3 ms` or `2.1 s`.
+/// Formats a duration, as in `0.3 ms` or `2.1 s`.
 pub(crate) fn micros(us: u64) -> String {
     match us {
         0..10_000 => format!("{} ms", tenths(us, 1_000)),
@@ -65,7 +65,7 @@ pub(crate) fn micros(us: u64) -> String {
     }
 }
 
-/// As in `0.3 s`, `5 min` or `3 h`.
+/// Formats a duration, as in `0.3 s`, `5 min` or `3 h`.
 pub(crate) fn millis(ms: u64) -> String {
     match ms {
         0..60_000 => format!("{} s", tenths(ms, 1_000)),

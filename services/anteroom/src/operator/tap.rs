@@ -211,8 +211,8 @@ fn said_after(rule: &RuleDecision) -> String {
     }
 }
 
-/// What a fact rests on, as in `hosts: view ingresses.v1… revision 9, resource version 42, 0.3 s old, by r-1 (1 of 3,010
-/// objects)`.
+/// Formats a fact with its origin, as in `hosts: view ingresses.v1… revision 9, resource version 42, 0.3 s old,
+/// by r-1 (1 of 3,010 objects)`.
 pub(crate) fn fact_text(fact: &FactRead) -> String {
     let entry = &fact.read.entry;
     let age = millis(fact.read.age_ms);

@@ -119,7 +119,7 @@ impl FilterArgs {
     }
 }
 
-/// What `anteroom top` shows.
+/// The tables that `anteroom top` can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
     /// Decisions, by rule.
@@ -142,7 +142,7 @@ enum Column {
     Namespace,
 }
 
-/// What an operator has heard.
+/// The messages that an operator has heard.
 pub(crate) struct Heard {
     pub(super) window: Window,
     pub(super) system: System,
@@ -236,7 +236,7 @@ async fn show(
     }
 }
 
-/// Where nothing was heard at all, that is no table of nothing.
+/// Fails where nothing was heard at all, rather than show an empty table.
 fn nobody(shown: &Shown, heard: &Heard) -> anyhow::Result<()> {
     for (webhook, reason) in &heard.window.refused {
         warn(&format!("webhook {webhook} tells nothing: {reason}"));

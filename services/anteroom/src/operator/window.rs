@@ -79,7 +79,7 @@ pub(crate) struct RuleRow {
     pub(crate) reads: Vec<RuleRead>,
 }
 
-/// What a rule reads from one place.
+/// The reads of a rule from one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RuleRead {

@@ -86,7 +86,7 @@ impl<'b> CelAsking<'b> {
 /// The place of an evaluation, which says how many objects it may look through.
 #[derive(Debug)]
 enum Pace<'b> {
-    /// Where the call arrived.
+    /// In the task in which the call arrived.
     Inline,
     /// On a worker.
     Worker,
@@ -124,7 +124,7 @@ impl ListHost for Host<'_> {
     }
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 enum Attempt {
     Done {
         result: Result<Bytes, FactError>,
@@ -362,7 +362,7 @@ impl Evaluator {
     }
 }
 
-/// What became of an evaluation, as a result.
+/// The outcome of an evaluation, as a result.
 fn outcome(
     value: Result<serde_json::Value, JsonError>,
     budget: anteroom_jmespath::Budget,

@@ -55,7 +55,7 @@ pub(super) enum Stage {
     Worker,
 }
 
-/// What the choice depends on. Each is found out when it is asked for, so the cheap ones are asked first.
+/// The inputs of the choice. Each is found out when it is asked for, so the cheap ones are asked first.
 pub(super) trait QueryTraits {
     /// The result is to be compared with that of a scan, which takes a worker.
     fn is_verified(&self) -> bool;

@@ -27,7 +27,7 @@ const RBAC_GRANTED: &str = "RBACPermissionsGranted";
 pub(crate) struct CelStatus {
     conditions: [Ready; 2],
     summary: Summary,
-    /// As the object has it now.
+    /// The summary as the object has it now.
     summary_now: Summary,
 }
 

@@ -1,4 +1,4 @@
-//! How many sources policies may have kept. Pure.
+//! The quotas of sources that policies may have kept. Pure.
 //!
 //! Every source costs the API server a watch, and the log and every replica its objects. So who writes policies for
 //! one namespace has a share of his own: over it his own policy is held back, and nobody else's.
@@ -38,7 +38,7 @@ pub(super) fn sources(referred: &[Referred]) -> BTreeSet<SourceName> {
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     policies: HashMap<PolicyId, BTreeSet<SourceName>>,
-    /// How many policies of each namespace read a source; that of a `ClusterPolicy` is empty.
+    /// The number of policies by the source that they read and by namespace, which is empty for a `ClusterPolicy`.
     readers: HashMap<SourceName, BTreeMap<String, usize>>,
     /// The sources that the policies of a namespace read.
     namespaces: HashMap<String, BTreeSet<SourceName>>,

@@ -61,7 +61,7 @@ fn key(target: &StatusTarget) -> Key {
     (target.kind, target.namespace.clone(), target.name.clone())
 }
 
-/// What the answers are made of.
+/// The parts that answers are made of.
 pub(crate) struct StatusServer {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) statuses: Statuses,

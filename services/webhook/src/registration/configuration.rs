@@ -25,7 +25,7 @@ pub(crate) struct Configuration {
     pub(crate) webhooks: Vec<MutatingWebhook>,
     /// Names it by its content, in the paths of its webhooks and in the proof that it is in force.
     pub(crate) id: String,
-    /// What stands before the paths of its webhooks: see [`PathTokens`](super::PathTokens).
+    /// The prefix of the paths of its webhooks: see [`PathTokens`](super::PathTokens).
     pub(crate) prefix: String,
     /// The webhook of each policy.
     pub(crate) assignment: Arc<Assignment>,

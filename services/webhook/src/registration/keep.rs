@@ -71,7 +71,7 @@ pub(crate) struct Keeper {
 /// The configuration that is wanted, and of what it was made.
 struct Wanted {
     catalog: Arc<Catalog>,
-    /// Where its policies were first read.
+    /// The position at which its policies were first read.
     policies_at: LogPosition,
     trust: Arc<str>,
     configuration: Arc<Configuration>,
@@ -82,7 +82,7 @@ struct Written {
     configuration: Arc<Configuration>,
     /// The newest position whose configuration it is.
     position: LogPosition,
-    /// As in [`Wanted`], when it was written.
+    /// The position of its policies, as in [`Wanted`], when it was written.
     policies_at: LogPosition,
     /// The object's resource version: another one, and somebody else wrote it.
     version: Option<String>,

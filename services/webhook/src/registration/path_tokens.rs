@@ -13,7 +13,7 @@ use std::{collections::VecDeque, sync::Arc};
 use anteroom_seal::{MacKey, is_equal};
 use parking_lot::Mutex;
 
-/// What stands before the token.
+/// The text before the token.
 const PREFIX: &str = "/r/";
 
 /// The purpose of the key, so that it makes nothing else.

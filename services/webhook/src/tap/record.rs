@@ -22,7 +22,7 @@ use crate::review::Review;
 /// The texts of a record: what does not fit is counted.
 const RECORD_BYTES_MAX: usize = 4 * 1024;
 
-/// What numbers and names of fields take, for each rule and each fact.
+/// The size of numbers and field names, for each rule and each fact.
 const OVERHEAD_BYTES: usize = 100;
 
 /// The namespace of a review's object: that of a Namespace is none.
@@ -144,7 +144,7 @@ fn fact_read(fact: &FactRecord) -> FactRead {
     }
 }
 
-/// What was read, and from where.
+/// Returns the data that was read, and its origin.
 pub(super) fn read(fact: &FactRecord) -> Read {
     let read = Read {
         entry: name(&fact.entry),

@@ -185,7 +185,7 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// What the body says of an element. The outer error is a limit's.
+    /// Evaluates the body on an element. The outer error is a limit's.
     fn decision(
         &mut self,
         made: &'v Macro,

@@ -12,7 +12,7 @@ pub(super) struct Path {
     pub(super) steps: Vec<Step>,
     /// It comes to an optional value.
     pub(super) is_optional: bool,
-    /// Where its steps began to be optional.
+    /// The step from which on the path is optional.
     optional_from: usize,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Live {
     of_scans: bool,
     asker_keys: Keys,
     decoder: Decoder,
-    /// Of all watchers.
+    /// The outages of all watchers together.
     outages: Outages<()>,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Views {
     later: Arc<LaterAttempts>,
     asker_keys: Keys,
     floors: Arc<Floors>,
-    /// Of views that nobody serves.
+    /// The outages of views that nobody serves.
     outages: Outages<ViewId>,
 }
 

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::{facts::BusFacts, rule::Reader};
 
-/// What the cluster says of a request.
+/// The effect of a request, as the cluster shows it.
 #[derive(Debug)]
 pub(super) enum Effect {
     /// It took effect. The request says what is stored.

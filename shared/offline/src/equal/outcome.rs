@@ -1,4 +1,4 @@
-//! What policies come to on one request, and the ways in which two of that differ.
+//! The outcomes of policies on one request, and the ways in which two of them differ.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -68,7 +68,7 @@ pub struct Explained {
     pub message: String,
 }
 
-/// What a set of policies comes to on a request.
+/// The outcome of a set of policies on a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {

@@ -8,7 +8,7 @@ use super::{
     place::{Place, Step},
 };
 
-/// How deep a pattern is followed.
+/// The depth to which a pattern is followed.
 const DEPTH_MAX: usize = 64;
 
 /// Operators before a value of a pattern, longer ones first.

@@ -25,13 +25,13 @@ const VARIED_MAX: usize = 64;
 /// The largest object that is varied, as JSON.
 const VARIED_BYTES_MAX: usize = 128 * 1024;
 
-/// Of all requests, those that are about objects as they are, in hundredths at most.
+/// The largest share of requests about objects as they are, in hundredths of all.
 const AS_GIVEN_SHARE: usize = 50;
 
-/// Of the other requests, those that have one change, in hundredths; the rest has several.
+/// The share of requests with one change, in hundredths of the other requests; the rest has several.
 const SINGLE_SHARE: usize = 60;
 
-/// Of so many requests with several changes one may be by another user.
+/// One of so many requests with several changes may be by another user.
 const OTHER_USER_SHARE: usize = 4;
 
 /// The most changes of one object that are kept as ones that matter.

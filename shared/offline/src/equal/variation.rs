@@ -11,7 +11,7 @@ use super::place::{
 /// The most changes of one object.
 const CHANGES_MAX: usize = 5_000;
 
-/// How promising a change is: lower ones are tried first.
+/// The promise of a change: lower ones are tried first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     /// A field is removed, or emptied, or has another number of elements.
@@ -81,7 +81,7 @@ impl Change {
     }
 }
 
-/// What policies say of a place.
+/// The words of policies about one place.
 #[derive(Debug, Default)]
 pub(super) struct Mentioned {
     /// The literals beside it.

@@ -1,4 +1,4 @@
-//! What a policy speaks of: places in objects, literals beside them, kinds and users.
+//! The words of a policy: places in objects, literals beside them, kinds and users.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use super::{
     token::Language,
 };
 
-/// How deep a manifest is followed.
+/// The depth to which a manifest is followed.
 const DEPTH_MAX: usize = 64;
 
-/// What policies speak of.
+/// The places, literals, kinds and users that policies speak of.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
     pub(super) groups: Vec<Group>,

@@ -45,7 +45,7 @@ const SWITCH: KnownFields = KnownFields {
 /// The only payload of admission, which an empty text means too; others are of Kyverno's other servers.
 const MODES: &[&str] = &["", "Kubernetes"];
 
-/// Where a policy of these kinds stands.
+/// The site of a policy of these kinds.
 struct PolicySite<'p> {
     /// The namespace of a namespaced policy.
     home: Option<&'p str>,

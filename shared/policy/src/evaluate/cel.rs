@@ -190,7 +190,7 @@ pub(super) fn evaluate<W: Expressions>(
 
 /// Expressions that are evaluated together.
 pub(super) trait Expressions {
-    /// What comes of them.
+    /// The result of the expressions together.
     type Result;
 
     /// Evaluates them.

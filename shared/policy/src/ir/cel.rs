@@ -29,9 +29,9 @@ pub(crate) struct Cel {
     pub(crate) annotations: Vec<Annotation>,
     pub(crate) params: Option<Params>,
     pub(crate) dialect: CelDialect,
-    /// What the expressions read; the entries stand in the rule's context too.
+    /// The facts that the expressions read; the entries stand in the rule's context too.
     pub(crate) facts: Vec<CelFact>,
-    /// What expressions read that stand beside these, as those of patches do.
+    /// The reads of expressions that stand beside these, as those of patches do.
     pub(crate) beside: Reads,
     /// The results of [`Cel::read_before`] and [`Cel::reads`], kept since each evaluation asks for them.
     pub(crate) known_reads: OnceLock<[Reads; 2]>,

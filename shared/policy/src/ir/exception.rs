@@ -17,7 +17,7 @@ pub struct PolicyException {
     /// The controls that a `podSecurity` rule leaves out; empty: all of the rule.
     pub(crate) controls: Vec<Exclusion>,
     pub(crate) background: bool,
-    /// What only exceptions of policies.kyverno.io say.
+    /// The part that only exceptions of policies.kyverno.io have.
     pub(crate) in_cel: Option<CelException>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct CelException {
     pub(crate) allowed_images: Vec<Value>,
     /// `allowedValues`: seen by expressions as `exceptions.allowedValues`.
     pub(crate) allowed_values: Vec<Value>,
-    /// What it exempts is told as passed, not as skipped (`reportResult: pass`).
+    /// The rules that it exempts are told as passed, not as skipped (`reportResult: pass`).
     pub(crate) passes: bool,
-    /// Of several that exempt a policy, the highest says what is told.
+    /// The priority: of several exceptions that exempt a policy, the highest says what is told.
     pub(crate) priority: i64,
     /// Nanoseconds after 1970 from which on it does not hold.
     pub(crate) expires_ns: Option<i128>,

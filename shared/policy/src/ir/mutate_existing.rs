@@ -31,7 +31,7 @@ pub(crate) struct MutateExisting {
 pub(crate) enum ExistingWork {
     /// `mutate.targets`; never empty.
     Targets(Vec<TargetSpec>),
-    /// Of a `MutatingPolicy`.
+    /// The targets of a `MutatingPolicy`.
     InCel(Box<CelTargets>),
 }
 

@@ -1,4 +1,4 @@
-//! What a rule can change of an existing object, as its patches say it before there is a trigger.
+//! The footprint of a rule on existing objects: the changes that its patches may make, before there is a trigger.
 //!
 //! | in the patch | the rule can |
 //! |---|---|
@@ -23,7 +23,7 @@ use crate::ir::{
     template::{Template, ValueTemplate},
 };
 
-/// What can be changed of a value.
+/// The changes that may be made to a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Footprint {
     /// All of it.

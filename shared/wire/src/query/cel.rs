@@ -62,7 +62,7 @@ impl Query {
     }
 }
 
-/// What a query in CEL came to, where the view could answer it.
+/// The outcome of a query in CEL that the view could answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CelOutcome {

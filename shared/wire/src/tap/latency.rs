@@ -8,7 +8,7 @@ const BUCKETS: usize = 49;
 /// The upper bound of the first bucket.
 const FIRST_US: f64 = 8.0;
 
-/// How many times were how long.
+/// A histogram of durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies([u64; BUCKETS]);
 

@@ -1,4 +1,4 @@
-//! What `anteroom top` shows, as text and JSON. Pure.
+//! The output of `anteroom top`, as text and JSON. Pure.
 
 use std::time::Instant;
 
@@ -54,7 +54,7 @@ impl Sort {
     }
 }
 
-/// What is on the screen.
+/// The content of the screen.
 pub(crate) struct Shown {
     what: What,
     by: By,
@@ -156,7 +156,7 @@ impl Shown {
         }
     }
 
-    /// What was chosen by keys, for the end of the first line.
+    /// The choices made by keys, for the end of the first line.
     fn state(&self) -> String {
         let mut state = String::new();
         if self.is_paused {
@@ -249,7 +249,7 @@ fn rule_cells(row: &RuleRow) -> Vec<String> {
     cells
 }
 
-/// As in `ingresses 1 of 3,010, 0.2 s`.
+/// Formats a read, as in `ingresses 1 of 3,010, 0.2 s`.
 pub(crate) fn read_text(read: &RuleRead) -> String {
     let age = millis(read.age_ms);
     match &*read.from {

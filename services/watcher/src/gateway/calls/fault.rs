@@ -73,9 +73,9 @@ pub(crate) enum CallFault {
     /// A host at an address that is not connected to.
     #[error("`{host}` is {refusal}")]
     NotAsked {
-        /// It, with its port where it has one.
+        /// The host, with its port where it has one.
         host: String,
-        /// Where it is, and what an administrator can do about it.
+        /// The network that the address is in, and what an administrator can do about it.
         refusal: &'static str,
     },
     /// The bundle of certificates cannot be used.

@@ -49,7 +49,7 @@ const WRITES_MAX: usize = 8;
 /// The longest time for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an object is, without its content.
+/// The media type of an object's metadata, without its content.
 const METADATA_ALONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// The fields of metadata that say which object it is, in which state.

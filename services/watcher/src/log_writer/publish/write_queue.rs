@@ -373,7 +373,7 @@ impl WriteQueue {
         self.pending_bytes_max = bytes_max.min(PENDING_BYTES_MAX);
     }
 
-    /// Of objects whose messages would be larger, stubs are written.
+    /// Limits messages: stubs are written in place of objects whose messages would be larger.
     pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
         self.message_bytes_max = bytes_max;
     }

@@ -10,7 +10,7 @@ use crate::{
 const OF_TEXT: &[Kind] = &[Text];
 const OF_LIST: &[Kind] = &[List];
 
-/// What the name of a service account begins with.
+/// The prefix of a service account's user name.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 pub(super) const FUNCTIONS: &[Function] = &[
@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// As a part of a JSON pointer.
+/// Escapes a key as a part of a JSON pointer.
 fn escape_key<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     let [Val::Text(key)] = arguments else {
         return call.mismatch(arguments);

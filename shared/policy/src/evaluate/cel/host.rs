@@ -30,7 +30,7 @@ pub(super) struct CelHost<'v> {
     state: RefCell<State>,
 }
 
-/// What the expressions came upon.
+/// The needs and failures that the expressions came upon.
 #[derive(Default)]
 struct State {
     /// Facts that are needed and were not asked for.
@@ -39,7 +39,7 @@ struct State {
     failed: Vec<RuleError>,
 }
 
-/// What is left of a host when its step is over.
+/// The needs and failures of a host whose step is over.
 pub(super) struct Demands(State);
 
 impl<'v> CelHost<'v> {
@@ -217,7 +217,7 @@ fn subquery_answer(outcome: &Value) -> SubqueryAnswer<'_> {
     parameter.map_or(SubqueryAnswer::Declined, SubqueryAnswer::Parameter)
 }
 
-/// How an answer is read as a value of the function.
+/// Returns the shape in which the function reads an answer.
 fn reading(site: &Site) -> AnswerShape {
     match site.function() {
         FactFunction::ResourceGet => AnswerShape::ObjectOrNull,

@@ -27,15 +27,15 @@ pub(crate) struct Question {
     pub(crate) cel: Option<Arc<CelRequest>>,
 }
 
-/// How an answer is read.
+/// The shape in which an answer is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnswerShape {
     /// As it is.
     #[default]
     AsItIs,
-    /// As an object that may not be there: that the API server has no such object is null.
+    /// An object that may not be there: that the API server has no such object is null.
     ObjectOrNull,
-    /// As a list whose items say their kind. The API server says that of the list alone.
+    /// A list whose items say their kind. The API server says that of the list alone.
     ListWithKinds,
 }
 

@@ -41,7 +41,7 @@ const PLACE: &str = "spec.targetMatchConstraints";
 pub(in crate::evaluate) struct Progress {
     /// The policy is new, and runs on the request's object, which exists.
     pub(in crate::evaluate) is_update: bool,
-    /// What is read, in order; `None`: that is not known yet.
+    /// The objects to read, in order; `None`: they are not known yet.
     wanted: Option<Vec<ExistingObjects>>,
     /// The namespaces that objects are in: whole where expressions read them, or else their labels.
     namespaces: BTreeMap<String, Arc<Value>>,
@@ -96,7 +96,7 @@ struct PolicyStep<'s> {
     rule: &'s Rule,
     exceptions: &'s [&'s PolicyException],
     targets: &'s CelTargets,
-    /// Of the trigger: constraints on objects name operations too, as in Kyverno.
+    /// The trigger's operation: constraints on objects name operations too, as in Kyverno.
     operation: Operation,
     namespaces: &'s mut BTreeMap<String, Arc<Value>>,
     /// Namespaces that this step has asked for.

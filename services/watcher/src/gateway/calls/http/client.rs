@@ -36,7 +36,7 @@ pub(crate) struct HttpClients {
     made: Arc<Mutex<HashMap<Key, Client>>>,
 }
 
-/// What a client is for.
+/// The purpose of a client.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     ca_bundle: Option<String>,

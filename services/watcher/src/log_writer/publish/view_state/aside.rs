@@ -13,7 +13,7 @@ const ASIDE_MIN: Duration = Duration::from_secs(5);
 /// The longest time for which other views wait for one that is written again.
 const RETURN_MAX: Duration = Duration::from_secs(60);
 
-/// How a view stands that the log had no room for.
+/// The state of a view that the log had no room for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Aside {
     /// It is written.

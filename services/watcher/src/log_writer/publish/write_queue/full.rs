@@ -1,5 +1,5 @@
-//! What becomes of views when the log is full: one that does not fit is set aside whole, and written again once
-//! there is room for all of it. The others go on.
+//! The treatment of views when the log is full. One that does not fit is set aside whole, and written again
+//! once there is room for all of it. The others go on.
 
 use anteroom_bus::LogSize;
 use anteroom_model::Op;
