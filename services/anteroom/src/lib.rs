@@ -7,6 +7,7 @@
 //! | `explain` | what each rule of a policy asks, and how the answer is found |
 //! | `test` | suites of expected results, offline |
 //! | `apply` | what policies say of resources, offline |
+//! | `equal` | requests on which two sets of policies differ, offline |
 //! | `query` | asks the replicas of a running system |
 //! | `jp` | the query language, offline |
 //! | `migrate` | what a move from Kyverno needs |
@@ -17,6 +18,17 @@
 //! | `init` | makes the Secrets of an installation that are missing |
 //! | `uninstall` | takes the webhook out of the API server's way |
 //! | `completion` | shell completions |
+//!
+//! | module | content |
+//! |---|---|
+//! | `cli` | the command line, and who runs each command |
+//! | `serve` | all services in one process |
+//! | `installation`, `keys` | `init` and `uninstall`; keys of an installation |
+//! | `check`, `bundle` | facts about an installation; an archive of them |
+//! | `operator`, `console` | a running system, in a terminal or browser |
+//! | `explain`, `query` | the plan of a policy; questions to replicas |
+//! | `offline`, `jp` | `test`, `apply` and `equal`; the query language |
+//! | `asker`, `input`, `output`, `parameter` | API server reads, inputs and outputs of commands |
 
 mod asker;
 mod bundle;

@@ -6,17 +6,22 @@
 //!                           derived   plan, memo, scan
 //! ```
 //!
-//! - [`run`]: the replica until shutdown.
-//! - `endpoint`: subscribes to a view's address while the view is complete and fresh, and leaves it by
-//!   draining; beside it, to a fallback address where every view is answered for, whatever its state.
-//! - `answer`: one call, from bytes to bytes, within its deadline.
-//! - `evaluate`: one query; its `path` has the table of the ways in which a query is answered.
-//! - `derived`: indexes and counters beside the views; `scan`: evaluation of a large view by slices; `fair_slots`: whose turn it
-//!   is where evaluations take long.
-//! - `plan`, `memo`: caches of compiled expressions, and of results by state of the view.
-//! - `beats`: tells the others what is held; `references`: objects that are referenced one by one.
-//! - `memory`: evicts views where memory is short, and takes them back; `shares`: who holds which views.
-//! - `waiting`: names the entries whose views are not there yet.
+//! | module | content |
+//! |---|---|
+//! | `replica` | [`run`]: the replica until shutdown |
+//! | `endpoint` | the addresses of one view |
+//! | `answer`, `deadline` | one call, from bytes to bytes; its time |
+//! | `evaluate` | one query; `path` has the ways to its answer |
+//! | `derived` | indexes and counters beside the views |
+//! | `scan`, `fair_slots` | large views by slices; whose turn it is |
+//! | `plan`, `memo` | caches of compiled expressions, and of results |
+//! | `memory`, `shares` | evicts views; who holds which views |
+//! | `references`, `sealed` | objects referenced one by one; sealed bodies |
+//! | `beats`, `waiting` | tells what is held; names missing entries |
+//! | `args`, `command`, `metrics` | options; the process; metrics |
+//!
+//! `endpoint` subscribes to a view's address while the view is complete and fresh, and leaves it by draining.
+//! Beside it, a fallback address answers for every view, whatever its state.
 //!
 //! It never talks to the API server.
 

@@ -7,14 +7,18 @@
 //!                                         └─ facts ── replicas
 //! ```
 //!
-//! - `plan`: which objects have to be judged by which policies; pure.
-//! - `scanner`: takes them through the policies, as the webhook does with requests.
-//! - `findings`: what is known of each object; pure. `report`: what that is as a report; pure.
-//! - `writer`: brings the API server's reports in step with the findings; `store` reads and writes them.
-//! - `published`: what those reports say, and which are looked at when; pure.
-//! - `policy_updates`: runs rules with `mutate.targets` on existing objects when a policy changes.
-//! - `events`: Events about violations; `violation_listener`: violations that webhooks report.
-//! - `shared`: the state of scanner and writer. `lease`: only its holder does all this.
+//! | module | content |
+//! |---|---|
+//! | `plan`, `snapshot` | which objects to judge by which policies; pure |
+//! | `scanner` | takes them through the policies, as the webhook does |
+//! | `findings`, `result` | what is known of each object; pure |
+//! | `report` | a finding as a report; pure |
+//! | `published` | what the API server's reports say; pure |
+//! | `writer`, `store` | brings reports in step; reads and writes them |
+//! | `policy_updates` | runs `mutate.targets` when a policy changes |
+//! | `violation_listener`, `events` | violations that webhooks report; Events of them |
+//! | `shared`, `lease` | the state of scanner and writer; who reports |
+//! | `args`, `command`, `metrics` | options; the process; metrics |
 //!
 //! Objects come from views alone: the API server is asked for nothing but reports and the lease.
 

@@ -18,13 +18,15 @@
 //! | module | content |
 //! |---|---|
 //! | `controller`, `reconciler`, `effect` | the task; the pure core; what it asks for |
-//! | `manifests`, `manifest_list`, `entry_store`, `policy_store` | entries and policies as the API server has them |
+//! | `manifests`, `manifest_list` | entries, policies and exceptions as the API server has them |
+//! | `entry_store`, `policy_store`, `exception_store` | entries; policies, by what they read; exceptions of both groups |
 //! | `resolver`, `resolve`, `permits` | what an entry or reference means; what an administrator allows |
 //! | `registry` | which views are desired, and who needs them |
 //! | `policies_in_log` | the policies that were in force before this term |
-//! | `quotas` | how many sources policies may have kept |
+//! | `quotas` | the sources that policies may have kept |
 //! | `view_status`, `webhooks`, `enforcement` | states of views; live webhooks; whether a policy is in force |
-//! | `conditions`, `rules`, `status_reporter`, `status_writer` | statuses: content, moment, writes |
+//! | `conditions`, `rules`, `cel_status` | statuses: conditions; rules; fields of policies.kyverno.io |
+//! | `status_reporter`, `status_writer` | statuses: when they change; how they are written |
 //! | `status_server` | answers operators who ask for statuses |
 //! | `system_views`, `call_pollers` | what the coordinator itself writes to the log |
 

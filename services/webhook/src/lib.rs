@@ -8,16 +8,20 @@
 //! API server ◀──────────────────────────────────── response
 //! ```
 //!
-//! - `review`: what the API server sends; what is wrong with it.
-//! - `ready`: whether what the policies need is there.
-//! - `exempt`: which requests no policy is asked about.
-//! - `anteroom_engine` decides: it knows the policies, and asks the replicas for facts.
-//! - `response`: the answers to the API server and its users.
-//! - `registration`: the two webhook configurations, and the proof that the API server goes by them;
-//!   `tls`: the certificate.
-//! - `violations`: the violations in a decision that the webhook publishes for the reporter.
-//! - `tap`: what operators are told of decisions, while they look.
-//! - `beats`: what this webhook says that it enforces.
+//! | module | content |
+//! |---|---|
+//! | `review`, `response` | an AdmissionReview; the answer to it |
+//! | `server`, `tls` | HTTPS; the certificate |
+//! | `exempt` | requests that no policy is asked about |
+//! | `admission` | the admission of policies and exceptions themselves |
+//! | `ready` | if what the policies need is there |
+//! | `registration` | webhook configurations, and proof that they are used |
+//! | `violations` | violations that are published for the reporter |
+//! | `tap` | decisions as operators see them |
+//! | `beats` | what this webhook says that it enforces |
+//! | `start`, `args`, `command`, `metrics` | tasks; options; the process; metrics |
+//!
+//! `anteroom_engine` decides: it knows the policies, and asks the replicas for facts.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -3,6 +3,18 @@
 //! Two implementations stand behind [`Bus`]: [`nats`], the product, and [`local`], for single-process
 //! runs and tests. One contract suite (`tests/contract.rs`) runs against both. This is the only crate
 //! that knows NATS.
+//!
+//! | module | content |
+//! |---|---|
+//! | `contract` | [`Bus`], and the types that it exchanges |
+//! | `signal` | messages to all who listen now, never stored |
+//! | `position` | where a reader stands, and when it begins again |
+//! | `batch` | the limits of a batch |
+//! | [`local`] | a bus in one process |
+//! | [`nats`] | the bus over NATS |
+//! | `violation_stream` | a subscription to violations, which reports losses |
+//! | `counters` | counters of a client |
+//! | `testing` | a nats-server for tests (feature `testing`) |
 
 mod batch;
 mod contract;

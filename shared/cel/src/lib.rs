@@ -19,6 +19,22 @@
 //! bounded time and memory whatever a policy and an object come to, and since it works on the request's
 //! JSON in place: nothing is converted, and nothing copied that is only looked at.
 //!
+//! | module | content |
+//! |---|---|
+//! | `program` | [`Program`]: a checked expression, with what it reads |
+//! | `scan`, `compile` | limits of the text; from text to an expression |
+//! | `dialect`, `kind` | names and functions of Kubernetes and Kyverno; static types |
+//! | `ast`, `unparse` | a checked expression; its canonical text |
+//! | `evaluate`, `value`, `input` | evaluation: [`Machine`]; values; values from outside |
+//! | `functions` | all functions, by name and call |
+//! | `budget`, `limits`, `chance` | steps and memory; limits; clock and random numbers |
+//! | `fact`, `fact_reads` | calls that read facts; facts that an expression asks for |
+//! | `split`, `subquery` | parts that are evaluated in a replica |
+//! | `narrow`, `probes`, `key_path` | elements that matter; questions to an index; its keys |
+//! | `objects` | lists of objects that are read in place |
+//! | `reads`, `object_reads`, `uses` | what is read of requests, objects and lists |
+//! | `error` | errors of compiling and evaluating |
+//!
 //! # Limits
 //!
 //! Source text: [`SOURCE_BYTES_MAX`], [`TOKENS_MAX`], [`NESTING_MAX`], [`CONDITIONALS_MAX`],

@@ -9,14 +9,22 @@
 //!            facts            └──▶ mutate_existing (after the answer)
 //! ```
 //!
-//! - `catalog`: the policies and what they need to know, as the watcher published them.
-//! - `decide`: takes a request through the rules; `verdict` makes a decision of what became of them.
-//! - `drive`: the one loop that takes rules to their end; `rule_run` is one rule in it.
-//! - `review_work`: the work that one review may cause, and where it is done.
-//! - `facts`: the seam to whoever has facts, and those of a cluster.
-//! - `mutate_existing`: changes objects that exist for what triggers that.
-//! - `judge`: takes existing objects through the same policies.
-//! - `recorder`: who counts all this.
+//! | module | content |
+//! |---|---|
+//! | `decide` | takes a request through the rules |
+//! | `verdict` | the decision that follows from records of rules |
+//! | `drive`, `rule_run` | the one loop over rules; one rule in it |
+//! | `rule`, `phase` | names and results of a rule; phases of admission |
+//! | `catalog` | what the watcher published: entries, kinds, policies, exceptions |
+//! | `policies`, `exceptions`, `kinds` | policies, exceptions and kinds in force, indexed |
+//! | `facts` | the seam to facts, and those of a cluster |
+//! | `incoming` | a request as it arrives |
+//! | `review_work` | the work that one review may cause, and where |
+//! | `mutate_existing` | changes existing objects for what triggers that |
+//! | `judge` | takes existing objects through the same policies |
+//! | `recorder`, `violations` | the seam to metrics; violations for the reporter |
+//! | `args` | the option about resource filters |
+//! | `testing` | catalogs and facts for tests |
 //!
 //! # A decision
 //!

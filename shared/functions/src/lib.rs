@@ -13,6 +13,7 @@
 //! | [`images`] | image references, and the images of a Pod |
 //! | [`pod_security`] | the Pod Security Standards |
 //! | [`yaml`] | YAML as Kubernetes reads it |
+//! | [`json`] | JSON, no deeper than it may nest |
 //! | [`gzip`] | compression |
 //! | [`pure`] | functions of the table over plain values, which CEL calls too |
 

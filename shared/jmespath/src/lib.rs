@@ -17,6 +17,17 @@
 //! [`FunctionTable`] holds the functions; an [`Environment`] brings them together with the named
 //! parameters, the rule for missing keys and the [`Budget`].
 //!
+//! | module | content |
+//! |---|---|
+//! | `expression` | [`Expression`]: parsed text, ready to evaluate |
+//! | `lexer`, `parser`, `number` | text into tokens; tokens into a tree; numbers |
+//! | [`ast`], `tree_builder` | the syntax tree; trees put together from others |
+//! | `evaluator`, `environment`, `budget` | the walk over the tree; its inputs; its limits |
+//! | `node`, `value`, `scalar` | the document; values; values to look up |
+//! | `function`, `seed` | functions and signatures; clock and random numbers |
+//! | `reads` | the parts of a document that are read |
+//! | `error`, `fuzzing` | errors; the bodies of fuzz targets |
+//!
 //! # What differs from plain JMESPath
 //!
 //! * `$name` is a *parameter*: a primary expression whose value the [`Environment`] binds. An

@@ -2,6 +2,11 @@
 //!
 //! NATS gets a certificate, signed by an authority whose key is thrown away at once, and each service an NKey: an Ed25519
 //! key whose public half stands in the server's configuration. The server never holds what a service logs in with.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`NatsKeys`] | the certificate, the authority, the logins |
+//! | `files` | keys in a folder, by login |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

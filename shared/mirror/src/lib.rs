@@ -24,6 +24,20 @@
 //! [`MirrorReadiness`], [`MirrorMetrics`], and spans.
 //!
 //! Replicas mirror every view; a webhook mirrors the system views.
+//!
+//! | module | content |
+//! |---|---|
+//! | `machine` | the state machine: events in, effects out |
+//! | `mirrored_view` | one view: objects, proof, age, repair |
+//! | `proof`, `freshness` | is everything here; how old is it |
+//! | `reread` | when the log is read again |
+//! | `demand` | which views are held, loaded and evicted |
+//! | `beats`, `effect` | heartbeats in; effects on the world outside |
+//! | `mirror`, `config` | the task that feeds the machine; its settings |
+//! | `handle`, `status`, `readiness` | views for readers; their status; readiness |
+//! | `changes`, `marks` | the last change of each view; marks for readers |
+//! | `metrics` | metrics |
+//! | `testing` | a writer of logs, for tests of readers |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -12,6 +12,17 @@
 //! | dependent | [`Dependent`] |
 //! | delta | [`Delta`] |
 //! | epoch, revision | [`Epoch`], [`Revision`] |
+//!
+//! | module | content |
+//! |---|---|
+//! | `source` | [`Source`], and the identity of its view |
+//! | `entry` | records of entries, views and kinds |
+//! | `key`, `version`, `digest` | keys of objects; versions; digests of views |
+//! | `group` | groups of views, which writers divide |
+//! | [`system`] | the views that the watcher derives |
+//! | `selector`, `retained_fields` | selectors; the parts of objects that are kept |
+//! | `existing_objects` | existing objects that a rule is about |
+//! | `error`, [`limits`] | errors in place of facts; the limits |
 
 mod digest;
 mod entry;

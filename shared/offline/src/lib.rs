@@ -20,6 +20,21 @@
 //! entries that the test gives data for, and the resources that were given. What none of these has is an
 //! error of the rule that reads it, and never an empty answer: an object that is not among the given ones
 //! is unknown, not absent. A [`Context`] file is a whole cluster to policies of policies.kyverno.io.
+//!
+//! | module | content |
+//! |---|---|
+//! | `bench` | policies held against resources: [`Bench`] |
+//! | `loaded_policy`, `resource`, `documents` | the inputs, as read from files |
+//! | `request` | the request that a resource stands for |
+//! | `suite`, `find_suites`, `selector` | suites; where they are; which rows run |
+//! | `check`, `report` | expected results against actual ones; the output |
+//! | `values` | values that a test gives variables |
+//! | `facts`, `cel_facts`, `file_facts` | facts without a cluster |
+//! | `declared`, `given_objects`, `api_path` | entries, objects and paths that facts come from |
+//! | `context` | a `Context` file in place of a cluster |
+//! | `crd` | custom kinds, by their definitions |
+//! | `mutate_existing` | the existing objects that rules change |
+//! | `equal` | two sets of policies: do they decide alike? |
 
 mod api_path;
 mod bench;

@@ -6,6 +6,7 @@
 //! | [`merge`] | Kubernetes' strategic merge: a document over a document, lists by their keys |
 //! | [`apply`] | Kubernetes' structured merge: a partial object over an object, by the kind's schema |
 //! | [`anchors`] | Kyverno's anchors: what of a strategic merge patch is about this document |
+//! | `schema`, `pointer`, `size`, `error` | list keys of kinds; pointers; limits; errors |
 //!
 //! A patch either applies whole or leaves the document as it was, and says why. Whatever patch and
 //! document are, nothing here panics, and what is built is bounded by [`BUILT_BYTES_MAX`].

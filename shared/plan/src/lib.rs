@@ -15,6 +15,19 @@
 //!
 //! [`reads()`] says what of each object an expression can read, so that no more of it has to be kept.
 //!
+//! | module | content |
+//! |---|---|
+//! | `narrow` | the keys that tell which objects matter |
+//! | `key`, `index` | the value looked up of an object; objects by it |
+//! | `changes` | the difference between two states of a view |
+//! | `chain` | projections, filters and flattenings, element by element |
+//! | `counts` | counts that are kept up to date |
+//! | `sliced` | evaluation slice by slice |
+//! | `reads` | the fields that an expression can read |
+//! | `text` | a syntax tree as text again |
+//! | `describe` | a plan in words |
+//! | `cel` | CEL over the objects of a view |
+//!
 //! # Which objects can matter
 //!
 //! [`narrow()`] reads this off the syntax tree. The expression is always evaluated whole, over the objects

@@ -17,6 +17,14 @@
 //! evaluated where the list is kept, the rule asks for the uses ([`FactRequest::is_pushed_down`]) in place of
 //! the list, and comes to the same; [`Rule::reads`] tells which are asked how.
 //!
+//! | module | content |
+//! |---|---|
+//! | `ir` | the compiled form of policies, requests and exceptions |
+//! | `compile`, `prepare` | from manifest to policy; compile, then push-down |
+//! | `evaluate` | one rule taken through one request |
+//! | `pushdown` | expressions that are evaluated where facts are kept |
+//! | `permit` | checks if a policy contains a concrete call |
+//!
 //! A feature that a policy uses and this crate does not evaluate is a problem that names the field, never
 //! ignored. A rule on Pods leads to rules for what makes Pods, by the names that Kyverno gives them:
 //! `autogen-NAME` and `autogen-cronjob-NAME`.

@@ -5,15 +5,18 @@
 //! calls [`process::run`]; `anteroom serve` runs several services in one process, each with a
 //! [`Service::scope`] of its own.
 //!
-//! - [`process`]: the common `main`: signals, exit codes, telemetry, the admin server.
-//! - [`admin`]: `/livez`, `/readyz`, `/metrics`.
-//! - [`supervise`]: tasks whose unexpected end is an error with the name of the task.
-//! - [`telemetry`]: logs and OTLP traces, and trace context as text.
-//! - `kubernetes`: access to the API server; only with the feature of that name.
-//! - [`certs`]: self-signed certificates, and reloading them.
-//! - [`backoff`]: waits between attempts.
-//! - [`instance`]: the default name of a process.
-//! - [`units`]: sizes and durations as people write them.
+//! | module | content |
+//! |---|---|
+//! | [`process`] | the common `main`: signals, exit codes, admin server |
+//! | [`admin`] | `/livez`, `/readyz`, `/metrics` |
+//! | `readiness`, `liveness` | checks before traffic; a runtime that runs tasks |
+//! | `shutdown`, [`supervise`] | asks a process to stop; tasks that may not end |
+//! | [`telemetry`], `metrics` | logs, OTLP traces, trace context; OpenMetrics |
+//! | `kubernetes` | the API server; only with the feature of that name |
+//! | [`certs`] | self-signed certificates, and reloading them |
+//! | [`backoff`] | waits between attempts |
+//! | [`instance`] | the default name of a process |
+//! | [`units`] | sizes and durations as people write them |
 
 pub mod admin;
 pub mod backoff;

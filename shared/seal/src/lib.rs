@@ -11,6 +11,15 @@
 //!
 //! [`MacKey`] makes texts that only holders of a key can make: the token in the paths of a webhook.
 //!
+//! | module | content |
+//! |---|---|
+//! | `keys` | [`Keys`]: keys that change while they are used |
+//! | `ring`, `args` | the keys of a file; the options that name it |
+//! | `body` | a sealed body in the log |
+//! | `asking` | questions about Secrets, and their answers |
+//! | `mac`, `identity` | texts only key holders can make; names |
+//! | `error` | errors of sealing, opening and reading keys |
+//!
 //! A body's seal does not say who sealed: whoever may write to the bus may put something else in a body's place that is
 //! no seal. The bus's permissions see to that.
 //!

@@ -4,11 +4,17 @@
 //! after the other; whoever answers queries goes through [`View::read`], which refuses whatever is
 //! not known to be complete.
 //!
-//! - [`View`]: one view, and what each event of the log does to it.
-//! - [`Life`]: the pure state machine behind it.
-//! - [`Store`]: objects by key, with accounting and digest.
-//! - [`Read`], [`Snapshot`], [`ViewNode`]: a view as a query sees it.
-//! - [`Select`]: what of it a query is about, and in which shape.
+//! | module | content |
+//! |---|---|
+//! | `view` | [`View`]: one view, and the effect of each event |
+//! | `life` | [`Life`]: the pure state machine behind it |
+//! | `store` | [`Store`]: objects by key, with accounting and digest |
+//! | `read`, `node`, `listing` | a view as queries see it: [`Read`], [`Snapshot`], [`ViewNode`] |
+//! | `select` | [`Select`]: the part that a query is about, and its shape |
+//! | `tree` | objects in order, in chunks that states share |
+//! | `object`, `pack`, `size` | one object; several in one allocation; sizes |
+//! | `unreadable` | objects of which the log has a stub |
+//! | `testing` | a view that tests fill by hand |
 
 mod life;
 mod listing;

@@ -1,19 +1,18 @@
 //! The wire: envelopes, subjects, and MessagePack. The only crate that knows either.
 //!
-//! - [`body`]: objects as compact MessagePack, and [`body::BodyNode`], which reads them in place.
-//! - [`envelope`]: a record of the log as subject, headers and body.
-//! - [`query`]: a query request and its reply.
-//! - [`call`]: what travels beside a query, in headers or before it.
-//! - [`beat`]: the writer's heartbeat.
-//! - [`replica_beat`]: a replica's heartbeat; [`webhook_beat`]: a webhook's.
-//! - [`lease`]: who writes.
-//! - [`live`]: a live read through the watcher.
-//! - [`referenced`]: a record of an object that is referenced by itself.
-//! - [`tap`]: a look at what webhooks decide now.
-//! - [`unreadable`]: the stub of an object that cannot be carried.
-//! - [`violation`]: what a webhook found at admission.
-//! - [`status`]: what the coordinator says of policies and entries.
-//! - [`subject`]: the names of subjects.
+//! | module | content |
+//! |---|---|
+//! | [`envelope`] | a record of the log: subject, headers, body |
+//! | [`body`] | objects as compact MessagePack, read in place |
+//! | [`unreadable`], [`referenced`] | the stub of an object; a referenced object |
+//! | [`subject`] | the names of subjects |
+//! | [`query`], [`call`] | a query and its reply; what travels beside it |
+//! | [`live`] | a live read through the watcher |
+//! | [`lease`], [`beat`] | who writes; the writer's heartbeat |
+//! | [`replica_beat`], [`webhook_beat`] | heartbeats of replicas and webhooks |
+//! | [`violation`], [`tap`] | violations at admission; decisions as made |
+//! | [`status`] | the coordinator's status of policies and entries |
+//! | `header`, `frame`, `escape`, `error` | headers; messages without any; tokens; errors |
 
 pub mod beat;
 pub mod body;
