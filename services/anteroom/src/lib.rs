@@ -27,6 +27,7 @@
 //! | `check`, `bundle` | facts about an installation; an archive of them |
 //! | `operator`, `console` | a running system, in a terminal or browser |
 //! | `explain`, `query` | the plan of a policy; questions to replicas |
+//! | `migrate` | the needs of a move from Kyverno |
 //! | `offline`, `jp` | `test`, `apply` and `equal`; the query language |
 //! | `asker`, `input`, `output`, `parameter` | API server reads, inputs and outputs of commands |
 

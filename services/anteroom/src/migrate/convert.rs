@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::likes::Around;
 
-/// What becomes of a setting.
+/// The result of converting a setting.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Converted {
     /// The value of the chart's key.
     pub(super) value: Option<Value>,
-    /// What has no like, in a sentence.
+    /// The parts that have no like in the chart, in a sentence.
     pub(super) lacks: Option<String>,
 }
 

@@ -43,7 +43,7 @@ impl Part {
     }
 }
 
-/// What is installed, in the order of kinds, namespaces and names.
+/// The installed objects, in the order of kinds, namespaces and names.
 #[derive(Debug, Default)]
 pub(super) struct Installation {
     /// Policies that Anteroom knows, and entries.

@@ -7,7 +7,7 @@ use super::{
     installation::Part::{self, Admission, Reports},
 };
 
-/// Where a setting of Kyverno's stands.
+/// The place of a setting in Kyverno.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     /// A key of its ConfigMap.
@@ -18,7 +18,7 @@ pub(super) enum Place {
     Field(Part, &'static str),
 }
 
-/// What is known beside a setting.
+/// The surroundings of a setting.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Around {
     /// The namespaces that Kyverno is in.
@@ -27,7 +27,7 @@ pub(super) struct Around {
     pub(super) flags: BTreeMap<String, String>,
 }
 
-/// What a setting is like.
+/// The like of a setting in the chart.
 pub(super) enum Ours {
     /// A key of the chart, its value there as JSON, and the conversion.
     Key(&'static str, &'static str, Convert),

@@ -182,7 +182,7 @@ fn details(page: &mut String, one: &Verdict) {
     );
 }
 
-/// How a read is answered; of a scan also why, and what would be better.
+/// Describes how a read is answered; of a scan also why, and what would be better.
 fn found_by(read: &ReadPlan) -> String {
     let words = match &read.plan {
         Plan::Scan { part, why, better } => format!(

@@ -1,4 +1,4 @@
-//! What the watcher has to be allowed, beyond what the chart allows it. Pure.
+//! The rights that the watcher needs beyond those of the chart. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use super::{
     yaml,
 };
 
-/// What the chart lets the watcher read (`watcher.rbac.sources`): group and plurals.
+/// The resources that the chart lets the watcher read (`watcher.rbac.sources`): group and plurals.
 pub(super) const SOURCES: [(&str, &[&str]); 6] = [
     (
         "",
@@ -43,13 +43,13 @@ pub(super) const SOURCES: [(&str, &[&str]); 6] = [
 const READS: &str = "anteroom.dev/aggregate-to-watcher";
 const WRITES: &str = "anteroom.dev/aggregate-to-watcher-writes";
 
-/// What a view needs.
+/// The verbs that a view needs.
 const VIEW: [&str; 3] = ["get", "list", "watch"];
 
 /// Names in a comment; more are counted.
 const NAMES_MAX: usize = 5;
 
-/// What is granted on a resource, and whom it is for.
+/// The verbs that are granted on a resource, and for whom.
 #[derive(Debug, Default)]
 struct Grant {
     verbs: BTreeSet<&'static str>,
@@ -59,13 +59,13 @@ struct Grant {
 /// The rights of one role.
 type Grants = BTreeMap<Resource, Grant>;
 
-/// What the watcher has to be allowed.
+/// The rights that the watcher needs.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     reads: Grants,
     scans: Grants,
     writes: Grants,
-    /// What has to be looked at, in sentences.
+    /// The points to look at by hand, in sentences.
     pub(super) by_hand: BTreeSet<String>,
 }
 

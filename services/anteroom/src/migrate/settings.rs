@@ -30,7 +30,7 @@ const SCANS: &str = "features.backgroundScan.enabled";
 pub(super) struct Setting {
     pub(super) key: &'static str,
     pub(super) value: Value,
-    /// Where it comes from.
+    /// The setting of Kyverno's that the value comes from.
     pub(super) from: String,
 }
 

@@ -1,4 +1,4 @@
-//! Whether each policy runs, and how its reads are answered. Pure.
+//! The verdict on each policy: if it runs, and how its reads are answered. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::explain::{self, Plan, RulePlan};
 
-/// How much of an object runs.
+/// The part of an object that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Runs {

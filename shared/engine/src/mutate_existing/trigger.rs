@@ -125,7 +125,7 @@ mod tests {
         json!({"metadata": {"name": "c", "uid": uid, "resourceVersion": version}, "data": {"a": value}})
     }
 
-    /// What came of it, with the object or the old object that the rule sees.
+    /// Returns the outcome, with the object or the old object that the rule sees.
     fn said(effect: Effect) -> (&'static str, Value) {
         match effect {
             Effect::Stored(request) => ("stored", request.matched_object()["data"]["a"].clone()),

@@ -17,7 +17,7 @@ use super::limits::FOREACH_ELEMENTS_IN_ALL_MAX;
 pub(super) struct RunState {
     /// When the rule is evaluated, and its chance.
     pub(super) seed: Option<EvalSeed>,
-    /// The same, for expressions in CEL.
+    /// When expressions in CEL are evaluated, and their chance.
     pub(super) arrival: Option<anteroom_cel::Arrival>,
     /// An expression in CEL asked for the arrival.
     asks_arrival: AtomicBool,
