@@ -1,6 +1,6 @@
-//! Measures the cost of changes for a replica that runs elsewhere: writes a view of Ingresses to NATS, has an index made
-//! for each of so many expressions, changes objects one by one at a rate, and prints one line of JSON:
-//! CPU and wake-ups of the replica for each change.
+//! Measures the cost of changes for a replica that runs elsewhere. It writes a view of Ingresses to NATS, and
+//! has an index made for each of so many expressions. Then it changes objects one by one at a rate, and prints
+//! one line of JSON: CPU and wake-ups of the replica for each change.
 //!
 //! ```text
 //! nats-server -js -sd /tmp/log &

@@ -1,6 +1,6 @@
-//! Measures how a replica starts, and what it takes: writes a view of Pods to NATS (or goes on with the
-//! one that is there), starts the replica that is given, and prints one line of JSON when it answers and
-//! has settled.
+//! Measures how a replica starts, and what it takes. It writes a view of Pods to NATS, or goes on with the one
+//! that is there, and starts the replica that is given. When the replica answers and has settled, it prints one
+//! line of JSON.
 //!
 //! ```text
 //! nats-server -js -sd /tmp/log &

@@ -1,7 +1,7 @@
 //! Memory: what is held, what it may take, and what goes where it takes more.
 //!
-//! The rule is [`rule`]'s; here it is applied to the mirror's views, a few times a second, also while
-//! the log is read, so that the limit holds then too.
+//! [`rule`] has the rule. It is applied to the mirror's views here, a few times a second. That goes on while
+//! the log is read, so the limit holds then too.
 
 mod keeper;
 pub(crate) mod rule;

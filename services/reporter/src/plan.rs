@@ -17,8 +17,8 @@ use anteroom_model::{ObjectKey, ViewId};
 
 use crate::findings::Finder;
 
-/// Objects of one view that cannot be read and that are remembered one by one; where there are more at
-/// once, it is not known of any object what there is to say, until all were judged anew.
+/// The most unreadable objects of one view that are remembered one by one. Where there are more at once, no
+/// finding on any object of the view is known, until all were judged anew.
 const UNREAD_MAX: usize = 1_000;
 
 /// A state of a view. Cheap to clone.

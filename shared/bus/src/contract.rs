@@ -23,9 +23,9 @@ use crate::Channel;
 /// is enough to build every view; nobody else is asked.
 ///
 /// # Writing
-/// One writer at a time for each [`Group`] of views. It takes the group's lease by compare-and-swap,
-/// and every batch is conditional on that lease still being its own, so a writer that was paused can
-/// never write after its successor.
+/// One writer at a time for each [`Group`] of views. It takes the group's lease by compare-and-swap. Every
+/// batch is conditional on that lease still being its own, so a writer that was paused can never write after
+/// its successor.
 #[async_trait]
 pub trait Bus: Debug + Send + Sync + 'static {
     /// Returns a receiver of the connection's state: its current value, and every change.

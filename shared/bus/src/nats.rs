@@ -90,8 +90,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct NatsBus {
     shared: Arc<Shared>,
     connection: watch::Receiver<Connection>,
-    /// Appends of one group go one after the other, so that they reach the log in the order of the
-    /// calls; those of different groups do not wait for each other.
+    /// Appends of one group go one after the other, so that they reach the log in the order of the calls.
+    /// Appends of different groups do not wait for each other.
     appending: [tokio::sync::Mutex<()>; APPEND_LANES],
     _stop: DropGuard,
 }

@@ -1,8 +1,8 @@
 //! Calls that read facts: `resource.get`, `resource.list`, `resource.post`, `globalContext.get`,
 //! `image.getMetadata`, `http.get` and `http.post`.
 //!
-//! This crate reads nothing. A call is a [`Site`], known when the expression is compiled, and values for the
-//! arguments that are not constant; a [`Host`] has the fact, or does not have it yet.
+//! This crate reads nothing. A call is a [`Site`], known when the expression is compiled, with values for the
+//! arguments that are not constant. A [`Host`] has the fact, or does not have it yet.
 
 use std::fmt::{self, Write as _};
 

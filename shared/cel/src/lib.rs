@@ -15,9 +15,9 @@
 //!
 //! Text is parsed, and macros are expanded, by the `cel` crate. What it makes of the text is checked
 //! ([`Program::compile`]): every name is one that there is, every function is known and takes so many
-//! arguments, and what is known of types fits. Evaluation is this crate's own, since it has to end in
-//! bounded time and memory whatever a policy and an object come to, and since it works on the request's
-//! JSON in place: nothing is converted, and nothing copied that is only looked at.
+//! arguments, and what is known of types fits. Evaluation is this crate's own: it has to end in bounded time
+//! and memory, whatever a policy and an object come to. It works on the request's JSON in place: nothing is
+//! converted, and nothing copied that is only looked at.
 //!
 //! | module | content |
 //! |---|---|

@@ -4,7 +4,7 @@
 //! have to have. One rule decides what may be left out:
 //!
 //! > For `exists`, `filter`, `map` with a filter and `exists_one`, an element may be left out only if the body is
-//! > *definitely* false for it, that is false and no error; for `all`, only if it is definitely true.
+//! > *definitely* false for it: false, and no error. For `all`, it may be left out only if the body is definitely true.
 //!
 //! In CEL `&&` is false if any side is, whatever error the other comes to. So one side that is definitely false will
 //! do, in any place; of `||` both must be. `K == c` is definitely false for an element whose value at the path `K`

@@ -1,7 +1,7 @@
 //! The functions that expressions of policies may call: JMESPath's own, and Kyverno's additions.
 //!
 //! The queries of context entries are evaluated with the same table and a few functions more
-//! ([`query_functions`]), which stand for what a rule does with a fact; no policy may write them.
+//! ([`query_functions`]). Those stand for what a rule does with a fact, and no policy may write them.
 //!
 //! Some give another value the next time: [`is_nondeterministic`]. The time and random numbers come from the
 //! evaluation's [`EvalSeed`](anteroom_jmespath::EvalSeed). A rule's evaluation has one. A replica has none, so

@@ -75,8 +75,8 @@ impl Version {
 /// An exemption of a rule: all its conditions must hold.
 ///
 /// With images it is about containers with these. Without, Kyverno evaluates the Pod with one container in
-/// place of its own, which says nothing, and lets pass one violation for each that is found there, of the same
-/// field: so what a Pod of one container owes is let pass, and of a Pod of several only of the first.
+/// place of its own, which says nothing. It lets pass one violation for each that is found there, of the same
+/// field. So what a Pod of one container owes is let pass, and of a Pod of several only of the first.
 #[derive(Debug)]
 pub struct Exclusion {
     /// The control's name.

@@ -1,7 +1,7 @@
 //! The syntax tree: a flat arena of terms, for the evaluator and for a planner to read.
 //!
-//! Chains are flat (`a.b[0]` is one [`Term::Path`] of three steps, `a || b || c` one [`Term::Or`]), so
-//! a tree is only as deep as its expression truly nests, and dropping or sharing one is cheap.
+//! Chains are flat: `a.b[0]` is one [`Term::Path`] of three steps, `a || b || c` one [`Term::Or`]. So a tree is
+//! only as deep as its expression truly nests, and dropping or sharing one is cheap.
 
 mod root_fields;
 mod text;

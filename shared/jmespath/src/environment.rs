@@ -110,10 +110,10 @@ impl fmt::Debug for Environment<'_> {
 /// * the elements of `[a, b]` and the values of `{k: a}`;
 /// * every argument of a function, and what a function does with `&missing`.
 ///
-/// As in the fork, a function that is given a value of a type that it does not take, or too few or too many,
-/// reads as null inside what is flattened, filtered or projected with `.*`: `abs(text)[]`. There that is so of
-/// *any* error; here a value of the right type that a function cannot use stays an error, and so does whatever
-/// is not known or takes too much.
+/// As in the fork, wrong arguments read as null inside what is flattened, filtered or projected with `.*`:
+/// `abs(text)[]`. An argument is wrong if its type is one that the function does not take, or if there are too
+/// few or too many. There that is so of *any* error; here a value of the right type that a function cannot use
+/// stays an error. So does whatever is not known or takes too much.
 ///
 /// Two faults of the fork are not copied: `.*` visits a null for every value; and `sort_by`, `max_by` and
 /// `min_by` do not look at the key of an only element.

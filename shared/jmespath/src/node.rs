@@ -30,9 +30,9 @@ pub enum Shape<'a> {
 
 /// A borrowed node of a document that lives for `'a`.
 ///
-/// The evaluator reads documents through this alone, so one evaluator runs over MessagePack bytes in
-/// place, over a `serde_json::Value`, and over a whole view that was never put together into one
-/// document. A node is a cursor: small and `Copy`.
+/// The evaluator reads documents through this alone. So one evaluator runs over MessagePack bytes in place,
+/// over a `serde_json::Value`, and over a whole view that was never put together into one document. A node is a
+/// cursor: small and `Copy`.
 pub trait Node<'a>: Copy {
     /// The elements of an array, in order.
     type Elements: Iterator<Item = Self>;

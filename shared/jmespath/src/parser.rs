@@ -1,7 +1,7 @@
 //! Tokens into a tree: a Pratt parser with the binding powers of the reference implementations.
 //!
-//! It descends by recursion and counts its depth, and it bounds the depth of the tree it makes, so
-//! that neither it nor whoever walks the tree can run out of stack.
+//! It descends by recursion and counts its depth, and it bounds the depth of the tree it makes. So neither it
+//! nor whoever walks the tree can run out of stack.
 
 use crate::ast::{Argument, Ast, Slice, Term, TermId};
 use crate::error::{ParseError, ParseErrorKind};

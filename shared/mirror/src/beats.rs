@@ -26,8 +26,8 @@ struct Waiting {
 }
 
 impl Beats {
-    /// Hands a beat on. One of an earlier term than the one that waits comes from a writer that has
-    /// been succeeded; one of a group that there is none of comes from nobody who is known here.
+    /// Hands a beat on. A beat of an earlier term than the one that waits comes from a writer that has been
+    /// succeeded. A beat of a group that there is none of comes from nobody who is known here.
     pub(crate) fn put(&self, beat: Beat) {
         if beat.group.0 > Group::SHARDS {
             return;

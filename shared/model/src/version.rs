@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ObjectKey;
 
-/// An epoch of a view: the writer's term in the upper half, and in the lower half a generation
-/// that the writer raises whenever the source's own history restarts (a resource version that went
-/// backwards after a restore, a view dropped and wanted again).
+/// An epoch of a view: the writer's term in the upper half, and in the lower half a generation. The writer
+/// raises the generation whenever the source's own history restarts: a resource version went backwards after a
+/// restore, or a view was dropped and wanted again.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

@@ -138,8 +138,8 @@ impl World {
         all.any(|entry| entry.kind == kind && entry.name == name)
     }
 
-    /// Returns the data that a declared entry keeps, or what one of its projections makes of it, for a policy of the
-    /// namespace `home`, if it is in one; `None` where none of this name is.
+    /// Returns the data that a declared entry keeps, or what one of its projections makes of it. `home` is the
+    /// namespace of the policy that asks, if it is in one. `None` where there is no entry of this name.
     pub(crate) fn declared(
         &self,
         kind: EntryKind,

@@ -9,10 +9,10 @@
 //! | an atomic list, map or object | the patch may not have it; or it is replaced ([`Atomics`]) |
 //! | a single value | replaced |
 //!
-//! Nothing is ever taken away, so `null` is no value of a patch. In a merged list the elements that only
-//! the object has stay where they are; the patch's are in the patch's order, new ones before the next
-//! one that both have. The patch's `apiVersion` and `kind` count for nothing. An empty list stays one,
-//! where the API server makes null of one in an expression.
+//! Nothing is ever taken away, so `null` is no value of a patch. In a merged list the elements that only the
+//! object has stay where they are. The patch's elements are in the patch's order, new ones before the next one
+//! that both have. The patch's `apiVersion` and `kind` count for nothing. An empty list stays one, where the
+//! API server makes null of one in an expression.
 //!
 //! The patch must fit the schema. So must the object, but for fields that the schema does not have: these
 //! stay as they are, for an API server may be newer than the table of its types.

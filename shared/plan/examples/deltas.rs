@@ -1,5 +1,5 @@
-//! Measures the cost of one change of a view for ten indexes over it, at this many objects, where nearly
-//! all of an object changes (`all`), one of its hosts (`host`), or its state alone (`status`). The changes
+//! Measures the cost of one change of a view for ten indexes over it, at this many objects. A change is of
+//! nearly all of an object (`all`), of one of its hosts (`host`), or of its state alone (`status`). The changes
 //! are of so many objects in turn (all, unless said otherwise).
 //!
 //! ```sh

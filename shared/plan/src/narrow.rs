@@ -1,11 +1,11 @@
 //! Finds the keys by which objects make a difference to an expression's value. Pure.
 //!
-//! A walk down the tree, from the document on. JMESPath has no way back to the document from inside
-//! an expression, so the list of objects is reached only through terms that are evaluated on the
-//! document itself. What projections, filters and `[]` make of the list is, one after the other, what
-//! they make of each object alone (see [`stream`]); so it is followed until something uses it whole.
-//! Then the objects that matter are those that pass a filter which can be looked up, or those that
-//! have a member that is asked for; where there is neither, all have to be looked through.
+//! A walk down the tree, from the document on. JMESPath has no way back to the document from inside an
+//! expression. So the list of objects is reached only through terms that are evaluated on the document itself.
+//! What projections, filters and `[]` make of the list is, one after the other, what they make of each object
+//! alone (see [`stream`]). So it is followed until something uses it whole. Then the objects that matter are
+//! those that pass a filter which can be looked up, or those that have a member that is asked for. Where there
+//! is neither, all have to be looked through.
 //!
 //! An object that no probe finds must make no difference at all. It makes none to what is selected;
 //! and it raises no error either: whatever is evaluated on it before the filter that it does not pass

@@ -13,9 +13,9 @@
 //!                                                └─▶ Done(report)
 //! ```
 //!
-//! A fact is most often a list of which a rule wants to know little. Where every use of one can be
-//! evaluated where the list is kept, the rule asks for the uses ([`FactRequest::is_pushed_down`]) in place of
-//! the list, and comes to the same; [`Rule::reads`] tells which are asked how.
+//! A fact is most often a list of which a rule wants to know little. Where every use of one can be evaluated
+//! where the list is kept, the rule asks for the uses ([`FactRequest::is_pushed_down`]) in place of the list.
+//! It comes to the same; [`Rule::reads`] tells which are asked how.
 //!
 //! | module | content |
 //! |---|---|
@@ -31,7 +31,7 @@
 //!
 //! Behaviour differs from Kyverno's on purpose:
 //!
-//! - a context entry that cannot be computed or read is an error at every reference; Kyverno tells it once, and
+//! - a context entry that cannot be computed or read is an error at every reference. Kyverno tells it once, and
 //!   takes the entry for missing where the next expression refers to it;
 //! - a value that was put in place of a variable is never read as a template or as an expression
 //!   again, unless a `jmesPath` is a variable and nothing else;

@@ -1,8 +1,8 @@
 //! Checks whether a policy contains a concrete call.
 //!
 //! A client that may ask for live reads can ask for no more than the policies' own calls. Every part that
-//! stands written in the policy must stand in the call, and a variable of the policy matches one name
-//! in a path, one parameter's value in a query, one value in a body.
+//! stands written in the policy must stand in the call. A variable of the policy matches one name in a path,
+//! one parameter's value in a query, one value in a body.
 
 mod footprint;
 mod mutate_existing;

@@ -30,8 +30,8 @@ pub struct AskerArgs {
 }
 
 impl SealArgs {
-    /// The keys of the file, to be kept current with [`SealArgs::following`]; [`Keys::none`] if no file is
-    /// given, or if it is not there yet, as where an optional Secret is mounted.
+    /// The keys of the file, to be kept current with [`SealArgs::following`]. They are [`Keys::none`] if no
+    /// file is given, or if it is not there yet, as where an optional Secret is mounted.
     ///
     /// # Errors
     /// What is wrong with the file at start-up.

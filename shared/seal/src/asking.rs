@@ -5,10 +5,10 @@
 //! answer:   0xC1 | 4 | the answerer's public key, 32 bytes | nonce, 12 bytes | ciphertext and tag
 //! ```
 //!
-//! An asker key is shared by those who ask and those who answer. A question is encrypted with a key that
-//! HKDF-SHA256 makes of the asker key and of a public key for this question alone, so a login to the bus cannot ask,
-//! and whoever carries a question can neither read nor change it. An answer's key is made of the asker key and of the
-//! X25519 agreement of both sides' keys for this question, as in the PSK mode of HPKE (RFC 9180, section 5.1.2). So an
+//! An asker key is shared by those who ask and those who answer. HKDF-SHA256 makes the key of a question of the
+//! asker key and of a public key for this question alone. So a login to the bus cannot ask, and whoever carries
+//! a question can neither read nor change it. An answer's key is made of the asker key and of the X25519
+//! agreement of both sides' keys for this question, as in the PSK mode of HPKE (RFC 9180, section 5.1.2). So an
 //! asker key that leaks later opens no earlier answer.
 //!
 //! Both are bound to what is asked: a view, or a live read.

@@ -4,7 +4,7 @@
 //! Two seals, for two ways, each with keys of its own:
 //!
 //! - [`Keys::seal`] and [`Keys::open`], for bodies in the log: AES-256-GCM under a key that is mounted
-//!   in watchers and replicas, bound to the view and the object's key, so that a body cannot be passed
+//!   in watchers and replicas. A sealed body is bound to the view and the object's key, so that it cannot be passed
 //!   off as another object's.
 //! - [`Keys::ask`] and [`Keys::hear`], for questions about Secrets and their answers: under a key that is mounted in
 //!   webhooks too. Nobody else can ask, and nobody else understands question or answer. See `asking`.

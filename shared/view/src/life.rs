@@ -3,13 +3,13 @@
 //! Two questions, kept apart: what a reader gets ([`State`]), and what becomes of the log's records
 //! ([`Log`]).
 //!
-//! **A view that answers always answers from a state that was complete at one position of the log.**
-//! Wherever records may come that lead through states which never were (the log is read again from
-//! its start, or further after an interruption, where only the last record of each object is left;
-//! a new writer publishes the differences that it found, in no order), they are gathered beside
-//! what is served. That goes on being served as what it is: complete at its own position, and
-//! growing old. What was gathered takes its place in one step, once the log has been read to its
-//! end *and* the view's control record says that it is complete.
+//! **A view that answers always answers from a state that was complete at one position of the log.** Records
+//! may lead through states which never were. The log may be read again from its start, or further after an
+//! interruption, where only the last record of each object is left. Or a new writer publishes the differences
+//! that it found, in no order. Wherever such records may come, they are gathered beside what is served. That
+//! goes on being served as what it is: complete at its own position, and growing old. What was gathered takes
+//! its place in one step, once the log has been read to its end *and* the view's control record says that it is
+//! complete.
 //!
 //! Every pair of state and event is listed in `life/table.txt`, which a test holds against the code.
 

@@ -11,8 +11,8 @@ use anteroom_wire::body::BodyNode;
 
 use crate::size;
 
-/// One object: namespace, name and body behind each other, in an allocation of their own or in one with
-/// others (see `pack`), which two states of a view share where the object did not change between them.
+/// One object: namespace, name and body behind each other, in an allocation of their own or in one with others
+/// (see `pack`). Two states of a view share it where the object did not change between them.
 ///
 /// Ordered, as the API server does, and equal by key alone: it is its own key in the store's tree.
 #[derive(Clone, Debug)]

@@ -1,11 +1,10 @@
 //! Several objects in one allocation.
 //!
-//! An allocator rounds up: a body of 3.7 KB takes 4 KB, and bodies of all sizes together a tenth more
-//! than they hold. So objects that came one by one are packed, so many into one allocation that they fill
-//! its size class. What changes later gets an allocation of its own again and leaves a *hole* behind;
-//! where holes take a good part of an allocation, what is left in it moves out ([`Holes`]). An object
-//! therefore moves twice at most, once in and once out: whoever keeps up with changes sees each move as
-//! one.
+//! An allocator rounds up: a body of 3.7 KB takes 4 KB, and bodies of all sizes together a tenth more than they
+//! hold. So objects that came one by one are packed, so many into one allocation that they fill its size class.
+//! What changes later gets an allocation of its own again and leaves a *hole* behind. Where holes take a good
+//! part of an allocation, what is left in it moves out ([`Holes`]). An object therefore moves twice at most,
+//! once in and once out: whoever keeps up with changes sees each move as one.
 
 use std::{collections::HashMap, ops::Range};
 

@@ -58,9 +58,9 @@ pub struct ViewBeat {
     /// The last position of the log at which this view was written: a reader that has applied it
     /// is as new as this beat.
     pub revision: Revision,
-    /// The time since the source was last heard from, on the writer's monotonic clock (an event, a
-    /// bookmark, the start of a watch), plus how long the oldest delta not yet in the log has
-    /// waited. `u64::MAX` where it was never heard from.
+    /// The age of the source's news: how long ago it was last heard from, plus how long the oldest delta not
+    /// yet in the log has waited. Both are on the writer's monotonic clock. An event, a bookmark and the start
+    /// of a watch count as heard. `u64::MAX` where it was never heard from.
     pub news_age_ms: u64,
     /// Its objects at the source.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -147,9 +147,9 @@ pub fn encode(envelope: &Envelope, subjects: &Subjects) -> Result<Encoded, WireE
     })
 }
 
-/// A stored message as a record. `header` looks a header up by its exact name. The body of a put
-/// is validated, so that whoever holds it may read it in place; a sealed one is left as it is, and
-/// whoever opens it validates what was inside.
+/// A stored message as a record. `header` looks a header up by its exact name. The body of a put is validated,
+/// so that whoever holds it may read it in place. A sealed one is left as it is, and whoever opens it validates
+/// what was inside.
 ///
 /// # Errors
 /// Any [`WireError`] but [`WireError::Cluster`].

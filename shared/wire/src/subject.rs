@@ -25,9 +25,9 @@ use anteroom_model::{Group, Incarnation, ObjectKey, ViewId};
 
 use crate::{WireError, body, escape};
 
-/// The longest subject that is written. A NATS server cuts the connection of a client whose protocol
-/// line (subject and reply subject together) exceeds 4,096 bytes; an object over this limit is an
-/// error of that object instead.
+/// The longest subject that is written. A NATS server cuts the connection of a client whose protocol line
+/// (subject and reply subject together) exceeds 4,096 bytes. An object over this limit is an error of that
+/// object instead.
 pub const SUBJECT_BYTES_MAX: usize = 4_000;
 
 /// The longest cluster name.

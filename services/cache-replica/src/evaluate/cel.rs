@@ -1,8 +1,9 @@
 //! Queries in CEL. An evaluation asks for indexes while it runs, so how long it takes is seen only then.
 //!
-//! It is tried where the call arrived, within few steps; if those do not suffice, on a worker, as long as it looks
-//! through no long list; and else in turns with other scans, a slice at a time. An attempt that has to be given
-//! up is begun anew in the next place. That costs little: it is given up where the long list begins.
+//! It is tried where the call arrived, within few steps. If those do not suffice, a worker takes it, as long as
+//! it looks through no long list. Otherwise it runs in turns with other scans, a slice at a time. An attempt
+//! that has to be given up is begun anew in the next place. That costs little: it is given up where the long
+//! list begins.
 
 mod documents;
 

@@ -1,9 +1,9 @@
 //! The live webhooks and the log position that each enforces, from their heartbeats; from these
 //! follows whether a policy is in force. Pure.
 //!
-//! A policy *becomes* in force when at least one webhook is heard, and every one that is heard says
-//! that the API server calls it for the policy's own place in the log. From then on it *is* in force, for
-//! this object and generation:
+//! A policy *becomes* in force when at least one webhook is heard. Each webhook that is heard must also say
+//! that the API server calls it for the policy's own place in the log. From then on the policy *is* in force,
+//! for this object and generation:
 //!
 //! | webhooks | a policy that is not in force yet | one that is |
 //! |---|---|---|

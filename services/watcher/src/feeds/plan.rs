@@ -12,7 +12,7 @@
 //!    [`OBJECTS_PER_WATCH`] objects more that are sent. Where the size is not known, they do so above
 //!    [`NARROW_UNSIZED_MAX`].
 //! 4. A wide watch that is only there to save others goes once it is worth less than half of what it
-//!    costs, so that one entry that comes and goes changes nothing.
+//!    costs. So one entry that comes and goes changes nothing.
 //! 5. A wide watch that is forbidden is not planned with, but for a view that is of exactly it.
 //! 6. Above [`WATCHES_PER_TYPE_MAX`] watches the wide one is taken in the place of narrow ones, whatever it
 //!    costs. What does not fit even so is not watched, and fails with a reason that says so.

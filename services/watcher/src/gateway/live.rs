@@ -3,11 +3,15 @@
 //!
 //! Writes come by an address of their own, so that NATS can be told who may ask for them.
 //!
-//! Whoever can ask can read nothing that no policy reads: a request names policy, rule and context
-//! entry, and only a call that this entry can make is made ([`policies`]). Equal reads that are under
-//! way at the same time are one ([`flights`]); they are limited in rate ([`bucket`]), number, size
-//! and time, those of scans by limits of their own ([`limits`]); nothing is kept but what registries say
-//! of images, for a while ([`crate::gateway::images`]).
+//! Whoever can ask can read nothing that no policy reads: a request names policy, rule and context entry, and
+//! only a call that this entry can make is made ([`policies`]).
+//!
+//! | limit | of what |
+//! |---|---|
+//! | one read at a time | equal reads under way: they share one read ([`flights`]) |
+//! | rate | reads that begin in a second ([`bucket`]) |
+//! | number, size, time | reads; scans have limits of their own ([`limits`]) |
+//! | a while | the only data kept: what registries say of images ([`crate::gateway::images`]) |
 
 mod allowed;
 mod args;

@@ -1,8 +1,8 @@
 //! `CachedContextEntry` and `GlobalContextEntry`, as users write them.
 //!
-//! The schema says what it can (types, patterns, "exactly one of"); the coordinator checks the
-//! rest again in code, since an API server may hold entries from before a rule was added, or have
-//! another's definition of a `GlobalContextEntry`.
+//! The schema says what it can: types, patterns, "exactly one of". The coordinator checks the rest again in
+//! code. An API server may hold entries from before a rule was added, or have another's definition of a
+//! `GlobalContextEntry`.
 
 mod cached;
 mod call;

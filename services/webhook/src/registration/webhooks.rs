@@ -233,8 +233,8 @@ fn without_covered(resources: &[String]) -> Vec<String> {
     kept.cloned().collect()
 }
 
-/// The resources of a pattern, as a webhook configuration names them. What a policy names by its plural stays as it is
-/// written, and a pattern for everything stays one for everything, kinds to come included; others are the kinds that
+/// The resources of a pattern, as a webhook configuration names them. A plural stays as the policy writes it,
+/// and a pattern for everything stays one for everything, kinds to come included. Others become the kinds that
 /// are served now.
 fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     if let Some(resource) = &pattern.resource {

@@ -315,9 +315,8 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
     }
 }
 
-/// A review that cannot be decided on. Where it has a uid it is answered as a review, so that the
-/// user of the API server reads why; otherwise by HTTP, and the API server goes by its failure
-/// policy.
+/// A review that cannot be decided on. Where it has a uid it is answered as a review, so that the user of the
+/// API server reads why. Otherwise it is answered by HTTP, and the API server goes by its failure policy.
 fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);

@@ -87,8 +87,8 @@ impl Stored {
 
 /// Returns the certificate to store in place of `found`; `None`: it is good as it stands.
 ///
-/// A serving certificate that is due, or not for all `names`, is issued anew by the same authority;
-/// an authority that is due, or unusable, is made anew, and the earlier ones stay trusted.
+/// A serving certificate that is due, or not for all `names`, is issued anew by the same authority. An
+/// authority that is due, or unusable, is made anew, and the earlier ones stay trusted.
 pub(crate) fn renew(
     found: Option<&Stored>,
     names: &[String],

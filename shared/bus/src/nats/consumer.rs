@@ -5,11 +5,10 @@
 //! queue is full) is seen as a gap in the consumer's own count, or from its heartbeats.
 //!
 //! # When everything has been read
-//! Not when a record says that none is pending behind it. The server takes a superseded record off
-//! that count within the write that supersedes it, but adds the new one from a queue, later; in
-//! between, an object that has just moved to the log's end is in neither. (Measured: about one first
-//! read in three under writes was told "none pending" while objects were missing.) So it is a hint,
-//! and one of these is the proof:
+//! Not when a record says that none is pending behind it. The server takes a superseded record off that count
+//! within the write that supersedes it. The new record is added from a queue, later. In between, an object that
+//! has just moved to the log's end is in neither. (Measured: about one first read in three under writes was
+//! told "none pending" while objects were missing.) So it is a hint, and one of these is the proof:
 //! - The log's last position, asked *after* a record arrived, is that record's own: records appear
 //!   only at the end, and the consumer has passed everything before.
 //! - A heartbeat. The server sends one only when its read has met the log's end, and it says at which

@@ -3,12 +3,12 @@
 //! Two passes: the control records whole, which are few, then the objects' headers.
 //!
 //! # When it is complete
-//! Each pass brings all that stood at or before the head that was asked for first: records come in the
-//! log's order, so the one at the head, or the first behind it, is the proof, and a log that never stands
-//! still is read as soon as another. What stood before the head and was superseded meanwhile is behind it,
-//! where a pass need not come. The head is not before a lease that was taken here. So nothing is missing of a
-//! group whose lease the reader took before, since nobody else writes it; of other groups, whatever their
-//! writers touched meanwhile may be.
+//! Each pass brings all that stood at or before the head that was asked for first. Records come in the log's
+//! order, so the record at the head, or the first behind it, is the proof. So a log that never stands still is
+//! read as soon as another. What stood before the head and was superseded meanwhile is behind it, where a pass
+//! need not come. The head is not before a lease that was taken here. So nothing is missing of a group whose
+//! lease the reader took before, since nobody else writes it. Of other groups, whatever their writers touched
+//! meanwhile may be missing.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Requests through one inbox of our own.
 //!
-//! The client's own `request()` keeps an entry for every request that is never answered, for as long
-//! as it lives (nats.rs issue 1617); a caller that times out and hedges would leak. Here an entry goes
-//! with the future that waits for it. It also fails at once when the connection is lost: whatever was
-//! on its way went with it. One task looks for that, for all that wait.
+//! The client's own `request()` keeps an entry for every request that is never answered, for as long as it
+//! lives (nats.rs issue 1617). A caller that times out and hedges would leak. Here an entry goes with the
+//! future that waits for it. It also fails at once when the connection is lost: whatever was on its way went
+//! with it. One task looks for that, for all that wait.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -156,15 +156,14 @@ fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, W
 
 /// Leaves the queue group without losing a call that is on its way.
 ///
-/// The client's own `drain()` forgets the subscription at its task's next turn, which any message
-/// brings about, and not when the server has answered; every call that comes after is dropped. So the
-/// server is made to let go while the client holds on: "unsubscribe after so many messages" makes the
-/// client count up to that number, whereas nats-server reads no number of more than nine digits and
-/// then unsubscribes at once (`parseSize` and `processUnsub` of `server/util.go` and
-/// `server/client.go`). What the server sent until then is on the wire before its answer to what is
-/// sent next, so after that echo nothing can come. A server that did read the number would go on
-/// sending until the subscription is dropped, and a call of that last moment would be lost, as with
-/// the client's own drain: the contract suite would show it.
+/// The client's own `drain()` forgets the subscription at its task's next turn, which any message brings about,
+/// and not when the server has answered. Every call that comes after is dropped. So the server is made to let
+/// go while the client holds on, by "unsubscribe after so many messages". The client counts up to that number.
+/// But nats-server reads no number of more than nine digits, and unsubscribes at once (`parseSize` and
+/// `processUnsub` of `server/util.go` and `server/client.go`). What the server sent until then is on the wire
+/// before its answer to what is sent next, so after that echo nothing can come. A server that did read the
+/// number would go on sending until the subscription is dropped. A call of that last moment would be lost, as
+/// with the client's own drain: the contract suite would show it.
 async fn leave(mut subscriber: Subscriber, shared: Arc<Shared>) -> Subscriber {
     if subscriber.unsubscribe_after(UNSUBSCRIBE_NOW).await.is_ok() {
         echo(&shared).await;

@@ -1,9 +1,9 @@
 //! The position that each view was read at last, so that no decision goes back in time.
 //!
-//! Replicas that are whole and fresh are still not at the same position: one that was frozen, or has
-//! just come back to the bus, answers from what it knew before. An owner that one decision saw must
-//! not be missing in the next, so each query asks for at least what the last answer was read from,
-//! and a replica that is behind waits or is passed over.
+//! Replicas that are whole and fresh are still not at the same position: one that was frozen, or has just come
+//! back to the bus, answers from what it knew before. An owner that one decision saw must not be missing in the
+//! next. So each query asks for at least what the last answer was read from, and a replica that is behind waits
+//! or is passed over.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,9 +1,10 @@
 //! The targets that the watcher may not write, as one attempt finds them out: their other objects are not tried.
 //! Pure.
 //!
-//! A right is given for a kind, everywhere or in a namespace. If all writes of a page were forbidden that are of one
-//! target and one namespace, the others there are skipped, and a list of that namespace is not read on. A list of all
-//! namespaces is read on until that happened in a few of them, and nothing was written anywhere.
+//! A right is given for a kind, everywhere or in a namespace. Say all writes of a page that are of one target
+//! and one namespace were forbidden. Then the others there are skipped, and a list of that namespace is not
+//! read on. A list of all namespaces is read on until that happened in a few of them, and nothing was written
+//! anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Go's regular expressions.
 //!
-//! The same family, but in Go `\d`, `\w`, `\s` and `\b` are about ASCII, a class knows no operators and
-//! no classes within, a brace that counts nothing is a brace, and what is repeated is not repeated again.
+//! The same family, but in Go `\d`, `\w`, `\s` and `\b` are about ASCII, and a class knows no operators and no
+//! classes within. A brace that counts nothing is a brace, and what is repeated is not repeated again.
 
 use std::{cell::RefCell, collections::HashMap};
 

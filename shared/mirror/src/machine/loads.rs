@@ -1,12 +1,11 @@
 //! Views that are read by themselves.
 //!
-//! A view comes back (it was evicted, it is held from now on, its bodies can be opened now, or it
-//! misses something) without the whole log being read again: a second reader of the log reads this
-//! view alone, from its start, while the main reader passes over the view's records and remembers
-//! the last one. Once the second reader has come to the log's end, and as far as that record, the
-//! view holds every record that the main reader will not bring any more; one that both bring is a
-//! repeat, which is known by its position. So the view is handed over to the main reader in one
-//! step, and nothing is lost.
+//! A view comes back (it was evicted, it is held from now on, its bodies can be opened now, or it misses
+//! something) without the whole log being read again. A second reader of the log reads this view alone, from
+//! its start. Meanwhile the main reader passes over the view's records and remembers the last one. Once the
+//! second reader has come to the log's end, and as far as that record, the view holds every record that the
+//! main reader will not bring any more. A record that both bring is a repeat, which is known by its position.
+//! So the view is handed over to the main reader in one step, and nothing is lost.
 //!
 //! If the main reader begins again, it reads every view from its start, and the others are
 //! stopped.

@@ -126,9 +126,9 @@ impl Run<'_> {
         rows
     }
 
-    /// Passes a row although its rule has no result for the resource. Either the row expects `skip` and the rule
-    /// exists; or the policy has no rule of that name, as where a suite kept an old one, and none of its rules
-    /// contradicts the row.
+    /// Passes a row although its rule has no result for the resource. Either the row expects `skip` and the
+    /// rule exists. Or the policy has no rule of that name, as where a suite kept an old one, and none of its
+    /// rules contradicts the row.
     fn unanswered(
         &self,
         expected: &Expected,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Checked, Counts};
 use crate::check::RowResult;
 
-/// A `testsuites` with one `testsuite` for each suite and one `testcase` for each row; what is not run is
+/// A `testsuites` with one `testsuite` for each suite and one `testcase` for each row. A row that is not run is
 /// `skipped`, and a suite that could not be run has an `error`. No more attributes than the schemas of common
 /// readers know; nothing is timed, and those that ask for a time get 0.
 pub fn junit(suites: &[Checked]) -> String {

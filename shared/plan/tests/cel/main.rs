@@ -1,5 +1,6 @@
-//! CEL over the objects of a view: by indexes, by looking through all objects, and over the same objects as JSON it
-//! comes to the same, the first error included, whatever the expression, the objects and their changes.
+//! CEL over the objects of a view: by indexes, by looking through all objects, and over the same objects as
+//! JSON. All three come to the same, the first error included, whatever the expression, the objects and their
+//! changes.
 #![allow(clippy::unwrap_used)]
 
 mod grammar;

@@ -1,10 +1,12 @@
 //! The rules that Kyverno derives from those on Pods for what makes Pods: one for the controllers whose
 //! Pod template stands in `spec.template`, one for CronJobs.
 //!
-//! A policy is left as it is where any of its rules speaks of Pods and of other kinds at once, or
-//! selects by what a template need not share with its controller: names, labels, annotations; or where
-//! none names Pods or what makes them without a group and a version. A derived rule speaks of its own
-//! controllers alone, whatever else its filters let through.
+//! A policy is left as it is in three cases:
+//! - one of its rules speaks of Pods and of other kinds at once;
+//! - one of its rules selects by what a template need not share with its controller: names, labels, annotations;
+//! - no rule names Pods, or what makes them, without a group and a version.
+//!
+//! A derived rule speaks of its own controllers alone, whatever else its filters let through.
 
 use serde_json::{Map, Value, json};
 

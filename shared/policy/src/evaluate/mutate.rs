@@ -289,8 +289,8 @@ fn rendered_operation(
     Ok(Value::Object(made))
 }
 
-/// A patch with its variables in place. A key that a variable stands in is a field, and never an anchor
-/// or a directive that is not written; what a variable comes to is never looked into for them.
+/// A patch with its variables in place. A key that a variable stands in is a field, and never an anchor or a
+/// directive that is not written. What a variable comes to is never looked into for them.
 fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Interrupt> {
     match patch {
         ValueTemplate::Map(entries) => {

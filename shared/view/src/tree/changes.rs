@@ -1,7 +1,7 @@
 //! The difference between two states of a view.
 //!
-//! States that followed one another share all groups and chunks but those that changed, so finding the
-//! changes costs a comparison of two pointers for each group, and a walk through those that differ.
+//! States that followed one another share all groups and chunks but those that changed. So finding the changes
+//! costs a comparison of two pointers for each group, and a walk through those that differ.
 
 use std::{cmp::Ordering, sync::Arc};
 

@@ -1,9 +1,12 @@
 //! Rights taken and given at random, while facts change and policies ask for them by every road.
 //!
-//! A decision tells the numbers that it read, which the oracle knows, or why there are none. Held, for
-//! Numbers are right or the error has a code; what has all of its rights never fails; what
-//! lost one fails within a second of the API server's word, in its words, and comes back by itself;
-//! nothing is asked in a loop; no process dies; in the end every view equals the API server's list.
+//! A decision tells the numbers that it read, which the oracle knows, or why there are none. This must hold:
+//!
+//! - Numbers are right, or the error has a code.
+//! - A read that has all of its rights never fails.
+//! - A read that lost a right fails within a second of the API server's word, in its words. It comes back by itself.
+//! - Nothing is asked in a loop, and no process dies.
+//! - In the end every view equals the API server's list.
 //!
 //! `ANTEROOM_RIGHTS_SEED` and `ANTEROOM_RIGHTS_EDITS` choose another and a longer story.
 

@@ -1,8 +1,10 @@
 //! `onForbidden: Stop`, on real parts.
 //!
-//! Held: an entry that is not to be asked for again is not, and says why until its spec
-//! changes; another one on the same objects comes back by itself; an API server that starts again, and
-//! does not know its own rules for a moment, makes nobody give up.
+//! This must hold:
+//!
+//! - An entry that is not to be asked for again is not, and says why until its spec changes.
+//! - Another entry on the same objects comes back by itself.
+//! - An API server that starts again, and does not know its own rules for a moment, makes nobody give up.
 
 use std::time::Duration;
 

@@ -1,8 +1,7 @@
 //! The parts of an image reference. Pure.
 //!
-//! References are read by the grammar that container runtimes have, from the crate of the OCI's
-//! specifications; what is beyond it (a port that is none, large letters, another digest than sha256) is
-//! no reference here.
+//! References are read by the grammar that container runtimes have, from the crate of the OCI's specifications.
+//! Anything beyond it is no reference here: a port that is none, large letters, another digest than sha256.
 
 use oci_spec::distribution::Reference;
 

@@ -1,6 +1,6 @@
-//! The definitions of `ClusterPolicy` and `Policy`, for clusters that do not have Kyverno's. Most of
-//! a spec is checked when it is compiled, so the schema keeps all of it; what reads facts is typed,
-//! so that the API server refuses at once what can never be read.
+//! The definitions of `ClusterPolicy` and `Policy`, for clusters that do not have Kyverno's. Most of a spec is
+//! checked when it is compiled, so the schema keeps all of it. The fields that read facts are typed, so that
+//! the API server refuses at once what can never be read.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};

@@ -12,10 +12,12 @@
 //! ```
 //! After a fault there is a wait, and then the page that failed, or the watch from where it stood.
 //!
-//! An API server whose etcd was restored accepts a watch from a version of its future, and then says
-//! nothing until it gets there. So a watch that was accepted is no news; one that was interrupted
-//! is resumed only after a probe has shown that the history still reaches that far; and one that
-//! ended without a word, not even the bookmark that comes before a timeout, is a list's turn.
+//! An API server whose etcd was restored accepts a watch from a version of its future, and then says nothing
+//! until it gets there. So:
+//!
+//! - A watch that was accepted is no news.
+//! - A watch that was interrupted is resumed only after a probe. The probe shows if the history still reaches that far.
+//! - A watch that ended without a word, not even the bookmark before a timeout, is followed by a list.
 
 use std::{cmp::Ordering, time::Duration};
 

@@ -280,8 +280,8 @@ impl Binding {
     }
 }
 
-/// A literal is put together of whole JSON values and of the insides of strings, so that a value can
-/// end neither the string nor the value that it stands in.
+/// A literal is put together of whole JSON values and of the insides of strings. So a value can end neither the
+/// string nor the value that it stands in.
 fn json<R: Resolve>(pieces: &[JsonPiece], resolver: &mut R) -> Result<Value, R::Interrupt> {
     let mut text = String::new();
     let mut last = None;
