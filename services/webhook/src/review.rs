@@ -76,7 +76,7 @@ pub(crate) enum ReviewError {
 }
 
 impl ReviewError {
-    /// Its stable code.
+    /// Returns the error's stable code.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::TooLarge { .. } => ErrorCode::REVIEW_TOO_LARGE,

@@ -395,7 +395,7 @@ pub enum AppendError {
         /// The transport's error.
         message: String,
     },
-    /// It was not appended.
+    /// The batch was not appended.
     #[error(transparent)]
     Bus(#[from] BusError),
 }

@@ -26,13 +26,13 @@ const PARTS_VARIABLE: &str = "ANTEROOM_REAL_PARTS";
 /// Why there is no server.
 #[derive(Debug, Error)]
 pub enum TestingError {
-    /// It was not built.
+    /// The nats-server was not built.
     #[error("no nats-server at {}: build it with `cargo xtask parts`", path.display())]
     NotBuilt {
         /// The path of the missing program.
         path: PathBuf,
     },
-    /// It could not be started.
+    /// The nats-server could not be started.
     #[error("nats-server could not be started: {0}")]
     Io(#[from] io::Error),
     /// It ended, or said nothing, before it was ready.

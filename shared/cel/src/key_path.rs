@@ -22,7 +22,7 @@ struct Inner {
 pub enum Step {
     /// To a field of a map.
     Field {
-        /// Its name.
+        /// The field's name.
         name: Box<str>,
         /// The outcome where the map has no such field.
         missing: Missing,

@@ -58,7 +58,7 @@ pub(crate) struct Probe {
 /// The use of an operand's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Matching {
-    /// It is looked for.
+    /// The operand's value is looked for.
     Equal,
     /// It is an optional, and its value is looked for.
     OptionalEqual,

@@ -53,7 +53,7 @@ pub enum SubqueryAnswer<'v> {
     Failed(&'v str),
     /// It comes to the error of the parameter at this place.
     Parameter(usize),
-    /// It is not there yet.
+    /// The answer is not there yet.
     Unknown,
     /// It is not to be had without reading the lists.
     Declined,

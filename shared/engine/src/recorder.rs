@@ -60,7 +60,7 @@ pub enum AuditResult {
 }
 
 impl AuditResult {
-    /// Its label.
+    /// Returns the label of the result.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Same => "same",

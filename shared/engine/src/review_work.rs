@@ -65,7 +65,7 @@ pub(crate) struct ReviewWork<'l> {
     steps_left: u64,
     /// `None`: all work is done at once, where it is.
     lane: Option<&'l LongLane>,
-    /// Its request is large.
+    /// The review's request is large.
     is_large: bool,
     deadline: Deadline,
 }

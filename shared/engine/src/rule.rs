@@ -150,7 +150,7 @@ impl RuleResult {
 pub enum RuleResult {
     /// The rule does not speak of the request.
     NotMatched,
-    /// It matched, and did not apply.
+    /// The rule matched, and did not apply.
     Skip,
     /// The request complies, or was changed.
     Pass,
@@ -170,7 +170,7 @@ impl RuleResult {
         Self::Error,
     ];
 
-    /// Its label.
+    /// Returns the label of the result.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotMatched => "not_matched",

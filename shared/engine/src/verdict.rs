@@ -136,7 +136,7 @@ impl Decision {
 /// The consequence of one rule's outcome for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consequence {
-    /// It may go on.
+    /// The request may go on.
     Admits,
     /// It may go on, and the user is warned.
     Warns,

@@ -8,10 +8,10 @@ use thiserror::Error;
 /// Why a compressed text is not read.
 #[derive(Debug, Error)]
 pub enum GzipError {
-    /// It holds more than it may.
+    /// The text holds more than it may.
     #[error("it holds more than {0} bytes")]
     TooLong(usize),
-    /// It is no such text.
+    /// The text is not gzip.
     #[error("it is not gzip: {0}")]
     Malformed(#[from] std::io::Error),
 }

@@ -15,7 +15,7 @@ const DEPTH_BY_DEFAULT: usize = 127;
 /// A text cannot be read.
 #[derive(Debug, Error)]
 pub enum JsonError {
-    /// It nests deeper than [`DEPTH_MAX`].
+    /// The text nests deeper than [`DEPTH_MAX`].
     #[error("it nests deeper than {DEPTH_MAX} levels")]
     TooDeep,
     /// It is no JSON, or not of the shape that is expected.

@@ -30,7 +30,7 @@ pub enum Mismatch {
         /// stands beside it does not count either.
         is_direct: bool,
     },
-    /// It differs.
+    /// The object differs from the pattern.
     Differs(Difference),
 }
 

@@ -182,7 +182,7 @@ impl MirroredView {
         self.seen = self.seen.max(revision);
     }
 
-    /// Its memory is wanted back.
+    /// Frees the view, whose memory is wanted back.
     pub(crate) fn evict(&mut self) {
         self.view.evict();
         self.freed();
@@ -354,7 +354,7 @@ impl MirroredView {
         self.group
     }
 
-    /// Its writer was heard from.
+    /// Notes that the view's writer was heard from.
     pub(crate) fn heard(&mut self, now: Moment) {
         self.heard = Some(now);
     }

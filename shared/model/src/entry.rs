@@ -181,7 +181,7 @@ impl EntryRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum EntryState {
-    /// It can be asked for.
+    /// The entry can be asked for.
     Bound(Binding),
     /// It cannot be served: the *invalid entry*, which holds its error.
     Invalid {

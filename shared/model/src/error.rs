@@ -396,7 +396,7 @@ fn entry_not_found(kind: EntryKind, entry: &str) -> String {
 }
 
 impl FactError {
-    /// Its stable code.
+    /// Returns the error's stable code.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::EntryNotFound { .. } => ErrorCode::ENTRY_NOT_FOUND,

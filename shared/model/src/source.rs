@@ -260,7 +260,7 @@ impl ViewId {
         Self(text.into())
     }
 
-    /// Its text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

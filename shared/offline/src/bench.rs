@@ -31,7 +31,7 @@ use crate::{
 pub enum Status {
     /// The resource complies.
     Pass,
-    /// It does not.
+    /// The resource does not comply.
     Fail,
     /// It does not, and the policy says that this does not count.
     Warn,

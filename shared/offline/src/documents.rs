@@ -26,7 +26,7 @@ pub enum InputError {
         /// The error of the system.
         source: io::Error,
     },
-    /// It is larger than [`DOCUMENT_BYTES_MAX`].
+    /// A document is larger than [`DOCUMENT_BYTES_MAX`].
     #[error("{} is larger than {DOCUMENT_BYTES_MAX} bytes", path.display())]
     TooLarge {
         /// The file or folder.

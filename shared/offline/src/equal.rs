@@ -147,7 +147,7 @@ impl Default for Search {
 pub enum Stopped {
     /// It made as many as it may.
     Requests,
-    /// Its time is over.
+    /// The time of the search is over.
     Time,
 }
 

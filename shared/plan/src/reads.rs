@@ -50,7 +50,7 @@ pub(crate) fn reads_of_path(path: &KeyPath) -> RetainedFields {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Read,
-    /// Its elements are counted.
+    /// The elements of the value are counted.
     Counted,
 }
 

@@ -20,7 +20,7 @@ pub struct Sliced(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// It is a chain.
+    /// The expression is a chain.
     Chain(Expression),
     /// It takes nothing of the list but these counts.
     Counts(CountedExpression),

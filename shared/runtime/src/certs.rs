@@ -53,7 +53,7 @@ pub enum CertError {
         /// The parser's message.
         problem: String,
     },
-    /// It is not valid any more.
+    /// The certificate is not valid any more.
     #[error("the certificate expired at {not_after}")]
     Expired {
         /// The end of its validity.

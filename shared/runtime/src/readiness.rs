@@ -113,7 +113,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// It is there.
+    /// Notes that the awaited thing is there.
     pub fn ready(&self) {
         self.set(None, None);
     }

@@ -57,7 +57,7 @@ pub enum SealError {
 }
 
 impl SealError {
-    /// Its stable code.
+    /// Returns the error's stable code.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::NoKey => ErrorCode::CONFIG_INVALID,
@@ -73,7 +73,7 @@ impl SealError {
 /// A problem with the file of keys. Never quotes a key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeysError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the keys in {path}: {message}")]
     Read {
         /// The file.
@@ -111,7 +111,7 @@ pub enum KeysError {
 }
 
 impl KeysError {
-    /// Its stable code.
+    /// Returns the error's stable code.
     pub fn code(&self) -> ErrorCode {
         ErrorCode::CONFIG_INVALID
     }

@@ -22,11 +22,11 @@ pub enum Referenced<'a> {
     /// It is not watched at present, since nobody has read it for long: asking for it starts the
     /// watch again.
     Idle,
-    /// It is there.
+    /// The object is there.
     Found(BodyNode<'a>),
     /// The API server said that it is not there.
     Absent,
-    /// It cannot be read.
+    /// The object cannot be read.
     Failed(Failure),
 }
 

@@ -43,7 +43,7 @@ pub struct ViolatedRule {
     pub policy: String,
     /// The rule's name.
     pub rule: String,
-    /// It could not be evaluated.
+    /// The rule could not be evaluated.
     pub error: bool,
     /// No background scan applies this policy: a violation that is not reported now never is.
     pub unscanned: bool,

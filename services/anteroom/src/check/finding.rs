@@ -23,7 +23,7 @@ pub(super) enum Finding {
     Good,
     /// It does not, and that may be meant so.
     Warning(String),
-    /// It does not.
+    /// The fact does not hold.
     Failed(String),
     /// It is not known, for this reason.
     NotAsked(String),

@@ -33,7 +33,7 @@ const OWN_LIMIT_RETRY_MS: u64 = 60_000;
 pub(crate) struct Subject {
     /// Its size in memory, or its size when it was evicted.
     pub(crate) bytes: u64,
-    /// Its own limit.
+    /// The view's own limit.
     pub(crate) bytes_max: Option<u64>,
     /// It is pinned, or one of the system's own.
     pub(crate) stays: bool,

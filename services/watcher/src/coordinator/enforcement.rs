@@ -59,7 +59,7 @@ struct Standing {
     version: ResourceVersion,
     /// Its position in the log; `None`: it is on its way there.
     position: Option<Revision>,
-    /// It has been in force.
+    /// The policy has been in force.
     established: bool,
     /// Since when it could be.
     since: Instant,

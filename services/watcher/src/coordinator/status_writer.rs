@@ -122,7 +122,7 @@ struct Slot {
     desired: Option<DesiredStatus>,
     written: Option<Written>,
     retry: Option<(Instant, Backoff)>,
-    /// It stands among the news.
+    /// The object stands among the news.
     queued: bool,
 }
 

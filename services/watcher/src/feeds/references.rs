@@ -46,7 +46,7 @@ pub(super) struct Reference {
     /// The watch that is planned for it.
     pub(super) scope: Option<WatchScope>,
     pub(super) read: Instant,
-    /// It cannot change any more.
+    /// The object cannot change any more.
     pub(super) immutable: bool,
     pub(super) checked: Instant,
 }

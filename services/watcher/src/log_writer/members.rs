@@ -78,7 +78,7 @@ struct Heard {
     since: Instant,
     /// True while this watcher stands for election.
     stands: bool,
-    /// It stops, and never stands again.
+    /// This watcher stops, and never stands again.
     withdrawn: bool,
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Readiness {
     Ready,
     /// It is not, or it does not answer.
     NotReady,
-    /// It forbids to ask.
+    /// The API server forbids to ask.
     Untold,
 }
 

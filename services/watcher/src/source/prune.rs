@@ -19,7 +19,7 @@ pub(crate) enum PruneError {
     /// It is no JSON object, or nests too deep.
     #[error("it cannot be read: {0}")]
     Json(#[from] JsonError),
-    /// It is over a limit.
+    /// The object is over a limit.
     #[error(transparent)]
     Body(#[from] anteroom_wire::WireError),
 }

@@ -44,7 +44,7 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 pub(super) enum Answer {
     /// The API server goes by it.
     Proven,
-    /// It does not yet.
+    /// The API server does not call by the configuration yet.
     NotYet,
     /// It does, and cannot reach the webhook: its words.
     Unreachable(String),

@@ -47,7 +47,7 @@ pub(super) enum Unwritten {
 /// The comparison of the object at the API server with the wanted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It says all of it already.
+    /// The object says all of it already.
     Same,
     /// It was made by more of the log.
     Newer,

@@ -49,11 +49,11 @@ pub(super) mod code {
 /// Why the API gave no answer.
 #[derive(Debug)]
 pub(super) enum ApiError {
-    /// It said no.
+    /// The server said no.
     Refused(jetstream::Error),
-    /// It said nothing.
+    /// The server said nothing.
     Unanswered(Unanswered),
-    /// It said something else.
+    /// The server said something else.
     Malformed(String),
 }
 

@@ -22,7 +22,7 @@ use super::link::Link;
 /// Why a request has no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unanswered {
-    /// It never left, for this reason.
+    /// The request never left, for this reason.
     NotSent(String),
     /// The subject has no subscriber. The server says so at once.
     NoResponders,

@@ -26,7 +26,7 @@ pub(crate) struct Function {
     pub(crate) result: Kind,
     /// The second argument is a regular expression.
     pub(crate) takes_pattern: bool,
-    /// Its value depends on the moment.
+    /// The function's value depends on the moment.
     pub(crate) is_nondeterministic: bool,
     /// Its value is one of its arguments or a part of it, and it looks into none.
     pub(crate) passes_arguments: bool,

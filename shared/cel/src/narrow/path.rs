@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     pub(super) steps: Vec<Step>,
-    /// It comes to an optional value.
+    /// The path comes to an optional value.
     pub(super) is_optional: bool,
     /// The step from which on the path is optional.
     optional_from: usize,

@@ -36,7 +36,7 @@ pub enum Origin {
         age_ms: u64,
         /// It was read for somebody else at the same time.
         shared: bool,
-        /// It is of Secrets.
+        /// The read was of Secrets.
         secret: bool,
         /// The error of the view that was asked before.
         fallback_from: Option<ErrorCode>,

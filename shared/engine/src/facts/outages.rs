@@ -98,7 +98,7 @@ enum Turn<'a, K: Clone + Eq + Hash> {
     },
     /// Another one's, who tells.
     Wait(Arc<Notify>),
-    /// It is over.
+    /// The outage is over.
     Over,
 }
 

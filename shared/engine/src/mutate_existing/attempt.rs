@@ -52,9 +52,9 @@ pub(super) enum AttemptOutcome {
     Written,
     /// An object was another one when it was written.
     Conflict,
-    /// It may come to something later.
+    /// The attempt may come to something later.
     Unavailable(String),
-    /// It never will.
+    /// The attempt will never come to anything.
     Failed(String),
 }
 

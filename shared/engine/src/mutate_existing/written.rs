@@ -41,7 +41,7 @@ impl WrittenBefore {
         self.before.contains(&id(changed))
     }
 
-    /// It is written.
+    /// Notes that the object is written.
     pub(super) fn put(&mut self, id: Id) {
         self.now.insert(id);
     }

@@ -9,9 +9,9 @@ use crate::{documents::manifests, resource::Resource};
 /// The changed resource that a file expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// It is that.
+    /// The resource is as expected.
     Same,
-    /// It is something else.
+    /// The resource differs from what is expected.
     Differs,
     /// Nothing of this resource stands there.
     Missing,

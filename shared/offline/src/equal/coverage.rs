@@ -26,7 +26,7 @@ pub struct Covered {
     /// Violations by the validation that found them, of policies of policies.kyverno.io.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_validation: BTreeMap<String, usize>,
-    /// It changes objects, and judges none.
+    /// The rule changes objects, and judges none.
     pub is_mutation: bool,
 }
 

@@ -16,11 +16,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Decision {
-    /// It may go on.
+    /// The request may go on.
     Admitted,
     /// It may go on, and the user is warned.
     Warned,
-    /// It violates a rule.
+    /// The request violates a rule.
     RefusedByRule,
     /// A rule could not be evaluated.
     RefusedByError,
@@ -43,11 +43,11 @@ impl fmt::Display for Decision {
 pub enum Reported {
     /// Nothing: no rule speaks of the object, or all were skipped.
     Nothing,
-    /// It complies.
+    /// The request complies.
     Pass,
     /// A rule could not be evaluated.
     Error,
-    /// It violates a rule.
+    /// The request violates a rule.
     Fail,
 }
 

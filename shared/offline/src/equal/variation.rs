@@ -90,7 +90,7 @@ pub(super) struct Mentioned {
     pub(super) is_leaf: bool,
     /// It is a list, or a map that is gone through.
     pub(super) is_list: bool,
-    /// It is a list of objects.
+    /// The place is a list of objects.
     pub(super) has_fields: bool,
 }
 

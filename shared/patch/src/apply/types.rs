@@ -105,7 +105,7 @@ pub enum SchemaError {
     /// It has more types than are kept.
     #[error("the schema has more than {TYPES_MAX} types")]
     TooLarge,
-    /// It nests deeper than is read.
+    /// The schema nests deeper than is read.
     #[error("the schema nests deeper than {} levels", crate::DEPTH_MAX)]
     TooDeep,
 }

@@ -130,7 +130,7 @@ impl<'e> Search<'e> {
         }
     }
 
-    /// It is used whole.
+    /// Notes that a part of the document is used whole.
     fn used(&mut self, at: DocumentPart, by: TermId, why: Why) -> Result<DocumentPart, Scan> {
         match at {
             DocumentPart::Apart => Ok(DocumentPart::Apart),

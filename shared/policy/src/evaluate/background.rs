@@ -40,11 +40,11 @@ const NEVER_SCANNED: &[(&str, &str)] = &[
 /// Why a policy is not evaluated on objects that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotScanned {
-    /// It says so: `spec.background: false`.
+    /// The policy says so: `spec.background: false`.
     Off,
     /// It is about who asks, and nobody asks.
     Users,
-    /// It has no rule that validates.
+    /// The policy has no rule that validates.
     NothingToValidate,
 }
 

@@ -112,7 +112,7 @@ impl RuleError {
         }
     }
 
-    /// Its stable code.
+    /// Returns the error's stable code.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Withheld { code } => *code,

@@ -76,7 +76,7 @@ struct Outer<'o> {
     place: &'o dyn Display,
     /// The value that patterns are compared with, if it is not the object.
     about: Option<&'o Value>,
-    /// It stands in no other.
+    /// The `foreach` stands in no other.
     is_first: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Pass<'a> {
     pub(super) has_roles: bool,
     /// The exceptions that hold; `None`: it was not looked yet.
     pub(super) excepted: Option<AppliedExceptions<'a>>,
-    /// It is they that decide.
+    /// Exceptions decide the rule's outcome.
     pub(super) is_exempted: bool,
     /// The progress through objects that exist already.
     pub(super) existing: mutate_existing::Progress,

@@ -11,7 +11,7 @@ use crate::ir::{
 /// The patches of an object.
 #[derive(Debug)]
 pub(crate) enum Mutation {
-    /// It is patched once.
+    /// The object is patched once.
     Once(Patch),
     /// It is patched for elements of lists, one list after the other.
     ForEach(Vec<MutateEach>),

@@ -59,9 +59,9 @@ impl Policy {
 /// The API server's answer when the webhook does not answer, or when a rule cannot be evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// It refuses the request.
+    /// A failure refuses the request.
     Fail,
-    /// It admits the request.
+    /// A failure admits the request.
     Ignore,
 }
 

@@ -68,7 +68,7 @@ pub(crate) trait Resolve {
 /// Why a text cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TemplateProblem {
-    /// It is malformed.
+    /// The template is malformed.
     Invalid(String),
     /// It is what Kyverno knows and this crate does not evaluate.
     Unsupported(String),

@@ -177,7 +177,7 @@ impl Footprint {
 
 /// The meaning of a key in a merge.
 enum Key<'k> {
-    /// It says how to merge.
+    /// The key says how to merge.
     Directive,
     /// A condition on this field, which may add something below.
     Condition(&'k str),

@@ -63,7 +63,7 @@ impl<'r> ExpressionSite<'r> {
 /// The use of an expression's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flow<'r> {
-    /// It is used here.
+    /// The value is used here.
     Used,
     /// It is the value of this entry of the context, or stands in the way of one.
     Entry(usize),

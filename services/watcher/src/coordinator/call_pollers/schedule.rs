@@ -25,7 +25,7 @@ pub(super) const AGE_AWAITED: Duration =
 pub(super) enum Outcome {
     /// It was answered, with something new or with what is known.
     Answered,
-    /// It was not.
+    /// The call was not answered.
     Failed(Failure),
 }
 

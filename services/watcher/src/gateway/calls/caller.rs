@@ -24,7 +24,7 @@ pub(crate) struct Caller {
 /// The result of a call.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    /// It is as it was.
+    /// The answer is unchanged since the call before.
     Unchanged,
     /// A response body of JSON.
     Json(Value, Validators),

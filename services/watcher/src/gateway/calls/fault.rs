@@ -28,7 +28,7 @@ pub(crate) enum CallFault {
         /// The transport's own words.
         message: String,
     },
-    /// It took too long.
+    /// The call took too long.
     #[error("no answer within {} ms", timeout.as_millis())]
     Slow {
         /// The time that it may take.

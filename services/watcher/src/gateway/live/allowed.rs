@@ -22,7 +22,7 @@ pub(super) struct Allowed {
     pub(super) config_map: bool,
     /// An answer of a service is one whatever its status.
     pub(super) takes_any_status: bool,
-    /// It reads Secrets.
+    /// The call reads Secrets.
     pub(super) secret: bool,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Change {
 /// The outcome for a change that was handed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queued {
-    /// It waits for its turn.
+    /// The change waits for its turn.
     New,
     /// It took the place of an older change of its key.
     Coalesced,

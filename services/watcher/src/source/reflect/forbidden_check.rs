@@ -16,11 +16,11 @@ const UNTOLD_MAX: Duration = Duration::from_secs(10);
 /// The verdict on a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is so.
+    /// The refusal is true.
     Believed,
     /// It may be from before the API server was ready: ask again, once, and believe what it says.
     AskAgain,
-    /// It says nothing.
+    /// The refusal tells nothing.
     Doubted,
 }
 

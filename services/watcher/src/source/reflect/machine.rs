@@ -98,7 +98,7 @@ pub(super) enum Input {
         /// The time for which it was open.
         lived: Duration,
     },
-    /// It failed.
+    /// The list, watch or probe failed.
     Failed(Fault),
     /// The wait is over.
     Waited,

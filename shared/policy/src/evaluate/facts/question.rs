@@ -23,7 +23,7 @@ pub(crate) struct Question {
     /// The answer may be large.
     pub(crate) is_large: bool,
     pub(crate) reading: AnswerShape,
-    /// It is asked in CEL.
+    /// The request in CEL, if the question is asked in CEL.
     pub(crate) cel: Option<Arc<CelRequest>>,
 }
 

@@ -20,7 +20,7 @@ struct Hole {
     variable: Variable,
     /// In quotes: it stands for text, whatever its value.
     is_quoted: bool,
-    /// It begins a value without quotes.
+    /// The hole begins a value without quotes.
     is_bare: bool,
 }
 

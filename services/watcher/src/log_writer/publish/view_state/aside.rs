@@ -16,12 +16,12 @@ const RETURN_MAX: Duration = Duration::from_secs(60);
 /// The state of a view that the log had no room for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Aside {
-    /// It is written.
+    /// The view is written.
     #[default]
     No,
     /// It is not written. Its size is known once its source was read to the end.
     Since { at: Instant, is_measured: bool },
-    /// It is written again.
+    /// The view is written again.
     Returns { since: Instant },
 }
 
