@@ -35,7 +35,7 @@ pub enum TestingError {
     /// The nats-server could not be started.
     #[error("nats-server could not be started: {0}")]
     Io(#[from] io::Error),
-    /// It ended, or said nothing, before it was ready.
+    /// The nats-server ended, or said nothing, before it was ready.
     #[error("nats-server was not ready within {READY_TIMEOUT:?}; it said:\n{log}")]
     NotReady {
         /// Its log.

@@ -7,10 +7,10 @@ use crate::limits::{BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, STEPS_MAX};
 /// Why an expression is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompileError {
-    /// It is no expression, or one that can come to nothing but an error.
+    /// The text is no expression, or one that can come to nothing but an error.
     #[error("{0}")]
     Invalid(String),
-    /// It uses what Kubernetes' CEL has and this crate has not.
+    /// The expression uses what Kubernetes' CEL has and this crate has not.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -86,7 +86,7 @@ pub enum JsonError {
     /// There is no value.
     #[error(transparent)]
     Failed(#[from] EvalError),
-    /// It is of a type that JSON has not, or holds such a value. This is the type's name.
+    /// The value is of a type that JSON has not, or holds such a value. This is the type's name.
     #[error("a {0} cannot be said in JSON")]
     NoJson(&'static str),
 }

@@ -179,7 +179,7 @@ impl fmt::Display for Argument {
 pub enum Fact<'v> {
     /// The fact.
     Value(&'v Value),
-    /// It is not there yet: the evaluation goes on without it, and is begun again once it is.
+    /// The fact is not there yet: the evaluation goes on without it, and is begun again once it is.
     Unknown,
     /// It cannot be read. The number is the host's own, and comes back in
     /// [`EvalError::Fact`](crate::EvalError::Fact).

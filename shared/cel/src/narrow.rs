@@ -60,7 +60,7 @@ pub(crate) struct Probe {
 pub(crate) enum Matching {
     /// The operand's value is looked for.
     Equal,
-    /// It is an optional, and its value is looked for.
+    /// The operand is an optional, and its value is looked for.
     OptionalEqual,
     /// Its elements are looked for, or its keys.
     Among,

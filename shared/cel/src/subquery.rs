@@ -51,11 +51,11 @@ pub enum SubqueryAnswer<'v> {
     Value(&'v serde_json::Value),
     /// The error that it comes to.
     Failed(&'v str),
-    /// It comes to the error of the parameter at this place.
+    /// The subquery comes to the error of the parameter at this place.
     Parameter(usize),
     /// The answer is not there yet.
     Unknown,
-    /// It is not to be had without reading the lists.
+    /// The value is not to be had without reading the lists.
     Declined,
     /// The lists cannot be read; as in [`Fact::Failed`](crate::Fact::Failed).
     Unread(u32, &'v str),

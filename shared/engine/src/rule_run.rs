@@ -36,7 +36,7 @@ pub struct RuleRun<'a> {
     origins: Vec<(u32, Option<Arc<Origin>>)>,
     /// The facts, by id, whose name may have Secrets in it.
     unnamed: Vec<u32>,
-    /// It has read data that may travel sealed alone.
+    /// The rule has read data that may travel sealed alone.
     knows_secrets: bool,
     report: Option<RuleReport>,
     /// The time of its first step.

@@ -37,9 +37,9 @@ pub struct RuleRecord {
     pub excepted_by: Vec<String>,
     /// Further results, as in [`RuleReport::properties`](anteroom_policy::RuleReport::properties).
     pub properties: BTreeMap<String, String>,
-    /// It asked for the time or for chance: at another moment the outcome may be another.
+    /// The rule asked for the time or for chance: at another moment the outcome may be another.
     pub depends_on_arrival: bool,
-    /// It has read Secrets, so the user alone is told its message.
+    /// The rule has read Secrets, so the user alone is told its message.
     pub knows_secrets: bool,
 }
 
@@ -138,11 +138,11 @@ impl Decision {
 pub enum Consequence {
     /// The request may go on.
     Admits,
-    /// It may go on, and the user is warned.
+    /// The request may go on, and the user is warned.
     Warns,
-    /// It is denied, since it violates the rule.
+    /// The request is denied, since it violates the rule.
     RefusesByRule,
-    /// It is denied, since the rule could not be evaluated.
+    /// The request is denied, since the rule could not be evaluated.
     RefusesByError,
 }
 

@@ -18,7 +18,7 @@ pub enum JsonError {
     /// The text nests deeper than [`DEPTH_MAX`].
     #[error("it nests deeper than {DEPTH_MAX} levels")]
     TooDeep,
-    /// It is no JSON, or not of the shape that is expected.
+    /// The text is no JSON, or not of the shape that is expected.
     #[error(transparent)]
     Malformed(#[from] serde_json::Error),
 }

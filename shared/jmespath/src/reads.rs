@@ -21,7 +21,7 @@ pub type Place = Vec<Box<str>>;
 /// The possible origins of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// It is what the expression is evaluated on.
+    /// The value is what the expression is evaluated on.
     Root,
     /// One of these places. `listed`: it is a list if it is anything, whose elements come from there.
     Places {

@@ -183,7 +183,7 @@ impl EntryRecord {
 pub enum EntryState {
     /// The entry can be asked for.
     Bound(Binding),
-    /// It cannot be served: the *invalid entry*, which holds its error.
+    /// The entry cannot be served: the *invalid entry*, which holds its error.
     Invalid {
         /// The error that every reader gets.
         failure: Failure,
@@ -193,7 +193,7 @@ pub enum EntryState {
 /// Options of a view beside its source, from all of its dependents together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewOptions {
-    /// It is never evicted to save memory.
+    /// The view is never evicted to save memory.
     #[serde(default)]
     pub pinned: bool,
     /// The largest size, in bytes as the replica accounts them, before it is evicted on its own;

@@ -33,7 +33,7 @@ pub enum Status {
     Pass,
     /// The resource does not comply.
     Fail,
-    /// It does not, and the policy says that this does not count.
+    /// The resource does not comply, and the policy says that this does not count.
     Warn,
     /// It is not known whether the resource complies.
     Error,

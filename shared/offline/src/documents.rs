@@ -32,7 +32,7 @@ pub enum InputError {
         /// The file or folder.
         path: PathBuf,
     },
-    /// It is no JSON and no YAML, or has not the shape that is read.
+    /// The document is no JSON and no YAML, or has not the shape that is read.
     #[error("{}: {message}", path.display())]
     Malformed {
         /// The file or folder.

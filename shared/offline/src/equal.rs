@@ -145,7 +145,7 @@ impl Default for Search {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stopped {
-    /// It made as many as it may.
+    /// The search made as many requests as it may.
     Requests,
     /// The time of the search is over.
     Time,

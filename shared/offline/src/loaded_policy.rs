@@ -17,7 +17,7 @@ pub struct LoadedPolicy {
     pub name: String,
     /// The manifest's own name.
     pub(crate) bare_name: String,
-    /// It is asked at admission too. One that is not is looked at all the same, as by Kyverno's command line.
+    /// The policy is asked at admission too. One that is not is looked at all the same, as by Kyverno's command line.
     pub(crate) is_asked_at_admission: bool,
     /// The compiled policy, or why it did not compile.
     pub outcome: Result<Policy, Vec<Problem>>,

@@ -19,7 +19,7 @@ pub struct Resource {
     pub(crate) plural: String,
     /// The manifest, with its namespace.
     pub value: Value,
-    /// It names no namespace, and its kind is not known to be cluster-scoped: it may be in none.
+    /// The resource names no namespace, and its kind is not known to be cluster-scoped: it may be in none.
     pub(crate) is_assumed: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::{BUILT_BYTES_MAX, DEPTH_MAX, OPERATIONS_MAX};
 /// Why a patch is none, or does not apply. The document is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PatchError {
-    /// It is no patch, whatever the document.
+    /// The patch is none, whatever the document.
     #[error("{place}: {problem}")]
     Malformed {
         /// The position in the patch, like `operation 2` or `spec.containers`.
@@ -15,7 +15,7 @@ pub enum PatchError {
         /// The fault at that position.
         problem: String,
     },
-    /// It speaks of what the document does not have, or has otherwise.
+    /// The patch speaks of what the document does not have, or has otherwise.
     #[error("{operation} at `{path}`: {problem}")]
     DoesNotApply {
         /// The operation, like `replace`.

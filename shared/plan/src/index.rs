@@ -189,7 +189,7 @@ impl Index {
         }
     }
 
-    /// It is found by what it was found by before.
+    /// Puts the object in again by its present key values.
     fn put_anew(&mut self, object: &Object) {
         let is = self.key_values(object);
         self.put(object, is.values, is.always);

@@ -84,7 +84,7 @@ pub enum Matching {
     AlikeOne,
     /// Its entry is one of the operand's, which is an object. An empty one always agrees.
     AmongEntries,
-    /// It has all entries of the operand, which is an object. It is found by one of them.
+    /// The key has all entries of the operand, which is an object. It is found by one of them.
     HasEntries,
 }
 
@@ -115,9 +115,9 @@ pub enum Why {
     Whole,
     /// A filter's condition is none that an index can answer.
     Condition,
-    /// It takes places of the list: they depend on what stands before.
+    /// The term takes places of the list: they depend on what stands before.
     Places,
-    /// It asks for more than [`PROBES_MAX`] things.
+    /// The expression asks for more than [`PROBES_MAX`] things.
     Probes,
 }
 

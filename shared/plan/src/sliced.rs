@@ -22,7 +22,7 @@ pub struct Sliced(Form);
 enum Form {
     /// The expression is a chain.
     Chain(Expression),
-    /// It takes nothing of the list but these counts.
+    /// The expression takes nothing of the list but these counts.
     Counts(CountedExpression),
 }
 

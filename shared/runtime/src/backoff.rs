@@ -40,7 +40,7 @@ impl Backoff {
         Duration::from_millis(half_ms + random % (full_ms - half_ms + 1))
     }
 
-    /// It worked: the next wait starts at `base_ms` again.
+    /// Notes a success: the next wait starts at `base_ms` again.
     pub fn reset(&mut self) {
         self.attempt = 0;
     }

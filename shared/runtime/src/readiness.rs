@@ -118,12 +118,12 @@ impl Check {
         self.set(None, None);
     }
 
-    /// It is there. The note names something that is missing, and does not keep the service from being ready.
+    /// Notes that the awaited thing is there. The note names something missing that does not keep the service from being ready.
     pub fn ready_but(&self, note: impl Into<String>) {
         self.set(None, Some(note.into()));
     }
 
-    /// It is not, or not any more: `reason` says what is waited for.
+    /// Notes that the awaited thing is not there, or not any more: `reason` says what is waited for.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.set(Some(reason.into()), None);
     }

@@ -9,7 +9,7 @@ pub enum SealError {
     /// There is no key to seal with.
     #[error("no key to seal with: give the file of keys with `--seal-keys-file`")]
     NoKey,
-    /// It was sealed with a key that is not here.
+    /// The body was sealed with a key that is not here.
     #[error(
         "it was sealed with key `{id}`, which is not among the keys here ({known}): add the key to the \
          file of `--seal-keys-file`, and keep it there until everything is sealed anew"
@@ -20,7 +20,7 @@ pub enum SealError {
         /// The keys that there are, for people.
         known: String,
     },
-    /// It is no seal of this crate.
+    /// The body is no seal of this crate.
     #[error("it is not sealed as it should be: {problem}")]
     Malformed {
         /// The problem.
@@ -81,7 +81,7 @@ pub enum KeysError {
         /// The words of the operating system.
         message: String,
     },
-    /// It is larger than any file of keys.
+    /// The file is larger than any file of keys.
     #[error("a file of {bytes} bytes is over the limit of {bytes_max} for keys")]
     TooLarge {
         /// Its size.

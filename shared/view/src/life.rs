@@ -23,7 +23,7 @@ pub enum State {
     Unsynced,
     /// Nothing: the writer has not published the whole source yet.
     Syncing,
-    /// It answers with complete and fresh data.
+    /// The view answers with complete and fresh data.
     Synced,
     /// Answers to readers that accept the age of its news. It was complete, and is too old for
     /// readers that name no age.

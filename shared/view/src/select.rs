@@ -392,7 +392,7 @@ pub enum ReferenceState {
     Pending,
     /// Nothing at present: nobody has read it for long, so it has to be asked for.
     Idle,
-    /// It is there, or not, or cannot be read.
+    /// The object is there, or not, or cannot be read.
     Settled,
 }
 

@@ -109,7 +109,7 @@ pub enum Applied {
 /// Why a delta changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ignored {
-    /// It had been applied before: its position of the log was.
+    /// The delta had been applied before: its position of the log was.
     Repeated,
     /// The object that is held (or was deleted) is newer by the apply rule. The log and this copy now
     /// differ, which the digest will show.

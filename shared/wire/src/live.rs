@@ -28,7 +28,7 @@ pub struct LiveRequest {
     pub call: LiveCall,
     /// The expression to evaluate over the answer, as it came.
     pub query: Query,
-    /// It is for a scan of what exists: nobody waits for it, so it has to leave room for others.
+    /// The read is for a scan of what exists: nobody waits for it, so it has to leave room for others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
 }

@@ -14,7 +14,7 @@ use crate::{WireError, frame};
 pub struct ReplicaBeat {
     /// The replica's name.
     pub replica: String,
-    /// It stops: nobody should count on it any more.
+    /// The replica stops: nobody should count on it any more.
     #[serde(default)]
     pub leaving: bool,
     /// Bytes of all views, as it accounts them.

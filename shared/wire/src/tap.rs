@@ -201,7 +201,7 @@ pub struct DecisionRecord {
     pub dry_run: bool,
     /// The rules of this phase were asked: `validate` or `mutate`.
     pub phase: String,
-    /// It may go on, or might in shadow mode.
+    /// The request may go on, or might in shadow mode.
     pub allowed: bool,
     /// Some rule could not be evaluated.
     pub error: bool,
@@ -223,7 +223,7 @@ pub struct RuleDecision {
     pub rule: String,
     /// The result, as in metrics: `pass`, `fail`, `error`, `skip`…
     pub result: String,
-    /// It enforces: a failure refuses the request.
+    /// The rule enforces: a failure refuses the request.
     pub enforced: bool,
     /// The message of a failure, a skip or an error; at most [`MESSAGE_BYTES_MAX`]. Withheld where the rule has read
     /// Secrets.

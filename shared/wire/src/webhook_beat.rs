@@ -15,7 +15,7 @@ use crate::{WireError, frame};
 pub struct WebhookBeat {
     /// The webhook's name: the same after a restart in the same place.
     pub webhook: String,
-    /// It stops: nobody should wait for it any more.
+    /// The webhook stops: nobody should wait for it any more.
     #[serde(default)]
     pub leaving: bool,
     /// The log that the positions below are of; empty: it has not read any yet.

@@ -21,11 +21,11 @@ pub(super) struct Check {
 pub(super) enum Finding {
     /// The fact holds.
     Good,
-    /// It does not, and that may be meant so.
+    /// The fact does not hold, and that may be meant so.
     Warning(String),
     /// The fact does not hold.
     Failed(String),
-    /// It is not known, for this reason.
+    /// The fact is not known, for this reason.
     NotAsked(String),
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Manifests {
 pub(super) struct Entry {
     pub(super) kind: EntryKind,
     pub(super) name: String,
-    /// It is on the answer of an API call, and no list of objects.
+    /// The entry is on the answer of an API call, and no list of objects.
     pub(super) is_call: bool,
     /// Name and expression.
     pub(super) projections: Vec<(String, String)>,

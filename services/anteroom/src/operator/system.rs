@@ -86,7 +86,7 @@ pub(crate) struct ViewRow {
     /// Why its source cannot be heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trouble: Option<String>,
-    /// It holds what the system needs itself, as policies and entries.
+    /// The view holds what the system needs itself, as policies and entries.
     pub(crate) is_system: bool,
 }
 

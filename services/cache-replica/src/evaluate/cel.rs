@@ -135,7 +135,7 @@ enum Attempt {
         /// The objects that were looked through.
         examined: u64,
     },
-    /// It looks through more objects than it may in this place.
+    /// The evaluation looks through more objects than it may in this place.
     Cut,
 }
 

@@ -19,9 +19,9 @@ use crate::scan::{PieceKey, Scan};
 /// The state of a query after a worker had it.
 enum Planned {
     Done(Result<Bytes, FactError>),
-    /// It is to be evaluated slice by slice.
+    /// The query is to be evaluated slice by slice.
     Sliced(Arc<Scan>),
-    /// It is to be evaluated over the whole view.
+    /// The query is to be evaluated over the whole view.
     Whole,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Subject {
     pub(crate) bytes: u64,
     /// The view's own limit.
     pub(crate) bytes_max: Option<u64>,
-    /// It is pinned, or one of the system's own.
+    /// The view is pinned, or one of the system's own.
     pub(crate) stays: bool,
     /// When it was last asked for; 0: never.
     pub(crate) used_at: u64,
@@ -62,11 +62,11 @@ pub(crate) enum Phase {
 /// Why a view was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Why {
-    /// It is over a limit of its own.
+    /// The view is over a limit of its own.
     OwnLimit,
-    /// It alone takes more than half of what there is.
+    /// The view alone takes more than half of what there is.
     Huge,
-    /// It was used less recently than the others.
+    /// The view was used less recently than the others.
     Oldest,
 }
 

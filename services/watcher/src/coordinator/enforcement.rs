@@ -65,7 +65,7 @@ struct Standing {
     since: Instant,
     /// No replica serves a view that it reads.
     unserved_view: bool,
-    /// It names a kind that was not served when the kinds had been read this often.
+    /// The policy names a kind that was not served when the kinds had been read this often.
     unserved_kind_since: Option<u64>,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct PolicyChange {
     pub replaced: Option<Dependent>,
     /// Queries of entries that are new, or are gone.
     pub queries: Vec<EntryQuery>,
-    /// It changes what exists, or did so before: other rights may be needed.
+    /// The policy changes what exists, or did so before: other rights may be needed.
     pub rights: bool,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct RulesStatus {
     fields: Arc<str>,
     /// Rules that may change nothing, as [`not_permitted`] returns them.
     pub(crate) not_permitted: Value,
-    /// It is of a policy of policies.kyverno.io, whose status has no place for them.
+    /// The policy is of policies.kyverno.io: its status has no place for these fields.
     is_cel: bool,
 }
 

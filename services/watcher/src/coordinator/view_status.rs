@@ -47,7 +47,7 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// It is nowhere any more, for want of memory.
+    /// Returns whether no replica has the view any more, for want of memory.
     pub(crate) fn is_evicted(self) -> bool {
         self.total > 0 && self.evicted == self.total
     }

@@ -44,13 +44,13 @@ pub(super) struct Member {
 /// The state of a view with a watch.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// It waits for the watch's next list.
+    /// The member waits for the watch's next list.
     Waits {
         /// A list was too old, and another one is asked for. Where that is too old as well, the history
         /// of the source restarted.
         asked_again: bool,
     },
-    /// It takes part in the list that runs.
+    /// The member takes part in the list that runs.
     Lists {
         /// The list's number in this view.
         list: u32,

@@ -64,7 +64,7 @@ impl WatchScope {
         }
     }
 
-    /// It brings a namespace or the type, whole.
+    /// Returns whether the watch brings a namespace or the type, whole.
     pub(super) fn is_wide(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

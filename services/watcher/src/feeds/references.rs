@@ -321,7 +321,7 @@ impl References {
         !idle.is_empty()
     }
 
-    /// It was read, or asked for. Says whether it has to be watched again.
+    /// Notes that the object was read, or asked for. Returns whether it has to be watched again.
     pub(super) fn wake(&mut self, object: &ObjectKey, now: Instant) -> bool {
         let Some(reference) = self.of.get_mut(object) else {
             return false;

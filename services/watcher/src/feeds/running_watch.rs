@@ -17,7 +17,7 @@ pub(super) struct RunningWatch {
     pub(super) spread: Option<Instant>,
     /// The last version that it brought of the source, by a list, an event or a bookmark.
     pub(super) newest: ResourceVersion,
-    /// It listed at least once since it was last refused.
+    /// The watch listed at least once since it was last refused.
     listed: bool,
     /// A list runs, and another one is wanted after it.
     listing: bool,

@@ -35,9 +35,9 @@ const READY_BYTES_MAX: usize = 64 * 1024;
 /// The readiness of an API server, by its own word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// It is ready, or there is no such question.
+    /// The API server is ready, or there is no such question.
     Ready,
-    /// It is not, or it does not answer.
+    /// The API server is not ready, or does not answer.
     NotReady,
     /// The API server forbids to ask.
     Untold,

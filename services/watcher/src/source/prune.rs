@@ -16,7 +16,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Why an object cannot be published.
 #[derive(Debug, Error)]
 pub(crate) enum PruneError {
-    /// It is no JSON object, or nests too deep.
+    /// The object's text is no JSON object, or nests too deep.
     #[error("it cannot be read: {0}")]
     Json(#[from] JsonError),
     /// The object is over a limit.

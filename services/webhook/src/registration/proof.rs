@@ -46,7 +46,7 @@ pub(super) enum Answer {
     Proven,
     /// The API server does not call by the configuration yet.
     NotYet,
-    /// It does, and cannot reach the webhook: its words.
+    /// The API server calls by the configuration, and cannot reach the webhook: its words.
     Unreachable(String),
     /// Nothing, now or later: the API server does not let us ask. Its words.
     Unknowable(String),

@@ -35,7 +35,7 @@ pub(super) const MARGIN: Duration = Duration::from_secs(1);
 /// A configuration that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
-    /// It is the one that is wanted.
+    /// The configuration is the one that is wanted.
     pub(super) wanted: bool,
     /// When it was first acknowledged.
     pub(super) at: Instant,
@@ -45,7 +45,7 @@ pub(super) struct Written {
     pub(super) proven: bool,
     /// The API server does not let us ask whether it does.
     pub(super) unknowable: bool,
-    /// It names the position of the last change of policies, or a later one.
+    /// The configuration names the position of the last change of policies, or a later one.
     pub(super) marked: bool,
 }
 

@@ -49,7 +49,7 @@ pub(super) enum Unwritten {
 enum Verdict {
     /// The object says all of it already.
     Same,
-    /// It was made by more of the log.
+    /// The object was made by more of the log.
     Newer,
     Write,
 }

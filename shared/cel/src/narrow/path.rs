@@ -29,9 +29,9 @@ pub(super) struct Scope {
 
 #[derive(Clone, Debug)]
 enum Variable {
-    /// It is at this path in the element.
+    /// The variable is at this path in the element.
     Within(Vec<Step>),
-    /// It has nothing to do with the element.
+    /// The variable has nothing to do with the element.
     Apart,
 }
 

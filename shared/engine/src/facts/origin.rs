@@ -34,7 +34,7 @@ pub enum Origin {
         watcher: String,
         /// The age of the answer.
         age_ms: u64,
-        /// It was read for somebody else at the same time.
+        /// The fact was read for somebody else at the same time.
         shared: bool,
         /// The read was of Secrets.
         secret: bool,

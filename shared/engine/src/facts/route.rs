@@ -53,7 +53,7 @@ pub(super) struct FactRoute {
     pub(super) target: String,
     /// The backends that are still to be asked, in order. Never empty to begin with, but for a part.
     pub(super) backends: VecDeque<Backend>,
-    /// It asks about a use of the fact: worth no live read of its own, since the fact has other uses.
+    /// The route asks about a use of the fact: worth no live read of its own, since the fact has other uses.
     pub(super) is_pushed_down: bool,
     /// The live read that a view's answer stands for, where it stands for one.
     pub(super) stands_for: Option<LiveRead>,

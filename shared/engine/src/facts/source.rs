@@ -55,7 +55,7 @@ pub struct Fact {
     pub answer: Answer,
     /// The origin of the answer; `None` where nobody answered.
     pub origin: Option<Arc<Origin>>,
-    /// It travelled sealed, and so must what is made of it.
+    /// The fact travelled sealed, and so must what is made of it.
     pub secret: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::{facts::BusFacts, rule::Reader};
 /// The effect of a request, as the cluster shows it.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// It took effect. The request says what is stored.
+    /// The request took effect: this one says what is stored.
     Stored(Box<AdmissionRequest>),
     /// The object is as it was before.
     Unchanged(Box<AdmissionRequest>),

@@ -18,7 +18,7 @@ use crate::{
 pub enum Decision {
     /// The request may go on.
     Admitted,
-    /// It may go on, and the user is warned.
+    /// The request may go on, and the user is warned.
     Warned,
     /// The request violates a rule.
     RefusedByRule,

@@ -17,7 +17,7 @@ pub(super) struct Seed {
     pub(super) title: String,
     /// The plural of its kind.
     pub(super) plural: String,
-    /// It was made, so that little is asked about it.
+    /// The object was made, so that little is asked about it.
     pub(super) is_made: bool,
 }
 

@@ -88,7 +88,7 @@ pub(super) struct Mentioned {
     pub(super) near: Vec<Value>,
     /// No place below it is mentioned.
     pub(super) is_leaf: bool,
-    /// It is a list, or a map that is gone through.
+    /// The place is a list, or a map that is gone through.
     pub(super) is_list: bool,
     /// The place is a list of objects.
     pub(super) has_fields: bool,

@@ -94,7 +94,7 @@ impl Type {
 /// Why a schema cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemaError {
-    /// It is none, or of a form that structured merges do not know.
+    /// The schema is none, or of a form that structured merges do not know.
     #[error("the schema cannot be used: {place}: {problem}")]
     Malformed {
         /// The path in the schema.
@@ -102,7 +102,7 @@ pub enum SchemaError {
         /// The fault at that path.
         problem: String,
     },
-    /// It has more types than are kept.
+    /// The schema has more types than are kept.
     #[error("the schema has more than {TYPES_MAX} types")]
     TooLarge,
     /// The schema nests deeper than is read.

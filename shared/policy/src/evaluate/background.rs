@@ -42,7 +42,7 @@ const NEVER_SCANNED: &[(&str, &str)] = &[
 pub enum NotScanned {
     /// The policy says so: `spec.background: false`.
     Off,
-    /// It is about who asks, and nobody asks.
+    /// The policy is about who asks, and nobody asks.
     Users,
     /// The policy has no rule that validates.
     NothingToValidate,

@@ -51,7 +51,7 @@ pub enum RuleError {
     /// The rule patches a large object often.
     #[error("the patches of the rule go through more than {MUTATED_BYTES_MAX} bytes")]
     TooMuchPatched,
-    /// It was not begun: those before it took all the time that there was.
+    /// The rule was not begun: those before it took all the time that there was.
     #[error("there was no time left to evaluate the rule")]
     OutOfTime,
     /// The rules of the review, this one and those beside it, took all the steps that one review may take.

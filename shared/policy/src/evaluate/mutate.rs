@@ -87,7 +87,7 @@ struct Object {
     schema: Schema,
     /// Bytes that patches went through.
     gone_through: usize,
-    /// It is the request's.
+    /// The object is the request's.
     is_requested: bool,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Pass<'a> {
     pub(super) lists: foreach::Lists,
     /// It is of the old state, as if it were made now, by nobody.
     pub(super) is_earlier: bool,
-    /// It matches, and its preconditions are met: each step would come to the same.
+    /// The rule matches, and its preconditions are met: each step would come to the same.
     pub(super) applies: bool,
     /// The request has the roles of whoever made it, where the rule names them.
     pub(super) has_roles: bool,

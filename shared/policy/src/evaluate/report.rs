@@ -87,7 +87,7 @@ pub struct RuleReport {
 pub enum RuleOutcome {
     /// The rule does not speak of this request.
     NotMatched,
-    /// It matched, and then did not apply.
+    /// The rule matched, and then did not apply.
     Skipped {
         /// Why: its preconditions, or a violation that was there before.
         reason: String,

@@ -11,7 +11,7 @@ pub enum Operation {
     Update,
     /// The object is deleted.
     Delete,
-    /// It is connected to, as in `exec`.
+    /// The object is connected to, as in `exec`.
     Connect,
 }
 

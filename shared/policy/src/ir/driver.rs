@@ -4,9 +4,9 @@
 /// missing is not ready (`POLICY_UNSUPPORTED`), since it could decide nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
-    /// It signs in to registries of clouds (`imageRegistryCredentials.providers`), rather than by files alone.
+    /// The driver signs in to registries of clouds (`imageRegistryCredentials.providers`), rather than by files alone.
     pub image_providers: bool,
-    /// It changes objects that exist already (`mutate.targets`); rules that do are not run otherwise.
+    /// The driver changes objects that exist already (`mutate.targets`); rules that do are not run otherwise.
     pub targets: bool,
 }
 

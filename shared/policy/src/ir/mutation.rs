@@ -13,7 +13,7 @@ use crate::ir::{
 pub(crate) enum Mutation {
     /// The object is patched once.
     Once(Patch),
-    /// It is patched for elements of lists, one list after the other.
+    /// The object is patched for elements of lists, one list after the other.
     ForEach(Vec<MutateEach>),
 }
 

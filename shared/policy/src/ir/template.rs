@@ -36,11 +36,11 @@ pub struct VariableError {
 /// The kinds of [`VariableError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableErrorKind {
-    /// It is not there: an object lacks the key, or the context the entry.
+    /// The variable is not there: an object lacks the key, or the context the entry.
     Missing,
-    /// It has no value: a function refused what it was given, or the text does not fit its place.
+    /// The variable has no value: a function refused what it was given, or the text does not fit its place.
     Failed,
-    /// It takes more than an evaluation may.
+    /// The variable takes more than an evaluation may.
     OverBudget,
 }
 
@@ -70,7 +70,7 @@ pub(crate) trait Resolve {
 pub(crate) enum TemplateProblem {
     /// The template is malformed.
     Invalid(String),
-    /// It is what Kyverno knows and this crate does not evaluate.
+    /// The text is what Kyverno knows and this crate does not evaluate.
     Unsupported(String),
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Template {
     parts: Vec<Segment>,
     /// Text, also where a lone variable has another value.
     is_text: bool,
-    /// It stands in YAML without quotes, so that a text which reads as a number there is one.
+    /// The text stands in YAML without quotes, so that a text which reads as a number there is one.
     is_bare: bool,
 }
 

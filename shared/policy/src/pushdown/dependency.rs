@@ -18,9 +18,9 @@ use crate::ir::subquery::SubqueryArgument;
 /// The dependency of an expression on a variable.
 #[derive(Debug)]
 pub(super) enum Dependency {
-    /// It is the variable, and nothing else.
+    /// The expression is the variable, and nothing else.
     Lone,
-    /// It is a function of the variable and of its arguments.
+    /// The expression is a function of the variable and of its arguments.
     Function(Function),
 }
 

@@ -33,7 +33,7 @@ pub struct Read {
     pub expression: String,
     /// The names of the query's parameters, without the dollar sign.
     pub parameters: Vec<String>,
-    /// It is read only for the message of a violation.
+    /// The fact is read only for the message of a violation.
     pub in_message: bool,
     /// Why the fact is fetched rather than asked about, if it is.
     pub why_whole: Option<String>,
@@ -84,7 +84,7 @@ pub enum ReadSource {
     Call {
         /// The path.
         path: String,
-        /// It is a POST, as of an access review.
+        /// The call is a POST, as of an access review.
         is_post: bool,
     },
     /// A call of a service.

@@ -26,7 +26,7 @@ pub(crate) struct ExpressionSite<'r> {
     pub(super) entries: &'r [Arc<ContextEntry>],
     /// The number of them that are visible.
     pub(super) visible: usize,
-    /// It is evaluated only for the message of a violation.
+    /// The expression is evaluated only for the message of a violation.
     pub(super) in_message: bool,
     /// The condition of which it is one side, whole.
     pub(super) side: Option<(Operator, Side)>,
@@ -65,7 +65,7 @@ impl<'r> ExpressionSite<'r> {
 pub(super) enum Flow<'r> {
     /// The value is used here.
     Used,
-    /// It is the value of this entry of the context, or stands in the way of one.
+    /// The value is that of this entry of the context, or stands in the way of one.
     Entry(usize),
     /// Each of its elements is one of a `foreach`.
     Elements(&'r ForEach),

@@ -11,11 +11,11 @@ use crate::object::Object;
 /// One object that is not the same in two states.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// It is only in the later one.
+    /// The object is only in the later state.
     Added(&'a Object),
-    /// It is only in the earlier one.
+    /// The object is only in the earlier state.
     Removed(&'a Object),
-    /// It is another one in the later state.
+    /// The object is another one in the later state.
     Replaced {
         /// The object before.
         old: &'a Object,

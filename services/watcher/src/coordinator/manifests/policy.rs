@@ -48,9 +48,9 @@ pub(crate) struct PolicyManifest {
     pub references: Vec<Reference>,
     /// The kinds whose objects are scanned for it.
     pub scanned: Vec<KindPattern>,
-    /// It reads Secrets and nobody allowed it to.
+    /// The policy reads Secrets and nobody allowed it to.
     pub secrets_forbidden: bool,
-    /// It changes existing objects and nobody allowed it to.
+    /// The policy changes existing objects and nobody allowed it to.
     pub writes_forbidden: bool,
     /// The reason why this version is held back: it is over a quota, or does not compile.
     pub held_back: Option<Failure>,

@@ -25,7 +25,7 @@ pub(super) struct Change {
 pub(super) enum Queued {
     /// The change waits for its turn.
     New,
-    /// It took the place of an older change of its key.
+    /// The change took the place of an older change of its key.
     Coalesced,
     /// There is nothing to write.
     Nothing,

@@ -14,7 +14,7 @@ type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, Fault>> + Send>>;
 pub(crate) enum Line {
     /// Its text, without the line's end.
     Text(Bytes),
-    /// It was over the limit, and has been skipped.
+    /// The line was over the limit, and has been skipped.
     TooLong,
 }
 

@@ -18,7 +18,7 @@ const UNTOLD_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum Verdict {
     /// The refusal is true.
     Believed,
-    /// It may be from before the API server was ready: ask again, once, and believe what it says.
+    /// The refusal may be from before the API server was ready: ask again, once, and believe what it says.
     AskAgain,
     /// The refusal tells nothing.
     Doubted,

@@ -18,7 +18,7 @@ pub(crate) struct Question {
     pub(crate) parameters: BTreeMap<String, Value>,
     pub(crate) missing_key_is_error: bool,
     pub(crate) age_max_ms: Option<u64>,
-    /// It is about a use of the fact, or about what of it is read.
+    /// The question is about a use of the fact, or about what of it is read.
     pub(crate) is_pushed_down: bool,
     /// The answer may be large.
     pub(crate) is_large: bool,

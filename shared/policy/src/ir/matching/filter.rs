@@ -13,7 +13,7 @@ pub(crate) struct Match {
     pub(crate) exclude: Option<Filters>,
     /// The only kinds that a derived rule matches, whatever its filters say. Empty: any.
     pub(crate) kinds_alone: Vec<&'static str>,
-    /// It is an exemption: where nobody is known to have made a request, it does not hold for users.
+    /// The match is an exemption: where nobody is known to have made a request, it does not hold for users.
     pub(crate) spares: bool,
 }
 

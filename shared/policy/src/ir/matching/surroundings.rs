@@ -25,7 +25,7 @@ static NONE: Value = Value::Null;
 pub(crate) enum Matched {
     Yes,
     No,
-    /// It depends on what is not known yet.
+    /// The result depends on what is not known yet.
     Unknown,
 }
 

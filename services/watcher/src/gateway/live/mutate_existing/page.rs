@@ -38,7 +38,7 @@ impl Page {
         &self.continues
     }
 
-    /// It was too large. False, and nothing changes, where it is one object.
+    /// Halves a page that was too large. Returns false, and changes nothing, where the page is one object.
     pub(super) fn halve(&mut self) -> bool {
         if self.most == 1 {
             return false;
@@ -53,7 +53,7 @@ impl Page {
         continues.clone_into(&mut self.continues);
     }
 
-    /// It was read, or passed over: there was nothing to hand on.
+    /// Goes on to the next page: this one was read, or passed over since there was nothing to hand on.
     pub(super) fn follow(&mut self, continues: &str, is_passed_over: bool) {
         continues.clone_into(&mut self.continues);
         // What was too large is behind us.

@@ -19,7 +19,7 @@ pub(super) enum Aside {
     /// The view is written.
     #[default]
     No,
-    /// It is not written. Its size is known once its source was read to the end.
+    /// The view is not written. Its size is known once its source was read to the end.
     Since { at: Instant, is_measured: bool },
     /// The view is written again.
     Returns { since: Instant },
