@@ -45,7 +45,7 @@ fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> b
     }
 }
 
-/// What is at the end of a path on which a field is missing.
+/// Passes on the values at the end of a path on which a field is missing. Returns whether the outcome is irregular.
 fn absent(missing: &Missing, rest: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
     match (missing, rest.first()) {
         (Missing::Error, _) => true,

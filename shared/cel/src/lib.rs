@@ -30,7 +30,8 @@
 //! | `budget`, `limits`, `chance` | steps and memory; limits; clock and random numbers |
 //! | `fact`, `fact_reads` | calls that read facts; facts that an expression asks for |
 //! | `split`, `subquery` | parts that are evaluated in a replica |
-//! | `narrow`, `probes`, `key_path` | elements that matter; questions to an index; its keys |
+//! | `narrow`, `probes` | elements that matter; questions to an index |
+//! | `key_path`, `key_values` | paths to keys; the keys of an object |
 //! | `objects` | lists of objects that are read in place |
 //! | `reads`, `object_reads`, `uses` | what is read of requests, objects and lists |
 //! | `error` | errors of compiling and evaluating |

@@ -30,7 +30,7 @@ pub(crate) struct Question {
 /// The shape in which an answer is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnswerShape {
-    /// As it is.
+    /// The answer as it is.
     #[default]
     AsItIs,
     /// An object that may not be there: that the API server has no such object is null.
