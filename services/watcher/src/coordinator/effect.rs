@@ -13,6 +13,7 @@ use tracing::Span;
 use super::status_writer::{DesiredStatus, StatusTarget};
 use crate::{
     gateway::{calls::CallSpec, rights::Need},
+    log_writer::publish::ChangeOrigin,
     source::reflect::content_version,
 };
 
@@ -63,10 +64,10 @@ pub(super) enum SystemView {
 /// A change of a system view.
 #[derive(Debug)]
 pub(super) enum Write {
-    /// The record is now this.
+    /// The record is now this, by an event of this span.
     Put(Record, Span),
     /// The record is gone.
-    Delete(ObjectKey, Span),
+    Delete(ObjectKey, ChangeOrigin),
     /// The view consists of these records.
     Replace(Vec<Record>),
     /// All records are known: what an earlier term left beside them is deleted.
@@ -120,6 +121,6 @@ impl Write {
     /// Returns the deletion of a record, within the current span.
     pub(super) fn delete(key: ObjectKey) -> Self {
         let span = tracing::info_span!("publish", otel.kind = "producer", %key);
-        Self::Delete(key, span)
+        Self::Delete(key, ChangeOrigin::Event(span))
     }
 }

@@ -2,12 +2,11 @@
 
 use anteroom_model::{ObjectKey, ResourceVersion, Revision, Source, SourceInfo, system};
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::effect::{Record, SystemView, Write};
 use crate::log_writer::{
     log_snapshot::LogSnapshot,
-    publish::{Opening, Publisher, ViewLease, WriteQueue},
+    publish::{ChangeOrigin, Opening, Publisher, ViewLease, WriteQueue},
 };
 
 /// The writer's hold on each system view, for one term.
@@ -94,12 +93,12 @@ fn apply(queue: &mut WriteQueue, lease: &mut ViewLease, write: Write, now: Insta
     // Versions of system views are hashes of content: neither a deletion nor a list has one.
     let none = ResourceVersion::default();
     match write {
-        Write::Put(record, span) => put(queue, lease, record, now, span),
-        Write::Delete(key, span) => queue.delete(lease, &key, none, now, span),
+        Write::Put(record, span) => put(queue, lease, record, now, ChangeOrigin::Event(span)),
+        Write::Delete(key, origin) => queue.delete(lease, &key, none, now, origin),
         Write::Replace(records) => {
             queue.begin_list(lease, false);
             for record in records {
-                put(queue, lease, record, now, Span::none());
+                put(queue, lease, record, now, ChangeOrigin::List);
             }
             queue.listed(lease, &none, now);
         }
@@ -111,7 +110,13 @@ fn apply(queue: &mut WriteQueue, lease: &mut ViewLease, write: Write, now: Insta
     }
 }
 
-fn put(queue: &mut WriteQueue, lease: &ViewLease, record: Record, now: Instant, span: Span) {
+fn put(
+    queue: &mut WriteQueue,
+    lease: &ViewLease,
+    record: Record,
+    now: Instant,
+    origin: ChangeOrigin,
+) {
     let Record { key, version, body } = record;
-    queue.put(lease, key, version, body, now, span);
+    queue.put(lease, key, version, body, now, origin);
 }

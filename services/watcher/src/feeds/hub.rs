@@ -21,7 +21,10 @@ use super::{
     references::References,
     running_watch::RunningWatch,
 };
-use crate::{log_writer::publish::WriteQueue, source::reflect::RawObject};
+use crate::{
+    log_writer::publish::WriteQueue,
+    source::reflect::{Origin, RawObject},
+};
 
 /// The shortest time between two words to all views of a watch that it is alive.
 const SPREAD: Duration = Duration::from_millis(100);
@@ -167,23 +170,23 @@ impl Hub {
         &mut self,
         scope: &WatchScope,
         object: &RawObject,
-        span: &Span,
+        origin: &Origin,
         queue: &mut WriteQueue,
     ) -> Vec<WriteTarget> {
         let Some(watch) = self.watches.get_mut(scope) else {
             return Vec::new();
         };
-        match span.is_none() {
-            true => watch.objects += 1,
-            false => watch.newest.clone_from(&object.version),
+        match origin {
+            Origin::List => watch.objects += 1,
+            Origin::Event(_) => watch.newest.clone_from(&object.version),
         }
-        let mut delivery = Delivery::put(object, span);
+        let mut delivery = Delivery::put(object, origin);
         let (mut targets, mut contradicted) = (Vec::new(), false);
         for view in self.index.of(&object.key) {
             let Some(member) = self.members.get_mut(view) else {
                 continue;
             };
-            contradicted |= span.is_none()
+            contradicted |= origin.is_list()
                 && member.is_contradicted(scope, &mut delivery, &watch.lists_at, queue);
             targets.extend(member.take(watch, scope, &mut delivery, queue));
         }

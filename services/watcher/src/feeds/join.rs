@@ -7,7 +7,6 @@
 use std::future::ready;
 
 use anteroom_model::{GroupVersionResource, ObjectKey, ResourceVersion};
-use tracing::Span;
 
 use super::{
     hub::Hub,
@@ -19,7 +18,7 @@ use crate::{
     log_writer::publish::ViewLease,
     source::{
         apiserver::{ApiServer, Fault},
-        reflect::{self, RawObject},
+        reflect::{self, Origin, RawObject},
     },
 };
 
@@ -101,7 +100,7 @@ impl Join {
             let body = object.body(target.retained.as_deref());
             // Still under the lock: nothing of it may follow a list that took its place.
             self.sink
-                .write(&target, &key, &version, body, &Span::none());
+                .write(&target, &key, &version, body, &Origin::List);
         }
         true
     }
@@ -123,11 +122,11 @@ impl Join {
         // Still under the lock: no later event may come before these.
         for event in held {
             let target = publisher.with(|queue| member.replay(scope, &event, queue));
-            if let (Some(target), Held::Put(object, span)) = (target, event) {
+            if let (Some(target), Held::Put(object, origin)) = (target, event) {
                 let mut read = self.sink.read(&object.json);
                 let body = read.body(target.retained.as_deref());
                 let RawObject { key, version, .. } = &object;
-                self.sink.write(&target, key, version, body, &span);
+                self.sink.write(&target, key, version, body, &origin);
             }
         }
     }
@@ -181,7 +180,7 @@ impl Join {
         if hub.references.take(&key, &version, immutable, None) {
             let body = self.sink.read(&json).body(None);
             self.sink
-                .write_reference(&hub, &key, &version, body, &Span::none());
+                .write_reference(&hub, &key, &version, body, &Origin::List);
             if immutable {
                 self.sink.planned.notify_one();
             }

@@ -16,8 +16,8 @@ use super::{
     running_watch::RunningWatch,
 };
 use crate::{
-    log_writer::publish::{ViewLease, WriteQueue},
-    source::reflect::RawObject,
+    log_writer::publish::{ChangeOrigin, ViewLease, WriteQueue},
+    source::reflect::{Origin, RawObject},
 };
 
 /// Events that are held back while a view's own list is read beside a watch. Where there are more, the
@@ -72,8 +72,7 @@ pub(super) struct Delivery<'a> {
     version: &'a ResourceVersion,
     /// `None`: it is gone.
     object: Option<&'a RawObject>,
-    /// Disabled for an object of a list.
-    span: &'a Span,
+    origin: Origin,
     /// Read for the first view that selects by labels.
     labels: Option<HashMap<String, String>>,
 }
@@ -81,7 +80,7 @@ pub(super) struct Delivery<'a> {
 /// An event that is held back.
 #[derive(Debug)]
 pub(super) enum Held {
-    Put(RawObject, Span),
+    Put(RawObject, Origin),
     Gone(ObjectKey, ResourceVersion, Span),
 }
 
@@ -119,32 +118,30 @@ impl Progress {
 }
 
 impl<'a> Delivery<'a> {
-    pub(super) fn put(object: &'a RawObject, span: &'a Span) -> Self {
+    pub(super) fn put(object: &'a RawObject, origin: &Origin) -> Self {
         Self {
+            key: &object.key,
+            version: &object.version,
             object: Some(object),
-            ..Self::gone(&object.key, &object.version, span)
-        }
-    }
-
-    pub(super) fn gone(key: &'a ObjectKey, version: &'a ResourceVersion, span: &'a Span) -> Self {
-        Self {
-            key,
-            version,
-            object: None,
-            span,
+            origin: origin.clone(),
             labels: None,
         }
     }
 
-    fn is_event(&self) -> bool {
-        !self.span.is_none()
+    pub(super) fn gone(key: &'a ObjectKey, version: &'a ResourceVersion, span: &Span) -> Self {
+        Self {
+            key,
+            version,
+            object: None,
+            origin: Origin::Event(span.clone()),
+            labels: None,
+        }
     }
 
     fn held(&self) -> Held {
-        let span = self.span.clone();
         match self.object {
-            Some(object) => Held::Put(object.clone(), span),
-            None => Held::Gone(self.key.clone(), self.version.clone(), span),
+            Some(object) => Held::Put(object.clone(), self.origin.clone()),
+            None => Held::Gone(self.key.clone(), self.version.clone(), self.origin.span()),
         }
     }
 }
@@ -166,8 +163,10 @@ impl Member {
     ) -> Option<WriteTarget> {
         let takes = match self.watches.get_mut(scope)? {
             Progress::Waits { .. } => false,
-            Progress::Lists { .. } => !delivery.is_event(),
-            Progress::Follows { after } => delivery.is_event() && !is_before(after, delivery),
+            Progress::Lists { .. } => delivery.origin.is_list(),
+            Progress::Follows { after } => {
+                !delivery.origin.is_list() && !is_before(after, delivery)
+            }
             Progress::Joins { held, .. } if held.len() < HELD_MAX => {
                 held.push(delivery.held());
                 false
@@ -204,9 +203,9 @@ impl Member {
             return is_news.then(|| self.target());
         }
         // What a list brings for others says nothing of this view before its end.
-        if delivery.is_event() {
-            let (now, span) = (Instant::now(), delivery.span.clone());
-            queue.delete(&self.lease, key, version.clone(), now, span);
+        if let Origin::Event(span) = &delivery.origin {
+            let (now, origin) = (Instant::now(), ChangeOrigin::Event(span.clone()));
+            queue.delete(&self.lease, key, version.clone(), now, origin);
         }
         None
     }
@@ -382,7 +381,7 @@ impl Member {
         queue: &mut WriteQueue,
     ) -> Option<WriteTarget> {
         let mut delivery = match held {
-            Held::Put(object, span) => Delivery::put(object, span),
+            Held::Put(object, origin) => Delivery::put(object, origin),
             Held::Gone(key, version, span) => Delivery::gone(key, version, span),
         };
         let Progress::Follows { after } = self.watches.get_mut(scope)? else {

@@ -13,10 +13,9 @@ use anteroom_model::{Failure, ObjectKey, ResourceVersion};
 use anteroom_wire::{WireError, referenced};
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::plan::WatchScope;
-use crate::log_writer::publish::{ViewLease, WriteQueue};
+use crate::log_writer::publish::{ChangeOrigin, ViewLease, WriteQueue};
 
 /// An immutable object is not watched, but read so often: only its deletion can be news.
 pub(super) const IMMUTABLE_CHECK: Duration = Duration::from_secs(5 * 60);
@@ -139,8 +138,8 @@ impl References {
     ) -> Option<WatchScope> {
         let reference = self.of.remove(object)?;
         if let Some(lease) = &self.lease {
-            let (now, span) = (Instant::now(), Span::none());
-            queue.delete(lease, object, ResourceVersion::default(), now, span);
+            let (now, none) = (Instant::now(), ResourceVersion::default());
+            queue.delete(lease, object, none, now, ChangeOrigin::Own);
         }
         reference.scope
     }
@@ -402,7 +401,7 @@ impl References {
             return; // A record of a state is a few bytes, which are never over a limit.
         };
         let (version, now) = (ResourceVersion::new(version), Instant::now());
-        queue.put(lease, key.clone(), version, body, now, Span::none());
+        queue.put(lease, key.clone(), version, body, now, ChangeOrigin::Own);
     }
 }
 
@@ -411,7 +410,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use anteroom_bus::LogSize;
-    use anteroom_model::{GroupVersionResource, Source, SourceInfo, ViewState};
+    use anteroom_model::{GroupVersionResource, Revision, Source, SourceInfo, ViewState};
     use anteroom_wire::envelope::Record;
 
     use super::*;
@@ -422,6 +421,7 @@ mod tests {
         let (mut written, mut state) = (BTreeSet::new(), None);
         while let Some(work) = queue.next_work(Instant::now()) {
             let Work::Append(batch) = work else { continue };
+            queue.written(&batch, Revision(batch.records.len() as u64));
             for (record, _) in batch.records {
                 match record {
                     Record::Control(record) if record.state == ViewState::Dropped => {
@@ -437,18 +437,43 @@ mod tests {
         (written, state)
     }
 
+    fn info() -> SourceInfo {
+        let gvr = GroupVersionResource::new("", "v1", "configmaps");
+        SourceInfo {
+            source: Source::Objects { gvr },
+            kind: String::new(),
+            namespaced: true,
+        }
+    }
+
+    /// A heartbeat that calls old what is new makes replicas refuse the view.
+    #[tokio::test(start_paused = true)]
+    async fn a_reference_that_comes_hours_after_a_new_sealing_key_is_new() {
+        let (mut queue, mut references) = (WriteQueue::new(1), References::default());
+        let mut lease = queue.open(info(), HashMap::new());
+        queue.listed(&lease, &ResourceVersion::default(), Instant::now());
+        queue.begin_list(&mut lease, true);
+        queue.complete(&lease);
+        references.opened(lease.clone(), true, &mut queue);
+        write(&mut queue);
+
+        tokio::time::advance(Duration::from_secs(2 * 60 * 60)).await;
+        let now = Instant::now();
+        queue.heard(&lease, None, now);
+        let object = ObjectKey::new("n", "a");
+        references.refer(&object, now, &mut queue);
+        assert_eq!(queue.beats(now)[0].news_age_ms, 0, "it waits to be written");
+        write(&mut queue);
+        references.unrefer(&object, &mut queue);
+        assert_eq!(queue.beats(now)[0].news_age_ms, 0, "so does its going");
+    }
+
     /// A view that says nothing of a reference would mean that there is none.
     #[test]
     fn every_reference_is_announced_when_its_view_is_written_again() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
         let now = Instant::now();
-        let gvr = GroupVersionResource::new("", "v1", "configmaps");
-        let info = SourceInfo {
-            source: Source::Objects { gvr },
-            kind: String::new(),
-            namespaced: true,
-        };
-        let mut lease = queue.open(info, HashMap::new());
+        let mut lease = queue.open(info(), HashMap::new());
         let view = lease.view.clone();
         queue.begin_list(&mut lease, false);
         references.opened(lease.clone(), false, &mut queue);
@@ -468,7 +493,8 @@ mod tests {
         queue.set_room(size(10_000));
         let (body, version) = (Bytes::from(vec![0; 1_000]), ResourceVersion::new("5"));
         references.take(&objects[0], &version, false, None);
-        queue.put(&lease, objects[0].clone(), version, body, now, Span::none());
+        let origin = ChangeOrigin::List;
+        queue.put(&lease, objects[0].clone(), version, body, now, origin);
         let (written, state) = write(&mut queue);
         assert!(written.is_empty());
         assert!(matches!(state, Some(ViewState::Failed { .. })));

@@ -10,15 +10,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::{hub::Hub, member::WriteTarget, plan::WatchScope, references::References};
 use crate::{
-    log_writer::publish::{Incoming, Publisher, ViewLease, WriteQueue},
+    log_writer::publish::{ChangeOrigin, Incoming, Publisher, ViewLease, WriteQueue},
     source::{
         metrics::WatchMetrics,
         prune::{Pruned, Unreadable},
-        reflect::{Note, RawObject, Sink},
+        reflect::{Note, Origin, RawObject, Sink},
     },
 };
 
@@ -43,14 +42,14 @@ impl WatchSink {
         self.publisher.with(|queue| change(&mut hub, queue))
     }
 
-    async fn put(&self, object: RawObject, event: Span) {
+    async fn put(&self, object: RawObject, origin: Origin) {
         // Before anything is taken down as known: the watch may be stopped while it waits.
         self.publisher.room().await;
         let (targets, referenced) = self.with(|hub, queue| {
-            let targets = hub.put(&self.scope, &object, &event, queue);
+            let targets = hub.put(&self.scope, &object, &origin, queue);
             let RawObject { key, version, json } = &object;
             let immutable = hub.references.of.contains_key(key) && is_immutable(json);
-            let by = event.is_none().then_some(&self.scope);
+            let by = origin.is_list().then_some(&self.scope);
             let news = hub.references.take(key, version, immutable, by);
             if immutable && news {
                 self.planned.notify_one();
@@ -64,13 +63,13 @@ impl WatchSink {
         let mut object = self.read(&json);
         for target in &targets {
             let body = object.body(target.retained.as_deref());
-            self.write(target, &key, &version, body, &event);
+            self.write(target, &key, &version, body, &origin);
         }
         if referenced {
             let hub = self.hub.lock();
             // Another watch may have brought something newer meanwhile.
             if hub.references.is_found_as(&key, &version) {
-                self.write_reference(&hub, &key, &version, object.body(None), &event);
+                self.write_reference(&hub, &key, &version, object.body(None), &origin);
             }
         }
     }
@@ -79,14 +78,14 @@ impl WatchSink {
         Pruned::new(json, &self.api_version, &self.kind)
     }
 
-    /// Writes a referenced object. `event` as in [`Note::Put`].
+    /// Writes a referenced object.
     pub(super) fn write_reference(
         &self,
         hub: &Hub,
         key: &ObjectKey,
         version: &ResourceVersion,
         body: Result<Bytes, Unreadable>,
-        event: &Span,
+        origin: &Origin,
     ) {
         let References { lease, sealed, .. } = &hub.references;
         if let Some(lease) = lease.clone() {
@@ -106,7 +105,7 @@ impl WatchSink {
                 let failure = Failure::new("ObjectUnreadable", unreadable.problem);
                 referenced::failed(&failure).map_err(Unreadable::of)
             });
-            self.write(&target, key, version, body, event);
+            self.write(&target, key, version, body, origin);
         }
     }
 
@@ -116,7 +115,7 @@ impl WatchSink {
         key: &ObjectKey,
         version: &ResourceVersion,
         body: Result<Bytes, Unreadable>,
-        event: &Span,
+        origin: &Origin,
     ) {
         let WriteTarget { lease, sealed, .. } = target;
         let body = match body {
@@ -136,7 +135,7 @@ impl WatchSink {
             key: key.clone(),
             version: version.clone(),
             since: Instant::now(),
-            span: publish_span(lease, event),
+            origin: published(lease, origin),
         };
         self.publisher
             .with(|queue| queue.upsert(lease, incoming, body));
@@ -151,14 +150,17 @@ impl WatchSink {
     }
 }
 
-/// Returns a span from the event until its change is in the log. Objects of a list have none: there are thousands
-/// of them, and nobody waits for one.
-fn publish_span(lease: &ViewLease, event: &Span) -> Span {
-    if event.is_none() {
-        return Span::none();
+/// Returns the origin of the change of a view; that of an event with a span until the change is in the log.
+fn published(lease: &ViewLease, origin: &Origin) -> ChangeOrigin {
+    match origin {
+        Origin::List => ChangeOrigin::List,
+        Origin::Event(event) => {
+            let view = &lease.view;
+            ChangeOrigin::Event(
+                tracing::info_span!(parent: event, "publish", otel.kind = "producer", %view),
+            )
+        }
     }
-    let view = &lease.view;
-    tracing::info_span!(parent: event, "publish", otel.kind = "producer", %view)
 }
 
 /// Returns whether the object can never change, as ConfigMaps and Secrets may say of themselves.
@@ -174,8 +176,8 @@ pub(super) fn is_immutable(json: &[u8]) -> bool {
 #[async_trait]
 impl Sink for WatchSink {
     async fn note(&mut self, note: Note) {
-        if let Note::Put { object, span } = note {
-            return self.put(object, span).await;
+        if let Note::Put { object, origin } = note {
+            return self.put(object, origin).await;
         }
         let scope = &self.scope;
         let replan = self.with(|hub, queue| match note {

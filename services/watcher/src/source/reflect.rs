@@ -97,6 +97,15 @@ impl Default for Control {
     }
 }
 
+/// The way by which an object came from the API server.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// A list has it. It may have changed at any time since the source was last heard from before.
+    List,
+    /// A watch brings it now, within this span.
+    Event(Span),
+}
+
 /// News of a collection, in order.
 #[derive(Debug)]
 pub(crate) enum Note {
@@ -111,8 +120,8 @@ pub(crate) enum Note {
     Put {
         /// The object.
         object: RawObject,
-        /// The span of the event; disabled for an object of a list.
-        span: Span,
+        /// The way by which it came.
+        origin: Origin,
     },
     /// The object is gone.
     Gone {
@@ -139,6 +148,22 @@ pub(crate) enum Note {
     Refused(Failure),
     /// The source cannot be heard right now.
     Troubled(Failure),
+}
+
+impl Origin {
+    /// Returns whether a list brought it.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self, Self::List)
+    }
+
+    /// Returns the span of the event. Objects of a list have none: there are thousands of them, and nobody
+    /// waits for one.
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Self::List => Span::none(),
+            Self::Event(span) => span.clone(),
+        }
+    }
 }
 
 /// A keeper of objects.
@@ -300,8 +325,8 @@ impl<S: Sink> Reflector<S> {
         for object in objects {
             match object {
                 Ok(object) => {
-                    let span = Span::none();
-                    self.sink.note(Note::Put { object, span }).await;
+                    let origin = Origin::List;
+                    self.sink.note(Note::Put { object, origin }).await;
                 }
                 Err(malformed) => self.skip(&malformed.0).await,
             }
@@ -430,10 +455,8 @@ impl<S: Sink> Reflector<S> {
                 span: event,
             }
         } else {
-            Note::Put {
-                object,
-                span: event,
-            }
+            let origin = Origin::Event(event);
+            Note::Put { object, origin }
         };
         self.sink.note(note).instrument(span).await;
         self.heard(heard).await;

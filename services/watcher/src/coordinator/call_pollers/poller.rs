@@ -10,7 +10,7 @@ use tracing::{Instrument as _, field::Empty};
 use super::schedule::{Outcome, Report, Schedule};
 use crate::{
     gateway::calls::{CALL_TIMEOUT, CallFault, CallSpec, Caller, Reply, Validators, encode},
-    log_writer::publish::{Publisher, ViewLease, WriteQueue},
+    log_writer::publish::{ChangeOrigin, Publisher, ViewLease, WriteQueue},
     source::{metrics::WatchMetrics, reflect::content_version},
 };
 
@@ -133,7 +133,8 @@ impl Poller {
             let (lease, now) = (&self.lease, Instant::now());
             self.publisher.with(|queue| {
                 if !queue.is_known(lease, &key(), &version) {
-                    queue.put(lease, key(), version.clone(), body, now, span);
+                    let origin = ChangeOrigin::Event(span);
+                    queue.put(lease, key(), version.clone(), body, now, origin);
                 }
             });
         }

@@ -3,7 +3,6 @@
 use anteroom_model::{Dependent, EntryKind, Failure, ObjectKey};
 use anteroom_policy::PolicyKind;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::{FOLLOWING, HeldBack, Reconciler};
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
         registry::{Event, Referred},
         resolver::{is_about, is_narrowed},
     },
+    log_writer::publish::ChangeOrigin,
     source::reflect::{Note, RawObject},
 };
 
@@ -53,11 +53,11 @@ impl Reconciler {
                 Manifests::Policies(kind) => self.policies.of_mut(kind).begin(),
                 Manifests::Exceptions(kind) => self.exceptions.of_mut(kind).begin(),
             },
-            Note::Put { object, span } => match of {
-                Manifests::Entries(kind) => span.in_scope(|| self.entry_put(kind, object)),
-                Manifests::Policies(kind) => self.policy_put(kind, &object, &span),
-                Manifests::Exceptions(kind) => span.in_scope(|| self.exception_put(kind, &object)),
-            },
+            Note::Put { object, origin } => origin.span().in_scope(|| match of {
+                Manifests::Entries(kind) => self.entry_put(kind, object),
+                Manifests::Policies(kind) => self.policy_put(kind, &object),
+                Manifests::Exceptions(kind) => self.exception_put(kind, &object),
+            }),
             Note::Gone { key, span, .. } => span.in_scope(|| match of {
                 Manifests::Entries(kind) => {
                     let gone = self.entries.of_mut(kind).remove(&key);
@@ -176,9 +176,8 @@ impl Reconciler {
         self.effects.push(Effect::EntriesWait(waits_for));
     }
 
-    fn policy_put(&mut self, kind: PolicyKind, object: &RawObject, span: &Span) {
+    fn policy_put(&mut self, kind: PolicyKind, object: &RawObject) {
         let id = PolicyId::new(kind, &object.key);
-        let _entered = span.enter();
         let policy = self.policy_of(&id, object);
         if let Some(inherited) = self.inherited.remove(&id.0)
             && !self.may_be_in_force(&id, &policy)
@@ -245,7 +244,7 @@ impl Reconciler {
     /// Once all kinds were listed, what none had is gone, and the view is synced.
     fn policies_listed(&mut self, kind: PolicyKind, now: Instant) {
         for (id, gone) in self.policies.complete(kind, now) {
-            let delete = Write::Delete(id.0.clone(), Span::none());
+            let delete = Write::Delete(id.0.clone(), ChangeOrigin::List);
             self.write(SystemView::Policies, delete);
             self.policy_gone(&id, &gone);
         }
@@ -299,7 +298,10 @@ impl Reconciler {
     /// Completes the list of a kind: exceptions that it did not bring are gone.
     fn exceptions_listed(&mut self, kind: ExceptionKind, now: Instant) {
         for (key, gone) in self.exceptions.of_mut(kind).complete(now) {
-            self.write(SystemView::Exceptions, Write::Delete(key, Span::none()));
+            self.write(
+                SystemView::Exceptions,
+                Write::Delete(key, ChangeOrigin::List),
+            );
             self.apply(Event::PolicyGone(Dependent(gone.uid)));
         }
         self.exceptions_known(now);
@@ -313,7 +315,10 @@ impl Reconciler {
         let gone = exceptions.complete(now);
         exceptions.set_absent(true);
         for (key, gone) in gone {
-            self.write(SystemView::Exceptions, Write::Delete(key, Span::none()));
+            self.write(
+                SystemView::Exceptions,
+                Write::Delete(key, ChangeOrigin::List),
+            );
             self.apply(Event::PolicyGone(Dependent(gone.uid)));
         }
         // It is no news of the other kind.

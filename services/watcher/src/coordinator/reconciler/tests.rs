@@ -16,7 +16,7 @@ use crate::{
     },
     source::{
         discovery::Resource,
-        reflect::{Note, RawObject},
+        reflect::{Note, Origin, RawObject},
     },
 };
 
@@ -106,8 +106,8 @@ impl World {
             version: ResourceVersion::new("1"),
             json: object.to_string().into_bytes().into(),
         };
-        let span = Span::none();
-        self.note(of, Note::Put { object, span })
+        let origin = Origin::List;
+        self.note(of, Note::Put { object, origin })
     }
 
     fn gone(&mut self, of: Manifests, name: &str) -> Vec<String> {

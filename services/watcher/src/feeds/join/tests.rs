@@ -94,7 +94,7 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         // The list is made up; now come the events, and then it is read.
         let event = |name, app, version| Note::Put {
             object: raw(name, app, version),
-            span: tracing::info_span!("event"),
+            origin: Origin::Event(tracing::info_span!("event")),
         };
         let gone = |name, version| Note::Gone {
             key: ObjectKey::new("n", name),

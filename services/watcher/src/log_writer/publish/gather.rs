@@ -42,15 +42,17 @@ impl Publisher {
 mod tests {
     use anteroom_model::{ObjectKey, ResourceVersion};
     use bytes::Bytes;
-    use tracing::Span;
 
     use super::*;
-    use crate::log_writer::publish::{ViewLease, Work, tests::opened, write_queue::GATHERED_MAX};
+    use crate::log_writer::publish::{
+        ChangeOrigin, ViewLease, Work, tests::opened, write_queue::GATHERED_MAX,
+    };
 
     fn change(publisher: &Publisher, lease: &ViewLease, name: &str) {
         let (key, version) = (ObjectKey::new("n", name), ResourceVersion::new("1"));
         let now = Instant::now();
-        publisher.with(|queue| queue.put(lease, key, version, Bytes::new(), now, Span::none()));
+        publisher
+            .with(|queue| queue.put(lease, key, version, Bytes::new(), now, ChangeOrigin::List));
     }
 
     fn written(publisher: &Publisher) -> usize {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::room;
+use super::{room, work::ChangeOrigin};
 
 /// A change that is not in the log yet.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Change {
     /// The bytes of its body, as far as they are known.
     pub(super) logged_bytes: usize,
     pub(super) since: Instant,
-    pub(super) span: Span,
+    pub(super) origin: ChangeOrigin,
 }
 
 /// The outcome for a change that was handed in.

@@ -8,7 +8,6 @@ use anteroom_model::{
 };
 use anteroom_wire::envelope::Record;
 use bytes::Bytes;
-use tracing::Span;
 
 use super::*;
 
@@ -32,7 +31,7 @@ fn version(at: u64) -> ResourceVersion {
 
 fn put(publisher: &Publisher, lease: &ViewLease, body: Bytes) {
     let (key, now) = (ObjectKey::new("n", "x"), Instant::now());
-    publisher.with(|queue| queue.put(lease, key, version(2), body, now, Span::none()));
+    publisher.with(|queue| queue.put(lease, key, version(2), body, now, ChangeOrigin::List));
 }
 
 /// Readers compare digests, and successors begin where a view was left, by its control records: they

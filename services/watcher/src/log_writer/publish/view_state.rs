@@ -23,13 +23,12 @@ use anteroom_model::{
 };
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::Span;
 
 use aside::Aside;
 
 use super::{
     pending::{Change, Queued, Taken},
-    work::Incoming,
+    work::{ChangeOrigin, Incoming},
 };
 
 /// One view, as its writer knows it.
@@ -72,7 +71,8 @@ pub(super) struct ViewWriteState {
     pub(super) served_heard: Option<Instant>,
     /// The time of the oldest change of the batch on its way.
     pub(super) in_flight_since: Option<Instant>,
-    /// The time at which the source was last heard from before the list that runs: what the list brings may be as old.
+    /// The time at which the source was last heard from before the list that runs, if one runs: what the list brings
+    /// may be as old.
     heard_before_list: Option<Instant>,
     /// The time of the oldest change that was dropped, until readers are told that the view failed.
     untold_since: Option<Instant>,
@@ -202,6 +202,11 @@ impl ViewWriteState {
         self.lists
     }
 
+    /// Ends the list: all of the view was listed, and what comes now is younger.
+    pub(super) fn end_list(&mut self) {
+        self.heard_before_list = None;
+    }
+
     /// Returns whether the object is wanted in any version. Then a list of it counts it as brought.
     pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
         let (known, list) = (self.wanted.get_mut(key), self.lists);
@@ -313,7 +318,7 @@ impl ViewWriteState {
             key,
             version,
             since,
-            span,
+            origin,
         } = incoming;
         if self.is_outdated(&key, &version) {
             // It is there all the same: the list counts it as brought.
@@ -346,7 +351,7 @@ impl ViewWriteState {
                 logged,
                 logged_bytes,
                 since,
-                span,
+                origin,
             },
         )
     }
@@ -357,12 +362,12 @@ impl ViewWriteState {
         key: &ObjectKey,
         version: ResourceVersion,
         now: Instant,
-        span: Span,
+        origin: ChangeOrigin,
     ) -> (Queued, isize) {
         if self.is_outdated(key, &version) {
             return (Queued::Nothing, 0);
         }
-        self.remove(key, version, now, span)
+        self.remove(key, version, now, origin)
     }
 
     /// The object is gone, whatever was heard of it.
@@ -371,7 +376,7 @@ impl ViewWriteState {
         key: &ObjectKey,
         version: ResourceVersion,
         now: Instant,
-        span: Span,
+        origin: ChangeOrigin,
     ) -> (Queued, isize) {
         let Some(before) = self.wanted.remove(key) else {
             return (Queued::Nothing, 0);
@@ -387,7 +392,7 @@ impl ViewWriteState {
                 logged,
                 logged_bytes: before.body_bytes as usize,
                 since: now,
-                span,
+                origin,
             },
         )
     }

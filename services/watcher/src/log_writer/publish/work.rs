@@ -16,6 +16,27 @@ pub(crate) struct ViewLease {
     pub epoch: Epoch,
 }
 
+/// The way by which a change of a view came.
+#[derive(Clone, Debug)]
+pub(crate) enum ChangeOrigin {
+    /// A list of the view. The change may be as old as the source's last word before the list.
+    List,
+    /// An event, with the span of its change: it is as old as itself.
+    Event(Span),
+    /// The writer's own word, as that a referenced object is pending: it is as old as itself.
+    Own,
+}
+
+impl ChangeOrigin {
+    /// Returns the span in which the change is published.
+    pub(super) fn into_span(self) -> Span {
+        match self {
+            Self::Event(span) => span,
+            Self::List | Self::Own => Span::none(),
+        }
+    }
+}
+
 /// An object that comes to a view.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
@@ -25,8 +46,8 @@ pub(crate) struct Incoming {
     pub version: ResourceVersion,
     /// The time at which it came.
     pub since: Instant,
-    /// The span of its change.
-    pub span: Span,
+    /// The way by which it came.
+    pub origin: ChangeOrigin,
 }
 
 /// The figures of a view.

@@ -24,13 +24,12 @@ use anteroom_wire::{
 };
 use bytes::Bytes;
 use tokio::time::Instant;
-use tracing::Span;
 
 use super::{
     pending::Queued,
     room::Room,
     view_state::ViewWriteState,
-    work::{Batch, Incoming, Item, ViewLease, ViewStats, Work},
+    work::{Batch, ChangeOrigin, Incoming, Item, ViewLease, ViewStats, Work},
 };
 
 /// Bodies that wait to be written, over all views of a group: enough that the next batch is there when
@@ -216,13 +215,13 @@ impl WriteQueue {
         version: ResourceVersion,
         body: Bytes,
         now: Instant,
-        span: Span,
+        origin: ChangeOrigin,
     ) {
         let incoming = Incoming {
             key,
             version,
             since: now,
-            span,
+            origin,
         };
         self.upsert(lease, incoming, body);
     }
@@ -260,12 +259,12 @@ impl WriteQueue {
         key: &ObjectKey,
         version: ResourceVersion,
         now: Instant,
-        span: Span,
+        origin: ChangeOrigin,
     ) {
         let Some(view) = self.view(lease).filter(|view| view.holds(key)) else {
             return;
         };
-        let (queued, grown) = view.delete(key, version, now, span);
+        let (queued, grown) = view.delete(key, version, now, origin);
         self.queued(lease, key.clone(), queued, grown);
     }
 
@@ -302,7 +301,7 @@ impl WriteQueue {
             let Some(view) = self.view(lease) else {
                 return;
             };
-            let (queued, grown) = view.remove(&key, version.clone(), now, Span::none());
+            let (queued, grown) = view.remove(&key, version.clone(), now, ChangeOrigin::List);
             self.queued(lease, key, queued, grown);
         }
     }
@@ -311,6 +310,7 @@ impl WriteQueue {
     pub(crate) fn complete(&mut self, lease: &ViewLease) {
         let state = self.view(lease).map(|view| {
             view.measured();
+            view.end_list();
             view.state_when_listed()
         });
         if let Some(state) = state {

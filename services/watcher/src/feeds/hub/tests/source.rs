@@ -130,8 +130,8 @@ impl Watch {
             }
             Phase::Lists(mut listing) => match listing.left.pop_front() {
                 Some((key, version, became)) => {
-                    let (object, span) = (object(key, version, became), Span::none());
-                    self.sink.note(Note::Put { object, span }).await;
+                    let (object, origin) = (object(key, version, became), Origin::List);
+                    self.sink.note(Note::Put { object, origin }).await;
                     Phase::Lists(listing)
                 }
                 None => {
@@ -159,7 +159,8 @@ impl Watch {
         let span = tracing::info_span!("event");
         let note = if selects(scope, of, became) {
             let object = object(of, at, became);
-            Note::Put { object, span }
+            let origin = Origin::Event(span);
+            Note::Put { object, origin }
         } else if selects(scope, of, before) {
             let (key, version) = (key(of), rv(at));
             Note::Gone { key, version, span }

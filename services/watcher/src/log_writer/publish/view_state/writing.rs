@@ -7,7 +7,7 @@ impl ViewWriteState {
         if self.is_aside() {
             return (Queued::Nothing, 0);
         }
-        if let (Some(heard), true) = (self.heard_before_list, change.span.is_none()) {
+        if let (Some(heard), ChangeOrigin::List) = (self.heard_before_list, &change.origin) {
             change.since = change.since.min(heard);
         }
         let grown = signed(change.body_bytes());
@@ -42,7 +42,7 @@ impl ViewWriteState {
                 body_bytes,
                 growth,
                 since: change.since,
-                span: change.span,
+                span: change.origin.into_span(),
             });
         }
         if let Some(version) = &change.logged {
@@ -66,7 +66,7 @@ impl ViewWriteState {
             body_bytes,
             growth,
             since: change.since,
-            span: change.span,
+            span: change.origin.into_span(),
         })
     }
 

@@ -1,4 +1,5 @@
 mod full;
+mod news_age;
 mod restored;
 
 use std::collections::BTreeMap;
@@ -148,12 +149,25 @@ fn write_counted(queue: &mut WriteQueue, reader: &mut Reader) -> usize {
 fn put(queue: &mut WriteQueue, lease: &ViewLease, name: &str, version: u64) {
     let (key, version, body) = (key(name), rv(version), body(version));
     if !queue.is_known(lease, &key, &version) {
-        queue.put(lease, key, version, body, Instant::now(), Span::none());
+        queue.put(
+            lease,
+            key,
+            version,
+            body,
+            Instant::now(),
+            ChangeOrigin::List,
+        );
     }
 }
 
 fn delete(queue: &mut WriteQueue, lease: &ViewLease, name: &str, version: u64) {
-    queue.delete(lease, &key(name), rv(version), Instant::now(), Span::none());
+    queue.delete(
+        lease,
+        &key(name),
+        rv(version),
+        Instant::now(),
+        ChangeOrigin::List,
+    );
 }
 
 fn records(queue: &mut WriteQueue) -> usize {
@@ -278,7 +292,7 @@ fn an_object_too_large_for_the_log_stands_in_it_as_a_stub() {
     let now = Instant::now();
     put(&mut queue, &lease, "x", 1);
     let large = Bytes::from(vec![0; 100_000]);
-    queue.put(&lease, key("huge"), rv(1), large, now, Span::none());
+    queue.put(&lease, key("huge"), rv(1), large, now, ChangeOrigin::List);
     queue.listed(&lease, &rv(9), now);
     write_all(&mut queue, &mut reader);
     let content = reader.content(&lease.view);
@@ -345,7 +359,7 @@ fn batches_stay_within_their_limits() {
             rv(1),
             large.clone(),
             Instant::now(),
-            Span::none(),
+            ChangeOrigin::List,
         );
     }
     for n in 0..1_000 {
@@ -359,34 +373,6 @@ fn batches_stay_within_their_limits() {
     assert_eq!(batches[0], 3, "a control record and two large ones");
     assert!(batches.iter().all(|records| *records <= BATCH_MESSAGES_MAX));
     assert_eq!(batches.iter().sum::<usize>(), 1_004);
-}
-
-#[test]
-fn the_news_age_counts_changes_that_wait_to_be_written() {
-    let start = Instant::now();
-    let later = |ms| start + Duration::from_millis(ms);
-    let mut queue = WriteQueue::new(1);
-    let lease = queue.open(info("a"), HashMap::new());
-    assert_eq!(
-        queue.beats(start)[0].news_age_ms,
-        u64::MAX,
-        "never heard from"
-    );
-    queue.heard(&lease, None, start);
-    assert_eq!(queue.beats(later(100))[0].news_age_ms, 100);
-    queue.put(&lease, key("x"), rv(1), body(1), later(40), Span::none());
-    assert_eq!(queue.beats(later(100))[0].news_age_ms, 160);
-    let Some(Work::Append(batch)) = queue.next_work(later(100)) else {
-        panic!()
-    };
-    assert_eq!(
-        queue.beats(later(100))[0].news_age_ms,
-        160,
-        "on its way is not there"
-    );
-    queue.written(&batch, Revision(2));
-    let beat = queue.beats(later(100)).remove(0);
-    assert_eq!((beat.news_age_ms, beat.revision), (100, Revision(2)));
 }
 
 #[test]
@@ -542,7 +528,7 @@ fn a_queued_object_has_a_log_position_once_it_is_written() {
     write(&mut queue, &mut log);
     assert_eq!(queue.logged(&lease, &left), Some(Revision(1)));
 
-    queue.put(&lease, key("a"), rv(2), body(2), now, Span::none());
+    queue.put(&lease, key("a"), rv(2), body(2), now, ChangeOrigin::List);
     assert_eq!(queue.logged(&lease, &a), None, "it waits");
     assert_eq!(queue.all_logged(&lease), None);
     assert_eq!(
@@ -554,7 +540,7 @@ fn a_queued_object_has_a_log_position_once_it_is_written() {
     assert_eq!(queue.logged(&lease, &a), Some(Revision(2)));
     assert_eq!(queue.all_logged(&lease), Some(Revision(2)));
 
-    queue.delete(&lease, &key("b"), rv(3), now, Span::none());
+    queue.delete(&lease, &key("b"), rv(3), now, ChangeOrigin::List);
     assert_eq!(
         queue.logged(&lease, &b),
         Some(Revision(2)),

@@ -1,5 +1,7 @@
 //! The next work of the writer, and what becomes of a view once it is done.
 
+use tracing::Span;
+
 use super::*;
 
 impl WriteQueue {

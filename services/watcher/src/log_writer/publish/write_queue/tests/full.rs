@@ -41,9 +41,9 @@ impl FullLog {
 
     fn put(&mut self, lease: &ViewLease, name: &str, version: u64, bytes: usize) {
         let body = Bytes::from(vec![0; bytes]);
-        let (now, span) = (self.now, Span::none());
+        let (now, origin) = (self.now, ChangeOrigin::List);
         self.queue
-            .put(lease, key(name), rv(version), body, now, span);
+            .put(lease, key(name), rv(version), body, now, origin);
     }
 
     fn fill(&mut self, lease: &ViewLease, objects: usize) {
@@ -135,8 +135,13 @@ fn a_view_is_written_again_once_all_of_it_fits() {
     log.now += Duration::from_secs(10);
     assert_eq!(log.queue.returning(log.now), None, "it is too large");
     for at in 5..20 {
-        log.queue
-            .delete(&large, &key(&at.to_string()), rv(2), log.now, Span::none());
+        log.queue.delete(
+            &large,
+            &key(&at.to_string()),
+            rv(2),
+            log.now,
+            ChangeOrigin::List,
+        );
     }
     log.write();
     log.write_again(&mut large);
@@ -174,11 +179,11 @@ fn a_view_whose_list_is_not_complete_stays_aside() {
     log.now += Duration::from_secs(10);
     assert_eq!(log.queue.returning(log.now), None);
     log.queue
-        .delete(&large, &key("0"), rv(2), log.now, Span::none());
+        .delete(&large, &key("0"), rv(2), log.now, ChangeOrigin::List);
     for at in 3..14 {
         let name = at.to_string();
         log.queue
-            .delete(&large, &key(&name), rv(2), log.now, Span::none());
+            .delete(&large, &key(&name), rv(2), log.now, ChangeOrigin::List);
     }
     assert_eq!(log.queue.returning(log.now), None);
     log.listed(&large);
@@ -199,7 +204,7 @@ fn tombstones_and_control_records_are_written_to_a_full_log() {
     };
     log.queue.set_room(full);
     log.queue
-        .delete(&small, &key("x"), rv(2), log.now, Span::none());
+        .delete(&small, &key("x"), rv(2), log.now, ChangeOrigin::List);
     log.queue
         .refused(&small, Failure::new("Forbidden", "not any more"));
     log.write();
@@ -251,7 +256,7 @@ fn a_batch_that_the_server_refuses_is_written_without_its_largest_view() {
     assert!(log.has_no_room_for(&large));
 
     log.queue
-        .delete(&small, &key("y"), rv(2), log.now, Span::none());
+        .delete(&small, &key("y"), rv(2), log.now, ChangeOrigin::List);
     let Some(Work::Append(batch)) = log.queue.next_work(log.now) else {
         panic!("there is a batch");
     };

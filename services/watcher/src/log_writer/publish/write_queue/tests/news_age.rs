@@ -1,0 +1,67 @@
+//! The age of a view's news, as heartbeats tell it.
+
+use super::*;
+
+#[test]
+fn the_news_age_counts_changes_that_wait_to_be_written() {
+    let start = Instant::now();
+    let later = |ms| start + Duration::from_millis(ms);
+    let mut queue = WriteQueue::new(1);
+    let lease = queue.open(info("a"), HashMap::new());
+    assert_eq!(
+        queue.beats(start)[0].news_age_ms,
+        u64::MAX,
+        "never heard from"
+    );
+    queue.heard(&lease, None, start);
+    assert_eq!(queue.beats(later(100))[0].news_age_ms, 100);
+    queue.put(
+        &lease,
+        key("x"),
+        rv(1),
+        body(1),
+        later(40),
+        ChangeOrigin::List,
+    );
+    assert_eq!(queue.beats(later(100))[0].news_age_ms, 160);
+    let Some(Work::Append(batch)) = queue.next_work(later(100)) else {
+        panic!()
+    };
+    assert_eq!(
+        queue.beats(later(100))[0].news_age_ms,
+        160,
+        "on its way is not there"
+    );
+    queue.written(&batch, Revision(2));
+    let beat = queue.beats(later(100)).remove(0);
+    assert_eq!((beat.news_age_ms, beat.revision), (100, Revision(2)));
+}
+
+/// Whatever a list brings may have happened since the source was last heard from.
+#[test]
+fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
+    let start = Instant::now();
+    let later = |seconds| start + Duration::from_secs(seconds);
+    let age = |queue: &WriteQueue, seconds| queue.beats(later(seconds))[0].news_age_ms;
+    let (mut queue, mut log) = (WriteQueue::new(1), Reader::default());
+    let mut lease = queue.open(info("a"), HashMap::new());
+    queue.heard(&lease, None, start);
+    queue.begin_list(&mut lease, false);
+    for (origin, expected) in [(ChangeOrigin::Own, 40), (ChangeOrigin::List, 80)] {
+        queue.put(&lease, key("x"), rv(1), body(1), later(40), origin);
+        queue.delete(&lease, &key("x"), rv(2), later(40), ChangeOrigin::Own);
+        assert_eq!(age(&queue, 40), expected * 1_000, "a list runs");
+        write_all(&mut queue, &mut log);
+    }
+    queue.listed(&lease, &rv(9), later(40));
+    write_all(&mut queue, &mut log);
+
+    let hours = 2 * 60 * 60;
+    queue.heard(&lease, None, later(hours));
+    for origin in [ChangeOrigin::Own, ChangeOrigin::List] {
+        queue.put(&lease, key("y"), rv(11), body(1), later(hours), origin);
+        assert_eq!(age(&queue, hours), 0, "no list runs");
+        queue.delete(&lease, &key("y"), rv(12), later(hours), ChangeOrigin::Own);
+        write_all(&mut queue, &mut log);
+    }
+}
