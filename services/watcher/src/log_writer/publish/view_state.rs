@@ -9,25 +9,24 @@
 //! are not at the source any more.
 
 mod aside;
+mod freshness;
+mod lists;
 mod writing;
 
-use std::{
-    cmp::Ordering,
-    collections::{HashMap, hash_map::Entry},
-    time::Duration,
-};
+use std::{cmp::Ordering, collections::HashMap};
 
 use anteroom_model::{
-    Delta, Digest, Epoch, Failure, ObjectKey, Op, ResourceVersion, Revision, SourceInfo, ViewId,
-    ViewRecord, ViewState,
+    Digest, Epoch, Failure, ObjectKey, Op, ResourceVersion, Revision, SourceInfo, ViewState,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use aside::Aside;
+use freshness::Freshness;
+use lists::Lists;
 
 use super::{
-    pending::{Change, Queued, Taken},
+    pending::{Change, Queued},
     work::{ChangeOrigin, Incoming},
 };
 
@@ -42,10 +41,7 @@ pub(super) struct ViewWriteState {
     aside: Aside,
     wanted: HashMap<ObjectKey, Known>,
     pending: HashMap<ObjectKey, Change>,
-    /// Lists that began so far.
-    lists: u32,
-    /// Objects that were last heard of before the list of this number have to be written again.
-    rewritten_since: u32,
+    lists: Lists,
     /// Bytes of keys and versions.
     key_bytes: u64,
     /// The first epoch of the objects that the log has.
@@ -62,20 +58,8 @@ pub(super) struct ViewWriteState {
     pub(super) version: ResourceVersion,
     pub(super) told: LastControlRecord,
     pub(super) trouble: Option<Failure>,
-    /// Objects without a name that were passed over since the last list began.
-    pub(super) skipped: u64,
     pub(super) revision: Revision,
-    pub(super) heard: Option<Instant>,
-    /// The time at which the source was last heard from before the view was opened anew, until the log says that its
-    /// differences are complete: that old is what readers are served meanwhile.
-    pub(super) served_heard: Option<Instant>,
-    /// The time of the oldest change of the batch on its way.
-    pub(super) in_flight_since: Option<Instant>,
-    /// The time at which the source was last heard from before the list that runs, if one runs: what the list brings
-    /// may be as old.
-    heard_before_list: Option<Instant>,
-    /// The time of the oldest change that was dropped, until readers are told that the view failed.
-    untold_since: Option<Instant>,
+    pub(super) freshness: Freshness,
 }
 
 /// The last control record of a view in the log.
@@ -128,8 +112,7 @@ impl ViewWriteState {
                 .map(|(key, version)| (key, known(version)))
                 .collect(),
             pending: HashMap::new(),
-            lists: 0,
-            rewritten_since: 0,
+            lists: Lists::default(),
             key_bytes,
             origin: origin.unwrap_or(epoch),
             age_max_ms,
@@ -138,19 +121,24 @@ impl ViewWriteState {
             version: ResourceVersion::default(),
             told: LastControlRecord::default(),
             trouble: None,
-            skipped: 0,
             revision: Revision::default(),
-            heard: None,
-            served_heard: None,
-            in_flight_since: None,
-            heard_before_list: None,
-            untold_since: None,
+            freshness: Freshness::default(),
         }
     }
 
     /// The number of the last list that began.
     pub(super) fn last_list(&self) -> u32 {
-        self.lists
+        self.lists.last()
+    }
+
+    /// An object without a name, or with a key that is too long, was passed over.
+    pub(super) fn skip(&mut self) {
+        self.lists.skip();
+    }
+
+    /// Returns how many objects were passed over since the last list began.
+    pub(super) fn skipped(&self) -> u64 {
+        self.lists.skipped()
     }
 
     pub(super) fn objects(&self) -> u64 {
@@ -175,15 +163,14 @@ impl ViewWriteState {
         self.pending.contains_key(key)
     }
 
-    /// Returns the time of the oldest change that is not in the log.
-    pub(super) fn oldest_change(&self) -> Option<Instant> {
-        let pending = self.pending.values().map(|change| change.since).min();
-        let dropped = self.untold_since.into_iter();
-        self.in_flight_since
-            .into_iter()
-            .chain(pending)
-            .chain(dropped)
-            .min()
+    /// Returns the age of the news in the log; `u64::MAX` where the source was never heard from.
+    pub(super) fn news_age_ms(&self, now: Instant) -> u64 {
+        self.freshness.news_age_ms(self.oldest_pending(), now)
+    }
+
+    /// Returns the time of the oldest change that waits.
+    fn oldest_pending(&self) -> Option<Instant> {
+        self.pending.values().map(|change| change.since).min()
     }
 
     /// Bytes that keeping this takes: keys, versions, their table, and the bodies that wait.
@@ -196,20 +183,18 @@ impl ViewWriteState {
 
     /// Begins a list and returns its number, which [`ViewWriteState::unseen`] asks for.
     pub(super) fn begin_list(&mut self) -> u32 {
-        self.heard_before_list = self.heard;
-        self.lists += 1;
-        self.skipped = 0;
-        self.lists
+        self.freshness.begin_list();
+        self.lists.begin()
     }
 
     /// Ends the list: all of the view was listed, and what comes now is younger.
     pub(super) fn end_list(&mut self) {
-        self.heard_before_list = None;
+        self.freshness.end_list();
     }
 
     /// Returns whether the object is wanted in any version. Then a list of it counts it as brought.
     pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
-        let (known, list) = (self.wanted.get_mut(key), self.lists);
+        let (known, list) = (self.wanted.get_mut(key), self.lists.last());
         known.map(|known| known.list = list).is_some()
     }
 
@@ -222,7 +207,7 @@ impl ViewWriteState {
     fn is_outdated(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
         let known = self.wanted.get(key);
-        known.is_some_and(|of| self.is_current(of.list) && older(&of.version))
+        known.is_some_and(|known| self.lists.is_current(known.list) && older(&known.version))
     }
 
     /// Returns whether a list at `listed_at` shows the object in a version that it cannot have there, if the source has
@@ -238,18 +223,13 @@ impl ViewWriteState {
         let within =
             |version: &ResourceVersion, end| version.compare(end).is_some_and(Ordering::is_le);
         let known = self.wanted.get(key);
-        match known.filter(|known| self.is_current(known.list)) {
+        match known.filter(|known| self.lists.is_current(known.list)) {
             Some(known) if known.version == *version => false,
             Some(known) if version.compare(&known.version) == Some(Ordering::Less) => {
                 within(&known.version, listed_at)
             }
             _ => within(version, known_to),
         }
-    }
-
-    /// Returns whether what was heard at the time of this list still counts.
-    fn is_current(&self, list: u32) -> bool {
-        list >= self.rewritten_since
     }
 
     /// Opens a new epoch from what is known, to which the next list brings the differences. Changes that
@@ -266,7 +246,7 @@ impl ViewWriteState {
     fn begin_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         self.lease = epoch;
-        self.served_heard = self.served_heard.or(self.heard);
+        self.freshness.begin_epoch();
     }
 
     /// Opens a new epoch in which every object is written again, as after the source's history restarted.
@@ -290,7 +270,7 @@ impl ViewWriteState {
             self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
         }
         self.begin_epoch(epoch);
-        self.rewritten_since = self.lists + 1;
+        self.lists.rewrite();
         self.version = ResourceVersion::default();
         self.state = ViewState::Syncing;
         bytes
@@ -300,14 +280,13 @@ impl ViewWriteState {
     /// again. Then it counts as brought, and need not be put. An object whose size is not known yet has to
     /// be put once, and so has every object that is to be written again.
     pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        let (lists, rewritten_since) = (self.lists, self.rewritten_since);
         let Some(known) = self.wanted.get_mut(key) else {
             return false;
         };
         let same = known.version == *version && known.body_bytes > 0;
-        let is_known = same && known.list >= rewritten_since;
+        let is_known = same && self.lists.is_current(known.list);
         if is_known {
-            known.list = lists;
+            known.list = self.lists.last();
         }
         is_known
     }
@@ -330,14 +309,14 @@ impl ViewWriteState {
         let known = Known {
             version: version.clone(),
             body_bytes,
-            list: self.lists,
+            list: self.lists.last(),
         };
         let before = self.wanted.insert(key.clone(), known);
         self.bytes += u64::from(body_bytes);
         if let Some(before) = &before {
             self.bytes -= u64::from(before.body_bytes);
             self.key_bytes = self.key_bytes.saturating_sub(weight(&key, &before.version));
-            if before.version == version && self.is_current(before.list) {
+            if before.version == version && self.lists.is_current(before.list) {
                 return (Queued::Nothing, 0);
             }
         }
@@ -400,20 +379,19 @@ impl ViewWriteState {
     /// Returns the objects of a namespace (empty: all) that the list of this number, which is complete at
     /// `version`, did not bring, and that are not known to be younger.
     pub(super) fn unseen(
-        &mut self,
+        &self,
         list: u32,
         namespace: &str,
         version: &ResourceVersion,
     ) -> Vec<ObjectKey> {
-        let rewritten_since = self.rewritten_since;
-        let is_missing = |key: &ObjectKey, of: u32, at: &ResourceVersion| {
-            let is_younger =
-                of >= rewritten_since && at.compare(version) == Some(Ordering::Greater);
+        let is_missing = |key: &ObjectKey, known: &Known| {
+            let is_younger = self.lists.is_current(known.list)
+                && known.version.compare(version) == Some(Ordering::Greater);
             let is_within = namespace.is_empty() || *namespace == *key.namespace;
-            is_within && of < list && !is_younger
+            is_within && known.list < list && !is_younger
         };
         let wanted = self.wanted.iter();
-        let unseen = wanted.filter(|(key, of)| is_missing(key, of.list, &of.version));
+        let unseen = wanted.filter(|(key, known)| is_missing(key, known));
         unseen.map(|(key, _)| key.clone()).collect()
     }
 }

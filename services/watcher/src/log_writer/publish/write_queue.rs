@@ -9,19 +9,15 @@ mod report;
 mod writing;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     time::Duration,
 };
 
 use anteroom_model::{
-    Digest, Epoch, Failure, ObjectKey, ResourceVersion, Revision, SourceInfo, ViewId, ViewRecord,
-    ViewState,
+    Digest, Epoch, Failure, ObjectKey, ResourceVersion, SourceInfo, ViewId, ViewRecord, ViewState,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX},
 };
-use anteroom_wire::{
-    envelope::{Record, check_put},
-    unreadable,
-};
+use anteroom_wire::{envelope::check_put, unreadable};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -29,7 +25,7 @@ use super::{
     pending::Queued,
     room::Room,
     view_state::ViewWriteState,
-    work::{Batch, ChangeOrigin, Incoming, Item, ViewLease, ViewStats, Work},
+    work::{ChangeOrigin, Incoming, Item, ViewLease},
 };
 
 /// Bodies that wait to be written, over all views of a group: enough that the next batch is there when
@@ -271,7 +267,7 @@ impl WriteQueue {
     /// An object without a name, or with a key that is too long, was passed over.
     pub(crate) fn skipped(&mut self, lease: &ViewLease) {
         if let Some(view) = self.view(lease) {
-            view.skipped += 1;
+            view.skip();
         }
     }
 
@@ -328,7 +324,7 @@ impl WriteQueue {
         let Some(view) = self.view(lease) else {
             return;
         };
-        view.heard = view.heard.max(Some(now));
+        view.freshness.hear(now);
         view.trouble = None;
         // A watch that a view joined may be behind the view's own list.
         let older = |version: &ResourceVersion| {

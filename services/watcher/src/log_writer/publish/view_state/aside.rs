@@ -1,8 +1,13 @@
 //! A view that the log has no room for. Nothing of it stands in the log but its control record, which says
 //! why. Its writer goes on to count what the source has, so that it knows when there is room for all of it.
 
-use super::*;
-use crate::log_writer::publish::room;
+use std::time::Duration;
+
+use anteroom_model::{Digest, Epoch, Failure, ViewState};
+use tokio::time::Instant;
+
+use super::ViewWriteState;
+use crate::log_writer::publish::{pending::Change, room};
 
 /// The reason of the failure of a view that the log has no room for.
 pub(crate) const LOG_FULL: &str = "LogFull";
@@ -66,8 +71,7 @@ impl ViewWriteState {
         epoch: Epoch,
         now: Instant,
     ) -> usize {
-        // Until readers are told, what they have grows old.
-        self.untold_since = Some(self.oldest_change().unwrap_or(now));
+        self.freshness.drop_changes(self.oldest_pending(), now);
         let is_measured = self.state == ViewState::Synced;
         let pending = std::mem::take(&mut self.pending);
         let bytes = pending.values().map(Change::body_bytes).sum();
@@ -79,7 +83,6 @@ impl ViewWriteState {
         self.origin = epoch;
         self.logged_objects = 0;
         self.logged_digest = Digest::default();
-        (self.in_flight_since, self.served_heard) = (None, None);
         self.state = self.state_when_listed();
         bytes
     }
@@ -101,7 +104,7 @@ impl ViewWriteState {
     /// Readers were told this state of the view's last epoch.
     pub(in crate::log_writer::publish) fn told(&mut self, state: &ViewState) {
         if matches!(state, ViewState::Dropped | ViewState::Failed { .. }) {
-            self.untold_since = None;
+            self.freshness.tell_failure();
         }
         let settled = matches!(state, ViewState::Synced | ViewState::Failed { .. });
         if settled && matches!(self.aside, Aside::Returns { .. }) {

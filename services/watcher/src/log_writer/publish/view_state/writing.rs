@@ -1,15 +1,18 @@
 //! The changes of a view that wait, and what the log is once they are written.
 
-use super::*;
+use std::collections::hash_map::Entry;
+
+use anteroom_model::{Delta, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord, ViewState};
+
+use super::{ViewWriteState, signed};
+use crate::log_writer::publish::pending::{Change, Queued, Taken};
 
 impl ViewWriteState {
     pub(super) fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
         if self.is_aside() {
             return (Queued::Nothing, 0);
         }
-        if let (Some(heard), ChangeOrigin::List) = (self.heard_before_list, &change.origin) {
-            change.since = change.since.min(heard);
-        }
+        change.since = self.freshness.since(change.since, &change.origin);
         let grown = signed(change.body_bytes());
         match self.pending.entry(key) {
             Entry::Vacant(slot) => {

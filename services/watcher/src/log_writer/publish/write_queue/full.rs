@@ -1,10 +1,15 @@
 //! The treatment of views when the log is full. One that does not fit is set aside whole, and written again
 //! once there is room for all of it. The others go on.
 
-use anteroom_bus::LogSize;
-use anteroom_model::Op;
+use std::collections::HashSet;
 
-use super::*;
+use anteroom_bus::LogSize;
+use anteroom_model::{Op, ViewId, ViewState};
+use anteroom_wire::envelope::Record;
+use tokio::time::Instant;
+
+use super::WriteQueue;
+use crate::log_writer::publish::work::{Batch, Item, ViewLease};
 
 impl WriteQueue {
     /// The log was looked at.

@@ -4,7 +4,11 @@ use anteroom_model::{ObjectKey, Revision};
 use anteroom_wire::beat::ViewBeat;
 use tokio::time::Instant;
 
-use super::{ViewLease, ViewStats, ViewWriteState, WriteQueue};
+use super::WriteQueue;
+use crate::log_writer::publish::{
+    view_state::ViewWriteState,
+    work::{ViewLease, ViewStats},
+};
 
 impl WriteQueue {
     /// Returns the part of every view in the next heartbeat.
@@ -13,10 +17,10 @@ impl WriteQueue {
             view: id.clone(),
             epoch: view.epoch,
             revision: view.revision,
-            news_age_ms: news_age_ms(view, now),
+            news_age_ms: view.news_age_ms(now),
             objects: view.objects(),
             bytes: view.bytes(),
-            skipped: view.skipped,
+            skipped: view.skipped(),
             trouble: view.trouble.clone(),
         });
         beats.collect()
@@ -46,9 +50,9 @@ impl WriteQueue {
             bytes: view.bytes(),
             refused_bytes: if view.is_aside() { view.bytes() } else { 0 },
             pending: view.pending(),
-            skipped: view.skipped,
-            heard: view.heard,
-            news_age_ms: news_age_ms(view, now),
+            skipped: view.skipped(),
+            heard: view.freshness.heard(),
+            news_age_ms: view.news_age_ms(now),
         });
         let mut stats: Vec<_> = stats.collect();
         stats.sort_by(|a, b| a.view.cmp(&b.view));
@@ -60,18 +64,5 @@ impl WriteQueue {
 /// earlier terms left stands before that.
 fn settled(view: &ViewWriteState) -> Option<Revision> {
     let written = view.revision > Revision::default();
-    (written && view.in_flight_since.is_none()).then_some(view.revision)
-}
-
-/// Returns how long ago the source was last heard from, plus how long the oldest change has waited. While the
-/// differences of a new epoch are on their way, it is the age of what readers are served.
-fn news_age_ms(view: &ViewWriteState, now: Instant) -> u64 {
-    let Some(heard) = view.served_heard.or(view.heard) else {
-        return u64::MAX;
-    };
-    let age = now.saturating_duration_since(heard);
-    let waited = view
-        .oldest_change()
-        .map(|since| now.saturating_duration_since(since));
-    u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
+    (written && !view.freshness.is_in_flight()).then_some(view.revision)
 }

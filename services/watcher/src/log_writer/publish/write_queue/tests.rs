@@ -4,10 +4,12 @@ mod restored;
 
 use std::collections::BTreeMap;
 
-use anteroom_model::{Delta, Op, Source};
+use anteroom_model::{Delta, Op, Revision, Source};
+use anteroom_wire::envelope::Record;
 use proptest::prelude::*;
 
 use super::*;
+use crate::log_writer::publish::work::{Batch, Work};
 
 fn info(name: &str) -> SourceInfo {
     SourceInfo {

@@ -1,8 +1,18 @@
 //! The next work of the writer, and what becomes of a view once it is done.
 
+use anteroom_model::{
+    Revision, ViewId, ViewState,
+    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX},
+};
+use anteroom_wire::envelope::Record;
+use tokio::time::Instant;
 use tracing::Span;
 
-use super::*;
+use super::{CONTROL_AFTER_CHANGE, CONTROL_WITHOUT_CHANGE, WriteQueue};
+use crate::log_writer::publish::{
+    view_state::ViewWriteState,
+    work::{Batch, Item, ViewLease, Work},
+};
 
 impl WriteQueue {
     /// Returns the next work, if there is any. Asking again says that the last is done.
@@ -66,8 +76,7 @@ impl WriteQueue {
                     return;
                 };
                 if taken.delta.is_some() {
-                    let oldest = view.in_flight_since.get_or_insert(taken.since);
-                    *oldest = taken.since.min(*oldest);
+                    view.freshness.send(taken.since);
                 }
                 self.pending_bytes -= taken.body_bytes;
                 if let Some(delta) = taken.delta {
@@ -108,7 +117,7 @@ impl WriteQueue {
                 continue;
             };
             view.revision = Revision(first + at as u64);
-            view.in_flight_since = None;
+            view.freshness.arrive();
             if let Record::Control(record) = record
                 && record.epoch == view.epoch
             {
@@ -116,7 +125,7 @@ impl WriteQueue {
                 changed |= view.told.state.as_ref() != Some(&record.state);
                 view.told.state = Some(record.state.clone());
                 if record.state != ViewState::Syncing {
-                    view.served_heard = None;
+                    view.freshness.serve_epoch();
                 }
             }
         }

@@ -1,0 +1,107 @@
+//! The age of a view's news.
+
+use tokio::time::Instant;
+
+use crate::log_writer::publish::work::ChangeOrigin;
+
+/// The times that the age of a view's news follows from.
+#[derive(Debug, Default)]
+pub(in crate::log_writer::publish) struct Freshness {
+    /// The time at which the source was last heard from.
+    heard: Option<Instant>,
+    /// The time at which the source was last heard from before the view was opened anew, until the log says that its
+    /// differences are complete: that old is what readers are served meanwhile.
+    served_heard: Option<Instant>,
+    /// The time at which the source was last heard from before the list that runs, if one runs: what the list brings
+    /// may be as old.
+    heard_before_list: Option<Instant>,
+    /// The time of the oldest change of the batch on its way.
+    in_flight_since: Option<Instant>,
+    /// The time of the oldest change that was dropped, until readers are told that the view failed.
+    untold_since: Option<Instant>,
+}
+
+impl Freshness {
+    /// Returns the time at which the source was last heard from.
+    pub(in crate::log_writer::publish) fn heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
+    /// The source was heard from at this time.
+    pub(in crate::log_writer::publish) fn hear(&mut self, at: Instant) {
+        self.heard = self.heard.max(Some(at));
+    }
+
+    pub(super) fn begin_list(&mut self) {
+        self.heard_before_list = self.heard;
+    }
+
+    /// All of the view was listed: what comes now is younger.
+    pub(super) fn end_list(&mut self) {
+        self.heard_before_list = None;
+    }
+
+    /// A new epoch begins. Until its differences are complete, readers are served what they have.
+    pub(super) fn begin_epoch(&mut self) {
+        self.served_heard = self.served_heard.or(self.heard);
+    }
+
+    /// The log says that the differences of the epoch are complete, or that the view cannot be read.
+    pub(in crate::log_writer::publish) fn serve_epoch(&mut self) {
+        self.served_heard = None;
+    }
+
+    /// Returns the time since which a change that came at `at` may be so at the source.
+    pub(super) fn since(&self, at: Instant, origin: &ChangeOrigin) -> Instant {
+        match (origin, self.heard_before_list) {
+            (ChangeOrigin::List, Some(heard)) => at.min(heard),
+            (ChangeOrigin::List | ChangeOrigin::Event(_) | ChangeOrigin::Own, _) => at,
+        }
+    }
+
+    /// A change of this age is on its way to the log.
+    pub(in crate::log_writer::publish) fn send(&mut self, since: Instant) {
+        let oldest = self.in_flight_since.get_or_insert(since);
+        *oldest = since.min(*oldest);
+    }
+
+    /// Returns whether a change is on its way to the log.
+    pub(in crate::log_writer::publish) fn is_in_flight(&self) -> bool {
+        self.in_flight_since.is_some()
+    }
+
+    /// All changes that were on their way are in the log.
+    pub(in crate::log_writer::publish) fn arrive(&mut self) {
+        self.in_flight_since = None;
+    }
+
+    /// All changes that are not in the log are dropped. Until readers are told, what they have grows old.
+    pub(super) fn drop_changes(&mut self, oldest_pending: Option<Instant>, now: Instant) {
+        self.untold_since = Some(self.oldest_change(oldest_pending).unwrap_or(now));
+        (self.in_flight_since, self.served_heard) = (None, None);
+    }
+
+    /// Readers were told that the view is dropped, or that it failed.
+    pub(super) fn tell_failure(&mut self) {
+        self.untold_since = None;
+    }
+
+    /// Returns the time of the oldest change that is not in the log. `oldest_pending` is that of those that wait.
+    fn oldest_change(&self, oldest_pending: Option<Instant>) -> Option<Instant> {
+        let changes = [self.in_flight_since, oldest_pending, self.untold_since];
+        changes.into_iter().flatten().min()
+    }
+
+    /// Returns how long ago the source was last heard from, plus how long the oldest change has waited; `u64::MAX`
+    /// where it was never heard from. While the differences of a new epoch are on their way, it is the age of what
+    /// readers are served.
+    pub(super) fn news_age_ms(&self, oldest_pending: Option<Instant>, now: Instant) -> u64 {
+        let Some(heard) = self.served_heard.or(self.heard) else {
+            return u64::MAX;
+        };
+        let age = now.saturating_duration_since(heard);
+        let oldest = self.oldest_change(oldest_pending);
+        let waited = oldest.map(|since| now.saturating_duration_since(since));
+        u64::try_from((age + waited.unwrap_or_default()).as_millis()).unwrap_or(u64::MAX)
+    }
+}
