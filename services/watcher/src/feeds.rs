@@ -3,7 +3,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `types` | one type: its views, references and watches |
+//! | `type_feed` | one type: its views, references and watches |
 //! | `plan`, `assign`, `join` | which watches run; which view hears which; joining a running watch |
 //! | `hub`, `member`, `running_watch`, `index` | the state: type, view, watch, views by key |
 //! | `sink`, `labels` | a watch's events on their way to the views |
@@ -23,7 +23,7 @@ mod reads;
 mod references;
 mod running_watch;
 mod sink;
-mod types;
+mod type_feed;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -48,11 +48,11 @@ use crate::{
 };
 pub(crate) use memory::{LIMIT_MIN, Memory, Share};
 pub(crate) use metrics::FeedMetrics;
-use types::{Done, Placed, Type};
+use type_feed::{Done, Placed, TypeFeed};
 
-/// Wants come together for so long before watches are planned for them. Where planning takes
-/// longer than a quarter of it, wants wait for longer.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// The time from the first change of what is wanted to the next plan of the watches, which is for all changes that
+/// come within it. Where four times what the last plan took is longer, it is that.
+const PLAN_DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// The interval at which idle references, immutable objects and memory are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -108,12 +108,12 @@ pub(crate) struct Feeder {
     tools: FeedTools,
     /// Views of the log that were not started in this term.
     left: LogSnapshot,
-    types: HashMap<GroupVersionResource, Type>,
+    types: HashMap<GroupVersionResource, TypeFeed>,
     views: HashMap<ViewId, DesiredView>,
     tasks: JoinSet<Done>,
     /// A watch asks for a new plan.
     planned: Arc<Notify>,
-    tick: Interval,
+    ticks: Interval,
     /// The time since which the plan is outdated, and how long the last one took.
     dirty: Option<Instant>,
     took: Duration,
@@ -150,7 +150,7 @@ impl Feeder {
             views: HashMap::new(),
             tasks: JoinSet::new(),
             planned: Arc::default(),
-            tick: tokio::time::interval(TICK),
+            ticks: tokio::time::interval(TICK),
             dirty: None,
             took: Duration::ZERO,
             settled: false,
@@ -169,7 +169,8 @@ impl Feeder {
         if let Some(before) = before {
             if before.options.sealed != options.sealed {
                 let publisher = self.tools.publisher.clone();
-                self.of(&gvr, &info).seal(view, options.sealed, &publisher);
+                self.changed_type(&gvr, &info)
+                    .seal(view, options.sealed, &publisher);
             }
             return;
         }
@@ -196,11 +197,11 @@ impl Feeder {
             queue.open_with(info.clone(), left.objects, opening)
         });
         let publisher = self.tools.publisher.clone();
-        let of = self.of(gvr, &info);
-        of.left_at(left.version);
+        let feed = self.changed_type(gvr, &info);
+        feed.inherit_version(left.version);
         match info.source {
-            Source::Collection(collection) => of.view(lease, &collection, options.sealed),
-            Source::Objects { .. } => of.objects(lease, options.sealed, &publisher),
+            Source::Collection(collection) => feed.view(lease, &collection, options.sealed),
+            Source::Objects { .. } => feed.objects(lease, options.sealed, &publisher),
             // They have no type, so no feeder is asked for them.
             Source::ApiCall { .. } | Source::System { .. } => {}
         }
@@ -213,7 +214,7 @@ impl Feeder {
         };
         tracing::info!(%view, "view stopped: nobody needs it any more");
         if let Some(gvr) = wanted.info.gvr() {
-            self.of(gvr, &wanted.info).forget(view);
+            self.changed_type(gvr, &wanted.info).forget(view);
         }
         self.tools.publisher.with(|queue| queue.close(view));
     }
@@ -223,34 +224,29 @@ impl Feeder {
         let now = Instant::now();
         self.dirty.get_or_insert(now);
         let publisher = self.tools.publisher.clone();
-        let mut hub = self.type_of(&reference.gvr).hub.lock();
+        let mut hub = self.type_feed(&reference.gvr).hub.lock();
         publisher.with(|queue| hub.references.refer(&reference.object, now, queue));
     }
 
     /// The object is not referenced any more.
     pub(crate) fn unrefer(&mut self, reference: &ObjectReference) {
         let publisher = &self.tools.publisher;
-        if let Some(of) = self.types.get_mut(&reference.gvr)
-            && of.unrefer(&reference.object, publisher)
+        if let Some(feed) = self.types.get_mut(&reference.gvr)
+            && feed.unrefer(&reference.object, publisher)
         {
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
 
-    /// A reader asked for a referenced object that is idle.
-    pub(crate) fn asked(&mut self, view: &ViewId, object: &ObjectKey) {
-        self.read(view, object);
-    }
-
-    /// A referenced object was read.
+    /// A referenced object was read, or a reader asked for one that is idle.
     pub(crate) fn read(&mut self, view: &ViewId, object: &ObjectKey) {
         let Some(gvr) = self.views.get(view).and_then(|wanted| wanted.info.gvr()) else {
             return;
         };
-        if let Some(of) = self.types.get_mut(gvr)
-            && of.hub.lock().references.wake(object, Instant::now())
+        if let Some(feed) = self.types.get_mut(gvr)
+            && feed.hub.lock().references.wake(object, Instant::now())
         {
-            of.dirty = true;
+            feed.dirty = true;
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
@@ -264,15 +260,15 @@ impl Feeder {
         }
         self.types
             .values_mut()
-            .for_each(|of| of.settle(&self.tools.publisher));
+            .for_each(|feed| feed.settle(&self.tools.publisher));
     }
 
     /// Works for ever; returns only when a part of it ended that should not have, which ends the
     /// term. Dropping the future loses nothing.
     pub(crate) async fn drive(&mut self) -> anyhow::Error {
         loop {
-            let together = TOGETHER.max(self.took * 4);
-            let due = self.dirty.map(|since| since + together);
+            let debounce = PLAN_DEBOUNCE.max(self.took * 4);
+            let due = self.dirty.map(|since| since + debounce);
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Done::Sized(gvr, size)) => self.sized(&gvr, &size),
@@ -285,59 +281,60 @@ impl Feeder {
                     Err(panic) => return anyhow::anyhow!("a watch panicked: {panic}"),
                 },
                 () = self.planned.notified() => self.replan(),
-                _ = self.tick.tick() => self.look(),
+                _ = self.ticks.tick() => self.tick(),
                 Ok(()) = self.rotated.changed() => {
                     let publisher = &self.tools.publisher;
-                    self.types.values_mut().for_each(|of| of.reseal(publisher));
+                    self.types.values_mut().for_each(|feed| feed.reseal(publisher));
                 }
                 () = until(due) => self.plan(),
             }
         }
     }
 
-    fn of(&mut self, gvr: &GroupVersionResource, info: &SourceInfo) -> &mut Type {
+    /// Returns the type of a view that changes: its watches are planned anew.
+    fn changed_type(&mut self, gvr: &GroupVersionResource, info: &SourceInfo) -> &mut TypeFeed {
         self.dirty.get_or_insert_with(Instant::now);
-        let of = self.type_of(gvr);
-        of.dirty = true;
-        if of.kind.is_empty() {
-            of.kind.clone_from(&info.kind);
+        let feed = self.type_feed(gvr);
+        feed.dirty = true;
+        if feed.kind.is_empty() {
+            feed.kind.clone_from(&info.kind);
         }
-        of
+        feed
     }
 
-    fn type_of(&mut self, gvr: &GroupVersionResource) -> &mut Type {
-        let new = || Type::new(gvr.clone(), self.settled);
+    fn type_feed(&mut self, gvr: &GroupVersionResource) -> &mut TypeFeed {
+        let new = || TypeFeed::new(gvr.clone(), self.settled);
         self.types.entry(gvr.clone()).or_insert_with(new)
     }
 
-    fn sized(&mut self, gvr: &GroupVersionResource, size: &types::Size) {
-        if let Some(of) = self.types.get_mut(gvr) {
-            of.sized(size);
+    fn sized(&mut self, gvr: &GroupVersionResource, size: &type_feed::Size) {
+        if let Some(feed) = self.types.get_mut(gvr) {
+            feed.sized(size);
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
 
     fn allowed(&mut self, gvr: &GroupVersionResource, scopes: &[plan::WatchScope]) {
-        if let Some(of) = self.types.get_mut(gvr)
-            && of.allowed(scopes)
+        if let Some(feed) = self.types.get_mut(gvr)
+            && feed.allowed(scopes)
         {
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
 
     fn replan(&mut self) {
-        self.types.values_mut().for_each(|of| of.dirty = true);
+        self.types.values_mut().for_each(|feed| feed.dirty = true);
         self.dirty.get_or_insert_with(Instant::now);
     }
 
     fn plan(&mut self) {
         let begun = Instant::now();
         self.dirty = None;
-        for of in self.types.values_mut() {
+        for feed in self.types.values_mut() {
             let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
-            let placed = match std::mem::take(&mut of.dirty) {
+            let placed = match std::mem::take(&mut feed.dirty) {
                 true => Placed::ByPlan,
-                false => of.assign_to_running_watch(tools, planned, tasks),
+                false => feed.assign_to_running_watch(tools, planned, tasks),
             };
             match placed {
                 Placed::All => {}
@@ -347,7 +344,7 @@ impl Feeder {
                     {
                         self.plans += 1;
                     }
-                    of.reconcile(tools, planned, tasks);
+                    feed.reconcile(tools, planned, tasks);
                 }
             }
         }
@@ -357,35 +354,36 @@ impl Feeder {
     /// A list beside a watch has ended: those that wait for one have their turn.
     fn assign_more(&mut self, gvr: &GroupVersionResource) {
         let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
-        if let Some(of) = self.types.get_mut(gvr).filter(|of| !of.dirty)
-            && of.assign_to_running_watch(tools, planned, tasks) != Placed::All
+        if let Some(feed) = self.types.get_mut(gvr).filter(|feed| !feed.dirty)
+            && feed.assign_to_running_watch(tools, planned, tasks) != Placed::All
         {
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
 
     /// Does what time alone brings about.
-    fn look(&mut self) {
+    fn tick(&mut self) {
         let now = Instant::now();
         let FeedTools {
             publisher, options, ..
         } = &self.tools;
         let mut dirty = false;
-        for of in self.types.values_mut() {
-            dirty |= of.look(options.reference_idle_after, now, publisher);
-            of.ask(now, &self.tools, &mut self.tasks);
+        for feed in self.types.values_mut() {
+            dirty |= feed.tick(options.reference_idle_after, now, publisher);
+            feed.probe_forbidden(now, &self.tools, &mut self.tasks);
         }
         if dirty {
             self.dirty.get_or_insert_with(Instant::now);
         }
-        if let Some(view) = publisher.look(|queue| queue.returning(now)) {
+        if let Some(view) = publisher.read(|queue| queue.returning(now)) {
             self.write_again(&view, now);
         }
         let publisher = &self.tools.publisher;
         let options = &self.tools.options;
-        let (kept, largest) = publisher.look(|queue| queue.memory());
-        let of = self.types.values();
-        let bytes = kept + of.map(|of| of.hub.lock().references.memory()).sum::<u64>();
+        let (kept, largest) = publisher.read(|queue| queue.memory());
+        let feeds = self.types.values();
+        let references = feeds.map(|feed| feed.hub.lock().references.memory());
+        let bytes = kept + references.sum::<u64>();
         let largest_bytes = largest.as_ref().map_or(0, |(_, bytes)| *bytes);
         let over = self
             .memory
@@ -398,8 +396,8 @@ impl Feeder {
     /// There is room again in the log for a view that was set aside.
     fn write_again(&mut self, view: &ViewId, now: Instant) {
         let gvr = self.views.get(view).and_then(|wanted| wanted.info.gvr());
-        if let Some(of) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {
-            of.write_again(view, now, &self.tools.publisher);
+        if let Some(feed) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {
+            feed.write_again(view, now, &self.tools.publisher);
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
@@ -409,10 +407,10 @@ impl Feeder {
         let Some(wanted) = self.views.get(view) else {
             return;
         };
-        let Some(of) = wanted.info.gvr().and_then(|gvr| self.types.get_mut(gvr)) else {
+        let Some(feed) = wanted.info.gvr().and_then(|gvr| self.types.get_mut(gvr)) else {
             return;
         };
-        of.forget(view);
+        feed.forget(view);
         self.dirty.get_or_insert_with(Instant::now);
         let failure = memory::failure(bytes, self.tools.options.memory_bytes_max);
         tracing::error!(%view, %failure, "view given up");

@@ -158,7 +158,7 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
             () = tokio::time::sleep(DRAIN_MAX) => leadership.release(&**bus).await,
         }
     }
-    publisher.look(|queue| {
+    publisher.read(|queue| {
         let stats = queue.stats(Instant::now());
         stats.iter().for_each(|stats| metrics.forget(&stats.view));
     });
@@ -172,23 +172,23 @@ async fn beat(
     metrics: LogMetrics,
 ) -> anyhow::Result<()> {
     let mut sends = true;
-    let mut told = publisher.told();
+    let mut control_changes = publisher.control_changes();
     let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
     loop {
         // A view of which there was no news yet is not answered from: readers hear of one at once
         // that was just read, and of several that were read at about the same time together.
         tokio::select! {
             _ = interval.tick() => {}
-            _ = told.changed() => tokio::time::sleep(BEAT_GATHER).await,
+            _ = control_changes.changed() => tokio::time::sleep(BEAT_GATHER).await,
         }
-        told.mark_unchanged();
+        control_changes.mark_unchanged();
         let beat = Beat {
             incarnation: leadership.incarnation.clone(),
             group: leadership.group,
             term: leadership.term,
             holder: leadership.holder.clone(),
             page: 0,
-            views: publisher.look(|queue| queue.beats(Instant::now())),
+            views: publisher.read(|queue| queue.beats(Instant::now())),
         };
         let sent = send(&*bus, beat).await;
         if let Err(error) = &sent {
@@ -214,12 +214,12 @@ async fn send(bus: &dyn Bus, beat: Beat) -> Result<(), BusError> {
 /// Keeps metrics and readiness in step with the views that are written here. A view is waited for
 /// until it is synced, or until its source said that it never will be.
 async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow::Result<()> {
-    let mut told = publisher.told();
+    let mut control_changes = publisher.control_changes();
     let mut wanted = context.desired_state.settled();
     let mut interval = interval(FIGURES_INTERVAL);
     let mut measured = HashSet::new();
     loop {
-        let stats = publisher.look(|queue: &WriteQueue| queue.stats(Instant::now()));
+        let stats = publisher.read(|queue: &WriteQueue| queue.stats(Instant::now()));
         stats
             .iter()
             .for_each(|stats| context.metrics.log.view(stats));
@@ -246,7 +246,7 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
         };
         context.checks.views.set(group, waits);
         tokio::select! {
-            _ = told.changed() => {}
+            _ = control_changes.changed() => {}
             _ = wanted.changed() => {}
             _ = interval.tick() => {}
         }

@@ -95,13 +95,13 @@ pub async fn run(
         exception_namespace: args.exception_namespace.map(Into::into),
     };
     let tasks = Tasks::new(context.shutdown.clone());
-    let of = context.clone();
+    let own = context.clone();
     tasks.spawn_until_shutdown("members", async move {
-        of.members.run(&*of.bus).await;
+        own.members.run(&*own.bus).await;
     });
-    let of = context.clone();
+    let own = context.clone();
     tasks.spawn_until_shutdown("desired state", async move {
-        of.desired_state.run(&*of.bus).await;
+        own.desired_state.run(&*own.bus).await;
     });
     tasks.spawn_until_shutdown("size of the log", measure(context.clone()));
     tasks.spawn_until_shutdown("index of the log", async move {
@@ -120,8 +120,8 @@ pub async fn run(
         may_write: Arc::new(move |policy: &ObjectKey| writers.allows(policy)),
         asker_keys: args.asker_keys,
     };
-    let check = |name, of| {
-        let waits = format!("the policies, and the subscription for {of}");
+    let check = |name, needs| {
+        let waits = format!("the policies, and the subscription for {needs}");
         service.readiness.check(name, waits)
     };
     let checks = LiveChecks {

@@ -142,7 +142,7 @@ impl Controller {
             let awaits_log = self.reconciler.awaits_log();
             tokio::select! {
                 note = notes.recv() => match note {
-                    Some((of, note)) => self.reconciler.note(of, note, Instant::now()),
+                    Some((manifests, note)) => self.reconciler.note(manifests, note, Instant::now()),
                     None => return Ok(()),
                 },
                 error = self.calls.failed() => return Err(error),

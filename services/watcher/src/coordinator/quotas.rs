@@ -27,8 +27,11 @@ type SourceName = String;
 
 /// The sources that these references have kept. Referenced objects of one type are one source.
 pub(super) fn sources(referred: &[Referred]) -> BTreeSet<SourceName> {
-    let names = referred.iter().map(|of| match &of.reference {
-        Reference::Object(of) => format!("objects of {}/{}/{}", of.group, of.version, of.resource),
+    let names = referred.iter().map(|referred| match &referred.reference {
+        Reference::Object(object) => format!(
+            "objects of {}/{}/{}",
+            object.group, object.version, object.resource
+        ),
         reference => reference.name(),
     });
     names.collect()
@@ -91,7 +94,10 @@ impl Quotas {
     fn count_own(&self, namespace: &str, id: &PolicyId, sources: &BTreeSet<SourceName>) -> usize {
         let before = self.policies.get(id);
         let stays = |source: &&SourceName| {
-            let readers = self.readers.get(*source).and_then(|of| of.get(namespace));
+            let readers = self
+                .readers
+                .get(*source)
+                .and_then(|readers| readers.get(namespace));
             let is_its_own = before.is_some_and(|before| before.contains(*source));
             readers.copied().unwrap_or_default() > usize::from(is_its_own)
         };

@@ -69,7 +69,7 @@ impl SystemViews {
     /// Returns a position of the log up to which it has the policy, these records of entries, and all kinds;
     /// `None`: some of that is still on its way.
     pub(super) fn position(&self, policy: &ObjectKey, entries: &[ObjectKey]) -> Option<Revision> {
-        self.publisher.look(|queue| {
+        self.publisher.read(|queue| {
             let policy = queue.logged(&self.policies, std::slice::from_ref(policy))?;
             let entries = queue.logged(&self.entries, entries)?;
             let kinds = queue.all_logged(&self.kinds)?;

@@ -42,8 +42,8 @@ pub(super) fn assign(
             continue;
         }
         for scope in &scopes {
-            let of = arrivals.entry(scope.clone()).or_default();
-            of.views.push(view.clone());
+            let arrived = arrivals.entry(scope.clone()).or_default();
+            arrived.views.push(view.clone());
         }
         let fits = !scopes.is_empty();
         member.move_to(scopes, watches, queue);
@@ -70,7 +70,7 @@ fn assign_references(
         |scope: &WatchScope| plan.scopes.contains(scope) && !wants.forbidden.contains(scope);
     let all = Some(WatchScope::all()).filter(usable);
     let mut unfit = Vec::new();
-    for (object, reference) in &mut hub.references.of {
+    for (object, reference) in &mut hub.references.by_object {
         let scope = if plan.unfit.contains(object) {
             unfit.push(object.clone());
             None
@@ -85,8 +85,8 @@ fn assign_references(
             if let Some(scope) = &scope
                 && !matches!(reference.state, State::Found | State::Absent)
             {
-                let of = arrivals.entry(scope.clone()).or_default();
-                of.objects.push(object.clone());
+                let arrived = arrivals.entry(scope.clone()).or_default();
+                arrived.objects.push(object.clone());
             }
             reference.scope = scope;
         }

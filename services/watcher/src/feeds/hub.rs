@@ -43,15 +43,16 @@ pub(super) struct Hub {
 impl Hub {
     /// Returns whether a view or an object is not served, for want of a watch or of rights.
     pub(super) fn misses(&self) -> bool {
-        let missing = |of: &Member| of.is_refused || of.watches.is_empty();
+        let missing = |member: &Member| member.is_refused || member.watches.is_empty();
         self.members.values().any(missing) || self.references.misses()
     }
 
     /// Returns whether something within the scope is wanted.
     pub(super) fn wants_within(&self, scope: &WatchScope) -> bool {
-        let mut namespaces = self.members.values().flat_map(|of| of.filter.own());
+        let mut namespaces = self.members.values().flat_map(|member| member.filter.own());
         namespaces.any(|own| scope.holds_namespace(&own.namespace))
-            || (self.references.of.keys()).any(|object| scope.holds_namespace(&object.namespace))
+            || (self.references.by_object.keys())
+                .any(|object| scope.holds_namespace(&object.namespace))
     }
 
     pub(super) fn insert(&mut self, member: Member) {
@@ -69,8 +70,10 @@ impl Hub {
 
     /// Returns when the last watch of referenced objects was heard from; `None` where one never was.
     pub(super) fn references_heard(&self, now: Instant) -> Option<Instant> {
-        let scopes = self.references.of.values();
-        let scopes: BTreeSet<_> = scopes.filter_map(|of| of.scope.as_ref()).collect();
+        let scopes = self.references.by_object.values();
+        let scopes: BTreeSet<_> = scopes
+            .filter_map(|reference| reference.scope.as_ref())
+            .collect();
         let heard = scopes
             .into_iter()
             .map(|scope| self.watches.get(scope)?.heard);

@@ -47,15 +47,18 @@ impl Index {
     }
 }
 
-fn put(of: &mut HashMap<String, BTreeSet<ViewId>>, text: &str, view: &ViewId) {
-    of.entry(text.to_owned()).or_default().insert(view.clone());
+fn put(by_text: &mut HashMap<String, BTreeSet<ViewId>>, text: &str, view: &ViewId) {
+    by_text
+        .entry(text.to_owned())
+        .or_default()
+        .insert(view.clone());
 }
 
-fn take(of: &mut HashMap<String, BTreeSet<ViewId>>, text: &str, view: &ViewId) {
-    if let Some(views) = of.get_mut(text) {
+fn take(by_text: &mut HashMap<String, BTreeSet<ViewId>>, text: &str, view: &ViewId) {
+    if let Some(views) = by_text.get_mut(text) {
         views.remove(view);
         if views.is_empty() {
-            of.remove(text);
+            by_text.remove(text);
         }
     }
 }

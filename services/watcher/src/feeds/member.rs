@@ -150,7 +150,7 @@ impl Member {
     /// Returns whether all of what its watches have for it is handed in.
     pub(super) fn is_complete(&self) -> bool {
         let mut all = self.watches.values();
-        !self.watches.is_empty() && all.all(|of| matches!(of, Progress::Follows { .. }))
+        !self.watches.is_empty() && all.all(|progress| matches!(progress, Progress::Follows { .. }))
     }
 
     /// Takes the change in. Returns where the object has to be written to, if it is news.
@@ -405,7 +405,7 @@ fn is_before(after: &mut Vec<(String, ResourceVersion)>, event: &Delivery<'_>) -
     if after.iter().all(|(_, at)| passed(at)) {
         after.clear();
     }
-    let within = |of: &str| of.is_empty() || *of == *event.key.namespace;
+    let within = |namespace: &str| namespace.is_empty() || *namespace == *event.key.namespace;
     let mut lists = after.iter();
     lists.any(|(namespace, at)| within(namespace) && !passed(at))
 }

@@ -39,7 +39,7 @@ pub(crate) struct Memory {
 /// The share of one feeder, or of the coordinator, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
-    of: Memory,
+    memory: Memory,
     id: u64,
 }
 
@@ -47,7 +47,7 @@ impl Memory {
     pub(crate) fn share(&self) -> Share {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         Share {
-            of: self.clone(),
+            memory: self.clone(),
             id,
         }
     }
@@ -57,12 +57,12 @@ impl Share {
     /// Takes down what so many entries and references take.
     pub(crate) fn keeps(&self, entries: usize) {
         let bytes = (entries as u64).saturating_mul(ENTRY_BYTES);
-        self.of.shares.lock().insert(self.id, (bytes, 0));
+        self.memory.shares.lock().insert(self.id, (bytes, 0));
     }
 
     /// Takes down what the feeder takes, all and its largest view. Whether that view has to go.
     pub(super) fn over(&self, bytes_max: Option<u64>, bytes: u64, largest: u64) -> bool {
-        let mut shares = self.of.shares.lock();
+        let mut shares = self.memory.shares.lock();
         shares.insert(self.id, (bytes, largest));
         let all: u64 = shares.values().map(|(bytes, _)| bytes).sum();
         let most = shares.values().map(|(_, largest)| *largest).max();
@@ -73,7 +73,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.of.shares.lock().remove(&self.id);
+        self.memory.shares.lock().remove(&self.id);
     }
 }
 

@@ -181,12 +181,12 @@ pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<WatchScope, Option<u
         if wants.views.values().any(exactly) {
             return (scope.clone(), None);
         }
-        let of = narrow
+        let within = narrow
             .iter()
             .filter(|own| scope.holds_namespace(&own.namespace));
         let size = size_of(scope, wants);
         let least = (0..=WATCHES_PER_TYPE_MAX + 1).find(|count| pays(true, *count, size));
-        let spare = of.count().saturating_sub(least.unwrap_or(usize::MAX));
+        let spare = within.count().saturating_sub(least.unwrap_or(usize::MAX));
         (scope.clone(), Some(spare))
     });
     spare.collect()
@@ -296,8 +296,8 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
         .collect();
     let cover = |scope: &WatchScope| {
         let all = usable.iter().find(|wide| wide.namespace.is_empty());
-        let of = usable.iter().find(|wide| wide.namespace == scope.namespace);
-        all.or(of).map(|wide| (*wide).clone())
+        let namespace = usable.iter().find(|wide| wide.namespace == scope.namespace);
+        all.or(namespace).map(|wide| (*wide).clone())
     };
     // A watch that is needed as such comes first, so that others may be derived from it.
     let (whole, rest): (Vec<_>, Vec<_>) = wants

@@ -28,8 +28,8 @@ pub(super) struct References {
     /// The view that holds them, once it is desired.
     pub(super) lease: Option<ViewLease>,
     pub(super) sealed: bool,
-    pub(super) of: HashMap<ObjectKey, Reference>,
-    /// References that came since watches were last planned.
+    pub(super) by_object: HashMap<ObjectKey, Reference>,
+    /// The objects that came since watches were last planned.
     pub(super) fresh: VecDeque<ObjectKey>,
     /// Histories of the source so far.
     pub(super) era: u64,
@@ -95,7 +95,7 @@ impl Reference {
 
 impl References {
     pub(super) fn refer(&mut self, object: &ObjectKey, now: Instant, queue: &mut WriteQueue) {
-        if self.of.contains_key(object) {
+        if self.by_object.contains_key(object) {
             return;
         }
         let reference = Reference {
@@ -107,7 +107,7 @@ impl References {
             immutable: false,
             checked: now,
         };
-        self.of.insert(object.clone(), reference);
+        self.by_object.insert(object.clone(), reference);
         self.fresh.push_back(object.clone());
         self.announce(object, queue);
     }
@@ -125,7 +125,7 @@ impl References {
     pub(super) fn opened(&mut self, lease: ViewLease, sealed: bool, queue: &mut WriteQueue) {
         self.lease = Some(lease);
         self.sealed = sealed;
-        self.of
+        self.by_object
             .keys()
             .for_each(|object| self.announce(object, queue));
     }
@@ -136,7 +136,7 @@ impl References {
         object: &ObjectKey,
         queue: &mut WriteQueue,
     ) -> Option<WatchScope> {
-        let reference = self.of.remove(object)?;
+        let reference = self.by_object.remove(object)?;
         if let Some(lease) = &self.lease {
             let (now, none) = (Instant::now(), ResourceVersion::default());
             queue.delete(lease, object, none, now, ChangeOrigin::Own);
@@ -146,8 +146,9 @@ impl References {
 
     /// Returns whether nothing is known of it yet, and nobody was asked.
     pub(super) fn awaits_first(&self, object: &ObjectKey) -> bool {
-        let of = self.of.get(object);
-        of.is_some_and(|of| of.scope.is_none() && of.state == State::Pending)
+        let reference = self.by_object.get(object);
+        reference
+            .is_some_and(|reference| reference.scope.is_none() && reference.state == State::Pending)
     }
 
     /// Returns the objects to watch. An immutable one is among them only now and then.
@@ -157,7 +158,7 @@ impl References {
             !reference.immutable || checked >= IMMUTABLE_CHECK
         };
         let watched = self
-            .of
+            .by_object
             .iter()
             .filter(|(_, reference)| reference.state != State::Idle && due(reference));
         watched.map(|(object, _)| object.clone()).collect()
@@ -166,7 +167,7 @@ impl References {
     /// The history of the source restarted: what is known of its objects counts for nothing.
     pub(super) fn restart(&mut self) {
         self.era += 1;
-        for reference in self.of.values_mut() {
+        for reference in self.by_object.values_mut() {
             reference.version = ResourceVersion::default();
             reference.awaited = Awaited::default();
         }
@@ -178,7 +179,7 @@ impl References {
         if afresh {
             self.restart();
         }
-        for (object, reference) in &mut self.of {
+        for (object, reference) in &mut self.by_object {
             if reference.is_brought_by(scope, object) {
                 reference.awaited.begin(scope);
             }
@@ -194,7 +195,7 @@ impl References {
         immutable: bool,
         by: Option<&WatchScope>,
     ) -> bool {
-        let Some(reference) = self.of.get_mut(key) else {
+        let Some(reference) = self.by_object.get_mut(key) else {
             return false;
         };
         if let Some(list) = by {
@@ -213,8 +214,10 @@ impl References {
 
     /// Returns whether this is still the last news of it.
     pub(super) fn is_found_as(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        let of = self.of.get(key);
-        of.is_some_and(|of| of.state == State::Found && of.version == *version)
+        let reference = self.by_object.get(key);
+        reference.is_some_and(|reference| {
+            reference.state == State::Found && reference.version == *version
+        })
     }
 
     /// The watch says that the object is no longer one of its own: of one that selects by labels that
@@ -226,8 +229,8 @@ impl References {
         version: &ResourceVersion,
         queue: &mut WriteQueue,
     ) {
-        let of = self.of.get(key);
-        if of.is_some_and(|of| of.is_brought_by(scope, key)) {
+        let reference = self.by_object.get(key);
+        if reference.is_some_and(|reference| reference.is_brought_by(scope, key)) {
             self.absent(key, version, queue);
         }
     }
@@ -238,7 +241,7 @@ impl References {
         version: &ResourceVersion,
         queue: &mut WriteQueue,
     ) {
-        let Some(reference) = self.of.get_mut(key) else {
+        let Some(reference) = self.by_object.get_mut(key) else {
             return;
         };
         if version.compare(&reference.version) == Some(Ordering::Less) {
@@ -268,7 +271,7 @@ impl References {
         queue: &mut WriteQueue,
     ) {
         let mut unseen = Vec::new();
-        for (object, reference) in &mut self.of {
+        for (object, reference) in &mut self.by_object {
             if reference.is_brought_by(scope, object) && reference.awaited.end(scope) {
                 unseen.push(object.clone());
             }
@@ -280,9 +283,9 @@ impl References {
 
     pub(super) fn failed(&mut self, scope: &WatchScope, failure: &Failure, queue: &mut WriteQueue) {
         let planned = self
-            .of
+            .by_object
             .iter()
-            .filter(|(_, of)| of.scope.as_ref() == Some(scope));
+            .filter(|(_, reference)| reference.scope.as_ref() == Some(scope));
         let planned: Vec<_> = planned.map(|(object, _)| object.clone()).collect();
         for object in planned {
             self.fail(&object, failure, queue);
@@ -290,7 +293,7 @@ impl References {
     }
 
     pub(super) fn fail(&mut self, object: &ObjectKey, failure: &Failure, queue: &mut WriteQueue) {
-        if let Some(reference) = self.of.get_mut(object) {
+        if let Some(reference) = self.by_object.get_mut(object) {
             if reference.state == State::Failed {
                 return;
             }
@@ -304,15 +307,19 @@ impl References {
     /// Stops following objects that have watches of their own and were not read for `after`. Returns whether
     /// there was one.
     pub(super) fn rest(&mut self, after: Duration, now: Instant, queue: &mut WriteQueue) -> bool {
-        let alone =
-            |object: &ObjectKey, of: &Reference| of.scope == Some(WatchScope::of_object(object));
-        let idle = self.of.iter().filter(|(object, of)| {
-            let unread = now.saturating_duration_since(of.read) >= after;
-            unread && !of.immutable && of.state != State::Idle && alone(object, of)
+        let alone = |object: &ObjectKey, reference: &Reference| {
+            reference.scope == Some(WatchScope::of_object(object))
+        };
+        let idle = self.by_object.iter().filter(|(object, reference)| {
+            let unread = now.saturating_duration_since(reference.read) >= after;
+            unread
+                && !reference.immutable
+                && reference.state != State::Idle
+                && alone(object, reference)
         });
         let idle: Vec<_> = idle.map(|(object, _)| object.clone()).collect();
         for object in &idle {
-            if let Some(reference) = self.of.get_mut(object) {
+            if let Some(reference) = self.by_object.get_mut(object) {
                 reference.state = State::Idle;
             }
             self.publish(object, "idle", referenced::idle(), queue);
@@ -322,7 +329,7 @@ impl References {
 
     /// Notes that the object was read, or asked for. Returns whether it has to be watched again.
     pub(super) fn wake(&mut self, object: &ObjectKey, now: Instant) -> bool {
-        let Some(reference) = self.of.get_mut(object) else {
+        let Some(reference) = self.by_object.get_mut(object) else {
             return false;
         };
         reference.read = now;
@@ -336,7 +343,7 @@ impl References {
 
     /// Everything has to be written again.
     pub(super) fn anew(&mut self) {
-        for reference in self.of.values_mut() {
+        for reference in self.by_object.values_mut() {
             reference.version = ResourceVersion::default();
             reference.immutable = false;
             if reference.state != State::Idle {
@@ -348,13 +355,13 @@ impl References {
     /// Nothing of them is in the log any more: all are announced, and their watches bring what they are.
     pub(super) fn write_again(&mut self, now: Instant, queue: &mut WriteQueue) {
         self.anew();
-        for reference in self.of.values_mut() {
+        for reference in self.by_object.values_mut() {
             (reference.state, reference.read) = (State::Pending, now);
         }
         if let Some(lease) = &mut self.lease {
             queue.begin_list(lease, true);
         }
-        self.of
+        self.by_object
             .keys()
             .for_each(|object| self.announce(object, queue));
         if let Some(lease) = &self.lease {
@@ -364,7 +371,7 @@ impl References {
 
     /// Returns whether one is to be watched that is not, or the other way round.
     pub(super) fn is_out_of_step(&self, now: Instant) -> bool {
-        self.of.values().any(|reference| {
+        self.by_object.values().any(|reference| {
             let due = now.saturating_duration_since(reference.checked) >= IMMUTABLE_CHECK;
             reference.immutable && due == reference.scope.is_none()
         })
@@ -372,19 +379,19 @@ impl References {
 
     /// Returns whether one cannot be read.
     pub(super) fn misses(&self) -> bool {
-        let mut states = self.of.values().map(|reference| reference.state);
+        let mut states = self.by_object.values().map(|reference| reference.state);
         states.any(|state| state == State::Failed)
     }
 
     /// Bytes that all of them take here, about.
     pub(super) fn memory(&self) -> u64 {
-        let slots = self.of.capacity() * (size_of::<(ObjectKey, Reference)>() + 1);
-        (slots + self.of.len() * KEY_BYTES) as u64
+        let slots = self.by_object.capacity() * (size_of::<(ObjectKey, Reference)>() + 1);
+        (slots + self.by_object.len() * KEY_BYTES) as u64
     }
 
     pub(super) fn idle(&self) -> usize {
         let idle = self
-            .of
+            .by_object
             .values()
             .filter(|reference| reference.state == State::Idle);
         idle.count()
@@ -484,7 +491,7 @@ mod tests {
         queue.listed(&lease, &ResourceVersion::default(), now);
         let all = BTreeSet::from(["n/a", "n/b", "n/idle"].map(str::to_owned));
         assert_eq!(write(&mut queue), (all.clone(), Some(ViewState::Synced)));
-        references.of.get_mut(&objects[2]).unwrap().state = State::Idle;
+        references.by_object.get_mut(&objects[2]).unwrap().state = State::Idle;
 
         let size = |bytes| LogSize {
             bytes,
@@ -503,7 +510,10 @@ mod tests {
         queue.begin_return(&view, now);
         references.write_again(now, &mut queue);
         assert_eq!(write(&mut queue), (all, Some(ViewState::Synced)));
-        let mut states = references.of.values().map(|of| of.state);
+        let mut states = references
+            .by_object
+            .values()
+            .map(|reference| reference.state);
         assert!(states.all(|state| state == State::Pending));
     }
 }

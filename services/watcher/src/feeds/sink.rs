@@ -48,7 +48,7 @@ impl WatchSink {
         let (targets, referenced) = self.with(|hub, queue| {
             let targets = hub.put(&self.scope, &object, &origin, queue);
             let RawObject { key, version, json } = &object;
-            let immutable = hub.references.of.contains_key(key) && is_immutable(json);
+            let immutable = hub.references.by_object.contains_key(key) && is_immutable(json);
             let by = origin.is_list().then_some(&self.scope);
             let news = hub.references.take(key, version, immutable, by);
             if immutable && news {

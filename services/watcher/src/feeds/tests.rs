@@ -145,7 +145,7 @@ impl World {
         let views: BTreeMap<_, _> = index
             .views
             .iter()
-            .map(|(view, of)| (view.as_str(), (&of.state, of.objects)))
+            .map(|(view, record)| (view.as_str(), (&record.state, record.objects)))
             .collect();
         panic!(
             "waited in vain for {what}: {views:#?}, {:#?}",
@@ -185,8 +185,8 @@ fn holds(index: &anteroom_bus::LogIndex, view: &ViewId, truth: Digest) -> bool {
 }
 
 fn is_synced(index: &anteroom_bus::LogIndex, view: &ViewId) -> bool {
-    let of = index.views.get(view);
-    of.is_some_and(|of| of.state == ViewState::Synced)
+    let record = index.views.get(view);
+    record.is_some_and(|record| record.state == ViewState::Synced)
 }
 
 fn state_of(index: &anteroom_bus::LogIndex, name: &str) -> Option<String> {
@@ -398,7 +398,7 @@ async fn immutable_and_idle_objects_are_not_watched() {
         .until("what is immutable to stay", found("fixed"))
         .await;
     let view = Source::Objects { gvr: gvr() }.view_id();
-    world.order(move |feeder| feeder.asked(&view, &ObjectKey::new("default", "free")));
+    world.order(move |feeder| feeder.read(&view, &ObjectKey::new("default", "free")));
     world.until("it again", found("free")).await;
 }
 
@@ -425,7 +425,7 @@ async fn rights_that_are_taken_away_and_given_back() {
         })
         .unwrap();
     let failed = |index: &anteroom_bus::LogIndex| {
-        let state = index.views.get(&view).map(|of| of.state.clone());
+        let state = index.views.get(&view).map(|record| record.state.clone());
         matches!(state, Some(ViewState::Failed { failure }) if failure.reason == "Forbidden"
             && failure.message.contains("is forbidden: User"))
     };

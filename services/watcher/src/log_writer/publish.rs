@@ -59,7 +59,7 @@ struct Shared {
     /// Something was written. Level-triggered: holders look at the queue.
     written: watch::Sender<()>,
     /// The state of a view changed for its readers.
-    told: watch::Sender<()>,
+    control_changes: watch::Sender<()>,
 }
 
 impl Publisher {
@@ -69,7 +69,7 @@ impl Publisher {
             queue: Mutex::new(WriteQueue::new(term)),
             work: Notify::new(),
             written: watch::Sender::new(()),
-            told: watch::Sender::new(()),
+            control_changes: watch::Sender::new(()),
         };
         Self {
             shared: Arc::new(shared),
@@ -83,9 +83,9 @@ impl Publisher {
         result
     }
 
-    /// Returns what `look` sees in the queue, without changing it.
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&WriteQueue) -> R) -> R {
-        look(&self.shared.queue.lock())
+    /// Returns what `read` finds in the queue, without changing it.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&WriteQueue) -> R) -> R {
+        read(&self.shared.queue.lock())
     }
 
     /// Waits until more may be handed in.
@@ -99,8 +99,8 @@ impl Publisher {
     }
 
     /// Signals each change of the state that the log gives to the readers of any view.
-    pub(crate) fn told(&self) -> watch::Receiver<()> {
-        self.shared.told.subscribe()
+    pub(crate) fn control_changes(&self) -> watch::Receiver<()> {
+        self.shared.control_changes.subscribe()
     }
 
     /// Changes whenever something was written.
@@ -110,7 +110,7 @@ impl Publisher {
 
     async fn until(&self, condition: impl Fn(&WriteQueue) -> bool) {
         let mut written = self.shared.written.subscribe();
-        while !self.look(&condition) {
+        while !self.read(&condition) {
             if written.changed().await.is_err() {
                 return; // Unreachable: `self` holds the sender.
             }
@@ -207,7 +207,7 @@ impl Publisher {
 
     fn written_at(&self, batch: &Batch, last: Revision) {
         if self.shared.queue.lock().written(batch, last) {
-            self.shared.told.send_replace(());
+            self.shared.control_changes.send_replace(());
         }
     }
 

@@ -312,7 +312,7 @@ impl<S: Sink> Reflector<S> {
                     self.sink.note(Note::Begin { afresh, version }).await;
                 }
                 Effect::Deliver => self.deliver(objects.take().unwrap_or_default()).await,
-                effect => self.tell(effect).await,
+                effect => self.apply_effect(effect).await,
             }
         }
         self.doubt.allowed();
@@ -530,11 +530,11 @@ impl<S: Sink> Reflector<S> {
 
     async fn step(&mut self, input: Input) {
         for effect in self.machine.step(input, rand::random()) {
-            self.tell(effect).await;
+            self.apply_effect(effect).await;
         }
     }
 
-    async fn tell(&mut self, effect: Effect) {
+    async fn apply_effect(&mut self, effect: Effect) {
         let note = match effect {
             Effect::Listed(version) => {
                 self.metrics.listed();

@@ -121,14 +121,14 @@ pub(super) fn spawn(
         });
     }
     let served = PolicyKind::IN_CEL.map(|kind| Served {
-        of: Manifests::Policies(kind),
+        manifests: Manifests::Policies(kind),
         group: KYVERNO_CEL,
         plural: kind.plural(),
         version: CEL_VERSION,
         view: system::policies(),
     });
     let global = Served {
-        of: Manifests::Entries(EntryKind::Global),
+        manifests: Manifests::Entries(EntryKind::Global),
         group: KYVERNO,
         plural: "globalcontextentries",
         version: GLOBAL_VERSION,
@@ -139,12 +139,12 @@ pub(super) fn spawn(
     }
     if let Some(namespace) = &context.exception_namespace {
         let namespace = Some(Arc::clone(namespace)).filter(|all| **all != *ALL_NAMESPACES);
-        for (of, group, version) in [
+        for (kind, group, version) in [
             (ExceptionKind::Classic, KYVERNO, EXCEPTION_VERSION),
             (ExceptionKind::Cel, KYVERNO_CEL, CEL_VERSION),
         ] {
             let served = Served {
-                of: Manifests::Exceptions(of),
+                manifests: Manifests::Exceptions(kind),
                 group,
                 plural: "policyexceptions",
                 version,
@@ -201,7 +201,7 @@ struct Reader {
 
 /// A kind that is served in several versions: which ones depends on who installed the definition.
 struct Served {
-    of: Manifests,
+    manifests: Manifests,
     group: &'static str,
     plural: &'static str,
     /// The version to read where it is not known which are served.
@@ -210,9 +210,11 @@ struct Served {
 }
 
 impl Reader {
-    async fn read(&self, of: Manifests, target: Target, view: ViewId) {
-        let to = self.notes.clone();
-        let sink = ForwardSink { of, to };
+    async fn read(&self, manifests: Manifests, target: Target, view: ViewId) {
+        let sink = ForwardSink {
+            collection: manifests,
+            to: self.notes.clone(),
+        };
         watch(&self.context, &self.discovery, target, sink, &view).await;
     }
 
@@ -242,7 +244,7 @@ impl Reader {
             };
             let ended = async { catalog.wait_for(other).await.is_err() };
             tokio::select! {
-                () = self.read(served.of, target, served.view.clone()) => {}
+                () = self.read(served.manifests, target, served.view.clone()) => {}
                 ended = ended => if ended {
                     return std::future::pending().await; // The term ends.
                 },

@@ -48,10 +48,7 @@ pub(super) async fn run(
             }
             beat = heard(&context.bus, &mut beats) => {
                 let own = |(view, _): &&(ViewId, _)| objects.contains(view);
-                for (view, object) in beat.asked.iter().filter(own) {
-                    feeder.asked(view, object);
-                }
-                for (view, object) in beat.read.iter().filter(own) {
+                for (view, object) in beat.asked.iter().chain(&beat.read).filter(own) {
                     feeder.read(view, object);
                 }
             }

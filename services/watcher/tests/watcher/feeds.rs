@@ -211,10 +211,10 @@ async fn rights_that_are_taken_away_fail_in_the_api_servers_words_and_heal() {
     put(&world, CONFIGMAPS, "default", "new", "a1");
     world.sim.fault(Fault::Allow { resource }).unwrap();
     let log = world.until("recovery", ten_of_ten).await;
-    let of = names(&log, "e1");
+    let names = names(&log, "e1");
     assert!(
-        of.contains("default/new") && !of.contains("default/c1"),
-        "{of:?}"
+        names.contains("default/new") && !names.contains("default/c1"),
+        "{names:?}"
     );
     watcher.stop().await;
 }

@@ -80,7 +80,7 @@ impl Poller {
         let view = Some(&self.lease.view);
         let returns = |queue: &WriteQueue| queue.returning(Instant::now()).as_ref() == view;
         interval.tick().await; // At once.
-        while !self.publisher.look(returns) {
+        while !self.publisher.read(returns) {
             interval.tick().await;
         }
     }

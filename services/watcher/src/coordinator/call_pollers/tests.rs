@@ -88,7 +88,7 @@ impl Rig {
 
     /// Returns the time of the view's last news.
     fn heard(&self, view: &ViewId) -> Option<Instant> {
-        let stats = self.publisher.look(|queue| queue.stats(Instant::now()));
+        let stats = self.publisher.read(|queue| queue.stats(Instant::now()));
         stats.into_iter().find(|stats| stats.view == *view)?.heard
     }
 }

@@ -46,53 +46,53 @@ impl Manifests {
 
 impl Reconciler {
     /// Takes in a note of a collection.
-    pub(in crate::coordinator) fn note(&mut self, of: Manifests, note: Note, now: Instant) {
+    pub(in crate::coordinator) fn note(&mut self, manifests: Manifests, note: Note, now: Instant) {
         match note {
-            Note::Begin { .. } => match of {
+            Note::Begin { .. } => match manifests {
                 Manifests::Entries(kind) => self.entries.of_mut(kind).begin(),
                 Manifests::Policies(kind) => self.policies.of_mut(kind).begin(),
                 Manifests::Exceptions(kind) => self.exceptions.of_mut(kind).begin(),
             },
-            Note::Put { object, origin } => origin.span().in_scope(|| match of {
+            Note::Put { object, origin } => origin.span().in_scope(|| match manifests {
                 Manifests::Entries(kind) => self.entry_put(kind, object),
                 Manifests::Policies(kind) => self.policy_put(kind, &object),
                 Manifests::Exceptions(kind) => self.exception_put(kind, &object),
             }),
-            Note::Gone { key, span, .. } => span.in_scope(|| match of {
+            Note::Gone { key, span, .. } => span.in_scope(|| match manifests {
                 Manifests::Entries(kind) => {
                     let gone = self.entries.of_mut(kind).remove(&key);
                     self.entry_gone(kind, &key, gone.as_ref());
                 }
                 Manifests::Policies(kind) => {
                     let id = PolicyId::new(kind, &key);
-                    self.write(of.view(), Write::delete(id.0.clone()));
+                    self.write(manifests.view(), Write::delete(id.0.clone()));
                     if let Some(gone) = self.policies.remove(&id) {
                         self.policy_gone(&id, &gone);
                     }
                 }
                 Manifests::Exceptions(kind) => {
                     let key = kind.key(&key);
-                    self.write(of.view(), Write::delete(key.clone()));
+                    self.write(manifests.view(), Write::delete(key.clone()));
                     if let Some(gone) = self.exceptions.of_mut(kind).remove(&key) {
                         self.apply(Event::PolicyGone(Dependent(gone.uid)));
                     }
                 }
             }),
-            Note::Skipped => self.write(of.view(), Write::Skipped),
-            Note::Listed { .. } => match of {
+            Note::Skipped => self.write(manifests.view(), Write::Skipped),
+            Note::Listed { .. } => match manifests {
                 Manifests::Entries(kind) => self.entries_listed(kind, now),
                 Manifests::Policies(kind) => self.policies_listed(kind, now),
                 Manifests::Exceptions(kind) => self.exceptions_listed(kind, now),
             },
-            Note::Heard { .. } => self.heard(of, now),
-            Note::Refused(failure) => self.refused(of, failure, now),
-            Note::Troubled(failure) => self.write(of.view(), Write::Troubled(failure)),
+            Note::Heard { .. } => self.heard(manifests, now),
+            Note::Refused(failure) => self.refused(manifests, failure, now),
+            Note::Troubled(failure) => self.write(manifests.view(), Write::Troubled(failure)),
         }
     }
 
     /// A view is as fresh as the manifests that it follows from: those of all its kinds.
-    fn heard(&mut self, of: Manifests, now: Instant) {
-        match of {
+    fn heard(&mut self, manifests: Manifests, now: Instant) {
+        match manifests {
             Manifests::Entries(kind) => {
                 self.entries.of_mut(kind).hear(now);
                 if let Some(heard) = self.entries.heard() {
@@ -107,29 +107,29 @@ impl Reconciler {
             Manifests::Policies(kind) => {
                 self.policies.of_mut(kind).hear(now);
                 if let Some(heard) = self.policies.heard() {
-                    self.write(of.view(), Write::Heard(heard));
+                    self.write(manifests.view(), Write::Heard(heard));
                 }
             }
             Manifests::Exceptions(kind) => {
                 self.exceptions.of_mut(kind).hear(now);
                 if let Some(heard) = self.exceptions.heard() {
-                    self.write(of.view(), Write::Heard(heard));
+                    self.write(manifests.view(), Write::Heard(heard));
                 }
             }
         }
     }
 
-    fn refused(&mut self, of: Manifests, failure: Failure, now: Instant) {
-        match of {
+    fn refused(&mut self, manifests: Manifests, failure: Failure, now: Instant) {
+        match manifests {
             Manifests::Entries(kind) => {
                 if self.entries.refuse(kind, &failure) {
-                    self.write(of.view(), Write::Refused(failure));
+                    self.write(manifests.view(), Write::Refused(failure));
                 }
                 self.entries_wait();
             }
             Manifests::Policies(kind) => {
                 if self.policies.refuse(kind, &failure) {
-                    self.write(of.view(), Write::Refused(failure));
+                    self.write(manifests.view(), Write::Refused(failure));
                 }
                 self.policies_known();
             }
@@ -138,7 +138,7 @@ impl Reconciler {
             }
             Manifests::Exceptions(kind) => {
                 tracing::warn!(?kind, %failure, "PolicyExceptions cannot be read");
-                self.write(of.view(), Write::Refused(failure));
+                self.write(manifests.view(), Write::Refused(failure));
                 self.exceptions.refuse(kind);
             }
         }

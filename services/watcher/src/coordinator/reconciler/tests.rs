@@ -97,7 +97,7 @@ impl World {
         Self { reconciler, now }
     }
 
-    fn put(&mut self, of: Manifests, object: &Value) -> Vec<String> {
+    fn put(&mut self, manifests: Manifests, object: &Value) -> Vec<String> {
         let metadata = &object["metadata"];
         let name = metadata["name"].as_str().unwrap();
         let namespace = metadata["namespace"].as_str().unwrap_or_default();
@@ -107,22 +107,22 @@ impl World {
             json: object.to_string().into_bytes().into(),
         };
         let origin = Origin::List;
-        self.note(of, Note::Put { object, origin })
+        self.note(manifests, Note::Put { object, origin })
     }
 
-    fn gone(&mut self, of: Manifests, name: &str) -> Vec<String> {
+    fn gone(&mut self, manifests: Manifests, name: &str) -> Vec<String> {
         let (key, version) = (ObjectKey::new("", name), ResourceVersion::default());
         let span = Span::none();
-        self.note(of, Note::Gone { key, version, span })
+        self.note(manifests, Note::Gone { key, version, span })
     }
 
-    fn listed(&mut self, of: Manifests) -> Vec<String> {
+    fn listed(&mut self, manifests: Manifests) -> Vec<String> {
         let version = ResourceVersion::default();
-        self.note(of, Note::Listed { version })
+        self.note(manifests, Note::Listed { version })
     }
 
-    fn note(&mut self, of: Manifests, note: Note) -> Vec<String> {
-        self.reconciler.note(of, note, self.now);
+    fn note(&mut self, manifests: Manifests, note: Note) -> Vec<String> {
+        self.reconciler.note(manifests, note, self.now);
         self.effects()
     }
 
@@ -135,8 +135,8 @@ impl World {
     fn settled() -> Self {
         let mut world = Self::new();
         world.discovered();
-        for of in all_listed() {
-            world.listed(of);
+        for manifests in all_listed() {
+            world.listed(manifests);
         }
         world
     }
@@ -182,8 +182,8 @@ fn not_served() -> Note {
 }
 
 /// Returns whether policies became known as a whole, and whether their view has failed.
-fn policies_told(world: &mut World, of: Manifests, note: Note) -> (bool, bool) {
-    world.reconciler.note(of, note, world.now);
+fn policies_told(world: &mut World, manifests: Manifests, note: Note) -> (bool, bool) {
+    world.reconciler.note(manifests, note, world.now);
     let effects = world.reconciler.take_effects();
     let is = |wanted: fn(&Write) -> bool| {
         let mut effects = effects.iter();
@@ -199,14 +199,17 @@ fn policies_told(world: &mut World, of: Manifests, note: Note) -> (bool, bool) {
 fn policies_are_known_without_the_kinds_that_are_not_served() {
     let mut world = World::new();
     world.discovered();
-    for of in [CLUSTER_POLICIES, POLICIES] {
+    for manifests in [CLUSTER_POLICIES, POLICIES] {
         let version = ResourceVersion::default();
-        let told = policies_told(&mut world, of, Note::Listed { version });
+        let told = policies_told(&mut world, manifests, Note::Listed { version });
         assert_eq!(told, (false, false), "others may have some");
     }
     let [others @ .., last] = PolicyKind::IN_CEL.map(Manifests::Policies);
-    for of in others {
-        assert_eq!(policies_told(&mut world, of, not_served()), (false, false));
+    for manifests in others {
+        assert_eq!(
+            policies_told(&mut world, manifests, not_served()),
+            (false, false)
+        );
     }
     assert_eq!(policies_told(&mut world, last, not_served()), (true, false));
     assert!(world.reconciler.policies.are_known());
@@ -296,8 +299,8 @@ fn two_entries_on_one_source_want_its_view_once() {
 fn inherited_views_are_freed_once_when_all_manifests_and_kinds_are_known() {
     let mut world = World::new();
     let freed = |effects: &[String]| effects.contains(&"free inherited".to_owned());
-    for of in all_listed() {
-        assert!(!freed(&world.listed(of)), "{of:?}");
+    for manifests in all_listed() {
+        assert!(!freed(&world.listed(manifests)), "{manifests:?}");
     }
     assert!(freed(&world.discovered()));
     let again = world.listed(ENTRIES);
@@ -407,7 +410,7 @@ fn a_replica_says_how_old_the_answers_of_calls_are() {
     let expected = world.now - Duration::from_secs(1);
     let effects = world.reconciler.take_effects();
     assert!(
-        matches!(&effects[..], [Effect::CallWasGood(of, at)] if *of == view && *at == expected),
+        matches!(&effects[..], [Effect::CallWasGood(called, at)] if *called == view && *at == expected),
         "{effects:?}"
     );
 }

@@ -48,16 +48,22 @@ impl Beside {
                     return true;
                 }
                 let listed = self.listed.iter();
-                let listed: Vec<_> = listed.map(|(scope, of)| (scope, rv(of.at))).collect();
+                let listed: Vec<_> = listed
+                    .map(|(scope, listing)| (scope, rv(listing.at)))
+                    .collect();
                 self.join.finish(lease, *list, &listed);
                 false
             }
-            Joining::Object { object: of, era } => {
-                let of = (0..KEYS).find(|n| key(*n) == *of).unwrap();
+            Joining::Object {
+                object: joining,
+                era,
+            } => {
+                let number = (0..KEYS).find(|n| key(*n) == *joining).unwrap();
                 let now = history.now();
-                let (version, became) = history.at(of, now);
-                let found = became.map(|_| object(of, version, became));
-                self.join.referenced(&key(of), *era, found, Some(&rv(now)));
+                let (version, became) = history.at(number, now);
+                let found = became.map(|_| object(number, version, became));
+                self.join
+                    .referenced(&key(number), *era, found, Some(&rv(now)));
                 false
             }
         }
@@ -80,10 +86,10 @@ struct ReaderView {
 impl ReaderView {
     fn delta(&mut self, key: &ObjectKey, put: Option<usize>) {
         let live = self.served.as_mut().filter(|_| !self.gathers);
-        for of in live.into_iter().chain([&mut self.gathered]) {
+        for objects in live.into_iter().chain([&mut self.gathered]) {
             match put {
-                Some(version) => of.insert(key.clone(), version),
-                None => of.remove(key),
+                Some(version) => objects.insert(key.clone(), version),
+                None => objects.remove(key),
             };
         }
     }
@@ -94,8 +100,8 @@ impl ReaderView {
                 self.served = Some(self.gathered.clone());
                 (self.gathers, self.failed) = (false, false);
                 let version: usize = record.version.as_str().parse().unwrap_or_default();
-                for of in 0..KEYS {
-                    let since = self.since.entry(of).or_default();
+                for number in 0..KEYS {
+                    let since = self.since.entry(number).or_default();
                     *since = version.max(*since);
                 }
             }
@@ -261,12 +267,14 @@ impl World {
         }
         let views = self.views.iter();
         let plan = Plan {
-            views: views.map(|of| (of.id.clone(), of.watches())).collect(),
+            views: views
+                .map(|view| (view.id.clone(), view.watches()))
+                .collect(),
             unfit: BTreeSet::new(),
             scopes,
         };
         let wants = Wants {
-            references: self.referenced.iter().map(|of| key(*of)).collect(),
+            references: self.referenced.iter().map(|number| key(*number)).collect(),
             ..Wants::default()
         };
         let joining = self
@@ -316,11 +324,11 @@ impl World {
         true
     }
 
-    fn refer(&mut self, of: u8) {
-        if self.referenced.insert(of) {
+    fn refer(&mut self, number: u8) {
+        if self.referenced.insert(number) {
             let (now, hub) = (Instant::now(), std::sync::Arc::clone(&self.hub));
             self.publisher
-                .with(|queue| hub.lock().references.refer(&key(of), now, queue));
+                .with(|queue| hub.lock().references.refer(&key(number), now, queue));
             self.plan();
         }
     }
@@ -363,8 +371,12 @@ impl World {
         let history = &self.history;
         let hub = self.hub.lock();
         for view in &mut self.views {
-            let stats = self.publisher.look(|queue| queue.stats(Instant::now()));
-            let heard = stats.iter().find(|of| of.view == view.id).unwrap().heard;
+            let stats = self.publisher.read(|queue| queue.stats(Instant::now()));
+            let heard = stats
+                .iter()
+                .find(|stats| stats.view == view.id)
+                .unwrap()
+                .heard;
             if hub.members[&view.id].is_complete() {
                 view.heard = heard;
             } else {
@@ -373,37 +385,43 @@ impl World {
             let Some(served) = &view.reader.served else {
                 continue;
             };
-            for of in 0..KEYS {
-                let since = view.reader.since.entry(of).or_default();
-                let found = match served.get(&key(of)) {
-                    Some(has) => history.was(of, *since, |(version, became)| {
-                        version == *has && (view.selects)(of, became)
+            for number in 0..KEYS {
+                let since = view.reader.since.entry(number).or_default();
+                let found = match served.get(&key(number)) {
+                    Some(has) => history.was(number, *since, |(version, became)| {
+                        version == *has && (view.selects)(number, became)
                     }),
-                    None => history.was(of, *since, |(_, became)| !(view.selects)(of, became)),
+                    None => history.was(number, *since, |(_, became)| {
+                        !(view.selects)(number, became)
+                    }),
                 };
                 prop_assert!(
                     found.is_some(),
-                    "k{of} of {} is not what it was at {since} or later: {served:?}",
+                    "k{number} of {} is not what it was at {since} or later: {served:?}",
                     view.id
                 );
                 *since = found.unwrap_or_default();
             }
         }
-        for of in 0..KEYS {
-            let Some(has) = self.objects.get(&key(of)).filter(|has| *has != "pending") else {
+        for number in 0..KEYS {
+            let Some(has) = self
+                .objects
+                .get(&key(number))
+                .filter(|has| *has != "pending")
+            else {
                 continue;
             };
             if has.starts_with("failed") {
                 continue;
             }
-            let since = self.objects_since.entry(of).or_default();
+            let since = self.objects_since.entry(number).or_default();
             let found = match has.parse::<usize>() {
-                Ok(has) => history.was(of, *since, |(version, _)| version == has),
-                Err(_) => history.was(of, *since, |(_, became)| became.is_none()),
+                Ok(has) => history.was(number, *since, |(version, _)| version == has),
+                Err(_) => history.was(number, *since, |(_, became)| became.is_none()),
             };
             prop_assert!(
                 found.is_some(),
-                "k{of}, referenced, goes back before {since}"
+                "k{number}, referenced, goes back before {since}"
             );
             *since = found.unwrap_or_default();
         }
@@ -529,19 +547,19 @@ proptest! {
         }
         world.settle()?;
         let now = world.history.now();
-        for of in 0..KEYS {
-            let (version, became) = world.history.at(of, now);
+        for number in 0..KEYS {
+            let (version, became) = world.history.at(number, now);
             for view in &world.views {
-                let selected = (view.selects)(of, became).then_some(version);
+                let selected = (view.selects)(number, became).then_some(version);
                 let served = view.reader.served.as_ref();
                 prop_assert!(served.is_some(), "{} is served", view.id);
-                let has = served.and_then(|served| served.get(&key(of)).copied());
-                prop_assert_eq!(has, selected, "k{} of {}", of, view.id);
+                let has = served.and_then(|served| served.get(&key(number)).copied());
+                prop_assert_eq!(has, selected, "k{} of {}", number, view.id);
             }
-            let told = world.objects.get(&key(of)).map(String::as_str);
-            if world.referenced.contains(&of) {
+            let told = world.objects.get(&key(number)).map(String::as_str);
+            if world.referenced.contains(&number) {
                 let found = told.and_then(|told| told.parse::<usize>().ok());
-                prop_assert_eq!(found, became.map(|_| version), "{} {:?}", of, told);
+                prop_assert_eq!(found, became.map(|_| version), "{} {:?}", number, told);
             }
         }
     }

@@ -140,7 +140,7 @@ fn narrow_watches_become_one_before_a_view_goes_without() {
     let drop = Source::Collection(foreign(&[], 40)[0].clone()).view_id();
     fewer
         .views
-        .retain(|view, of| *view == drop || of.derivable());
+        .retain(|view, filter| *view == drop || filter.derivable());
     let found = plan(&fewer);
     assert!(!found.scopes.contains(&WatchScope::all()), "all fit again");
 }

@@ -30,7 +30,7 @@ impl Publisher {
         let Some(until) = pace.begun.map(|begun| begun + GATHER) else {
             return;
         };
-        while Instant::now() < until && self.look(WriteQueue::may_gather) {
+        while Instant::now() < until && self.read(WriteQueue::may_gather) {
             let more = self.shared.work.notified();
             // At its end nothing more has come.
             let _ = tokio::time::timeout_at(until, more).await;

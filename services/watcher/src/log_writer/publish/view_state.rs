@@ -53,10 +53,10 @@ pub(super) struct ViewWriteState {
     /// The log after all that was taken from here.
     logged_objects: u64,
     logged_digest: Digest,
-    /// State and version of the source, and what readers were told of it.
+    /// State and version of the source.
     pub(super) state: ViewState,
     pub(super) version: ResourceVersion,
-    pub(super) told: LastControlRecord,
+    pub(super) last_control: LastControlRecord,
     pub(super) trouble: Option<Failure>,
     pub(super) revision: Revision,
     pub(super) freshness: Freshness,
@@ -119,7 +119,7 @@ impl ViewWriteState {
             bytes: 0,
             state: ViewState::Syncing,
             version: ResourceVersion::default(),
-            told: LastControlRecord::default(),
+            last_control: LastControlRecord::default(),
             trouble: None,
             revision: Revision::default(),
             freshness: Freshness::default(),

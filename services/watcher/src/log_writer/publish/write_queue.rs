@@ -310,7 +310,7 @@ impl WriteQueue {
             view.state_when_listed()
         });
         if let Some(state) = state {
-            self.tell(lease, state);
+            self.set_reported_state(lease, state);
         }
     }
 
@@ -348,7 +348,7 @@ impl WriteQueue {
             return;
         };
         view.trouble = None;
-        self.tell(lease, ViewState::Failed { failure });
+        self.set_reported_state(lease, ViewState::Failed { failure });
     }
 
     /// Returns whether more may be handed in.
@@ -422,7 +422,8 @@ impl WriteQueue {
         });
     }
 
-    fn tell(&mut self, lease: &ViewLease, state: ViewState) {
+    /// Has readers told of the view's state, if it is another one.
+    fn set_reported_state(&mut self, lease: &ViewLease, state: ViewState) {
         let Some(view) = self.view(lease) else {
             return;
         };

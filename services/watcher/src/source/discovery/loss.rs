@@ -34,7 +34,7 @@ pub(super) fn mark(before: &Catalog, now: &mut Catalog, registered: &BTreeSet<Pl
     let broken: BTreeSet<Place> = now
         .broken
         .iter()
-        .map(|of| (of.group.clone(), of.version.clone()))
+        .map(|version| (version.group.clone(), version.version.clone()))
         .collect();
     let silent = |place: &Place| {
         let known = answers.contains(place) || broken.contains(place);

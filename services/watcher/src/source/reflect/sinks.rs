@@ -10,7 +10,7 @@ use super::{Note, Sink};
 /// Passes all notes on, with the collection that they are of.
 pub(crate) struct ForwardSink<T> {
     /// The collection.
-    pub of: T,
+    pub collection: T,
     /// The receiver. Notes are dropped once it is gone: the term has ended.
     pub to: mpsc::Sender<(T, Note)>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct ForwardSink<T> {
 #[async_trait]
 impl<T: Copy + Send + Sync + 'static> Sink for ForwardSink<T> {
     async fn note(&mut self, note: Note) {
-        let _ = self.to.send((self.of, note)).await;
+        let _ = self.to.send((self.collection, note)).await;
     }
 }
 

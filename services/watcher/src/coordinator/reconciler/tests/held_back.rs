@@ -26,8 +26,8 @@ fn reading(name: &str, generation: u64, sources: usize) -> Value {
     policy
 }
 
-fn puts(effects: &[String], of: &str) -> usize {
-    let prefix = format!("put {of} ");
+fn puts(effects: &[String], view: &str) -> usize {
+    let prefix = format!("put {view} ");
     effects.iter().filter(|e| e.starts_with(&prefix)).count()
 }
 
@@ -148,8 +148,8 @@ fn the_version_in_force_outlives_the_watcher() {
         "as it stands in the log, so that it stays"
     );
     assert!(message(&world).starts_with("generation 1 stays in force: "));
-    for of in all_listed() {
-        let listed = world.listed(of);
+    for manifests in all_listed() {
+        let listed = world.listed(manifests);
         assert!(!listed.contains(&"delete Policies p".to_owned()));
     }
 }
@@ -179,8 +179,8 @@ fn a_version_over_its_quota_leaves_what_an_earlier_term_had_in_force() {
         (puts(&found, "Policies"), puts(&found, "DesiredViews")),
         (1, 3)
     );
-    for of in all_listed() {
-        world.listed(of);
+    for manifests in all_listed() {
+        world.listed(manifests);
     }
     let statuses = world.statuses();
     assert!(

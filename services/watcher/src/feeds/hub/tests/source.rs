@@ -30,7 +30,7 @@ impl History {
     /// The object at this version: the version of its last change, and what it became.
     pub(super) fn at(&self, key: u8, version: usize) -> (usize, Became) {
         let mut changes = self.0[..version].iter().enumerate();
-        let last = changes.rfind(|(_, (of, _))| *of == key);
+        let last = changes.rfind(|(_, (number, _))| *number == key);
         last.map_or((0, None), |(at, (_, became))| (at + 1, *became))
     }
 
@@ -62,12 +62,12 @@ pub(super) fn rv(version: usize) -> ResourceVersion {
     ResourceVersion::new(version.to_string())
 }
 
-pub(super) fn object(of: u8, version: usize, became: Became) -> RawObject {
+pub(super) fn object(number: u8, version: usize, became: Became) -> RawObject {
     let app = if became == Some(true) { "a" } else { "b" };
-    let metadata = json!({"name": format!("k{of}"), "namespace": namespace(of),
+    let metadata = json!({"name": format!("k{number}"), "namespace": namespace(number),
         "labels": {"app": app}, "resourceVersion": version.to_string()});
     RawObject {
-        key: key(of),
+        key: key(number),
         version: rv(version),
         json: json!({"metadata": metadata}).to_string().into(),
     }
@@ -91,7 +91,7 @@ impl Listing {
         Self {
             at,
             left: selected
-                .map(|(key, (of, became))| (key, of, became))
+                .map(|(key, (version, became))| (key, version, became))
                 .collect(),
         }
     }
@@ -154,15 +154,15 @@ impl Watch {
 
     pub(super) async fn event(&mut self, history: &History, at: usize) {
         let scope = &self.sink.scope;
-        let (of, became) = history.0[at - 1];
-        let (_, before) = history.at(of, at - 1);
+        let (number, became) = history.0[at - 1];
+        let (_, before) = history.at(number, at - 1);
         let span = tracing::info_span!("event");
-        let note = if selects(scope, of, became) {
-            let object = object(of, at, became);
+        let note = if selects(scope, number, became) {
+            let object = object(number, at, became);
             let origin = Origin::Event(span);
             Note::Put { object, origin }
-        } else if selects(scope, of, before) {
-            let (key, version) = (key(of), rv(at));
+        } else if selects(scope, number, before) {
+            let (key, version) = (key(number), rv(at));
             Note::Gone { key, version, span }
         } else {
             return;

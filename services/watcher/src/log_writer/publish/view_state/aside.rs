@@ -102,7 +102,7 @@ impl ViewWriteState {
     }
 
     /// Readers were told this state of the view's last epoch.
-    pub(in crate::log_writer::publish) fn told(&mut self, state: &ViewState) {
+    pub(in crate::log_writer::publish) fn reported(&mut self, state: &ViewState) {
         if matches!(state, ViewState::Dropped | ViewState::Failed { .. }) {
             self.freshness.tell_failure();
         }

@@ -56,7 +56,7 @@ impl ViewWriteState {
             self.logged_digest.add(key, &change.version);
             self.logged_objects += 1;
         }
-        self.told.outdated = true;
+        self.last_control.outdated = true;
         let delta = Delta {
             key: key.clone(),
             epoch: self.epoch,

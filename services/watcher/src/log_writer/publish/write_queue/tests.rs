@@ -387,11 +387,11 @@ fn control_records_are_repeated() {
         queue.refresh(now);
         let mut controls = 0;
         while let Some(Work::Append(batch)) = queue.next_work(now) {
-            let of = batch
+            let records = batch
                 .records
                 .iter()
                 .filter(|(r, _)| matches!(r, Record::Control(_)));
-            controls += of.count();
+            controls += records.count();
         }
         controls
     };

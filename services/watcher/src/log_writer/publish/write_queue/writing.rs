@@ -96,8 +96,8 @@ impl WriteQueue {
                 let Some(view) = self.view(&lease) else {
                     return;
                 };
-                view.told.at = Some(now);
-                view.told.outdated = false;
+                view.last_control.at = Some(now);
+                view.last_control.outdated = false;
                 let state = view.truthful(state);
                 let record = view.record(lease.view.clone(), state, version);
                 batch.push(Record::Control(record), Span::none());
@@ -121,9 +121,9 @@ impl WriteQueue {
             if let Record::Control(record) = record
                 && record.epoch == view.epoch
             {
-                view.told(&record.state);
-                changed |= view.told.state.as_ref() != Some(&record.state);
-                view.told.state = Some(record.state.clone());
+                view.reported(&record.state);
+                changed |= view.last_control.state.as_ref() != Some(&record.state);
+                view.last_control.state = Some(record.state.clone());
                 if record.state != ViewState::Syncing {
                     view.freshness.serve_epoch();
                 }
@@ -134,8 +134,8 @@ impl WriteQueue {
 
     /// Writes the control record of one view again.
     pub(crate) fn tell_again(&mut self) {
-        let told = |view: &&ViewWriteState| view.told.at.is_some();
-        let Some(view) = self.views.values().find(told) else {
+        let is_written = |view: &&ViewWriteState| view.last_control.at.is_some();
+        let Some(view) = self.views.values().find(is_written) else {
             return;
         };
         let lease = ViewLease {
@@ -149,10 +149,10 @@ impl WriteQueue {
     /// Control records that are due although no state changed, so that readers can compare.
     pub(crate) fn refresh(&mut self, now: Instant) {
         let due = self.views.iter().filter(|(_, view)| {
-            let Some(at) = view.told.at else {
+            let Some(at) = view.last_control.at else {
                 return false;
             };
-            let outdated = view.told.outdated;
+            let outdated = view.last_control.outdated;
             let after = if outdated {
                 CONTROL_AFTER_CHANGE
             } else {
@@ -161,17 +161,17 @@ impl WriteQueue {
             now.saturating_duration_since(at) >= after
         });
         let due: Vec<_> = due
-            .map(|(view, of)| {
+            .map(|(id, view)| {
                 let lease = ViewLease {
-                    view: view.clone(),
-                    epoch: of.lease,
+                    view: id.clone(),
+                    epoch: view.lease,
                 };
-                (lease, of.state.clone(), of.version.clone())
+                (lease, view.state.clone(), view.version.clone())
             })
             .collect();
         for (lease, state, version) in due {
             if let Some(view) = self.view(&lease) {
-                view.told.at = None; // Not again before this one is written.
+                view.last_control.at = None; // Not again before this one is written.
             }
             self.control(&lease, state, version);
         }

@@ -1,6 +1,7 @@
 //! One type: the views and references of it, and the watches that run for them.
 
 mod bulk_references;
+mod watch_context;
 
 pub(super) use bulk_references::Placed;
 
@@ -14,31 +15,23 @@ use std::{
 use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, ViewId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-};
+use tokio::{sync::Notify, task::JoinSet};
 
 use super::{
     FeedTools,
     assign::assign,
     hub::Hub,
-    join::{Join, Joining},
     member::Member,
     plan::{self, ViewFilter, Wants, WatchScope},
     running_watch::RunningWatch,
-    sink::WatchSink,
 };
 use crate::{
     log_writer::publish::{Publisher, ViewLease},
-    source::{
-        apiserver::Fault,
-        reflect::{self, Control, Target},
-    },
+    source::{apiserver::Fault, reflect},
 };
 
-/// The time after which a size is asked for again, and whether a wide watch that was forbidden is allowed by
-/// now, where nothing is missed without it.
+/// The time after which the API server is asked again for a size, and whether a wide watch that it forbade is
+/// allowed by now, where nothing is missed without it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The time after which a forbidden watch is asked for again, where a view or an object is not served for want
@@ -60,18 +53,20 @@ pub(super) enum Done {
 
 pub(super) type Size = Result<u64, Fault>;
 
+/// One type: its views and references, and the plan of their watches.
 #[derive(Debug)]
-pub(super) struct Type {
+pub(super) struct TypeFeed {
     gvr: GroupVersionResource,
     pub(super) kind: String,
     pub(super) hub: Arc<Mutex<Hub>>,
     pub(super) dirty: bool,
-    left_at: ResourceVersion,
+    /// The newest version up to which an earlier term knew one of its views.
+    inherited_version: ResourceVersion,
     objects: Option<u64>,
     sizing: bool,
     sized: Option<Instant>,
     /// It is being asked whether what was forbidden is allowed.
-    asking: bool,
+    probing: bool,
     settled: bool,
     /// The wide watches of the last plan, and how many of what they save may go before it is made
     /// anew; `None`: any number.
@@ -80,7 +75,7 @@ pub(super) struct Type {
     idle: usize,
 }
 
-impl Type {
+impl TypeFeed {
     /// `settled`: all references that were made before are known.
     pub(super) fn new(gvr: GroupVersionResource, settled: bool) -> Self {
         Self {
@@ -88,20 +83,22 @@ impl Type {
             kind: String::new(),
             hub: Arc::default(),
             dirty: true,
-            left_at: ResourceVersion::default(),
+            inherited_version: ResourceVersion::default(),
             objects: None,
             sizing: false,
             sized: None,
-            asking: false,
+            probing: false,
             settled,
             wide: BTreeMap::new(),
             idle: 0,
         }
     }
 
-    pub(super) fn left_at(&mut self, version: ResourceVersion) {
-        if self.left_at.compare(&version) != Some(Ordering::Greater) && !version.is_empty() {
-            self.left_at = version;
+    /// An earlier term knew a view up to this version.
+    pub(super) fn inherit_version(&mut self, version: ResourceVersion) {
+        let is_known = self.inherited_version.compare(&version) == Some(Ordering::Greater);
+        if !is_known && !version.is_empty() {
+            self.inherited_version = version;
         }
     }
 
@@ -232,9 +229,14 @@ impl Type {
     }
 
     /// Asks whether wide watches are allowed by now that were forbidden. One that runs asks by itself.
-    pub(super) fn ask(&mut self, now: Instant, tools: &FeedTools, tasks: &mut JoinSet<Done>) {
+    pub(super) fn probe_forbidden(
+        &mut self,
+        now: Instant,
+        tools: &FeedTools,
+        tasks: &mut JoinSet<Done>,
+    ) {
         let mut hub = self.hub.lock();
-        if self.asking || hub.forbidden.is_empty() {
+        if self.probing || hub.forbidden.is_empty() {
             return;
         }
         let after = match hub.misses() {
@@ -254,7 +256,7 @@ impl Type {
         if scopes.is_empty() {
             return;
         }
-        self.asking = true;
+        self.probing = true;
         let (api, gvr) = (tools.api.clone(), self.gvr.clone());
         tasks.spawn(async move {
             let mut allowed = Vec::new();
@@ -270,7 +272,7 @@ impl Type {
 
     /// Takes the answer in. Returns whether watches have to be planned.
     pub(super) fn allowed(&mut self, scopes: &[WatchScope]) -> bool {
-        self.asking = false;
+        self.probing = false;
         let mut hub = self.hub.lock();
         let before = hub.forbidden.len();
         hub.forbidden.retain(|scope, _| !scopes.contains(scope));
@@ -292,7 +294,7 @@ impl Type {
     }
 
     /// Does what time alone brings about. Returns whether watches have to be planned.
-    pub(super) fn look(
+    pub(super) fn tick(
         &mut self,
         idle_after: Duration,
         now: Instant,
@@ -309,27 +311,6 @@ impl Type {
         changed
     }
 
-    fn join(
-        &self,
-        joining: Vec<(WatchScope, Joining)>,
-        tools: &FeedTools,
-        planned: &Arc<Notify>,
-        tasks: &mut JoinSet<Done>,
-    ) {
-        for (scope, joining) in joining {
-            let join = Join {
-                api: tools.api.clone(),
-                gvr: self.gvr.clone(),
-                sink: sink(&self.gvr, &self.kind, &scope, &self.hub, tools, planned),
-            };
-            let gvr = self.gvr.clone();
-            tasks.spawn(async move {
-                join.run(joining).await;
-                Done::Joined(gvr)
-            });
-        }
-    }
-
     pub(super) fn reconcile(
         &mut self,
         tools: &FeedTools,
@@ -344,7 +325,7 @@ impl Type {
             views: hub
                 .members
                 .iter()
-                .map(|(view, of)| (view.clone(), of.filter.clone()))
+                .map(|(view, member)| (view.clone(), member.filter.clone()))
                 .collect(),
             references: if watched { references } else { BTreeSet::new() },
             objects: self.objects,
@@ -364,26 +345,18 @@ impl Type {
             return;
         }
         let plan = plan::plan(&wants);
+        let context = self.watch_context(tools, planned);
         for scope in &plan.scopes {
             if !hub.watches.contains_key(scope) {
-                let watch = start(
-                    &self.gvr,
-                    &self.kind,
-                    &self.left_at,
-                    scope,
-                    &self.hub,
-                    tools,
-                    planned,
-                    tasks,
-                );
-                hub.watches.insert(scope.clone(), watch);
+                hub.watches
+                    .insert(scope.clone(), context.start(scope, tasks));
             }
         }
         self.wide = plan::spare(&wants, &plan);
         let joining = tools
             .publisher
             .with(|queue| assign(&mut hub, &plan, &wants, queue));
-        self.join(joining, tools, planned, tasks);
+        self.watch_context(tools, planned).join(joining, tasks);
         hub.watches.retain(|scope, watch| {
             let used = plan.scopes.contains(scope);
             if !used {
@@ -392,20 +365,20 @@ impl Type {
             used
         });
         self.idle = hub.references.idle();
-        self.tell(&hub, tools);
+        self.record_metrics(&hub, tools);
     }
 
-    fn tell(&self, hub: &Hub, tools: &FeedTools) {
+    fn record_metrics(&self, hub: &Hub, tools: &FeedTools) {
         let (open, views) = (hub.watches.len(), hub.members.len());
         let derived = views.saturating_sub(open);
-        let references = hub.references.of.len();
+        let references = hub.references.by_object.len();
         tools
             .metrics
             .planned(&self.gvr, open, derived, references, self.idle);
     }
 }
 
-impl Drop for Type {
+impl Drop for TypeFeed {
     fn drop(&mut self) {
         self.hub
             .lock()
@@ -413,63 +386,4 @@ impl Drop for Type {
             .values()
             .for_each(RunningWatch::stop);
     }
-}
-
-fn sink(
-    gvr: &GroupVersionResource,
-    kind: &str,
-    scope: &WatchScope,
-    hub: &Arc<Mutex<Hub>>,
-    tools: &FeedTools,
-    planned: &Arc<Notify>,
-) -> WatchSink {
-    let collection = scope.collection(gvr).canonical();
-    let view = Source::Collection(collection).view_id();
-    WatchSink {
-        scope: scope.clone(),
-        hub: Arc::clone(hub),
-        publisher: tools.publisher.clone(),
-        keys: tools.options.keys.clone(),
-        metrics: tools.source_metrics.of_watch(&view),
-        api_version: gvr.api_version(),
-        kind: kind.to_owned(),
-        planned: Arc::clone(planned),
-    }
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of a type, borrowed apart"
-)]
-fn start(
-    gvr: &GroupVersionResource,
-    kind: &str,
-    left_at: &ResourceVersion,
-    scope: &WatchScope,
-    hub: &Arc<Mutex<Hub>>,
-    tools: &FeedTools,
-    planned: &Arc<Notify>,
-    tasks: &mut JoinSet<Done>,
-) -> RunningWatch {
-    let collection = scope.collection(gvr).canonical();
-    let sink = sink(gvr, kind, scope, hub, tools, planned);
-    let metrics = sink.metrics.clone();
-    let target = Target {
-        collection,
-        left_at: left_at.clone(),
-        metadata_only: false,
-    };
-    let (relist, asked) = watch::channel(0);
-    let control = Control {
-        relist: asked,
-        stale_after: tools.options.stale_after,
-    };
-    let served = tools.served.subscribe();
-    let view = Source::Collection(target.collection.clone()).view_id();
-    let run = reflect::run_with(tools.api.clone(), target, sink, metrics, served, control);
-    let stop = tasks.spawn(async move {
-        run.await;
-        Done::Watched(view)
-    });
-    RunningWatch::new(relist, stop)
 }

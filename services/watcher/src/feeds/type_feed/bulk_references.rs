@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_model::ObjectKey;
 use tokio::{sync::Notify, task::JoinSet};
 
-use super::{Done, FeedTools, Type};
+use super::{Done, FeedTools, TypeFeed};
 use crate::{
     feeds::{hub::Hub, join::Joining, plan::WatchScope, reads::JOINS_MAX},
     log_writer::publish::Publisher,
@@ -34,7 +34,7 @@ pub(in crate::feeds) enum Placed {
     ByPlan,
 }
 
-impl Type {
+impl TypeFeed {
     /// Sends references that came since the last plan to the wide watch that runs, if there is one: it
     /// is worth only more for them, so nothing else has to be looked at. A few are read one by one,
     /// beside it; where there are many, it lists again for all of them.
@@ -66,7 +66,7 @@ impl Type {
                 joining.extend(join.map(|join| (scope.clone(), join)));
             }
             hub.references.fresh.pop_front();
-            if let Some(reference) = hub.references.of.get_mut(&object)
+            if let Some(reference) = hub.references.by_object.get_mut(&object)
                 && reference.scope.is_none()
             {
                 reference.scope = Some(scope.clone());
@@ -75,8 +75,8 @@ impl Type {
                 }
             }
         };
-        self.tell(&hub, tools);
-        self.join(joining, tools, planned, tasks);
+        self.record_metrics(&hub, tools);
+        self.watch_context(tools, planned).join(joining, tasks);
         placed
     }
 
