@@ -43,6 +43,7 @@ const CEL_VERSION: &str = "v1";
 /// Stands for all namespaces.
 const ALL_NAMESPACES: &str = "*";
 
+/// Starts the tasks of the coordinator for one term.
 pub(super) fn spawn(
     context: &Context,
     leadership: &Leadership,
@@ -50,144 +51,121 @@ pub(super) fn spawn(
     snapshot: LogSnapshot,
     tasks: &Tasks,
 ) {
-    let discovery = Discovery::default();
-    let status = StatusWriter::new(
-        context.api.clone(),
-        context.metrics.status.clone(),
-        context.coordinator.is_shadow,
-    );
-    let statuses = Statuses::default();
-    let server = StatusServer {
-        bus: Arc::clone(&context.bus),
-        statuses: statuses.clone(),
-        coordinator: leadership.holder.clone(),
-        incarnation: leadership.incarnation.clone(),
-        log_size: context.log_size.subscribe(),
+    let start = Start {
+        context,
+        leadership,
+        tasks,
+        discovery: Discovery::default(),
+        status: StatusWriter::new(
+            context.api.clone(),
+            context.metrics.status.clone(),
+            context.coordinator.is_shadow,
+        ),
+        statuses: Statuses::default(),
     };
-    tasks.spawn_until_shutdown("statuses for operators", server.run());
-    let deps = Deps {
-        bus: Arc::clone(&context.bus),
-        incarnation: leadership.incarnation.clone(),
-        publisher: publisher.clone(),
-        discovery: discovery.clone(),
-        status: status.clone(),
-        statuses,
-        caller: context.caller.clone(),
-        source_metrics: context.metrics.source.clone(),
-        entries_check: Arc::clone(&context.checks.entries),
-        policies_check: Arc::clone(&context.checks.policies),
-        memory: context.feeds.memory.share(),
-        rights: rights(context, &discovery, tasks),
-        options: context.coordinator.clone(),
-    };
+    start.spawn_status_server();
     let (sender, notes) = mpsc::channel(NOTES_MAX);
-    let controller = Controller::new(deps, snapshot);
+    let controller = Controller::new(start.controller_deps(publisher), snapshot);
     tasks.spawn("controller", controller.run(notes));
-    let holder = leadership.holder.clone();
-    tasks.spawn_until_shutdown("status writer", async move {
-        status.run(&holder).await;
-    });
+    start.spawn_status_writer();
     let reader = Reader {
         context: context.clone(),
-        discovery: discovery.clone(),
+        discovery: start.discovery.clone(),
         notes: sender,
     };
-    let cached = Manifests::Entries(EntryKind::Cached);
-    for (feed, version, plural, view) in [
-        (
-            cached,
-            "v2alpha1",
-            "cachedcontextentries",
-            system::entries(),
-        ),
-        (
-            Manifests::Policies(PolicyKind::Cluster),
-            "v1",
-            "clusterpolicies",
-            system::policies(),
-        ),
-        (
-            Manifests::Policies(PolicyKind::Namespaced),
-            "v1",
-            "policies",
-            system::policies(),
-        ),
-    ] {
-        let reader = reader.clone();
-        tasks.spawn_until_shutdown(format!("reader of {plural}"), async move {
-            reader
-                .read(feed, target(KYVERNO, version, plural, false), view)
-                .await;
-        });
-    }
-    let served = PolicyKind::IN_CEL.map(|kind| Served {
-        manifests: Manifests::Policies(kind),
-        group: KYVERNO_CEL,
-        plural: kind.plural(),
-        version: CEL_VERSION,
-        view: system::policies(),
-    });
-    let global = Served {
-        manifests: Manifests::Entries(EntryKind::Global),
-        group: KYVERNO,
-        plural: "globalcontextentries",
-        version: GLOBAL_VERSION,
-        view: system::entries(),
-    };
-    for served in served.into_iter().chain([global]) {
-        reader.clone().spawn_served(served, None, tasks);
-    }
-    if let Some(namespace) = &context.exception_namespace {
-        let namespace = Some(Arc::clone(namespace)).filter(|all| **all != *ALL_NAMESPACES);
-        for (kind, group, version) in [
-            (ExceptionKind::Classic, KYVERNO, EXCEPTION_VERSION),
-            (ExceptionKind::Cel, KYVERNO_CEL, CEL_VERSION),
-        ] {
-            let served = Served {
-                manifests: Manifests::Exceptions(kind),
-                group,
-                plural: "policyexceptions",
-                version,
-                view: system::exceptions(),
-            };
-            reader
-                .clone()
-                .spawn_served(served, namespace.clone(), tasks);
-        }
-    }
-    // Definitions say that what is served may have changed. Where they may not be watched, the
-    // catalog is asked for every so often.
-    for (group, plural) in [
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-        ("apiregistration.k8s.io", "apiservices"),
-    ] {
-        let sink = NudgeSink(Arc::clone(&discovery.nudge));
-        let target = target(group, "v1", plural, true);
-        let watch = watch(context, &discovery, target, sink, &system::kinds());
-        tasks.spawn_until_shutdown(format!("reader of {plural}"), async move {
-            watch.await;
-        });
-    }
-    let api = context.api.clone();
-    tasks.spawn_until_shutdown("discovery", async move {
-        discovery.run(&api).await;
-    });
+    reader.spawn_manifest_readers(tasks);
+    reader.spawn_exception_readers(tasks);
+    start.spawn_discovery();
 }
 
-/// Starts the tasks that ask what this watcher may write, and as whom.
-fn rights(context: &Context, discovery: &Discovery, tasks: &Tasks) -> Rights {
-    let (needed, needs) = watch::channel(Arc::default());
-    let (found_in, found) = watch::channel(rights::Found::new());
-    let (user_in, user) = watch::channel(rights::Writer::default());
-    let (api, catalog) = (context.api.clone(), discovery.catalog.subscribe());
-    tasks.spawn_until_shutdown("rights", async move {
-        let keeps = rights::keep(api.clone(), catalog, needs, found_in);
-        tokio::join!(keeps, rights::find_user(api, user_in));
-    });
-    Rights {
-        needed,
-        found,
-        user,
+/// The parts that the tasks of one term are started with.
+struct Start<'a> {
+    context: &'a Context,
+    leadership: &'a Leadership,
+    tasks: &'a Tasks,
+    discovery: Discovery,
+    status: StatusWriter,
+    statuses: Statuses,
+}
+
+impl Start<'_> {
+    fn spawn_status_server(&self) {
+        let server = StatusServer {
+            bus: Arc::clone(&self.context.bus),
+            statuses: self.statuses.clone(),
+            coordinator: self.leadership.holder.clone(),
+            incarnation: self.leadership.incarnation.clone(),
+            log_size: self.context.log_size.subscribe(),
+        };
+        self.tasks
+            .spawn_until_shutdown("statuses for operators", server.run());
+    }
+
+    fn controller_deps(&self, publisher: &Publisher) -> Deps {
+        let context = self.context;
+        Deps {
+            bus: Arc::clone(&context.bus),
+            incarnation: self.leadership.incarnation.clone(),
+            publisher: publisher.clone(),
+            discovery: self.discovery.clone(),
+            status: self.status.clone(),
+            statuses: self.statuses.clone(),
+            caller: context.caller.clone(),
+            source_metrics: context.metrics.source.clone(),
+            entries_check: Arc::clone(&context.checks.entries),
+            policies_check: Arc::clone(&context.checks.policies),
+            memory: context.feeds.memory.share(),
+            rights: self.spawn_rights(),
+            options: context.coordinator.clone(),
+        }
+    }
+
+    /// Starts the tasks that ask what this watcher may write, and as whom.
+    fn spawn_rights(&self) -> Rights {
+        let (needed, needs) = watch::channel(Arc::default());
+        let (found_in, found) = watch::channel(rights::Found::new());
+        let (user_in, user) = watch::channel(rights::Writer::default());
+        let catalog = self.discovery.catalog.subscribe();
+        let api = self.context.api.clone();
+        self.tasks.spawn_until_shutdown("rights", async move {
+            let keeps = rights::keep(api.clone(), catalog, needs, found_in);
+            tokio::join!(keeps, rights::find_user(api, user_in));
+        });
+        Rights {
+            needed,
+            found,
+            user,
+        }
+    }
+
+    fn spawn_status_writer(&self) {
+        let (status, holder) = (self.status.clone(), self.leadership.holder.clone());
+        self.tasks
+            .spawn_until_shutdown("status writer", async move {
+                status.run(&holder).await;
+            });
+    }
+
+    /// Starts the task that asks for the kinds that are served, and the readers of definitions, which say that
+    /// these may have changed. Where definitions may not be watched, the catalog is asked for every so often.
+    fn spawn_discovery(&self) {
+        for (group, plural) in [
+            ("apiextensions.k8s.io", "customresourcedefinitions"),
+            ("apiregistration.k8s.io", "apiservices"),
+        ] {
+            let sink = NudgeSink(Arc::clone(&self.discovery.nudge));
+            let target = target(group, "v1", plural, true);
+            let view = system::kinds();
+            let watch = watch(self.context, &self.discovery, target, sink, &view);
+            let name = format!("reader of {plural}");
+            self.tasks.spawn_until_shutdown(name, async move {
+                watch.await;
+            });
+        }
+        let (discovery, api) = (self.discovery.clone(), self.context.api.clone());
+        self.tasks.spawn_until_shutdown("discovery", async move {
+            discovery.run(&api).await;
+        });
     }
 }
 
@@ -210,6 +188,74 @@ struct Served {
 }
 
 impl Reader {
+    /// Starts the readers of entries and policies.
+    fn spawn_manifest_readers(&self, tasks: &Tasks) {
+        for (manifests, version, plural, view) in [
+            (
+                Manifests::Entries(EntryKind::Cached),
+                "v2alpha1",
+                "cachedcontextentries",
+                system::entries(),
+            ),
+            (
+                Manifests::Policies(PolicyKind::Cluster),
+                "v1",
+                "clusterpolicies",
+                system::policies(),
+            ),
+            (
+                Manifests::Policies(PolicyKind::Namespaced),
+                "v1",
+                "policies",
+                system::policies(),
+            ),
+        ] {
+            let reader = self.clone();
+            tasks.spawn_until_shutdown(format!("reader of {plural}"), async move {
+                let target = target(KYVERNO, version, plural, false);
+                reader.read(manifests, target, view).await;
+            });
+        }
+        let served = PolicyKind::IN_CEL.map(|kind| Served {
+            manifests: Manifests::Policies(kind),
+            group: KYVERNO_CEL,
+            plural: kind.plural(),
+            version: CEL_VERSION,
+            view: system::policies(),
+        });
+        let global = Served {
+            manifests: Manifests::Entries(EntryKind::Global),
+            group: KYVERNO,
+            plural: "globalcontextentries",
+            version: GLOBAL_VERSION,
+            view: system::entries(),
+        };
+        for served in served.into_iter().chain([global]) {
+            self.clone().spawn_served(served, None, tasks);
+        }
+    }
+
+    /// Starts the readers of exceptions, if any are to be read.
+    fn spawn_exception_readers(&self, tasks: &Tasks) {
+        let Some(namespace) = &self.context.exception_namespace else {
+            return;
+        };
+        let namespace = Some(Arc::clone(namespace)).filter(|all| **all != *ALL_NAMESPACES);
+        for (kind, group, version) in [
+            (ExceptionKind::Classic, KYVERNO, EXCEPTION_VERSION),
+            (ExceptionKind::Cel, KYVERNO_CEL, CEL_VERSION),
+        ] {
+            let served = Served {
+                manifests: Manifests::Exceptions(kind),
+                group,
+                plural: "policyexceptions",
+                version,
+                view: system::exceptions(),
+            };
+            self.clone().spawn_served(served, namespace.clone(), tasks);
+        }
+    }
+
     async fn read(&self, manifests: Manifests, target: Target, view: ViewId) {
         let sink = ForwardSink {
             collection: manifests,
