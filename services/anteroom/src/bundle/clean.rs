@@ -17,7 +17,7 @@ static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
         // A URL with an `@` behind its first `/`, `?` or `#`: a password may hold those, so its host is not certain.
         (
             r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'<>`]*[/?#][^\s"'<>`]*@[^\s"'<>`]*"#,
-            "$1…",
+            "$1…/…",
         ),
         // User, password, path, query and fragment of a URL. A password may hold `@`.
         (
@@ -85,14 +85,14 @@ mod tests {
             ),
             ("nats://user:CANARY@nats:4222", "nats://nats:4222/…"),
             ("nats://user:p@CANARY@nats:4222", "nats://nats:4222/…"),
-            ("nats://user:p/CANARY@nats:4222/x", "nats://…"),
+            ("nats://user:p/CANARY@nats:4222/x", "nats://…/…"),
             (
                 "Post \"https://anteroom-webhook.anteroom.svc:443/validate/CANARY?timeout=10s\": EOF",
                 "Post \"https://anteroom-webhook.anteroom.svc:443/…\": EOF",
             ),
             (
                 "GET https://example.org?key=a@CANARY failed",
-                "GET https://… failed",
+                "GET https://…/… failed",
             ),
             (
                 "GET https://example.org?key=CANARY failed",
