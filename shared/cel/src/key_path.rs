@@ -36,8 +36,10 @@ pub enum Step {
 pub enum Missing {
     /// An error.
     Error,
-    /// A decision without the value: a guard before it, an empty optional.
+    /// A decision without the value: `has()` before it, an empty optional.
     Skip,
+    /// A decision without the value where a map lacks it, behind `'field' in map`. Of a scalar that is an error.
+    SkipInMap,
     /// Defers to the next step: the outcome is that of its field missing, rather than of this one.
     AsNext,
     /// This value, and the path ends.

@@ -10,8 +10,8 @@ use crate::{
 
 impl KeyPath {
     /// Calls `each` with every value at the end of the path that has no parts. Returns true if the object is
-    /// *irregular*: an expression that takes the path may come to an error on it, whatever it compares the values
-    /// with.
+    /// *irregular*: an expression that takes the path may come to an error on it. No value that is not passed on can
+    /// decide the expression.
     pub fn values(&self, object: BodyNode<'_>, each: &mut dyn FnMut(Scalar)) -> bool {
         values(object, self.steps(), each)
     }
@@ -28,11 +28,10 @@ fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> b
             Some(value) => values(value, rest, each),
             None => absent(missing, rest, each),
         },
-        // A scalar has no field, which is no error where the field is asked for with `?` or a guard.
-        (
-            Step::Field { missing, .. },
-            Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::String(_),
-        ) => absent(missing, rest, each),
+        (_, Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::String(_)) => {
+            in_scalar(steps, each)
+        }
+        (Step::Field { .. }, Shape::Array(_)) => true,
         (Step::Each, Shape::Array(_)) => node
             .elements()
             .fold(false, |irregular, one| values(one, rest, each) | irregular),
@@ -40,6 +39,18 @@ fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> b
             node.entries()
                 .for_each(|(key, _)| each(Scalar::Text(key.into())));
             false
+        }
+        // The keys are texts, and all alike.
+        (Step::Each, Shape::Object(_)) => node.entries().next().is_some() && in_scalar(rest, each),
+    }
+}
+
+/// Passes on the values of a path in a scalar, which has no fields: where one is asked for with `?` or `has()`, that
+/// is no error. Returns whether the outcome is irregular.
+fn in_scalar(steps: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
+    match steps.split_first() {
+        Some((Step::Field { missing, .. }, rest)) if *missing != Missing::SkipInMap => {
+            absent(missing, rest, each)
         }
         _ => true,
     }
@@ -49,8 +60,8 @@ fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> b
 fn absent(missing: &Missing, rest: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
     match (missing, rest.first()) {
         (Missing::Error, _) => true,
-        (Missing::Skip, _) => false,
-        (Missing::AsNext, Some(Step::Field { missing, .. })) => {
+        (Missing::Skip | Missing::SkipInMap, _) => false,
+        (Missing::AsNext | Missing::EmptyMap, Some(Step::Field { missing, .. })) => {
             absent(missing, rest.get(1..).unwrap_or_default(), each)
         }
         (Missing::AsNext, None | Some(Step::Each)) => true,
@@ -58,10 +69,8 @@ fn absent(missing: &Missing, rest: &[Step], each: &mut dyn FnMut(Scalar)) -> boo
             each(value.clone());
             false
         }
+        (Missing::Default(_), Some(_)) => in_scalar(rest, each),
         (Missing::EmptyList | Missing::EmptyMap, None | Some(Step::Each)) => false,
-        (Missing::EmptyMap, Some(Step::Field { missing, .. })) => {
-            absent(missing, rest.get(1..).unwrap_or_default(), each)
-        }
-        (Missing::Default(_) | Missing::EmptyList, Some(_)) => true,
+        (Missing::EmptyList, Some(Step::Field { .. })) => true,
     }
 }

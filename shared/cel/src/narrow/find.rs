@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     ast::{Expr, Macro, MacroKind, Operator},
+    key_path::Missing,
     value::Val,
 };
 
@@ -156,16 +157,16 @@ fn add_guards(term: &Expr, decided: bool, scope: &mut Scope) {
 
 /// `has(path.field)`, `'field' in path`
 fn add_guard(term: &Expr, scope: &mut Scope) {
-    let (of, field): (&Expr, &str) = match term {
-        Expr::Has(operand, field) => (operand, field),
+    let (of, field, missing): (&Expr, &str, Missing) = match term {
+        Expr::Has(operand, field) => (operand, field, Missing::Skip),
         Expr::Binary(Operator::In, pair) => match &**pair {
-            (Expr::Literal(Val::Text(field)), of) => (of, field),
+            (Expr::Literal(Val::Text(field)), of) => (of, field, Missing::SkipInMap),
             _ => return,
         },
         _ => return,
     };
     if let Some(path) = scope.path(of).filter(|path| !path.is_optional) {
-        scope.guard(&path.steps, field);
+        scope.guard(&path.steps, field, missing);
     }
 }
 

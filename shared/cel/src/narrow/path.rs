@@ -23,8 +23,8 @@ pub(super) struct Scope {
     pub(super) place: usize,
     /// One for each variable from the element on.
     variables: Vec<Variable>,
-    /// Paths whose last field is there, or the body is decided without it.
-    guards: Vec<Vec<Step>>,
+    /// Paths whose last field is there, or the body is decided without it, as the guard says of what lacks it.
+    guards: Vec<(Vec<Step>, Missing)>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,10 +67,10 @@ impl Scope {
     }
 
     /// With what a guard says.
-    pub(super) fn guard(&mut self, path: &[Step], field: &str) {
+    pub(super) fn guard(&mut self, path: &[Step], field: &str, missing: Missing) {
         let mut path = path.to_vec();
         path.push(error(field));
-        self.guards.push(path);
+        self.guards.push((path, missing));
     }
 
     /// Returns whether a term mentions neither the element nor anything in it.
@@ -141,13 +141,24 @@ impl Scope {
     pub(super) fn key(&self, path: &Path) -> KeyPath {
         let steps = path.steps.iter().enumerate().map(|(at, step)| {
             // The guard takes the very same way: on another one it may be an error where this one goes on.
-            let is_guarded = |guard: &Vec<Step>| path.steps.get(..=at) == Some(&**guard);
-            match step {
-                Step::Field { name, .. } if self.guards.iter().any(is_guarded) => Step::Field {
-                    name: name.clone(),
-                    missing: Missing::Skip,
-                },
-                step => step.clone(),
+            let guards = self.guards.iter();
+            let mut guards = guards
+                .filter(|(guard, _)| path.steps.get(..=at) == Some(&**guard))
+                .map(|(_, missing)| missing);
+            let Step::Field { name, .. } = step else {
+                return step.clone();
+            };
+            let Some(first) = guards.next() else {
+                return step.clone();
+            };
+            // Of several, one that decides whatever lacks the field is enough.
+            let missing = match guards.any(|other| *other == Missing::Skip) {
+                true => Missing::Skip,
+                false => first.clone(),
+            };
+            Step::Field {
+                name: name.clone(),
+                missing,
             }
         });
         KeyPath::new(steps.collect())

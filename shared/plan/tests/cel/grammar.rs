@@ -178,6 +178,8 @@ fn path() -> impl Strategy<Value = String> {
         "$.?m.u.orValue('u')",
         "$.a.orValue('u')",
         "$.m.orValue({}).u",
+        "$.?m.orValue(null).?u.orValue('v')",
+        "$.a.?u.orValue('v')",
         "$.a.orValue(q.u)",
         "$.?a",
         "$.m.?u",
@@ -210,6 +212,7 @@ fn guard() -> impl Strategy<Value = String> {
         "has($.m)",
         "'u' in $.m",
         "'a' in $",
+        "'u' in $.a",
         "has($.l)",
         "has($.c)",
     ])
@@ -224,6 +227,7 @@ fn inner() -> impl Strategy<Value = String> {
                 "i.g",
                 "i",
                 "i.?h.orValue('')",
+                "i.?h.orValue('u')",
                 "i.h.orValue('')",
                 "i['h']"
             ]),
@@ -242,6 +246,7 @@ fn inner() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => atom.clone(),
         1 => atom.clone().prop_map(|atom| format!("has(i.h) && {atom}")),
+        1 => atom.clone().prop_map(|atom| format!("'h' in i && {atom}")),
         1 => (atom.clone(), atom.clone()).prop_map(|(one, other)| format!("({one} && {other})")),
         1 => (atom.clone(), atom).prop_map(|(one, other)| format!("({one} || {other})")),
     ]

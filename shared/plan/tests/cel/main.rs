@@ -296,52 +296,108 @@ fn a_field_that_is_missing_within_an_optional_has_the_value_of_its_end() {
     }
 }
 
-/// A field that is asked for with `?` is none of a scalar, and no error: the object decides as any other.
+/// A scalar has no fields. Whether that is an error, or decides, depends on how they are asked for.
 #[test]
-fn a_scalar_in_the_place_of_a_map_lacks_the_fields_that_are_asked_for_with_care() {
+fn a_scalar_in_the_place_of_a_map_counts_as_where_all_objects_are_looked_at() {
     let mut view = TestView::new("example.com", "things", "Thing");
     for at in 0..40 {
-        view.put("a", &format!("n{at:02}"), &json!({}));
+        let object = json!({"l": [{"h": "x"}], "m": {"u": "v"}, "n": {}});
+        view.put("a", &format!("n{at:02}"), &object);
     }
+    // An error for whoever reads a field of the list, before the scalars.
+    view.put("b", "list", &json!({"l": [[]], "m": [], "n": {}}));
     for (at, scalar) in [json!("u"), json!(1), json!(null), json!(true)]
         .iter()
         .enumerate()
     {
-        view.put("b", &format!("z{at}"), &json!({"l": [scalar], "m": scalar}));
+        let object = json!({"l": [scalar], "m": scalar, "n": {"d": 1}});
+        view.put("c", &format!("z{at}"), &object);
     }
-    view.put("c", "list", &json!({"l": [[]], "m": []}));
+    view.put("d", "none", &json!({"l": [], "n": {}}));
     let (state, host) = (view.snapshot(), Host::new());
     let parameters = [json!("d"), json!(null), json!([])];
+    let error = |outcome: &Outcome| matches!(outcome, Err(JsonError::Failed(_)));
     for (source, dialect, expected) in [
         (
             "view.exists(x, x.l.exists(i, i.?h.orValue('d') == p))",
             Dialect::Kubernetes,
-            true,
+            Some(true),
         ),
         (
             "view.all(x, x.l.all(i, i.?h.orValue('d') != p))",
             Dialect::Kubernetes,
-            false,
+            Some(false),
         ),
         (
             "view.exists(x, x.?m.?u.orValue('d') == p)",
             Dialect::Kyverno,
-            true,
+            Some(true),
+        ),
+        (
+            "view.exists(x, x.?m.orValue(null).?u.orValue('d') == p)",
+            Dialect::Kubernetes,
+            Some(true),
+        ),
+        (
+            "view.exists(x, x.n.exists(k, k.?u.orValue('d') == p))",
+            Dialect::Kubernetes,
+            Some(true),
+        ),
+        (
+            "view.exists(x, x.n.exists(k, k == p))",
+            Dialect::Kubernetes,
+            Some(true),
+        ),
+        (
+            "view.exists(x, x.l.exists(i, i.h == p))",
+            Dialect::Kubernetes,
+            None,
+        ),
+        (
+            "view.exists(x, 'u' in x.m && x.m.u == p)",
+            Dialect::Kubernetes,
+            None,
+        ),
+        (
+            "view.exists(x, x.l.exists(i, 'h' in i && i.h == p))",
+            Dialect::Kubernetes,
+            None,
+        ),
+        (
+            "view.filter(x, has(x.m)).exists(x, x.m.u == p)",
+            Dialect::Kubernetes,
+            None,
         ),
     ] {
         let program = compiled(source, dialect).unwrap();
         let (found, _) = by_lists(&program, (&state, &host), &parameters);
-        assert_eq!(found, Ok(json!(expected)), "{source}");
+        match expected {
+            Some(expected) => assert_eq!(found, Ok(json!(expected)), "{source}"),
+            None => assert!(error(&found), "{source}: {found:?}"),
+        }
         assert_eq!(found, by_json(&program, &state, &parameters), "{source}");
     }
-    for source in [
-        "view.exists(x, x.l.exists(i, has(i.h) && i.h == p))",
-        "view.exists(x, has(x.m.u) && x.m.u == p)",
-        "view.exists(x, x.l.exists(i, i.h == p))",
-        "view.filter(x, x.?m.u.orValue('e') == p).size() == 0",
+    // Without the list, `has()` of a scalar is false, and no error.
+    view.delete("b", "list");
+    let state = view.snapshot();
+    for (source, expected) in [
+        (
+            "view.exists(x, x.l.exists(i, has(i.h) && i.h == p))",
+            Some(false),
+        ),
+        (
+            "view.exists(x, has(x.m) && has(x.m.u) && x.m.u == p)",
+            Some(false),
+        ),
+        ("view.exists(x, has(x.m) && 'u' in x.m && x.m.u == p)", None),
+        ("view.exists(x, x.l.exists(i, 'h' in i && i.h == p))", None),
     ] {
         let program = compiled(source, Dialect::Kubernetes).unwrap();
         let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        match expected {
+            Some(expected) => assert_eq!(found, Ok(json!(expected)), "{source}"),
+            None => assert!(error(&found), "{source}: {found:?}"),
+        }
         assert_eq!(found, by_json(&program, &state, &parameters), "{source}");
     }
 }
