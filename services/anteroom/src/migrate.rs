@@ -30,6 +30,7 @@ mod yaml;
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -148,7 +149,7 @@ async fn kyverno(args: &KyvernoArgs) -> anyhow::Result<bool> {
     }
     let plan = Move::of(&Installation::of(documents)?);
     if let Some(folder) = &args.directory {
-        plan.write(folder)?;
+        plan.write(folder, args.force)?;
     }
     match (args.output, &args.directory) {
         (Output::Json, _) => print(&serde_json::to_string_pretty(&plan.json())?)?,
@@ -194,13 +195,21 @@ impl Move {
         })
     }
 
-    fn write(&self, folder: &Path) -> anyhow::Result<()> {
+    fn write(&self, folder: &Path, force: bool) -> anyhow::Result<()> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let texts = [self.settings.yaml(), self.rights.yaml(), report::page(self)];
         for (name, text) in FILES.iter().zip(texts) {
             let path = folder.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            let mut options = fs::OpenOptions::new();
+            match force {
+                true => options.create(true).truncate(true),
+                // A file that somebody makes meanwhile is not lost.
+                false => options.create_new(true),
+            };
+            let file = options.write(true).open(&path);
+            file.and_then(|mut file| file.write_all(text.as_bytes()))
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         Ok(())
     }

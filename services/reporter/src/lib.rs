@@ -176,7 +176,7 @@ impl Reporter {
             self.args.background_scan_interval,
         );
         // Tasks of their own: none holds up another, nor the lease.
-        let tasks = Tasks::of_subquery(self.service.shutdown.clone());
+        let tasks = Tasks::of_part(self.service.shutdown.clone());
         // The mirror that it reads ends with the service, which is no failure then.
         let stop = self.service.shutdown.token();
         tasks.spawn("scans", async move {

@@ -102,7 +102,7 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     let highest = context.members.highest();
     let write = publisher.run(&**bus, leadership, highest, &metrics.log.batches);
     tokio::pin!(write);
-    let mut tasks = Tasks::of_subquery(shutdown.clone());
+    let mut tasks = Tasks::of_part(shutdown.clone());
     // Readers learn at once that somebody leads; of views, once there are any.
     tasks.spawn(
         "heartbeat",

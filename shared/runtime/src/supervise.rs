@@ -35,7 +35,7 @@ impl Tasks {
 
     /// No tasks yet, of a part that may end before the service does: await [`Tasks::failed`] beside its work, and end it
     /// by [`Tasks::stop`]. `shutdown` is the service's.
-    pub fn of_subquery(shutdown: Shutdown) -> Self {
+    pub fn of_part(shutdown: Shutdown) -> Self {
         Self {
             is_service: false,
             ..Self::new(shutdown)
@@ -163,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn a_part_that_fails_tells_its_owner_and_leaves_the_service_running() {
         let shutdown = Shutdown::new();
-        let mut tasks = Tasks::of_subquery(shutdown.clone());
+        let mut tasks = Tasks::of_part(shutdown.clone());
         tasks.spawn("a", until_shutdown(shutdown.clone()));
         let aborted = tasks.spawn("b", until_shutdown(shutdown.clone()));
         aborted.abort();
@@ -177,7 +177,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tasks_aborted_or_asked_to_end_report_no_failure() {
         let shutdown = Shutdown::new();
-        let mut tasks = Tasks::of_subquery(shutdown.clone());
+        let mut tasks = Tasks::of_part(shutdown.clone());
         tasks.spawn_until_shutdown("deaf", std::future::pending());
         tasks.spawn("b", std::future::pending()).abort();
         shutdown.trigger("done");

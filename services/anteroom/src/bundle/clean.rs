@@ -14,9 +14,9 @@ static PATTERNS: LazyLock<Vec<(Regex, &'static str)>> = LazyLock::new(|| {
             r"(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\z)",
             "(key left out)",
         ),
-        // A URL with an `@` behind its first `/`, `?` or `#`: a password may hold those, so its host is not certain.
+        // A URL with an `@` behind its first `/`, quote or the like: a password may hold those, so its host is not certain.
         (
-            r#"\b([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'<>`]*[/?#][^\s"'<>`]*@[^\s"'<>`]*"#,
+            r#"\b([A-Za-z][A-Za-z0-9+.-]*://)\S*[/?#"'<>`]\S*@\S*"#,
             "$1…/…",
         ),
         // User, password, path, query and fragment of a URL. A password may hold `@`.
@@ -86,6 +86,7 @@ mod tests {
             ("nats://user:CANARY@nats:4222", "nats://nats:4222/…"),
             ("nats://user:p@CANARY@nats:4222", "nats://nats:4222/…"),
             ("nats://user:p/CANARY@nats:4222/x", "nats://…/…"),
+            ("nats://user:p\"CANARY@nats:4222", "nats://…/…"),
             (
                 "Post \"https://anteroom-webhook.anteroom.svc:443/validate/CANARY?timeout=10s\": EOF",
                 "Post \"https://anteroom-webhook.anteroom.svc:443/…\": EOF",

@@ -42,8 +42,13 @@ pub(super) fn same(value: &Value, _: &Around) -> Converted {
     to(value.clone())
 }
 
+/// As Go spells it.
 pub(super) fn boolean(value: &Value, _: &Around) -> Converted {
-    to(text(value) == "true")
+    match text(value) {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => to(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => to(false),
+        _ => no("It is neither true nor false."),
+    }
 }
 
 /// A list with commas.

@@ -47,11 +47,14 @@ impl Kinds {
             at("/spec/names/kind"),
             at("/spec/names/plural"),
         );
-        // Without a group it would be a kind of the API server's own.
-        if ![&names.0, &names.1, &names.2]
-            .into_iter()
-            .any(String::is_empty)
-        {
+        // Without a group it would be a kind of the API server's own, and a wildcard would be a right to more.
+        let is_name = |text: &String| {
+            !text.is_empty()
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        };
+        if [&names.0, &names.1, &names.2].into_iter().all(is_name) {
             self.0.insert(names);
         }
     }
@@ -90,8 +93,9 @@ impl Kinds {
     }
 }
 
-/// Returns group and plural of a path of the API, as it is written in a policy: parts of it may be variables.
-pub(super) fn of_path(path: &str) -> Option<Resource> {
+/// Returns group and plural of a path of the API, as it is written in a policy, and the verb of a GET. Parts of the path
+/// may be variables.
+pub(super) fn of_path(path: &str) -> Option<(Resource, &'static str)> {
     let path = without_variables(path);
     let path = path.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -104,13 +108,14 @@ pub(super) fn of_path(path: &str) -> Option<Resource> {
         ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
         rest => rest,
     };
-    let plural = match *rest {
-        [plural] | [plural, _] => plural.to_owned(),
-        [plural, _, subresource] => format!("{plural}/{subresource}"),
+    let (plural, verb) = match *rest {
+        [plural] => (plural.to_owned(), "list"),
+        [plural, _] => (plural.to_owned(), "get"),
+        [plural, _, subresource] => (format!("{plural}/{subresource}"), "get"),
         _ => return None,
     };
     let is_open = |text: &str| text.contains(['{', '}', VARIABLE]);
-    (!is_open(group) && !is_open(&plural)).then(|| (group.to_owned(), plural))
+    (!is_open(group) && !is_open(&plural)).then(|| ((group.to_owned(), plural), verb))
 }
 
 /// Stands for a variable in a path.
@@ -141,29 +146,34 @@ mod tests {
 
     #[test]
     fn paths_name_resources_even_with_variables() {
-        for (path, resource) in [
-            ("/api/v1/pods", of("", "pods")),
+        for (path, resource, verb) in [
+            ("/api/v1/pods", of("", "pods"), "list"),
             (
                 "/api/v1/namespaces/{{ request.namespace }}",
                 of("", "namespaces"),
+                "get",
             ),
             (
                 "/api/v1/namespaces/{{ a || '/?' }}/services?limit=5",
                 of("", "services"),
+                "list",
             ),
             (
                 "/apis/a.b/v1/namespaces/{{ x.{{ y }} }}/oxen/{{ z }}",
                 of("a.b", "oxen"),
+                "get",
             ),
             (
                 "/apis/apps/v1/namespaces/a/deployments/b/scale",
                 of("apps", "deployments/scale"),
+                "get",
             ),
-            ("/apis/a.b/v1/{{ plural }}", None),
-            ("/version", None),
-            ("/api/v1/{{ a", None),
+            ("/apis/a.b/v1/{{ plural }}", None, ""),
+            ("/version", None, ""),
+            ("/api/v1/{{ a", None, ""),
         ] {
-            assert_eq!(of_path(path), resource, "{path}");
+            let expected = resource.map(|resource| (resource, verb));
+            assert_eq!(of_path(path), expected, "{path}");
         }
     }
 
@@ -173,7 +183,17 @@ mod tests {
         kinds.learn(
             &json!({ "spec": { "group": "a.b", "names": { "kind": "Ox", "plural": "oxen" } } }),
         );
+        // Nobody is given a right to all by a definition.
+        kinds.learn(
+            &json!({ "spec": { "group": "a.b", "names": { "kind": "Whole", "plural": "*" } } }),
+        );
+        kinds.learn(
+            &json!({ "spec": { "group": "*", "names": { "kind": "All", "plural": "alls" } } }),
+        );
         for (group, name, resource) in [
+            (Some("a.b"), "Whole", of("a.b", "wholes")),
+            (None, "All", None),
+            (Some(""), "secret", of("", "secrets")),
             (None, "Pod", of("", "pods")),
             (Some("*"), "ingresses", of("networking.k8s.io", "ingresses")),
             (None, "Ox", of("a.b", "oxen")),

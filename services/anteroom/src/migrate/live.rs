@@ -44,11 +44,16 @@ pub(super) async fn read(client: &Client, namespace: &str) -> anyhow::Result<Vec
         ("apis/apps/v1", "apps/v1", "Deployment", "deployments"),
     ] {
         let path = format!("/{api}/namespaces/{namespace}/{plural}");
-        found.extend(
-            list(&asker, &path, version, kind)
-                .await?
-                .unwrap_or_default(),
-        );
+        let items = list(&asker, &path, version, kind)
+            .await?
+            .unwrap_or_default();
+        // An API server lists what is in a namespace that does not exist too.
+        if items.is_empty() {
+            bail!(
+                "no {kind} is in the namespace {namespace}: say with --namespace where Kyverno runs"
+            );
+        }
+        found.extend(items);
     }
     Ok(found)
 }

@@ -46,6 +46,9 @@ const WRITES: &str = "anteroom.dev/aggregate-to-watcher-writes";
 /// The verbs that a view needs.
 const VIEW: [&str; 3] = ["get", "list", "watch"];
 
+/// The groups whose reviews are created to be answered, and never kept. No other right to create is proposed.
+const REVIEWS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+
 /// Names in a comment; more are counted.
 const NAMES_MAX: usize = 5;
 
@@ -54,6 +57,15 @@ const NAMES_MAX: usize = 5;
 struct Grant {
     verbs: BTreeSet<&'static str>,
     whose: BTreeSet<String>,
+}
+
+/// The policy or entry that needs a right.
+#[derive(Clone, Copy)]
+struct Needing<'n> {
+    /// Its kind and name.
+    title: &'n str,
+    /// The namespace of a policy that is about no other.
+    home: Option<&'n str>,
 }
 
 /// The rights of one role.
@@ -80,7 +92,11 @@ impl Rights {
         for entry in &installation.entries {
             rights.entry(entry, kinds);
         }
-        for (whose, policy) in policies {
+        for (title, policy) in policies {
+            let whose = Needing {
+                title,
+                home: policy.namespace(),
+            };
             for rule in policy.rules() {
                 rights.rule(rule, whose, kinds);
             }
@@ -96,25 +112,28 @@ impl Rights {
     }
 
     fn entry(&mut self, entry: &Value, kinds: &Kinds) {
-        let (whose, spec) = (title(entry), &entry["spec"]);
+        let (title, spec) = (title(entry), &entry["spec"]);
+        let whose = Needing {
+            title: &title,
+            home: None,
+        };
         // Of a GlobalContextEntry, and of a CachedContextEntry. The latter may leave the group to the API server.
         let (global, cached) = (&spec["kubernetesResource"], &spec["resource"]);
         let path = text(spec, "/apiCall/urlPath");
         if global.is_object() {
             let (group, plural) = (text(global, "/group"), text(global, "/resource"));
             let found = kinds.resource(Some(&group), &plural);
-            self.read(found, &VIEW, &whose, || plural.clone());
+            self.read(found, &VIEW, whose, || plural.clone());
         } else if cached.is_object() {
             let kind = text(cached, "/kind");
             let found = kinds.resource(cached["group"].as_str(), &kind);
-            self.read(found, &VIEW, &whose, || kind.clone());
+            self.read(found, &VIEW, whose, || kind.clone());
         } else if !path.is_empty() {
-            let verbs = call_verbs(spec["apiCall"]["method"] == "POST");
-            self.read(kinds::of_path(&path), verbs, &whose, || path.clone());
+            self.call(&path, spec["apiCall"]["method"] == "POST", whose);
         }
     }
 
-    fn rule(&mut self, rule: &Rule, whose: &str, kinds: &Kinds) {
+    fn rule(&mut self, rule: &Rule, whose: Needing<'_>, kinds: &Kinds) {
         for read in rule.reads() {
             match &read.source {
                 ReadSource::Kept { reference, .. } | ReadSource::Around { reference, .. } => {
@@ -126,10 +145,7 @@ impl Rights {
                     let found = kinds.resource(group, resource);
                     self.read(found, &VIEW, whose, || reference.name());
                 }
-                ReadSource::Call { path, is_post } => {
-                    let verbs = call_verbs(*is_post);
-                    self.read(kinds::of_path(path), verbs, whose, || path.clone());
-                }
+                ReadSource::Call { path, is_post } => self.call(path, *is_post, whose),
                 // Of an entry the entry says it. ConfigMaps are granted. The others are outside of the cluster.
                 ReadSource::Entry { .. }
                 | ReadSource::ConfigMap { .. }
@@ -155,13 +171,17 @@ impl Rights {
                 false => &["get", "list", "update"],
             };
             match kinds.resource(Some(&target.group), name) {
-                Some(resource) => grant(&mut self.writes, resource, verbs, whose),
+                Some(resource) => {
+                    if let Some(resource) = self.grantable(resource, whose, "changes") {
+                        grant(&mut self.writes, resource, verbs, whose);
+                    }
+                }
                 None => self.look(whose, &target.to_string(), "changes"),
             }
         }
     }
 
-    fn kind(&mut self, kind: &KindPattern, whose: &str, kinds: &Kinds) {
+    fn kind(&mut self, kind: &KindPattern, whose: Needing<'_>, kinds: &Kinds) {
         // Of a subresource nothing is stored.
         if !matches!(&*kind.subresource, "" | "*") {
             return;
@@ -170,8 +190,31 @@ impl Rights {
             // Never scanned, as the reporter has it.
             Some((group, plural)) if is_never_scanned(&group, &plural) => {}
             Some(resource) if is_granted(&resource) => {}
-            Some(resource) => grant(&mut self.scans, resource, &VIEW, whose),
+            Some(resource) => {
+                if let Some(resource) = self.grantable(resource, whose, "is about, in scans,") {
+                    grant(&mut self.scans, resource, &VIEW, whose);
+                }
+            }
             None => self.look(whose, &kind.to_string(), "is about, in scans,"),
+        }
+    }
+
+    /// A call that no view answers.
+    fn call(&mut self, path: &str, is_post: bool, whose: Needing<'_>) {
+        match kinds::of_path(path) {
+            Some((resource, verb)) if !is_post => {
+                self.read(Some(resource), &[verb], whose, String::new);
+            }
+            Some((resource, _)) if REVIEWS.contains(&&*resource.0) => {
+                self.read(Some(resource), &["create"], whose, String::new);
+            }
+            Some(_) => {
+                let title = whose.title;
+                self.by_hand.insert(format!(
+                    "{title} posts to `{path}`, which may make an object. Allow it only if you mean that."
+                ));
+            }
+            None => self.look(whose, path, "reads"),
         }
     }
 
@@ -179,24 +222,51 @@ impl Rights {
         &mut self,
         resource: Option<Resource>,
         verbs: &[&'static str],
-        whose: &str,
+        whose: Needing<'_>,
         written: impl FnOnce() -> String,
     ) {
         match resource {
-            Some((group, plural)) if group.is_empty() && is_secrets(&plural) => {
-                self.by_hand.insert(format!(
-                    "{whose} reads Secrets. Nothing here allows it: see docs/install.md#secrets."
-                ));
+            Some(resource)
+                if is_granted(&resource) && verbs.iter().all(|verb| VIEW.contains(verb)) => {}
+            Some(resource) => {
+                if let Some(resource) = self.grantable(resource, whose, "reads") {
+                    grant(&mut self.reads, resource, verbs, whose);
+                }
             }
-            Some(resource) if is_granted(&resource) && verbs == VIEW => {}
-            Some(resource) => grant(&mut self.reads, resource, verbs, whose),
             None => self.look(whose, &written(), "reads"),
         }
     }
 
-    fn look(&mut self, whose: &str, what: &str, does: &str) {
+    /// Returns the resource if a right to it may be proposed for all namespaces. Otherwise notes why not.
+    fn grantable(
+        &mut self,
+        resource: Resource,
+        whose: Needing<'_>,
+        does: &str,
+    ) -> Option<Resource> {
+        let Needing { title, home } = whose;
+        let (group, plural) = &resource;
+        if group.is_empty() && is_secrets(plural) {
+            self.by_hand.insert(format!(
+                "{title} {does} Secrets. Nothing here allows it: see docs/install.md#secrets."
+            ));
+            return None;
+        }
+        let Some(home) = home else {
+            return Some(resource);
+        };
+        let of_group = if group.is_empty() { "" } else { "." };
         self.by_hand.insert(format!(
-            "{whose} {does} `{what}`: which resources that is, only a cluster can tell. Add a rule for them."
+            "{title} {does} `{plural}{of_group}{group}` in {home} alone: allow it there, by a Role and a RoleBinding to the \
+             watcher's ServiceAccount."
+        ));
+        None
+    }
+
+    fn look(&mut self, whose: Needing<'_>, what: &str, does: &str) {
+        let title = whose.title;
+        self.by_hand.insert(format!(
+            "{title} {does} `{what}`: which resources that is, only a cluster can tell. Add a rule for them."
         ));
     }
 
@@ -264,15 +334,9 @@ fn name_of(kind: &KindPattern) -> &str {
         .map_or(&kind.kind, |resource| &resource.plural)
 }
 
-fn call_verbs(is_post: bool) -> &'static [&'static str] {
-    match is_post {
-        true => &["create"],
-        false => &VIEW,
-    }
-}
-
 fn is_secrets(plural: &str) -> bool {
-    plural.split('/').next() == Some("secrets")
+    let first = plural.split('/').next();
+    first.is_some_and(|plural| plural.eq_ignore_ascii_case("secrets"))
 }
 
 fn is_never_scanned(group: &str, plural: &str) -> bool {
@@ -288,10 +352,10 @@ fn is_granted((group, plural): &Resource) -> bool {
         .any(|(own, plurals)| own == group && plurals.contains(&&**plural))
 }
 
-fn grant(grants: &mut Grants, resource: Resource, verbs: &[&'static str], whose: &str) {
+fn grant(grants: &mut Grants, resource: Resource, verbs: &[&'static str], whose: Needing<'_>) {
     let grant = grants.entry(resource).or_default();
     grant.verbs.extend(verbs);
-    grant.whose.insert(whose.to_owned());
+    grant.whose.insert(whose.title.to_owned());
 }
 
 fn names(whose: &BTreeSet<String>) -> String {

@@ -248,17 +248,34 @@ impl Settings {
     }
 }
 
-/// Returns the flags of Kyverno's own container, by their names. One without a value is true.
-fn flags(deployment: &Value) -> BTreeMap<String, String> {
+/// Returns the flags of Kyverno's own container, by their names, as Go reads them: a value stands behind `=`, or is the
+/// next argument. A flag without a value is true.
+pub(super) fn flags(deployment: &Value) -> BTreeMap<String, String> {
     let containers = deployment.pointer("/spec/template/spec/containers");
     let containers = containers.and_then(Value::as_array).into_iter().flatten();
     let own = containers
         .filter(|container| matches!(&*text(container, "/name"), "kyverno" | "controller"));
     let args = own.flat_map(|container| container["args"].as_array().into_iter().flatten());
-    let flags = args.filter_map(Value::as_str).filter_map(|flag| {
-        let flag = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-'))?;
-        let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
-        Some((name.to_owned(), value.to_owned()))
-    });
-    flags.collect()
+    let mut args = args.filter_map(Value::as_str).peekable();
+    let mut flags = BTreeMap::new();
+    while let Some(arg) = args.next() {
+        let Some(flag) = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) else {
+            continue;
+        };
+        let (name, value) = match flag.split_once('=') {
+            Some(given) => given,
+            None => (
+                flag,
+                args.next_if(|next| !next.starts_with('-'))
+                    .unwrap_or("true"),
+            ),
+        };
+        // Anything else is no flag: a key, for example, whose name would be shown.
+        if name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        {
+            flags.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    flags
 }

@@ -175,6 +175,92 @@ fn roles_grant_what_the_chart_does_not_and_no_secret() {
 }
 
 #[test]
+fn a_policy_of_a_namespace_gets_no_right_in_others_and_nobody_one_to_create() {
+    let plan = plan(
+        r#"
+apiVersion: kyverno.io/v1
+kind: Policy
+metadata: {name: home, namespace: shop}
+spec:
+  rules:
+    - name: r
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      context: [{name: oxen, apiCall: {urlPath: /apis/farm.example.com/v1/namespaces/shop/oxen}}]
+      mutate:
+        targets: [{apiVersion: apps/v1, kind: Deployment, namespace: shop, name: web}]
+        patchStrategicMerge: {metadata: {annotations: {n: "{{ oxen.items | length(@) }}"}}}
+---
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: posts}
+spec:
+  rules:
+    - name: r
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      context: [{name: token, apiCall: {method: POST, urlPath: /api/v1/namespaces/shop/serviceaccounts/x/token}}]
+      validate: {deny: {conditions: {all: [{key: "{{ token }}", operator: Equals, value: x}]}}}
+    - name: secret
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate:
+        targets: [{apiVersion: v1, kind: secret, namespace: shop, name: web}]
+        patchStrategicMerge: {metadata: {annotations: {n: x}}}
+"#,
+    );
+    assert_eq!(plan.rights.roles(), [json!(null); 0]);
+    let by_hand: Vec<_> = plan.rights.by_hand.iter().collect();
+    for part in [
+        "reads `oxen.farm.example.com` in shop alone",
+        "changes `deployments.apps` in shop alone",
+        "posts to `/api/v1/namespaces/shop/serviceaccounts/x/token`",
+        "changes Secrets",
+    ] {
+        let is_there = by_hand.iter().any(|sentence| sentence.contains(part));
+        assert!(is_there, "{part}: {by_hand:#?}");
+    }
+}
+
+#[test]
+fn flags_are_read_as_go_reads_them_and_nothing_else_is_shown() {
+    let args = [
+        "--exceptionNamespace",
+        "exempt",
+        "--backgroundScan=1",
+        "-v",
+        "--key",
+        "-----BEGIN PRIVATE KEY-----",
+        "--enabled",
+    ];
+    let deployment = json!({"spec": {"template": {"spec": {"containers": [{"name": "kyverno", "args": args}]}}}});
+    let flags = settings::flags(&deployment);
+    let flags: Vec<_> = flags
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(
+        flags,
+        [
+            "backgroundScan=1",
+            "enabled=true",
+            "exceptionNamespace=exempt",
+            "key=true",
+            "v=true"
+        ]
+    );
+    let around = likes::Around::default();
+    for (text, expected) in [
+        ("1", Some(json!(true))),
+        ("F", Some(json!(false))),
+        ("maybe", None),
+    ] {
+        assert_eq!(
+            convert::boolean(&text.into(), &around).value,
+            expected,
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn values_are_what_the_schema_allows() {
     let schema = serde_json::from_str(&deployed("chart/values.schema.json")).unwrap();
     let alone = INSTALLATION

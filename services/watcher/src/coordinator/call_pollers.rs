@@ -44,7 +44,7 @@ impl CallPollers {
             publisher,
             metrics,
             // They never end by themselves: the term's end aborts them.
-            pollers: Tasks::of_subquery(Shutdown::new()),
+            pollers: Tasks::of_part(Shutdown::new()),
             running: HashMap::new(),
         }
     }

@@ -246,6 +246,8 @@ impl Hub {
         let Some(watch) = self.watches.get_mut(scope) else {
             return false;
         };
+        // What the list shows may have been so since then.
+        let before = watch.heard.unwrap_or(now);
         watch.end(version, now);
         for member in self.members.values_mut() {
             let Some(progress) = member.watches.get_mut(scope) else {
@@ -257,7 +259,7 @@ impl Hub {
                 member.settle(version, &self.watches, queue);
             }
         }
-        self.references.swept(scope, version, queue);
+        self.references.swept(scope, version, before, queue);
         self.heard(scope, Some(version), true, queue);
         // What others were left to themselves for can save them again.
         self.forbidden.remove(scope).is_some()

@@ -7,6 +7,7 @@
 use std::future::ready;
 
 use anteroom_model::{GroupVersionResource, ObjectKey, ResourceVersion};
+use tokio::time::Instant;
 
 use super::{
     hub::Hub,
@@ -100,7 +101,7 @@ impl Join {
             let body = object.body(target.retained.as_deref());
             // Still under the lock: nothing of it may follow a list that took its place.
             self.sink
-                .write(&target, &key, &version, body, &Origin::List);
+                .write(&target, &key, &version, body, Instant::now(), &Origin::List);
         }
         true
     }
@@ -126,7 +127,8 @@ impl Join {
                 let mut read = self.sink.read(&object.json);
                 let body = read.body(target.retained.as_deref());
                 let RawObject { key, version, .. } = &object;
-                self.sink.write(&target, key, version, body, &origin);
+                self.sink
+                    .write(&target, key, version, body, Instant::now(), &origin);
             }
         }
     }
@@ -170,9 +172,10 @@ impl Join {
         }
         let Some(RawObject { key, version, json }) = found else {
             if let Some(version) = listed {
-                self.sink
-                    .publisher
-                    .with(|queue| hub.references.absent(object, version, queue));
+                self.sink.publisher.with(|queue| {
+                    hub.references
+                        .absent(object, version, Instant::now(), queue)
+                });
             }
             return;
         };

@@ -117,7 +117,13 @@ impl References {
     fn announce(&self, object: &ObjectKey, queue: &mut WriteQueue) {
         let Some(lease) = &self.lease else { return };
         if !queue.touch(lease, object) {
-            self.publish(object, "pending", referenced::pending(), queue);
+            self.publish(
+                object,
+                "pending",
+                referenced::pending(),
+                Instant::now(),
+                queue,
+            );
         }
     }
 
@@ -231,14 +237,16 @@ impl References {
     ) {
         let reference = self.by_object.get(key);
         if reference.is_some_and(|reference| reference.is_brought_by(scope, key)) {
-            self.absent(key, version, queue);
+            self.absent(key, version, Instant::now(), queue);
         }
     }
 
+    /// The API server has no such object, perhaps since then.
     pub(super) fn absent(
         &mut self,
         key: &ObjectKey,
         version: &ResourceVersion,
+        since: Instant,
         queue: &mut WriteQueue,
     ) {
         let Some(reference) = self.by_object.get_mut(key) else {
@@ -257,17 +265,19 @@ impl References {
                 key,
                 &format!("absent-{version}"),
                 referenced::absent(),
+                since,
                 queue,
             );
         }
     }
 
-    /// The list is complete at `version`: what it did not bring is absent. Of an object that was referenced
-    /// while it was read it says nothing.
+    /// The list is complete at `version`: what it did not bring is absent, perhaps `since` the word before it. Of an
+    /// object that was referenced while it was read it says nothing.
     pub(super) fn swept(
         &mut self,
         scope: &WatchScope,
         version: &ResourceVersion,
+        since: Instant,
         queue: &mut WriteQueue,
     ) {
         let mut unseen = Vec::new();
@@ -277,7 +287,7 @@ impl References {
             }
         }
         for object in &unseen {
-            self.absent(object, version, queue);
+            self.absent(object, version, since, queue);
         }
     }
 
@@ -301,7 +311,13 @@ impl References {
             reference.immutable = false;
         }
         let version = format!("failed-{}", failure.reason);
-        self.publish(object, &version, referenced::failed(failure), queue);
+        self.publish(
+            object,
+            &version,
+            referenced::failed(failure),
+            Instant::now(),
+            queue,
+        );
     }
 
     /// Stops following objects that have watches of their own and were not read for `after`. Returns whether
@@ -322,7 +338,7 @@ impl References {
             if let Some(reference) = self.by_object.get_mut(object) {
                 reference.state = State::Idle;
             }
-            self.publish(object, "idle", referenced::idle(), queue);
+            self.publish(object, "idle", referenced::idle(), Instant::now(), queue);
         }
         !idle.is_empty()
     }
@@ -402,13 +418,14 @@ impl References {
         key: &ObjectKey,
         version: &str,
         body: Result<Bytes, WireError>,
+        since: Instant,
         queue: &mut WriteQueue,
     ) {
         let (Some(lease), Ok(body)) = (&self.lease, body) else {
             return; // A record of a state is a few bytes, which are never over a limit.
         };
-        let (version, now) = (ResourceVersion::new(version), Instant::now());
-        queue.put(lease, key.clone(), version, body, now, ChangeOrigin::Own);
+        let version = ResourceVersion::new(version);
+        queue.put(lease, key.clone(), version, body, since, ChangeOrigin::Own);
     }
 }
 
@@ -473,6 +490,30 @@ mod tests {
         write(&mut queue);
         references.unrefer(&object, &mut queue);
         assert_eq!(queue.beats(now)[0].news_age_ms, 0, "so does its going");
+    }
+
+    /// After an outage, an object may be gone since the last word before it.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_list_finds_absent_is_as_old_as_the_word_before_it() {
+        let (mut queue, mut references) = (WriteQueue::new(1), References::default());
+        let mut lease = queue.open(info(), HashMap::new());
+        queue.begin_list(&mut lease, false);
+        references.opened(lease.clone(), false, &mut queue);
+        let (object, scope) = (ObjectKey::new("n", "a"), WatchScope::default());
+        references.refer(&object, Instant::now(), &mut queue);
+        queue.listed(&lease, &ResourceVersion::default(), Instant::now());
+        references.take(&object, &ResourceVersion::new("5"), false, None);
+        write(&mut queue);
+
+        let before = Instant::now();
+        tokio::time::advance(Duration::from_secs(100)).await;
+        let now = Instant::now();
+        references.begin(&scope, false);
+        references.swept(&scope, &ResourceVersion::new("9"), before, &mut queue);
+        queue.heard(&lease, None, now);
+        assert_eq!(queue.beats(now)[0].news_age_ms, 100_000, "it waits");
+        write(&mut queue);
+        assert_eq!(queue.beats(now)[0].news_age_ms, 0);
     }
 
     /// A view that says nothing of a reference would mean that there is none.

@@ -63,7 +63,7 @@ impl WatchSink {
         let mut object = self.read(&json);
         for target in &targets {
             let body = object.body(target.retained.as_deref());
-            self.write(target, &key, &version, body, &origin);
+            self.write(target, &key, &version, body, Instant::now(), &origin);
         }
         if referenced {
             let hub = self.hub.lock();
@@ -87,6 +87,12 @@ impl WatchSink {
         body: Result<Bytes, Unreadable>,
         origin: &Origin,
     ) {
+        let now = Instant::now();
+        // No list of this view runs, but one of the watch: the object may have been so since the last word before it.
+        let since = match hub.watches.get(&self.scope) {
+            Some(watch) if origin.is_list() => watch.heard.unwrap_or(now),
+            _ => now,
+        };
         let References { lease, sealed, .. } = &hub.references;
         if let Some(lease) = lease.clone() {
             let target = WriteTarget {
@@ -105,7 +111,7 @@ impl WatchSink {
                 let failure = Failure::new("ObjectUnreadable", unreadable.problem);
                 referenced::failed(&failure).map_err(Unreadable::of)
             });
-            self.write(&target, key, version, body, origin);
+            self.write(&target, key, version, body, since, origin);
         }
     }
 
@@ -115,6 +121,7 @@ impl WatchSink {
         key: &ObjectKey,
         version: &ResourceVersion,
         body: Result<Bytes, Unreadable>,
+        since: Instant,
         origin: &Origin,
     ) {
         let WriteTarget { lease, sealed, .. } = target;
@@ -134,7 +141,7 @@ impl WatchSink {
         let incoming = Incoming {
             key: key.clone(),
             version: version.clone(),
-            since: Instant::now(),
+            since,
             origin: published(lease, origin),
         };
         self.publisher

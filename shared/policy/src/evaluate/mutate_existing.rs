@@ -162,7 +162,7 @@ impl TargetWalk {
                 })));
             }
             let made = part(target, &reading.wanted, scope)
-                .map(|part| (of_subquery(target, &part, &reading, scope), part));
+                .map(|part| (of_part(target, &part, &reading, scope), part));
             let (made, part) = match made {
                 Ok((made, part)) if !made.is_pending => (made, part),
                 Ok(_) | Err(Stop::Pending) => {
@@ -205,7 +205,7 @@ fn part(
 }
 
 /// Patches the objects of one part. One that fails keeps no other from being changed.
-fn of_subquery(
+fn of_part(
     target: &mut impl Target,
     part: &Value,
     reading: &ListProgress,

@@ -16,6 +16,8 @@ fn recount(store: &Draft) -> ViewBytes {
         bytes.indexes += tombstone_bytes(key);
     }
     bytes.indexes += Holes::of(store.objects()).bytes();
+    // A random body may be a stub.
+    bytes.indexes += store.unreadable.bytes();
     bytes
 }
 

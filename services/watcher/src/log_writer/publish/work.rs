@@ -19,7 +19,7 @@ pub(crate) struct ViewLease {
 /// The way by which a change of a view came.
 #[derive(Clone, Debug)]
 pub(crate) enum ChangeOrigin {
-    /// A list of the view. The change may be as old as the source's last word before the list.
+    /// A list of the view: while it runs, the change may be as old as the source's last word before it.
     List,
     /// An event, with the span of its change: it is as old as itself.
     Event(Span),

@@ -34,10 +34,10 @@ impl Reader {
         objects: &ExistingObjects,
         deadline: Instant,
     ) -> Result<Value, FactError> {
-        let until = Instant::now() + time_of_subquery(deadline);
+        let until = Instant::now() + time_of_part(deadline);
         let mut page = Page::at(&objects.continues);
         loop {
-            let path = paths::of_subquery(kind, objects, page.most(), page.continues());
+            let path = paths::of_part(kind, objects, page.most(), page.continues());
             let listed = match self.fetched(path.clone(), deadline).await {
                 Err(error) if is_too_large(&error) && page.halve() => continue,
                 Err(error) if is_too_large(&error) => {
@@ -97,7 +97,7 @@ impl Reader {
         page: &Page,
         deadline: Instant,
     ) -> Result<(Vec<Value>, String), FactError> {
-        let path = paths::of_subquery(kind, objects, page.most(), page.continues());
+        let path = paths::of_part(kind, objects, page.most(), page.continues());
         let _place = self.scan_place(deadline).await?;
         let read = self.api().get_as(&path, NAMES_ALONE, NAMES_BYTES_MAX).await;
         let read = read.map_err(|fault| failed(fault.to_string()))?;
@@ -110,7 +110,7 @@ impl Reader {
 }
 
 /// Returns the longest time for a part that finds no target.
-fn time_of_subquery(deadline: Instant) -> Duration {
+fn time_of_part(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()) / TIME_PART
 }
 

@@ -38,7 +38,7 @@ pub(super) fn of_one(kind: &KindRecord, objects: &ExistingObjects) -> Option<Str
 }
 
 /// Returns the path of a page of a list. The page may hold more than the targets.
-pub(super) fn of_subquery(
+pub(super) fn of_part(
     kind: &KindRecord,
     objects: &ExistingObjects,
     most: usize,
