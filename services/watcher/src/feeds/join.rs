@@ -174,7 +174,7 @@ impl Join {
             if let Some(version) = listed {
                 self.sink.publisher.with(|queue| {
                     hub.references
-                        .absent(object, version, Instant::now(), queue)
+                        .absent(object, version, Instant::now(), queue);
                 });
             }
             return;
