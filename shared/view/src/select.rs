@@ -179,7 +179,7 @@ impl Select {
         }
     }
 
-    /// Returns true if items are shown without `apiVersion` and `kind`: see [`ViewNode::listed`].
+    /// Returns true if items are shown without `apiVersion` and `kind`: see [`ViewNode::listed`](crate::ViewNode::listed).
     pub fn is_bare(&self, read: Read<'_>) -> bool {
         self.lists_bare(read.store().record().map(|record| &record.info))
     }

@@ -14,7 +14,7 @@ use crate::{
     read::evaluate,
 };
 
-/// The part of a view that a [`Select`] selects. Nothing of it is copied: it holds a pointer for each
+/// The part of a view that a [`Select`](crate::Select) selects. Nothing of it is copied: it holds a pointer for each
 /// object that was chosen, or none where all were.
 #[derive(Debug)]
 pub struct Selected<'a> {
@@ -89,7 +89,7 @@ impl<'a> Selected<'a> {
     /// same budget.
     ///
     /// # Errors
-    /// As [`Read::evaluate`].
+    /// As [`Read::evaluate`](crate::Read::evaluate).
     pub fn evaluate(
         &self,
         expression: &Expression,
