@@ -28,6 +28,9 @@ pub(crate) fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     documents.with_context(|| format!("{name} is not a JSON or YAML document"))
 }
 
+/// Documents of all files together: all are held at once.
+const DOCUMENTS_MAX: usize = 100_000;
+
 /// The documents of several files.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
@@ -38,18 +41,21 @@ pub(crate) struct Found {
 
 /// Reads files, folders with all files of manifests below them that are not hidden, and standard
 /// input (`-`). The items of a `List` stand in its place.
+///
+/// # Errors
+/// A file that is named cannot be read, or there are more than [`DOCUMENTS_MAX`] documents.
 pub(crate) fn manifests(paths: &[PathBuf]) -> anyhow::Result<Found> {
     let mut found = Found::default();
     for path in paths {
         if path == Path::new("-") {
-            flatten(documents(path)?, &mut found.documents);
+            found.take(documents(path)?)?;
             continue;
         }
         let mut files = Vec::new();
         gather(path, path.is_file(), &mut files)?;
         for file in files {
             match documents(&file) {
-                Ok(documents) => flatten(documents, &mut found.documents),
+                Ok(documents) => found.take(documents)?,
                 // A folder may hold other things than manifests.
                 Err(error) if path.is_dir() => found.passed_over.push(format!("{error:#}")),
                 Err(error) => return Err(error),
@@ -59,13 +65,13 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-fn flatten(documents: Vec<Value>, into: &mut Vec<Value>) {
-    for mut document in documents {
-        let is_list = document["kind"] == "List";
-        match document.get_mut("items") {
-            Some(Value::Array(items)) if is_list => flatten(std::mem::take(items), into),
-            _ => into.push(document),
+impl Found {
+    fn take(&mut self, documents: Vec<Value>) -> anyhow::Result<()> {
+        self.documents.extend(anteroom_offline::listed(documents));
+        if self.documents.len() > DOCUMENTS_MAX {
+            bail!("there are more than {DOCUMENTS_MAX} documents: name fewer files");
         }
+        Ok(())
     }
 }
 
@@ -160,5 +166,17 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let error = document(Some(&PathBuf::from("no/such/file"))).unwrap_err();
         assert!(error.to_string().contains("no/such/file"), "{error}");
+    }
+
+    #[test]
+    fn more_documents_than_the_limit_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("many.json");
+        for (count, is_taken) in [(DOCUMENTS_MAX, true), (DOCUMENTS_MAX + 1, false)] {
+            let items = vec!["{}"; count].join(",");
+            fs::write(&path, format!(r#"{{"kind":"List","items":[{items}]}}"#)).unwrap();
+            let found = manifests(std::slice::from_ref(&path));
+            assert_eq!(found.is_ok(), is_taken, "{:?}", found.err());
+        }
     }
 }

@@ -92,7 +92,7 @@ fn commands(text: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// What a command prints in a folder, both outputs as a terminal shows them.
+/// Runs a command in a folder. Returns both outputs as a terminal shows them.
 fn printed(command: &str, folder: &Path) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_anteroom"));
     let mut path = program.parent().unwrap().as_os_str().to_owned();
@@ -107,7 +107,7 @@ fn printed(command: &str, folder: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Where a page's blocks are not what they claim to be.
+/// Returns the blocks of a page that are not what they claim to be.
 fn problems(page: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let mut problems = Vec::new();

@@ -96,17 +96,12 @@ fn items(document: Value) -> Vec<Value> {
         Value::Null => Vec::new(),
         Value::Object(mut list) if list.get("kind").and_then(Value::as_str) == Some("List") => {
             match list.remove("items") {
-                Some(Value::Array(items)) => items.into_iter().flat_map(items_of_item).collect(),
+                Some(Value::Array(listed)) => self::listed(listed),
                 _ => Vec::new(),
             }
         }
         document => vec![document],
     }
-}
-
-/// Lists within lists are not a thing of the API.
-fn items_of_item(item: Value) -> Option<Value> {
-    (!item.is_null()).then_some(item)
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>, InputError> {

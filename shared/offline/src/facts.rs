@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     context::Context,
     declared::{self, DeclaredEntry},
-    given_objects::ObjectType,
+    given_objects::{ObjectType, with_plural},
     resource::Resource,
     suite::{ApiCallResponse, EntryData, ProjectionData, ResponseData},
     values::{RuleValues, put, segments},
@@ -430,12 +430,8 @@ impl EntryData {
 
 /// Objects as a `CachedContextEntry` has them: under `items`, and under the plural of the first one's kind.
 fn document(objects: &[Value]) -> Value {
-    let mut document = json!({"items": objects});
     let first = objects.first().cloned().and_then(Resource::new);
-    if let Some(first) = first {
-        document[first.plural()] = json!({"items": objects});
-    }
-    document
+    with_plural(json!({"items": objects}), first.as_ref())
 }
 
 fn evaluate(data: &Value, request: &FactRequest) -> Result<Value, FactError> {

@@ -74,15 +74,10 @@ impl World {
 
     /// A collection as rules see one that is kept: the list, which stands once more under its plural.
     pub(crate) fn document(&self, of: &CollectionReference) -> Result<Value, Unanswered> {
-        let mut list = self.collection(of)?;
+        let list = self.collection(of)?;
         let wanted = ObjectType::of(of);
         let first = self.given(|own| wanted.is_of(own)).into_iter().next();
-        if let Some(plural) = first.map(Resource::plural)
-            && plural != "items"
-        {
-            list[plural] = list.clone();
-        }
-        Ok(list)
+        Ok(with_plural(list, first))
     }
 
     /// The Namespace of this name. It is no entry of a context, which could be gone on without.
@@ -138,4 +133,14 @@ impl World {
             .map(|own| &own.value)
             .ok_or_else(|| self.unanswered(of, &format!("{} {key}", of.name)))
     }
+}
+
+/// A list that stands once more under the plural of its first object's kind.
+pub(crate) fn with_plural(mut list: Value, first: Option<&Resource>) -> Value {
+    if let Some(plural) = first.map(Resource::plural)
+        && plural != "items"
+    {
+        list[plural] = list.clone();
+    }
+    list
 }

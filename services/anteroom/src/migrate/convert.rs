@@ -42,7 +42,7 @@ pub(super) fn same(value: &Value, _: &Around) -> Converted {
     to(value.clone())
 }
 
-/// As Go spells it.
+/// Takes a truth value, as Go spells it.
 pub(super) fn boolean(value: &Value, _: &Around) -> Converted {
     match text(value) {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => to(true),

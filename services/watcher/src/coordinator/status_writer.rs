@@ -1,8 +1,8 @@
 //! Writes conditions and figures into the status of entries and policies, and a Kubernetes Event where a
 //! condition changes.
 //!
-//! What was written last counts as what the object says, so nothing is written twice, and no other controller
-//! that writes the same condition is fought with.
+//! The status that was written last counts as what the object says. So nothing is written twice, and no other
+//! controller that writes the same condition is fought with.
 
 mod metrics;
 mod plan;

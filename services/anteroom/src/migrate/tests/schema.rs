@@ -1,4 +1,4 @@
-//! As much of JSON Schema as the chart's schema uses.
+//! A check of values by the part of JSON Schema that the chart's schema uses.
 
 use regex::Regex;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use crate::source::apiserver::{ApiServer, Fault};
 /// Objects of a collection, as the API server counts them.
 ///
 /// # Errors
-/// What the API server refuses, or does not answer.
+/// The API server refuses, or does not answer.
 pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64, Fault> {
     let path = paths::list(collection, None, 1);
     let bytes = api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?;
@@ -22,7 +22,7 @@ pub(crate) async fn size(api: &ApiServer, collection: &Collection) -> Result<u64
 /// Asks whether a collection may be listed and watched.
 ///
 /// # Errors
-/// What the API server refuses, or does not answer.
+/// The API server refuses, or does not answer.
 pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<(), Fault> {
     let path = paths::list(collection, None, 1);
     let page = parse::page(&api.get_as(&path, METADATA_LIST, PAGE_BYTES_MAX).await?)?;
@@ -30,12 +30,12 @@ pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<()
     api.watch(&path, METADATA, LINE_BYTES_MAX).await.map(drop)
 }
 
-/// Reads once what a collection holds now, for a [`Sink`]: page by page, from the most recent
+/// Reads once what a collection holds now, for a `Sink`: page by page, from the most recent
 /// state. `take` says whether the next page is wanted. Returns the version at which the collection was
 /// this; `None` where not all of it was wanted.
 ///
 /// # Errors
-/// What the API server refuses, or does not answer; nothing is tried again.
+/// The API server refuses, or does not answer; nothing is tried again.
 pub(crate) async fn once<F: Future<Output = bool>>(
     api: &ApiServer,
     collection: &Collection,
