@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anteroom_runtime::process::ProcessArgs;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -127,29 +128,11 @@ pub fn run() -> ExitCode {
         Command::Keys(args) => finish(keys::run(args)),
         Command::Migrate(args) => {
             let process = quiet(args.telemetry(), "warn");
-            let mut found = ExitCode::SUCCESS;
-            let code = &mut found;
-            let migrate = |_| async move {
-                *code = migrate::run(args).await;
-                Ok(())
-            };
-            match anteroom_runtime::process::run("anteroom", &process, migrate) {
-                ExitCode::SUCCESS => found,
-                failed => failed,
-            }
+            run_coded(&process, async { Ok(migrate::run(args).await) })
         }
         Command::Check(args) => {
             let process = quiet(&args.telemetry, "warn");
-            let mut found = ExitCode::SUCCESS;
-            let code = &mut found;
-            let check = |_| async move {
-                *code = check::run(*args).await?;
-                Ok(())
-            };
-            match anteroom_runtime::process::run("anteroom", &process, check) {
-                ExitCode::SUCCESS => found,
-                failed => failed,
-            }
+            run_coded(&process, check::run(*args))
         }
         Command::Top(args) => {
             let process = quiet(&args.telemetry, "error");
@@ -187,6 +170,23 @@ pub fn run() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "anteroom", &mut script);
             finish(print(String::from_utf8_lossy(&script).trim_end()))
         }
+    }
+}
+
+/// Runs a command that ends with an exit code of its own.
+fn run_coded(
+    process: &ProcessArgs,
+    command: impl Future<Output = anyhow::Result<ExitCode>>,
+) -> ExitCode {
+    let mut found = ExitCode::SUCCESS;
+    let code = &mut found;
+    let run = |_| async move {
+        *code = command.await?;
+        Ok(())
+    };
+    match anteroom_runtime::process::run("anteroom", process, run) {
+        ExitCode::SUCCESS => found,
+        failed => failed,
     }
 }
 
