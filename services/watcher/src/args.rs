@@ -31,6 +31,9 @@ pub fn memory_limit(text: &str) -> Result<u64, String> {
 /// The policies that change existing objects where nothing else is said.
 const CLUSTER_POLICIES: [&str; 2] = ["clusterpolicy/*", "mutatingpolicy/*"];
 
+/// The default of `--namespace-log-bytes-max`.
+const NAMESPACE_LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
 /// The default time after which the watch of an unread object stops.
 const REFERENCE_IDLE_AFTER: Duration = Duration::from_secs(10 * 60);
 
@@ -121,6 +124,17 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = memory_limit, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
 
+    /// The bytes of the log that objects of one type may take in the views which only policies of one
+    /// namespace read, as in `64Mi`. Beyond it the largest of these views fails
+    #[arg(
+        long,
+        env = "ANTEROOM_NAMESPACE_LOG_BYTES_MAX",
+        default_value = "64Mi",
+        value_parser = bytes,
+        value_name = "BYTES"
+    )]
+    pub namespace_log_bytes_max: u64,
+
     /// The time, as in `10m`, after which the watcher stops a watch of one named object that no
     /// policy has read. The next query reads the object again
     #[arg(
@@ -169,6 +183,7 @@ impl Default for Args {
             trusted_service: Vec::new(),
             live: LiveArgs::default(),
             watcher_memory_limit: None,
+            namespace_log_bytes_max: NAMESPACE_LOG_BYTES_MAX,
             reference_idle_after: REFERENCE_IDLE_AFTER,
             stale_after: STALE_AFTER,
             keys: Keys::none(),
@@ -195,6 +210,7 @@ mod tests {
     fn the_defaults_are_what_the_command_line_says() {
         assert_eq!(duration("10m"), Ok(REFERENCE_IDLE_AFTER));
         assert_eq!(duration("60s"), Ok(STALE_AFTER));
+        assert_eq!(bytes("64Mi"), Ok(NAMESPACE_LOG_BYTES_MAX));
         assert_eq!(Args::default().allow_writes.len(), 2);
     }
 }

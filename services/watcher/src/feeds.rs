@@ -84,6 +84,9 @@ pub(crate) struct FeedOptions {
     pub reference_idle_after: Duration,
     /// `--memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
     pub memory_bytes_max: Option<u64>,
+    /// `--namespace-log-bytes-max`: bytes of the log that views which only policies of one namespace read may
+    /// take in each group; `None`: there is no limit.
+    pub namespace_log_bytes_max: Option<u64>,
     /// The memory of the whole process.
     pub memory: Memory,
     /// The keys that Secrets are sealed with.
@@ -96,6 +99,7 @@ impl Default for FeedOptions {
             stale_after: Duration::from_secs(60),
             reference_idle_after: Duration::from_secs(10 * 60),
             memory_bytes_max: None,
+            namespace_log_bytes_max: None,
             memory: Memory::default(),
             keys: Keys::none(),
         }
@@ -131,10 +135,14 @@ impl Feeder {
     pub(crate) fn new(tools: FeedTools, left: LogSnapshot) -> Self {
         let FeedOptions {
             memory_bytes_max,
+            namespace_log_bytes_max,
             memory,
             keys,
             ..
         } = &tools.options;
+        tools
+            .publisher
+            .with(|queue| queue.limit_namespaces(*namespace_log_bytes_max));
         if let Some(bytes_max) = memory_bytes_max {
             let pending_max = usize::try_from(bytes_max / 4).unwrap_or(usize::MAX);
             tools
@@ -172,6 +180,10 @@ impl Feeder {
                 self.changed_type(&gvr, &info)
                     .seal(view, options.sealed, &publisher);
             }
+            if before.options.in_quota != options.in_quota {
+                let publisher = &self.tools.publisher;
+                publisher.with(|queue| queue.set_in_quota(view, options.in_quota));
+            }
             return;
         }
         self.start(view, &gvr, info, &options);
@@ -194,7 +206,9 @@ impl Feeder {
             left.unpurged
                 .into_iter()
                 .for_each(|record| queue.free(record));
-            queue.open_with(info.clone(), left.objects, opening)
+            let lease = queue.open_with(info.clone(), left.objects, opening);
+            queue.set_in_quota(view, options.in_quota);
+            lease
         });
         let publisher = self.tools.publisher.clone();
         let feed = self.changed_type(gvr, &info);

@@ -75,6 +75,7 @@ pub async fn run(
         log_size: watch::Sender::new(LogSize::default()),
         feeds: FeedOptions {
             memory_bytes_max: args.watcher_memory_limit,
+            namespace_log_bytes_max: Some(args.namespace_log_bytes_max),
             stale_after: args.stale_after,
             reference_idle_after: args.reference_idle_after,
             keys: args.keys,

@@ -206,6 +206,9 @@ pub struct ViewOptions {
     /// Once the API server forbids it, it is not asked again: all of its dependents say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops_when_forbidden: bool,
+    /// Its bytes in the log count against the quota of its namespace: only policies of that namespace need it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_quota: bool,
 }
 
 /// A view that somebody needs: an object of the `wanted` system view, by the view's name. The

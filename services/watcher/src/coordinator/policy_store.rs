@@ -50,6 +50,11 @@ impl PolicyId {
         readers.allows_policy(&self.0)
     }
 
+    /// Returns whether it is a policy of one namespace.
+    pub(super) fn is_namespaced(&self) -> bool {
+        !self.0.namespace.is_empty()
+    }
+
     /// Returns its kind.
     pub(super) fn kind(&self) -> PolicyKind {
         PolicyKind::of_key(&self.0).0

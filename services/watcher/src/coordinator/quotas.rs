@@ -9,9 +9,7 @@ use anteroom_model::Failure;
 use anteroom_policy::Reference;
 
 use super::{policy_store::PolicyId, registry::Referred};
-
-/// The reason of a policy that is held back.
-const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+use crate::log_writer::publish::QUOTA_EXCEEDED;
 
 /// Sources of one `Policy`.
 pub(super) const POLICY_SOURCES_MAX: usize = 64;

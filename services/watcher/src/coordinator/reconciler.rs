@@ -166,8 +166,8 @@ impl Reconciler {
                     self.apply(event);
                 }
             }
-            for (uid, referred) in self.resolver().scanned_again() {
-                self.apply(Event::Policy(uid, referred));
+            for (uid, needed) in self.resolver().scanned_again() {
+                self.apply(Event::Policy(uid, needed));
             }
         }
         self.settle(now);

@@ -6,6 +6,7 @@
 //! on it. Policies are dependents by UID, so a policy that was deleted and made again under its name
 //! is another one, even where the deletion itself was missed.
 
+mod dependents;
 mod need;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,6 +21,7 @@ use crate::{
     coordinator::resolve::{Resolution, Resolved},
     gateway::calls::CallSpec,
 };
+use dependents::{Dependents, Reads};
 use need::{Held, Needs};
 
 /// An entry's kind and name.
@@ -50,6 +52,15 @@ impl Referred {
     }
 }
 
+/// The needs of a policy or exception.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Needed {
+    /// Everything that has to be kept for it.
+    pub references: Vec<Referred>,
+    /// It is a policy of a namespace, whose views have a quota in the log.
+    pub in_quota: bool,
+}
+
 /// An entry as the API server has it now, with what it resolved to.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Claim {
@@ -74,8 +85,8 @@ pub(crate) enum Event {
     Entry(Box<Claim>),
     /// The entry is gone.
     EntryGone(EntryId),
-    /// The policy is there, and this is all that it has to have kept.
-    Policy(Dependent, Vec<Referred>),
+    /// The policy or exception is there.
+    Policy(Dependent, Needed),
     /// The policy is gone.
     PolicyGone(Dependent),
     /// The meaning of a policy's reference: an answer to [`Effect::Resolve`], or a new one.
@@ -117,7 +128,7 @@ struct Entry {
     /// It lets go of a view that is forbidden.
     stops: bool,
     /// The reference of an implicit entry, and the policies that make it.
-    reference: Option<(Referred, BTreeSet<Dependent>)>,
+    reference: Option<(Referred, Dependents)>,
 }
 
 /// The entries that are there and what they need.
@@ -125,8 +136,7 @@ struct Entry {
 pub(crate) struct Registry {
     entries: BTreeMap<EntryId, Entry>,
     needs: Needs,
-    /// The names of the implicit entries that each policy depends on.
-    policies: HashMap<Dependent, BTreeSet<String>>,
+    policies: HashMap<Dependent, Reads>,
 }
 
 impl Registry {
@@ -136,8 +146,8 @@ impl Registry {
         match event {
             Event::Entry(claim) => self.claim(*claim, &mut effects),
             Event::EntryGone(id) => self.remove(&id, &mut effects),
-            Event::Policy(policy, references) => self.policy(policy, references, &mut effects),
-            Event::PolicyGone(policy) => self.policy(policy, Vec::new(), &mut effects),
+            Event::Policy(policy, needed) => self.policy(policy, needed, &mut effects),
+            Event::PolicyGone(policy) => self.policy(policy, Needed::default(), &mut effects),
             Event::Reference(name, resolution) => self.reference(name, resolution, &mut effects),
             Event::Forbidden(view, failure) => self.forbidden(&view, &failure, &mut effects),
         }
@@ -176,7 +186,7 @@ impl Registry {
         let dependents = entry.and_then(|entry| entry.reference.as_ref());
         dependents
             .into_iter()
-            .flat_map(|(_, dependents)| dependents)
+            .flat_map(|(_, dependents)| dependents.iter())
     }
 
     /// The view that an entry shares with others, if it lets go of one that is forbidden. One that is
@@ -260,8 +270,10 @@ impl Registry {
                 Entry::unbound(record(EntryState::Invalid { failure }), false)
             }
         };
+        let in_quota = dependents.are_in_quota();
         let entry = Entry {
             reference: Some((reference, dependents)),
+            held: entry.held.map(|held| held.with_quota(in_quota)),
             ..entry
         };
         self.put(id, entry, is_published, effects);
@@ -310,13 +322,16 @@ impl Registry {
         effects.push(Effect::Changed(id.clone()));
     }
 
-    fn policy(&mut self, policy: Dependent, references: Vec<Referred>, effects: &mut Vec<Effect>) {
+    fn policy(&mut self, policy: Dependent, needed: Needed, effects: &mut Vec<Effect>) {
         let before = self.policies.remove(&policy).unwrap_or_default();
-        let mut after = BTreeSet::new();
-        for reference in references {
+        let mut after = Reads {
+            in_quota: needed.in_quota,
+            names: BTreeSet::new(),
+        };
+        for reference in needed.references {
             let name = reference.name.clone();
-            if !before.contains(&name) {
-                self.depend(&policy, reference, effects);
+            if !before.names.contains(&name) {
+                self.depend(&policy, needed.in_quota, reference, effects);
             } else if let Some(entry) = self.entries.get_mut(&(EntryKind::Implicit, name.clone()))
                 && let Some((known, _)) = &mut entry.reference
                 && *known != reference
@@ -325,38 +340,52 @@ impl Registry {
                 *known = reference.clone(); // Declared by now.
                 effects.push(Effect::Resolve(reference));
             }
-            after.insert(name);
+            after.names.insert(name);
         }
-        for name in before.difference(&after) {
-            self.undepend(&policy, name, effects);
+        for name in before.names.difference(&after.names) {
+            self.undepend(&policy, before.in_quota, name, effects);
         }
-        if !after.is_empty() {
+        if !after.names.is_empty() {
             self.policies.insert(policy, after);
         }
     }
 
-    fn depend(&mut self, policy: &Dependent, reference: Referred, effects: &mut Vec<Effect>) {
+    fn depend(
+        &mut self,
+        policy: &Dependent,
+        in_quota: bool,
+        reference: Referred,
+        effects: &mut Vec<Effect>,
+    ) {
         let name = reference.name.clone();
         let id = (EntryKind::Implicit, name.clone());
         if let Some(entry) = self.entries.get_mut(&id)
             && let Some((known, dependents)) = &mut entry.reference
         {
-            dependents.insert(policy.clone());
+            dependents.insert(policy.clone(), in_quota);
             if reference.reference.is_declared() && !known.reference.is_declared() {
                 *known = reference.clone();
                 effects.push(Effect::Resolve(reference));
             }
-            return;
+            return self.update_quota(&id, effects);
         }
+        let mut dependents = Dependents::default();
+        dependents.insert(policy.clone(), in_quota);
         let entry = Entry {
-            reference: Some((reference.clone(), BTreeSet::from([policy.clone()]))),
+            reference: Some((reference.clone(), dependents)),
             ..Entry::unbound(unresolved(&name), false)
         };
         self.entries.insert(id, entry);
         effects.push(Effect::Resolve(reference));
     }
 
-    fn undepend(&mut self, policy: &Dependent, name: &str, effects: &mut Vec<Effect>) {
+    fn undepend(
+        &mut self,
+        policy: &Dependent,
+        in_quota: bool,
+        name: &str,
+        effects: &mut Vec<Effect>,
+    ) {
         let id = (EntryKind::Implicit, name.to_owned());
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
@@ -364,10 +393,28 @@ impl Registry {
         let Some((_, dependents)) = &mut entry.reference else {
             return;
         };
-        dependents.remove(policy);
-        if dependents.is_empty() {
-            self.remove(&id, effects);
+        dependents.remove(policy, in_quota);
+        match dependents.is_empty() {
+            true => self.remove(&id, effects),
+            false => self.update_quota(&id, effects),
         }
+    }
+
+    /// Counts an implicit entry in the quota of its namespace or not, by the policies that make it now.
+    fn update_quota(&mut self, id: &EntryId, effects: &mut Vec<Effect>) {
+        let Some(entry) = self.entries.get(id) else {
+            return;
+        };
+        let (Some((reference, dependents)), Some(held)) = (&entry.reference, &entry.held) else {
+            return;
+        };
+        let is_published = reference.is_published();
+        let held = held.clone().with_quota(dependents.are_in_quota());
+        let entry = Entry {
+            held: Some(held),
+            ..entry.clone()
+        };
+        self.put(id.clone(), entry, is_published, effects);
     }
 
     /// Entries that are not to be asked for again let go of the view, and hold the error.

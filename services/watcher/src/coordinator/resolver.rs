@@ -11,7 +11,7 @@ use super::{
     manifests::{Entry, EntryQuery, EntrySpec, PolicyManifest},
     permits::{self, CacheApiCalls, PolicyWriters, SecretsReaders},
     policy_store::{PolicyId, PolicyStore},
-    registry::{Claim, Referred},
+    registry::{Claim, Needed, Referred},
     resolve::{Resolution, Resolved, resolve, resolve_reference},
 };
 use crate::{
@@ -108,7 +108,7 @@ impl Resolver<'_> {
     }
 
     /// Returns the same for all policies that are scanned on kinds, which may be other kinds now.
-    pub(super) fn scanned_again(&self) -> Vec<(Dependent, Vec<Referred>)> {
+    pub(super) fn scanned_again(&self) -> Vec<(Dependent, Needed)> {
         if !self.options.background_scans {
             return Vec::new();
         }
@@ -116,7 +116,12 @@ impl Resolver<'_> {
         let scanned = policies.filter(|(_, policy)| !policy.scanned.is_empty());
         let referred = scanned.map(|(key, policy): (&ObjectKey, _)| {
             let uid = Dependent(policy.identity.uid.clone());
-            (uid, self.referred_by(&PolicyId(key.clone()), policy))
+            let id = PolicyId(key.clone());
+            let needed = Needed {
+                references: self.referred_by(&id, policy),
+                in_quota: id.is_namespaced(),
+            };
+            (uid, needed)
         });
         referred.collect()
     }

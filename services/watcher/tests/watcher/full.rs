@@ -139,3 +139,79 @@ async fn a_view_without_room_recovers_once_another_entry_is_deleted() {
     assert!(recovered.is_ok());
     watcher.stop().await;
 }
+
+/// A policy of the default namespace that reads its ConfigMaps under many selectors, one view each.
+fn policy_with_selectors(count: usize) -> serde_json::Value {
+    let context = |at| {
+        json!({"name": format!("v{at}"), "resourceCache": {
+            "version": "v1", "kind": "configmaps", "labelSelector": format!("copy notin (none{at})"),
+        }})
+    };
+    let context: Vec<_> = (0..count).map(context).collect();
+    json!({
+        "apiVersion": "kyverno.io/v1", "kind": "Policy",
+        "metadata": {"name": "hoarder", "namespace": "default"},
+        "spec": {"rules": [{
+            "name": "r",
+            "match": {"any": [{"resources": {"kinds": ["Ingress"]}}]},
+            "context": context,
+            "validate": {"message": "m", "deny": {"conditions": {"any": [{
+                "key": "{{ length(v0) }}", "operator": "Equals", "value": 0}]}}},
+        }]},
+    })
+}
+
+#[tokio::test]
+async fn views_that_only_a_tenant_reads_hold_no_more_than_its_quota() {
+    const VIEWS: usize = 20;
+    const OBJECTS: usize = 3;
+    let world = World::start().await;
+    world.ingress_entry("hosts");
+    world.entry("maps", json!({"resource": {"kind": "configmaps"}}));
+    (0..OBJECTS).for_each(|at| put_map(&world, at));
+    let args = anteroom_watcher::Args {
+        namespace_log_bytes_max: 10 * (OBJECTS * MAP_BYTES) as u64,
+        ..anteroom_watcher::Args::default()
+    };
+    let watcher = world.watch_with("w", std::sync::Arc::new(world.bus.join()), args);
+    recovers(&world, OBJECTS).await;
+    let policy = policy_with_selectors(VIEWS);
+    world.sim.put("policies.kyverno.io", policy).unwrap();
+    let own_views = |log: &Log, wanted: &dyn Fn(&str) -> bool| {
+        let views = log.views.keys().map(String::as_str);
+        let own = views.filter(|view| *view != MAPS_VIEW && view.starts_with(MAPS_VIEW));
+        own.filter(|view| wanted(view)).count()
+    };
+    let log = world
+        .until("a verdict on each view", |log| {
+            let is_settled = |view: &str| log.is_synced(view) || log.failure(view).is_some();
+            own_views(log, &is_settled) == VIEWS
+        })
+        .await;
+    let over = own_views(&log, &|view| log.failure(view) == Some("QuotaExceeded"));
+    assert_eq!(own_views(&log, &|view| log.is_synced(view)), VIEWS - over);
+    assert!((VIEWS - 9..VIEWS).contains(&over), "{over}");
+    assert!(log.is_synced(MAPS_VIEW), "an entry has no quota");
+    the_other_view_goes_on(&world, "beside").await;
+
+    // An administrator's policy that reads the same has no quota, and then its views have none.
+    let mut cluster = policy_with_selectors(VIEWS);
+    cluster["kind"] = json!("ClusterPolicy");
+    cluster["metadata"] = json!({"name": "administrator"});
+    for context in cluster["spec"]["rules"][0]["context"]
+        .as_array_mut()
+        .unwrap()
+    {
+        context["resourceCache"]["namespace"] = json!("default");
+    }
+    world
+        .sim
+        .put("clusterpolicies.kyverno.io", cluster)
+        .unwrap();
+    world
+        .until("all views", |log| {
+            own_views(log, &|view| log.is_synced(view)) == VIEWS
+        })
+        .await;
+    watcher.stop().await;
+}

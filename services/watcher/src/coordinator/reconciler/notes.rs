@@ -15,7 +15,7 @@ use crate::{
         permits,
         policy_store::{PolicyId, PolicyStore},
         quotas,
-        registry::{Event, Referred},
+        registry::{Event, Needed, Referred},
         resolver::{is_about, is_narrowed},
     },
     log_writer::publish::ChangeOrigin,
@@ -219,8 +219,12 @@ impl Reconciler {
         if change.rights {
             self.need_rights();
         }
-        self.reporter.policies_changed([id]);
-        self.apply(Event::Policy(uid, referred));
+        self.reporter.policies_changed([id.clone()]);
+        let needed = Needed {
+            references: referred,
+            in_quota: id.is_namespaced(),
+        };
+        self.apply(Event::Policy(uid, needed));
         self.resolve_entries(|entry| {
             is_narrowed(entry) && change.queries.iter().any(|query| is_about(query, entry))
         });
@@ -280,14 +284,18 @@ impl Reconciler {
             tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
         }
         let references = manifest.references.iter();
-        let referred = references.map(|r| Referred::by(&key, r)).collect();
+        // What it reads is about all of the cluster, so no namespace's quota holds it.
+        let needed = Needed {
+            references: references.map(|r| Referred::by(&key, r)).collect(),
+            in_quota: false,
+        };
         let uid = manifest.uid.clone();
         let exceptions = self.exceptions.of_mut(kind);
         let replaced = exceptions.put(key.clone(), manifest);
         if let Some(replaced) = replaced.filter(|old| old.uid != uid) {
             self.apply(Event::PolicyGone(Dependent(replaced.uid)));
         }
-        self.apply(Event::Policy(Dependent(uid), referred));
+        self.apply(Event::Policy(Dependent(uid), needed));
         let write = match record {
             Some(record) => Write::put(record),
             None => Write::delete(key),

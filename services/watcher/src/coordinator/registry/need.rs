@@ -25,6 +25,12 @@ impl Held {
         &self.view
     }
 
+    /// Returns the same needs, in the quota of a namespace or not.
+    pub(super) fn with_quota(mut self, in_quota: bool) -> Self {
+        self.options.in_quota = in_quota;
+        self
+    }
+
     pub(super) fn new(found: &Resolved) -> Self {
         Self {
             view: found.info.source.view_id(),
@@ -53,6 +59,7 @@ struct OptionCounts {
     pinned: usize,
     sealed: usize,
     stops: usize,
+    in_quota: usize,
     limits: BTreeMap<u64, usize>,
 }
 
@@ -62,6 +69,7 @@ impl OptionCounts {
         self.pinned += usize::from(options.pinned);
         self.sealed += usize::from(options.sealed);
         self.stops += usize::from(options.stops_when_forbidden);
+        self.in_quota += usize::from(options.in_quota);
         if let Some(bytes_max) = options.bytes_max {
             *self.limits.entry(bytes_max).or_default() += 1;
         }
@@ -72,6 +80,7 @@ impl OptionCounts {
         self.pinned -= usize::from(options.pinned);
         self.sealed -= usize::from(options.sealed);
         self.stops -= usize::from(options.stops_when_forbidden);
+        self.in_quota -= usize::from(options.in_quota);
         if let Some(bytes_max) = options.bytes_max
             && let Some(n) = self.limits.get_mut(&bytes_max)
         {
@@ -83,7 +92,7 @@ impl OptionCounts {
     }
 
     /// Pinned and sealed where one asks for it; the largest limit, and none where one asks for none;
-    /// given up only where all give it up.
+    /// given up, and in a namespace's quota, only where all say so.
     fn together(&self) -> ViewOptions {
         let limited: usize = self.limits.values().sum();
         let largest = self.limits.last_key_value().map(|(bytes, _)| *bytes);
@@ -92,6 +101,7 @@ impl OptionCounts {
             sealed: self.sealed > 0,
             bytes_max: largest.filter(|_| limited == self.entries),
             stops_when_forbidden: self.stops == self.entries,
+            in_quota: self.in_quota == self.entries,
         }
     }
 }

@@ -186,7 +186,11 @@ proptest! {
 fn policy(uid: &str, references: &[Reference]) -> Event {
     let own = ObjectKey::new("", uid);
     let references = references.iter().map(|r| Referred::by(&own, r));
-    Event::Policy(Dependent(uid.into()), references.collect())
+    let needed = Needed {
+        references: references.collect(),
+        in_quota: false,
+    };
+    Event::Policy(Dependent(uid.into()), needed)
 }
 
 fn collection(resource: &str, declared: bool) -> Reference {
@@ -537,4 +541,33 @@ fn the_options_of_a_view_combine_those_of_its_entries() {
     );
     assert_eq!(apply(gone("c")), Some((false, Some(9))));
     assert_eq!(apply(gone("a")), None, "nothing changes");
+}
+
+#[test]
+fn a_view_is_in_the_quota_of_its_namespace_while_only_policies_of_it_read_it() {
+    let pods = collection("pods", false);
+    let needs = |uid: &str, in_quota| {
+        let references = vec![Referred::by(&ObjectKey::new("", uid), &pods)];
+        let needed = Needed {
+            references,
+            in_quota,
+        };
+        Event::Policy(Dependent(uid.into()), needed)
+    };
+    let leaves = |uid: &str| Event::PolicyGone(Dependent(uid.into()));
+    let mut registry = Registry::default();
+    let mut told = |event| {
+        let effects = settle(&mut registry, event);
+        effects.into_iter().find_map(|effect| match effect {
+            Effect::OpenView(desired) => Some(desired.options.in_quota),
+            _ => None,
+        })
+    };
+    assert_eq!(told(needs("tenant", true)), Some(true));
+    assert_eq!(told(needs("neighbour", true)), None, "nothing changes");
+    assert_eq!(told(needs("cluster", false)), Some(false));
+    assert_eq!(told(leaves("neighbour")), None);
+    assert_eq!(told(leaves("cluster")), Some(true));
+    assert_eq!(told(claim("entry", "1", 1, found("pods"))), Some(false));
+    assert_eq!(told(gone("entry")), Some(true));
 }

@@ -258,6 +258,7 @@ fn options_of_an_entry_reach_its_view() {
         bytes_max: Some(1_572_864),
         sealed: false,
         stops_when_forbidden: true,
+        in_quota: false,
     };
     assert_eq!(all, expected);
     assert_eq!(options(json!({"maxBytes": 4096})).bytes_max, Some(4096));

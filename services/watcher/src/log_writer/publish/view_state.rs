@@ -22,6 +22,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use aside::Aside;
+pub(super) use aside::Limit;
+pub(crate) use aside::QUOTA_EXCEEDED;
 use freshness::Freshness;
 use lists::Lists;
 
@@ -34,6 +36,10 @@ use super::{
 #[derive(Debug)]
 pub(super) struct ViewWriteState {
     pub(super) info: SourceInfo,
+    /// See [`ViewOptions::in_quota`].
+    ///
+    /// [`ViewOptions::in_quota`]: anteroom_model::ViewOptions::in_quota
+    pub(super) in_quota: bool,
     /// The epoch in which it is written.
     pub(super) epoch: Epoch,
     /// The epoch under which changes come in. It is an earlier one once the view was set aside.
@@ -102,6 +108,7 @@ impl ViewWriteState {
         };
         Self {
             info,
+            in_quota: false,
             epoch,
             lease: epoch,
             aside: Aside::No,

@@ -5,6 +5,7 @@
 //! it leaves, so it speaks of exactly what stands before it in the log.
 
 mod full;
+mod quota;
 mod report;
 mod writing;
 
@@ -20,6 +21,8 @@ use anteroom_model::{
 use anteroom_wire::{envelope::check_put, unreadable};
 use bytes::Bytes;
 use tokio::time::Instant;
+
+use quota::Quotas;
 
 use super::{
     pending::Queued,
@@ -63,6 +66,7 @@ pub(crate) struct WriteQueue {
     pending_bytes_max: usize,
     message_bytes_max: usize,
     room: Room,
+    quotas: Quotas,
     /// Work was handed out and is not done.
     at_work: bool,
 }
@@ -79,6 +83,7 @@ impl WriteQueue {
             pending_bytes_max: PENDING_BYTES_MAX,
             message_bytes_max: MESSAGE_BYTES_MAX,
             room: Room::default(),
+            quotas: Quotas::default(),
             at_work: false,
         }
     }
@@ -112,6 +117,7 @@ impl WriteQueue {
 
     /// Frees a view everywhere.
     pub(crate) fn close(&mut self, view: &ViewId) {
+        self.set_in_quota(view, false);
         if let Some(mut state) = self.views.remove(view) {
             let version = state.version.clone();
             self.pending_bytes -= state.rewrite(state.epoch);

@@ -1,5 +1,6 @@
-//! A view that the log has no room for. Nothing of it stands in the log but its control record, which says
-//! why. Its writer goes on to count what the source has, so that it knows when there is room for all of it.
+//! A view that the log has no room for, or that its namespace's quota does not hold. Nothing of it stands in the
+//! log but its control record, which says why. Its writer goes on to count what the source has, so that it knows
+//! when there is room for all of it.
 
 use std::time::Duration;
 
@@ -12,11 +13,23 @@ use crate::log_writer::publish::{pending::Change, room};
 /// The reason of the failure of a view that the log has no room for.
 pub(crate) const LOG_FULL: &str = "LogFull";
 
+/// The reason of the failure of a view that the quota of its namespace does not hold.
+pub(crate) const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+
 /// The shortest time between setting a view aside and writing it again.
 const ASIDE_MIN: Duration = Duration::from_secs(5);
 
 /// The longest time for which other views wait for one that is written again.
 const RETURN_MAX: Duration = Duration::from_secs(60);
+
+/// The limit that a view is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::log_writer::publish) enum Limit {
+    /// The limit of the log.
+    Log,
+    /// The quota of its namespace, in bytes.
+    Quota(u64),
+}
 
 /// The state of a view that the log had no room for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +38,11 @@ pub(super) enum Aside {
     #[default]
     No,
     /// The view is not written. Its size is known once its source was read to the end.
-    Since { at: Instant, is_measured: bool },
+    Since {
+        at: Instant,
+        is_measured: bool,
+        over: Limit,
+    },
     /// The view is written again.
     Returns { since: Instant },
 }
@@ -46,7 +63,10 @@ impl ViewWriteState {
 
     /// Returns whether its size is known, and a while has passed.
     pub(in crate::log_writer::publish) fn may_return(&self, now: Instant) -> bool {
-        let Aside::Since { at, is_measured } = self.aside else {
+        let Aside::Since {
+            at, is_measured, ..
+        } = self.aside
+        else {
             return false;
         };
         is_measured && now.saturating_duration_since(at) >= ASIDE_MIN
@@ -69,6 +89,7 @@ impl ViewWriteState {
     pub(in crate::log_writer::publish) fn set_aside(
         &mut self,
         epoch: Epoch,
+        over: Limit,
         now: Instant,
     ) -> usize {
         self.freshness.drop_changes(self.oldest_pending(), now);
@@ -78,6 +99,7 @@ impl ViewWriteState {
         self.aside = Aside::Since {
             at: now,
             is_measured,
+            over,
         };
         self.epoch = epoch;
         self.origin = epoch;
@@ -122,18 +144,30 @@ impl ViewWriteState {
 
     /// Returns the state to tell readers once a list is complete.
     pub(in crate::log_writer::publish) fn state_when_listed(&self) -> ViewState {
-        if !self.is_aside() {
+        let Aside::Since { over, .. } = self.aside else {
             return ViewState::Synced;
-        }
-        let message = format!(
-            "the log has no room for this view, of {} object(s) and about {} bytes. It is written \
-             again by itself once there is: delete objects or entries, narrow this one by a \
-             selector, or raise `--nats-log-bytes-max`",
-            self.objects(),
-            self.bytes_wanted()
-        );
-        ViewState::Failed {
-            failure: Failure::new(LOG_FULL, message),
-        }
+        };
+        let (objects, bytes) = (self.objects(), self.bytes_wanted());
+        let size = format!("this view, of {objects} object(s) and about {bytes} bytes");
+        let failure = match over {
+            Limit::Log => Failure::new(
+                LOG_FULL,
+                format!(
+                    "the log has no room for {size}. It is written again by itself once there is: \
+                     delete objects or entries, narrow this one by a selector, or raise \
+                     `--nats-log-bytes-max`"
+                ),
+            ),
+            Limit::Quota(bytes_max) => Failure::new(
+                QUOTA_EXCEEDED,
+                format!(
+                    "views that only policies of this namespace read may take {bytes_max} bytes of \
+                     the log, and with {size}, they would take more. It is written again by itself \
+                     once it fits: delete objects, read fewer, or raise \
+                     `--namespace-log-bytes-max`"
+                ),
+            ),
+        };
+        ViewState::Failed { failure }
     }
 }

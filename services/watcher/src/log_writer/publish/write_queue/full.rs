@@ -1,5 +1,5 @@
-//! The treatment of views when the log is full. One that does not fit is set aside whole, and written again
-//! once there is room for all of it. The others go on.
+//! The treatment of views when the log, or the quota of a namespace, is full. One that does not fit is set aside
+//! whole, and written again once there is room for all of it. The others go on.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,10 @@ use anteroom_wire::envelope::Record;
 use tokio::time::Instant;
 
 use super::WriteQueue;
-use crate::log_writer::publish::work::{Batch, Item, ViewLease};
+use crate::log_writer::publish::{
+    view_state::{Limit, ViewWriteState},
+    work::{Batch, Item, ViewLease},
+};
 
 impl WriteQueue {
     /// The log was looked at.
@@ -17,9 +20,9 @@ impl WriteQueue {
         self.room.set(size);
     }
 
-    /// Returns the view that has to be set aside before this can be written: the view itself if it is large, or
-    /// else the largest.
-    pub(super) fn without_room(&self, item: &Item) -> Option<ViewId> {
+    /// Returns the view that has to be set aside before this can be written, and the limit that it is over. Of a
+    /// quota it is the largest view in it; of the log it is the view itself if that is large, or else the largest.
+    pub(super) fn without_room(&self, item: &Item) -> Option<(ViewId, Limit)> {
         let Item::Change { lease, key } = item else {
             return None;
         };
@@ -28,17 +31,21 @@ impl WriteQueue {
         if lease.view.is_system() || bytes == 0 {
             return None;
         }
+        if let Some(over) = self.over_quota(view) {
+            return Some(over);
+        }
         let view_bytes = view.bytes_wanted();
-        if self.room.holds(bytes, view_bytes) {
+        let refused = if self.room.holds(bytes, view_bytes) {
             None
         } else if self.room.is_large(view_bytes) {
             Some(lease.view.clone())
         } else {
             self.largest(|_| true)
-        }
+        };
+        refused.map(|view| (view, Limit::Log))
     }
 
-    fn largest(&self, condition: impl Fn(&ViewId) -> bool) -> Option<ViewId> {
+    pub(super) fn largest(&self, condition: impl Fn(&ViewId) -> bool) -> Option<ViewId> {
         let views = self.views.iter();
         let written = views.filter(|(id, view)| !id.is_system() && !view.is_aside());
         let candidates = written.filter(|(id, _)| condition(id));
@@ -47,16 +54,16 @@ impl WriteQueue {
     }
 
     /// Sets a view aside. What the log has of it is removed before anything else is written, which makes room.
-    pub(super) fn set_aside(&mut self, id: &ViewId, now: Instant) {
+    pub(super) fn set_aside(&mut self, id: &ViewId, over: Limit, now: Instant) {
         let (dropped, failed) = (self.next_epoch(), self.next_epoch());
         let Some(view) = self.views.get_mut(id) else {
             return;
         };
         self.room.free(view.bytes_logged());
-        self.pending_bytes -= view.set_aside(failed, now);
+        self.pending_bytes -= view.set_aside(failed, over, now);
         let (state, version) = (view.state.clone(), view.version.clone());
         if let ViewState::Failed { failure } = &state {
-            tracing::error!(view = %id, %failure, "the log is full: view set aside");
+            tracing::error!(view = %id, %failure, "view set aside: there is no room for it in the log");
         }
         let mut record = view.record(id.clone(), ViewState::Dropped, version.clone());
         record.epoch = dropped;
@@ -81,7 +88,7 @@ impl WriteQueue {
         let Some(refused) = self.largest(|view| with_puts.contains(view)) else {
             return Err(batch);
         };
-        self.set_aside(&refused, now);
+        self.set_aside(&refused, Limit::Log, now);
         let mut rest = Batch::default();
         for (record, span) in batch.records {
             let dropped =
@@ -99,7 +106,8 @@ impl WriteQueue {
         if self.views.values().any(|view| view.is_returning(now)) {
             return None;
         }
-        let waiting = self.views.iter().filter(|(_, view)| view.may_return(now));
+        let may_return = |view: &ViewWriteState| view.may_return(now) && self.quota_holds(view);
+        let waiting = self.views.iter().filter(|(_, view)| may_return(view));
         let (id, view) = waiting.min_by_key(|(id, view)| (view.bytes_wanted(), *id))?;
         let bytes = view.bytes_wanted();
         self.room.holds(bytes, bytes).then(|| id.clone())

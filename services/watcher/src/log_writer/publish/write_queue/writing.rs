@@ -36,8 +36,8 @@ impl WriteQueue {
                 self.queue.pop_front();
                 return Some(Work::Purge(view));
             }
-            if let Some(view) = self.without_room(item) {
-                self.set_aside(&view, now);
+            if let Some((view, over)) = self.without_room(item) {
+                self.set_aside(&view, over, now);
                 continue;
             }
             if let Some(item) = self.queue.pop_front() {

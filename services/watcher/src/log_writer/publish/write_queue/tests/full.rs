@@ -28,9 +28,23 @@ impl FullLog {
     }
 
     fn open(&mut self, name: &str) -> ViewLease {
+        self.open_collection(name, Vec::new())
+    }
+
+    /// Opens a view that only policies of this namespace read.
+    fn open_in_quota(&mut self, name: &str, namespace: &str) -> ViewLease {
+        let lease = self.open_collection(name, vec![namespace.to_owned()]);
+        self.queue.set_in_quota(&lease.view, true);
+        lease
+    }
+
+    fn open_collection(&mut self, name: &str, namespaces: Vec<String>) -> ViewLease {
         let gvr = anteroom_model::GroupVersionResource::new("", "v1", name);
         let info = SourceInfo {
-            source: Source::Collection(Collection::all(gvr)),
+            source: Source::Collection(Collection {
+                namespaces,
+                ..Collection::all(gvr)
+            }),
             kind: String::new(),
             namespaced: true,
         };
@@ -87,11 +101,19 @@ impl FullLog {
     }
 
     fn has_no_room_for(&self, lease: &ViewLease) -> bool {
-        let is_full = match self.state(lease) {
-            Some(ViewState::Failed { failure }) => failure.reason == "LogFull",
+        self.failed_with("LogFull", lease)
+    }
+
+    fn exceeds_its_quota(&self, lease: &ViewLease) -> bool {
+        self.failed_with("QuotaExceeded", lease)
+    }
+
+    fn failed_with(&self, reason: &str, lease: &ViewLease) -> bool {
+        let failed = match self.state(lease) {
+            Some(ViewState::Failed { failure }) => failure.reason == reason,
             _ => false,
         };
-        is_full && self.reader.content(&lease.view).is_empty()
+        failed && self.reader.content(&lease.view).is_empty()
     }
 
     /// Writes a view again as its feeder does.
@@ -325,4 +347,90 @@ fn an_update_that_does_not_make_the_log_grow_is_written_to_a_full_log() {
     log.write();
     assert!(log.is_synced(&small));
     assert_eq!(log.reader.content(&small.view)[&key("x")].0, rv(3));
+}
+
+/// A quota that holds four objects of [`FullLog::fill`], and a log that holds everything.
+fn log_with_quota() -> FullLog {
+    let mut log = FullLog::new();
+    log.bytes_max = u64::MAX;
+    log.look();
+    log.queue.limit_namespaces(Some(5 * 64 * KIB as u64));
+    log
+}
+
+#[test]
+fn views_of_one_namespace_share_a_quota_and_no_other_view_is_set_aside_for_it() {
+    let mut log = log_with_quota();
+    let (one, two) = (log.open_in_quota("one", "a"), log.open_in_quota("two", "a"));
+    let (other, cluster) = (log.open_in_quota("one", "b"), log.open("one"));
+    for (lease, objects) in [(&one, 3), (&two, 1), (&other, 4), (&cluster, 40)] {
+        log.fill(lease, objects);
+        log.listed(lease);
+    }
+    log.write();
+    for lease in [&one, &two, &other, &cluster] {
+        assert!(log.is_synced(lease), "{}", lease.view);
+    }
+    log.put(&two, "more", 2, 64 * KIB);
+    log.write();
+    assert!(log.exceeds_its_quota(&one), "the largest");
+    for lease in [&two, &other, &cluster] {
+        assert!(log.is_synced(lease), "{}", lease.view);
+    }
+    assert_eq!(log.reader.content(&two.view).len(), 2);
+}
+
+#[test]
+fn a_view_over_its_quota_is_written_again_once_it_fits() {
+    let mut log = log_with_quota();
+    let (mut one, two) = (log.open_in_quota("one", "a"), log.open_in_quota("two", "a"));
+    log.fill(&two, 2);
+    log.listed(&two);
+    log.fill(&one, 3);
+    log.listed(&one);
+    log.write();
+    assert!(log.exceeds_its_quota(&one));
+    log.now += Duration::from_secs(10);
+    assert_eq!(log.queue.returning(log.now), None, "it does not fit yet");
+    let now = log.now;
+    log.queue
+        .delete(&two, &key("0"), rv(2), now, ChangeOrigin::List);
+    log.write();
+    log.write_again(&mut one);
+    log.fill(&one, 3);
+    log.listed(&one);
+    log.write();
+    assert!(log.is_synced(&one) && log.is_synced(&two));
+}
+
+#[test]
+fn a_view_that_somebody_else_reads_too_is_in_no_quota() {
+    let mut log = log_with_quota();
+    let mut view = log.open_in_quota("one", "a");
+    log.fill(&view, 9);
+    log.listed(&view);
+    log.write();
+    assert!(log.exceeds_its_quota(&view));
+    log.queue.set_in_quota(&view.view, false);
+    log.write_again(&mut view);
+    log.fill(&view, 9);
+    log.listed(&view);
+    log.write();
+    assert!(log.is_synced(&view));
+    log.queue.close(&view.view);
+    assert!(log.queue.quotas.is_empty());
+}
+
+#[test]
+fn a_view_that_is_gone_leaves_its_quota() {
+    let mut log = log_with_quota();
+    let (gone, stays) = (log.open_in_quota("one", "a"), log.open_in_quota("two", "a"));
+    log.fill(&gone, 4);
+    log.listed(&gone);
+    log.write();
+    log.queue.close(&gone.view);
+    log.fill(&stays, 4);
+    log.listed(&stays);
+    log.write();
+    assert!(log.is_synced(&stays));
 }
