@@ -20,5 +20,5 @@ pub use paced::{
 };
 pub use replicas::{Said, ask, ask_one};
 pub use report::{Live, Report};
-pub use review::{Answer, ingress, review};
+pub use review::{Answer, hostile_ingress, ingress, review};
 pub use worker::{Plan, Stop, run};

@@ -29,6 +29,18 @@ pub fn ingress(namespace: &str, name: &str, host: &str) -> Value {
     })
 }
 
+/// An Ingress with so many wildcard hosts of some 130 bytes: none is equal to another's, so each is compared with every host
+/// that is taken.
+pub fn hostile_ingress(hosts: usize) -> Value {
+    let padding = "x".repeat(100);
+    let rules: Vec<_> = (0..hosts)
+        .map(|at| json!({ "host": format!("*.h{at}.{padding}.example") }))
+        .collect();
+    let mut object = ingress("default", "hostile", "hostile.example");
+    object["spec"]["rules"] = json!(rules);
+    object
+}
+
 /// The AdmissionReview that the API server sends when `object`, an Ingress, is created.
 pub fn review(uid: &str, object: &Value) -> Bytes {
     let metadata = &object["metadata"];

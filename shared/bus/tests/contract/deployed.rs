@@ -16,6 +16,11 @@ pub(crate) struct Deployed {
 }
 
 pub(crate) async fn deployed() -> Deployed {
+    deployed_with(|config| config).await
+}
+
+/// The same with what this makes of its configuration.
+pub(crate) async fn deployed_with(change: impl FnOnce(String) -> String) -> Deployed {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../deploy/chart/files/nats.conf"
@@ -39,7 +44,7 @@ pub(crate) async fn deployed() -> Deployed {
     );
     let config = config.replace("/etc/nats-keys", &server.display().to_string());
     Deployed {
-        server: NatsServer::start_with(&config).await.unwrap(),
+        server: NatsServer::start_with(&change(config)).await.unwrap(),
         keys,
         folder,
     }

@@ -1,12 +1,17 @@
 //! What each login of `deploy/chart/files/nats.conf` may not do, whatever program uses it: on a real server, subject by
 //! subject.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use anteroom_bus::{Bus, Connection, Scope, nats::NatsBus};
 use async_nats::{Client, ConnectOptions, Event};
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::deployed::{Deployed, deployed};
+use crate::{
+    deployed::{Deployed, deployed, deployed_with},
+    harness::until,
+    support::{Reader, Writer, put, within},
+};
 
 /// A timeout for what the server says at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -288,4 +293,54 @@ async fn only_a_known_key_logs_in_and_only_to_a_trusted_server() {
     ] {
         assert_eq!(connects(options).await, expected, "{what}");
     }
+}
+
+/// Consumers that a server of this test lets all logins have together.
+const CONSUMERS_MAX: usize = 16;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stolen_login_makes_so_many_consumers_and_stops_no_reader() {
+    let deployed = deployed_with(|config| {
+        let limited = config.replace(
+            "max_consumers: 2048",
+            &format!("max_consumers: {CONSUMERS_MAX}"),
+        );
+        assert_ne!(limited, config, "the deployed limit is another one");
+        limited
+    })
+    .await;
+    let bus = |config| async {
+        let bus: Arc<dyn Bus> = Arc::new(NatsBus::connect(config).await.unwrap());
+        until(&*bus, Connection::Up).await;
+        bus
+    };
+    let writer = Writer::new(bus(deployed.login("watcher", "watcher")).await).await;
+    let replica = bus(deployed.login("replica", "cache_replica")).await;
+    let mut reader = Reader::new(&*replica, Scope::All);
+    let first = writer.append(vec![put("a", "x", 1)]).await;
+    reader.caught_up_at(first).await;
+
+    let options = deployed
+        .options("replica")
+        .custom_inbox_prefix("_INBOX_cache_replica");
+    let stolen = options.connect(deployed.server.url()).await.unwrap();
+    let mut made = 0;
+    let refusal = loop {
+        let name = format!("hoard-{made}");
+        let subject = format!("$JS.API.CONSUMER.CREATE.anteroom-default.{name}");
+        let config = serde_json::json!({ "stream_name": "anteroom-default",
+            "config": { "name": name, "durable_name": name, "ack_policy": "none" } });
+        let request = stolen.request(subject, config.to_string().into());
+        let answer = within(request).await.unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
+        if !answer["error"].is_null() {
+            break answer["error"].clone();
+        }
+        made += 1;
+        assert!(made < CONSUMERS_MAX, "one is the reader's");
+    };
+    assert_eq!(refusal["err_code"], 10026, "{refusal}");
+    assert!(made > 0);
+    let second = writer.append(vec![put("a", "y", 1)]).await;
+    reader.until(|reader| reader.last >= second).await;
 }

@@ -11,10 +11,10 @@ use anteroom_e2e::{
     system::target,
     world::{World, host, ingress},
 };
-use anteroom_load::{Client, Target, review};
+use anteroom_load::{Client, Target, hostile_ingress, review};
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 /// Hosts that are taken.
@@ -39,17 +39,6 @@ async fn attacks_on_the_webhook_stop_nobody() -> anyhow::Result<()> {
     world.with_logs(outcome)
 }
 
-/// An Ingress with so many wildcard hosts, about 3 MB.
-fn large() -> Value {
-    let padding = "x".repeat(100);
-    let rules: Vec<_> = (0..HOSTS)
-        .map(|at| json!({ "host": format!("*.h{at}.{padding}.example") }))
-        .collect();
-    let mut object = ingress(INGRESSES + 1, "large.example");
-    object["spec"]["rules"] = json!(rules);
-    object
-}
-
 async fn post(target: &Target, object: &Value) -> anyhow::Result<Value> {
     let mut client = Client::new(target.clone())?;
     let answer = client.post(review("00000000-attack", object)).await?;
@@ -60,7 +49,7 @@ async fn post(target: &Target, object: &Value) -> anyhow::Result<Value> {
 /// Small reviews are decided as ever beside large ones.
 async fn large_reviews(world: &World, target: &Target) -> anyhow::Result<()> {
     let peak = Peak::watch(&world.system.webhook.process);
-    let object = large();
+    let object = hostile_ingress(HOSTS);
     let body = review("00000000-size", &object).len();
     let large = (0..LARGE).map(|_| {
         let (target, object) = (target.clone(), object.clone());

@@ -14,6 +14,7 @@ mod conditions;
 mod cuts;
 mod definitions;
 mod enforced;
+mod full_log;
 mod hundreds;
 mod installed;
 mod kinds;

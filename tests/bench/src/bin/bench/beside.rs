@@ -34,6 +34,7 @@ pub(crate) async fn run(
         rule: ask::Rule::HostAndPath,
         ingresses: ingresses + CHANGING,
         half_have_hosts: false,
+        is_encrypted: false,
         manifests,
     };
     let stage = Stage::start(&side, ingresses, settings).await?;

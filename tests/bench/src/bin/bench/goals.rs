@@ -295,6 +295,12 @@ fn of_change(report: &Value, goals: &mut Vec<Goal>) {
         };
         goals.push(goal_of(name, measure, reach, both()));
     }
+    goals.push(goal_of(
+        "attacked",
+        "p99 beside four reviews of 20,000 wildcard hosts, and the webhook's memory",
+        "≤ 2 times the quiet p99 + 50 ms; ≤ 256 MiB",
+        attacked(&result(report, "attacked")["sides"]),
+    ));
     let sides = &result(report, "delta")["sides"];
     let cost = |side: usize| figure(&sides[side]["with_indexes"]["cpu_us_per_delta"]);
     let both = || {
@@ -308,6 +314,20 @@ fn of_change(report: &Value, goals: &mut Vec<Goal>) {
         "≤ 50 µs of replica CPU, flat",
         both(),
     ));
+}
+
+fn attacked(sides: &Value) -> Judged {
+    let p99 = |side: usize, way: &str| figure(&sides[side][way]["load"]["latency_ms"]["p99"]);
+    let mut got = Vec::new();
+    let mut is_reached = true;
+    for way in ["one_at_a_time", "open"] {
+        let (quiet, beside) = (p99(0, way)?, p99(1, way)?);
+        got.push(format!("{beside:.1} ms ({quiet:.1} ms)"));
+        is_reached &= beside <= 2.0 * quiet + 50.0;
+    }
+    let mib = figure(&sides[1]["webhook_peak_bytes"])? / f64::from(1 << 20);
+    got.push(format!("{mib:.0} MiB"));
+    Ok((got.join(", "), is_reached && mib <= 256.0))
 }
 
 fn of_size(report: &Value, goals: &mut Vec<Goal>) {

@@ -26,6 +26,8 @@ pub(crate) struct Layout {
     pub(crate) half_have_hosts: bool,
     pub(crate) services: usize,
     pub(crate) pods: usize,
+    /// NATS is reached over TLS. Without it, what a decision costs is comparable with earlier figures.
+    pub(crate) is_encrypted: bool,
     /// Entries and policies, in YAML.
     pub(crate) manifests: &'static [&'static str],
 }
@@ -59,9 +61,8 @@ impl Ground {
         manifests::apply_crds(&client).await?;
         manifests::apply_namespace(&client, SYSTEM_NAMESPACE).await?;
         fill(&sim, &layout)?;
-        // Without TLS, what a decision costs is comparable with earlier figures.
         let plan = NatsPlan {
-            is_encrypted: false,
+            is_encrypted: layout.is_encrypted,
             ..NatsPlan::one()
         };
         let nats = Nats::start(plan, folder.path()).await?;

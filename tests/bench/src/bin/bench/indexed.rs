@@ -64,6 +64,7 @@ pub(crate) async fn run(
             half_have_hosts: false,
             services: 0,
             pods: 0,
+            is_encrypted: false,
             manifests,
         };
         let ground = Ground::start(layout, settings).await?;

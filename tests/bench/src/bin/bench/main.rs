@@ -3,6 +3,7 @@
 
 mod ask;
 mod asked;
+mod attacked;
 mod beside;
 mod compiled;
 mod decisions;

@@ -37,6 +37,7 @@ pub(crate) async fn run(
         rule: ask::Rule::HostAndPath,
         ingresses,
         half_have_hosts: false,
+        is_encrypted: false,
         manifests,
     };
     let stage = Stage::start(&side, ingresses, settings).await?;

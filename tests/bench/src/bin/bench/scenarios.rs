@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     Settings,
     ask::{Rule, questions},
-    beside, compiled,
+    attacked, beside, compiled,
     decisions::{self, Deciding},
     ground::{Ground, Layout},
     indexed,
@@ -45,6 +45,10 @@ enum What {
     Beside,
     /// Decisions while scans go on.
     Scans,
+    /// Decisions while somebody posts large reviews.
+    Attacked,
+    /// Decisions with NATS in the clear, and over TLS.
+    OverTls,
     /// The cost of one delta with ten indexes.
     Indexed,
     /// Memory at rest.
@@ -93,6 +97,7 @@ const USUAL: Layout = Layout {
     half_have_hosts: false,
     services: 4_000,
     pods: 0,
+    is_encrypted: false,
     manifests: &[],
 };
 
@@ -102,6 +107,7 @@ const ONLY_PODS: Layout = Layout {
     half_have_hosts: false,
     services: 0,
     pods: 0,
+    is_encrypted: false,
     manifests: &[ENTRY_PODS],
 };
 
@@ -255,6 +261,16 @@ pub(crate) const ALL: &[Scenario] = &[
         what: What::Scans,
     },
     Scenario {
+        name: "attacked",
+        about: "host in a list, quiet and beside four reviews of 20,000 wildcard hosts at once",
+        what: What::Attacked,
+    },
+    Scenario {
+        name: "tls",
+        about: "unique-ingress-host-and-path, NATS in the clear and over TLS",
+        what: What::OverTls,
+    },
+    Scenario {
         name: "delta",
         about: "one delta with 10 indexed expressions, over 1,000 Ingresses and over 100,000",
         what: What::Indexed,
@@ -401,6 +417,7 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
                 rule: Rule::HostAndPath,
                 ingresses,
                 half_have_hosts: false,
+                is_encrypted: false,
                 manifests: entry,
             };
             sides::run(scales.map(side), settings).await
@@ -415,12 +432,26 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
                 rule: *rule,
                 ingresses: *ingresses.min(&scales[1]),
                 half_have_hosts: *half_have_hosts,
+                is_encrypted: false,
                 manifests,
             };
             sides::run(policies.map(side), settings).await
         }
         What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
         What::Scans => scans::run(scales[1], entry, settings).await,
+        What::Attacked => {
+            attacked::run(USUAL.ingresses, &[ENTRY_INGRESSES, HOSTS_ENTRY], settings).await
+        }
+        What::OverTls => {
+            let side = |is_encrypted| Side {
+                rule: Rule::HostAndPath,
+                ingresses: USUAL.ingresses,
+                half_have_hosts: false,
+                is_encrypted,
+                manifests: entry,
+            };
+            sides::run([false, true].map(side), settings).await
+        }
         What::Indexed => {
             indexed::run(scales, DELTAS_PER_SECOND, &[ENTRY_INGRESSES], settings).await
         }

@@ -23,6 +23,8 @@ pub(crate) struct Side {
     pub(crate) ingresses: usize,
     /// Every second Ingress has no host.
     pub(crate) half_have_hosts: bool,
+    /// NATS is reached over TLS.
+    pub(crate) is_encrypted: bool,
     pub(crate) manifests: &'static [&'static str],
 }
 

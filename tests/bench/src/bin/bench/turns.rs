@@ -47,6 +47,7 @@ impl Stage {
             half_have_hosts: side.half_have_hosts,
             services: 0,
             pods: 0,
+            is_encrypted: side.is_encrypted,
             manifests: side.manifests,
         };
         let ground = Ground::start(layout, settings).await?;
