@@ -50,78 +50,20 @@ pub(crate) struct RequestTimer(Instant);
 
 impl QueryMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
-        let own = Self {
-            duration_seconds: Family::new_with_constructor(|| {
-                Histogram::new(DURATION_BUCKETS_SECONDS)
-            }),
-            results: Family::default(),
+        Self {
+            duration_seconds: metrics.register("anteroom_query_duration_seconds", "From a request's arrival to its reply, by outcome: ok, or an error's code", Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))),
+            results: metrics.create("anteroom_query_results", "Results of single queries within answered requests, by outcome"),
             ok: Arc::default(),
-            remembered: Counter::default(),
-            evaluated: Counter::default(),
-            looked_up: Counter::default(),
-            counted: Counter::default(),
-            scanned: Counter::default(),
-            mismatches: Counter::default(),
-            in_flight: Gauge::default(),
-            unreadable: Counter::default(),
-            beats_unsent: Counter::default(),
-        };
-        metrics.register(
-            "anteroom_query_duration_seconds",
-            "From a request's arrival to its reply, by outcome: ok, or an error's code",
-            own.duration_seconds.clone(),
-        );
-        metrics.register(
-            "anteroom_query_results",
-            "Results of single queries within answered requests, by outcome",
-            own.results.clone(),
-        );
-        metrics.register(
-            "anteroom_query_memo_hits",
-            "Results that were kept from an equal query of the same state",
-            own.remembered.clone(),
-        );
-        metrics.register(
-            "anteroom_query_evaluations",
-            "Results that were evaluated",
-            own.evaluated.clone(),
-        );
-        metrics.register(
-            "anteroom_query_lookups",
-            "Queries whose objects were found by indexes, so that the others were not looked at",
-            own.looked_up.clone(),
-        );
-        metrics.register(
-            "anteroom_query_counts",
-            "Queries whose counts over a list were known from an index or a counter",
-            own.counted.clone(),
-        );
-        metrics.register(
-            "anteroom_query_scans_by_slices",
-            "Queries that looked through a large view slice by slice",
-            own.scanned.clone(),
-        );
-        metrics.register(
-            "anteroom_query_plan_mismatches",
-            "Queries of --verify-plans whose result by indexes or counters was not that of a scan: always 0",
-            own.mismatches.clone(),
-        );
-        metrics.register(
-            "anteroom_query_in_flight",
-            "Requests under way",
-            own.in_flight.clone(),
-        );
-        metrics.register(
-            "anteroom_query_calls_unreadable",
-            "Calls whose protocol version or headers could not be read",
-            own.unreadable.clone(),
-        );
-        metrics.register(
-            "anteroom_replica_beats_unsent",
-            "Heartbeats of this replica that could not be sent",
-            own.beats_unsent.clone(),
-        );
-        own
+            remembered: metrics.create("anteroom_query_memo_hits", "Results that were kept from an equal query of the same state"),
+            evaluated: metrics.create("anteroom_query_evaluations", "Results that were evaluated"),
+            looked_up: metrics.create("anteroom_query_lookups", "Queries whose objects were found by indexes, so that the others were not looked at"),
+            counted: metrics.create("anteroom_query_counts", "Queries whose counts over a list were known from an index or a counter"),
+            scanned: metrics.create("anteroom_query_scans_by_slices", "Queries that looked through a large view slice by slice"),
+            mismatches: metrics.create("anteroom_query_plan_mismatches", "Queries of --verify-plans whose result by indexes or counters was not that of a scan: always 0"),
+            in_flight: metrics.create("anteroom_query_in_flight", "Requests under way"),
+            unreadable: metrics.create("anteroom_query_calls_unreadable", "Calls whose protocol version or headers could not be read"),
+            beats_unsent: metrics.create("anteroom_replica_beats_unsent", "Heartbeats of this replica that could not be sent"),
+        }
     }
 
     pub(crate) fn started(&self) -> RequestTimer {
@@ -198,7 +140,7 @@ pub(crate) struct MemoryBytes {
 }
 
 /// The metrics of a replica's memory. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct MemoryMetrics {
     bytes: Family<Part, Gauge>,
     limit: Gauge,
@@ -219,28 +161,21 @@ struct Evicted {
 
 impl MemoryMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
-        let own = Self::default();
-        metrics.register(
-            "anteroom_memory_bytes",
-            "What is accounted, by part: views, indexes and counters, or results and plans",
-            own.bytes.clone(),
-        );
-        metrics.register(
-            "anteroom_memory_limit_bytes",
-            "The memory limit; 0 where there is none",
-            own.limit.clone(),
-        );
-        metrics.register(
-            "anteroom_view_indexes",
-            "Indexes and counters of all views",
-            own.indexes.clone(),
-        );
-        metrics.register(
-            "anteroom_view_evictions",
-            "Times that a view was evicted to save memory, by reason",
-            own.evictions.clone(),
-        );
-        own
+        Self {
+            bytes: metrics.create(
+                "anteroom_memory_bytes",
+                "What is accounted, by part: views, indexes and counters, or results and plans",
+            ),
+            limit: metrics.create(
+                "anteroom_memory_limit_bytes",
+                "The memory limit; 0 where there is none",
+            ),
+            indexes: metrics.create("anteroom_view_indexes", "Indexes and counters of all views"),
+            evictions: metrics.create(
+                "anteroom_view_evictions",
+                "Times that a view was evicted to save memory, by reason",
+            ),
+        }
     }
 
     pub(crate) fn set(&self, bytes: MemoryBytes, indexes: usize, limit: Option<u64>) {

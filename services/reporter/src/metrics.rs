@@ -9,7 +9,7 @@ use prometheus_client::{
 use crate::result::Outcome;
 
 /// The reporter's metrics. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReporterMetrics {
     leads: Gauge,
     policies: Gauge,
@@ -51,108 +51,28 @@ struct OutcomeLabels {
 
 impl ReporterMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
-        let own = Self::default();
-        metrics.register(
-            "anteroom_reporter_leads",
-            "Whether this reporter holds the lease",
-            own.leads.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_policies",
-            "Policies that are scanned",
-            own.policies.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_views",
-            "Views that are scanned",
-            own.views.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_objects",
-            "Objects that some policy speaks of",
-            own.objects.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_kinds_unsettled",
-            "Kinds of which not every object was judged yet; one that stays cannot be read by the watcher",
-            own.unsettled.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_objects_unread",
-            "Objects that cannot be read now: their reports of before stay as they are",
-            own.unread.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_objects_left_out",
-            "Objects that some policy speaks of and that have no report: there are more than this reporter holds",
-            own.objects_left_out.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_book_bytes",
-            "Memory of what is known of objects, about",
-            own.findings_bytes.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_reports",
-            "Reports that are remembered, by what they say",
-            own.reports.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_reports_beyond",
-            "Reports that may be there and are not remembered, about: they may say what they said before",
-            own.reports_beyond.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_kinds_left_out",
-            "Kinds that policies speak of and that are not scanned: too many for one policy, or not to be watched",
-            own.left_out.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_reports_waiting",
-            "Reports that may have to be written",
-            own.waiting.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_changed_facts_waiting",
-            "Policies whose facts changed, and that have not judged by them yet",
-            own.facts_waiting.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_changed_facts",
-            "Times that a policy judged everything anew since its facts changed",
-            own.facts_changed.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_objects_judged",
-            "Objects taken through the policies, each time that they were",
-            own.judged.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_objects_unreadable",
-            "Times that an object could not be read",
-            own.unreadable.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_rule_results",
-            "Rules that spoke of an object, by result",
-            own.results.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_report_writes",
-            "Reports written and deleted, by outcome",
-            own.writes.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_events",
-            "Events of violations, by what became of them",
-            own.events.clone(),
-        );
-        metrics.register(
-            "anteroom_reporter_hearing_interrupted",
-            "Times that what webhooks find was not heard for a while: each time some Events may be missing",
-            own.hearing_interrupted.clone(),
-        );
-        own
+        Self {
+            leads: metrics.create("anteroom_reporter_leads", "Whether this reporter holds the lease"),
+            policies: metrics.create("anteroom_reporter_policies", "Policies that are scanned"),
+            views: metrics.create("anteroom_reporter_views", "Views that are scanned"),
+            objects: metrics.create("anteroom_reporter_objects", "Objects that some policy speaks of"),
+            unsettled: metrics.create("anteroom_reporter_kinds_unsettled", "Kinds of which not every object was judged yet; one that stays cannot be read by the watcher"),
+            unread: metrics.create("anteroom_reporter_objects_unread", "Objects that cannot be read now: their reports of before stay as they are"),
+            objects_left_out: metrics.create("anteroom_reporter_objects_left_out", "Objects that some policy speaks of and that have no report: there are more than this reporter holds"),
+            findings_bytes: metrics.create("anteroom_reporter_book_bytes", "Memory of what is known of objects, about"),
+            reports: metrics.create("anteroom_reporter_reports", "Reports that are remembered, by what they say"),
+            reports_beyond: metrics.create("anteroom_reporter_reports_beyond", "Reports that may be there and are not remembered, about: they may say what they said before"),
+            left_out: metrics.create("anteroom_reporter_kinds_left_out", "Kinds that policies speak of and that are not scanned: too many for one policy, or not to be watched"),
+            waiting: metrics.create("anteroom_reporter_reports_waiting", "Reports that may have to be written"),
+            facts_waiting: metrics.create("anteroom_reporter_changed_facts_waiting", "Policies whose facts changed, and that have not judged by them yet"),
+            facts_changed: metrics.create("anteroom_reporter_changed_facts", "Times that a policy judged everything anew since its facts changed"),
+            judged: metrics.create("anteroom_reporter_objects_judged", "Objects taken through the policies, each time that they were"),
+            unreadable: metrics.create("anteroom_reporter_objects_unreadable", "Times that an object could not be read"),
+            results: metrics.create("anteroom_reporter_rule_results", "Rules that spoke of an object, by result"),
+            writes: metrics.create("anteroom_reporter_report_writes", "Reports written and deleted, by outcome"),
+            events: metrics.create("anteroom_reporter_events", "Events of violations, by what became of them"),
+            hearing_interrupted: metrics.create("anteroom_reporter_hearing_interrupted", "Times that what webhooks find was not heard for a while: each time some Events may be missing"),
+        }
     }
 
     pub(crate) fn leads(&self, leads: bool) {

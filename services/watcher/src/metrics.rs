@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The metrics of every room but the gateway, which has its own. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct WatcherMetrics {
     /// Lists and watches.
     pub source: SourceMetrics,

@@ -63,62 +63,46 @@ struct Caused {
 impl MirrorMetrics {
     /// Registered with a service's metrics. A service has one mirror.
     pub fn registered(metrics: &Metrics) -> Self {
-        let own = Self::default();
-        let register = |name, help, family: &Family<OfView, Gauge>| {
-            metrics.register(name, help, family.clone());
-        };
-        register("anteroom_view_objects", "Objects in the view", &own.objects);
-        register(
-            "anteroom_view_bytes",
-            "What the view takes in memory: bodies, keys, indexes",
-            &own.bytes,
-        );
-        register(
-            "anteroom_view_answering",
-            "1 while the view is complete and fresh, or answers with its source's own error",
-            &own.answering,
-        );
-        metrics.register(
-            "anteroom_view_age_seconds",
-            "How old the view's news is; +Inf while there is none",
-            own.age_seconds.clone(),
-        );
-        metrics.register(
-            "anteroom_view_deltas",
-            "Deltas read, by whether they were applied or superseded by what is held",
-            own.deltas.clone(),
-        );
-        metrics.register(
-            "anteroom_view_digest_mismatches",
-            "Times that a view was proven to miss something",
-            own.digest_mismatches.clone(),
-        );
-        metrics.register(
-            "anteroom_log_resyncs",
-            "Times that the log was read from its start, by cause",
-            own.resyncs.clone(),
-        );
-        metrics.register(
-            "anteroom_log_loads",
-            "Times that the log was read for one view alone",
-            own.loads.clone(),
-        );
-        metrics.register(
-            "anteroom_log_records_undecodable",
-            "Records of the log that could not be read",
-            own.undecodable.clone(),
-        );
-        metrics.register(
-            "anteroom_log_records_superseded",
-            "Gaps of records that were superseded before they were read: this reader lags",
-            own.superseded.clone(),
-        );
-        metrics.register(
-            "anteroom_log_position",
-            "How far the log has been read",
-            own.position.clone(),
-        );
-        own
+        Self {
+            objects: metrics.create("anteroom_view_objects", "Objects in the view"),
+            bytes: metrics.create(
+                "anteroom_view_bytes",
+                "What the view takes in memory: bodies, keys, indexes",
+            ),
+            age_seconds: metrics.create(
+                "anteroom_view_age_seconds",
+                "How old the view's news is; +Inf while there is none",
+            ),
+            answering: metrics.create(
+                "anteroom_view_answering",
+                "1 while the view is complete and fresh, or answers with its source's own error",
+            ),
+            deltas: metrics.create(
+                "anteroom_view_deltas",
+                "Deltas read, by whether they were applied or superseded by what is held",
+            ),
+            digest_mismatches: metrics.create(
+                "anteroom_view_digest_mismatches",
+                "Times that a view was proven to miss something",
+            ),
+            resyncs: metrics.create(
+                "anteroom_log_resyncs",
+                "Times that the log was read from its start, by cause",
+            ),
+            loads: metrics.create(
+                "anteroom_log_loads",
+                "Times that the log was read for one view alone",
+            ),
+            undecodable: metrics.create(
+                "anteroom_log_records_undecodable",
+                "Records of the log that could not be read",
+            ),
+            superseded: metrics.create(
+                "anteroom_log_records_superseded",
+                "Gaps of records that were superseded before they were read: this reader lags",
+            ),
+            position: metrics.create("anteroom_log_position", "How far the log has been read"),
+        }
     }
 
     pub(crate) fn view(&self, view: &ViewId, status: &ViewStatus, age_ms: u64) {

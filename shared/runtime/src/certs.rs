@@ -168,19 +168,15 @@ impl Certificates {
         let shared = Shared {
             current: ArcSwapOption::empty(),
             attempts: watch::Sender::new(Attempts::default()),
-            not_after: Gauge::default(),
-            reloads: Family::default(),
+            not_after: metrics.create(
+                "anteroom_certificate_not_after_timestamp_seconds",
+                "When the certificate that is served with expires, in seconds since 1970",
+            ),
+            reloads: metrics.create(
+                "anteroom_certificate_reloads",
+                "Certificates that were offered, by outcome",
+            ),
         };
-        metrics.register(
-            "anteroom_certificate_not_after_timestamp_seconds",
-            "When the certificate that is served with expires, in seconds since 1970",
-            shared.not_after.clone(),
-        );
-        metrics.register(
-            "anteroom_certificate_reloads",
-            "Certificates that were offered, by outcome",
-            shared.reloads.clone(),
-        );
         Self {
             shared: Arc::new(shared),
         }

@@ -72,19 +72,25 @@ impl Metrics {
         }
     }
 
-    /// Registers a metric; keep a clone of it to change it. `name` starts with `anteroom_` and ends
+    /// Creates a metric and registers it: see [`Metrics::register`].
+    pub fn create<M: Metric + Clone + Default>(&self, name: &str, help: &str) -> M {
+        self.register(name, help, M::default())
+    }
+
+    /// Registers a metric and returns it: changing it changes what is served. `name` starts with `anteroom_` and ends
     /// with its unit; a counter's `_total` is appended when it is encoded, and so is left off here.
     ///
     /// A name that this service has registered before is a mistake in the service: it is logged,
     /// and the first one stays.
-    pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) {
+    pub fn register<M: Metric + Clone>(&self, name: &str, help: &str, metric: M) -> M {
         let mut shared = self.shared.lock();
         let scope = &mut shared.scopes[self.scope];
         if scope.names.insert(name.to_owned()) {
-            scope.registry.register(name, help, metric);
+            scope.registry.register(name, help, metric.clone());
         } else {
             tracing::error!(name, "metric registered twice; the second is not served");
         }
+        metric
     }
 
     /// All metrics of the process as OpenMetrics text.
@@ -114,9 +120,8 @@ mod tests {
         let process = Metrics::new("anteroom");
         for service in ["watcher", "webhook"] {
             let metrics = process.scope(service);
-            let counter = Counter::<u64>::default();
-            metrics.register("anteroom_things", "Things seen", counter.clone());
-            metrics.register("anteroom_things", "Things seen", Counter::<u64>::default());
+            let counter: Counter = metrics.create("anteroom_things", "Things seen");
+            let _: Counter = metrics.create("anteroom_things", "Things seen");
             counter.inc();
         }
         let text = process.encode();

@@ -13,7 +13,7 @@ struct TypeLabel {
 }
 
 /// The metrics of all types. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct FeedMetrics {
     feeds: Family<TypeLabel, Gauge>,
     derived: Family<TypeLabel, Gauge>,
@@ -24,32 +24,24 @@ pub(crate) struct FeedMetrics {
 impl FeedMetrics {
     /// Registers all of them.
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        let all = Self::default();
-        for (name, help, family) in [
-            (
+        Self {
+            feeds: metrics.create(
                 "anteroom_watches_planned",
                 "Watches of a type that are planned",
-                &all.feeds,
             ),
-            (
+            derived: metrics.create(
                 "anteroom_derived_views",
                 "Views of a type beyond its watches: derived from those of others",
-                &all.derived,
             ),
-            (
+            references: metrics.create(
                 "anteroom_references",
                 "Objects of a type that are referenced one by one",
-                &all.references,
             ),
-            (
+            idle: metrics.create(
                 "anteroom_references_idle",
                 "Referenced objects of a type that nobody reads, and that are not watched",
-                &all.idle,
             ),
-        ] {
-            metrics.register(name, help, family.clone());
         }
-        all
     }
 
     /// Sets the gauges of a type.

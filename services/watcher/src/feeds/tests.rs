@@ -53,6 +53,7 @@ impl World {
         let leadership = Leadership::of_new_log(&*bus, group).await;
         let publisher = Publisher::new(1);
         let service = Service::new("test");
+        let batches = BatchMetrics::register(&service.metrics);
         let mut config = Config::new(sim.url().parse().unwrap());
         config.default_retry = false;
         let tools = FeedTools {
@@ -66,9 +67,7 @@ impl World {
         let highest = HighestPosition::default();
         let (writer, to) = (publisher, Arc::clone(&bus));
         let write = tokio::spawn(async move {
-            writer
-                .run(&*to, &leadership, &highest, &BatchMetrics::default())
-                .await;
+            writer.run(&*to, &leadership, &highest, &batches).await;
         });
         let (orders, mut taken) = mpsc::unbounded_channel::<Order>();
         let mut feeder = Feeder::new(tools, LogSnapshot::default());

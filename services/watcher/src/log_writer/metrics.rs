@@ -28,7 +28,7 @@ struct GroupLabel {
 }
 
 /// The metrics of all groups. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LogMetrics {
     objects: Family<ViewLabel, Gauge>,
     bytes: Family<ViewLabel, Gauge>,
@@ -55,42 +55,30 @@ pub(crate) struct BatchMetrics {
     retries: Counter,
 }
 
-impl Default for BatchMetrics {
-    fn default() -> Self {
-        Self {
-            records: Histogram::new(exponential_buckets(1.0, 4.0, 5)),
-            body_bytes: Histogram::new(exponential_buckets(256.0, 8.0, 6)),
-            seconds: Histogram::new(exponential_buckets(0.000_25, 4.0, 8)),
-            retries: Counter::default(),
-        }
-    }
-}
-
 impl BatchMetrics {
-    fn register(metrics: &Metrics) -> Self {
-        let all = Self::default();
-        for (name, help, histogram) in [
-            (
+    /// Registers all of them.
+    pub(crate) fn register(metrics: &Metrics) -> Self {
+        Self {
+            records: metrics.register(
                 "anteroom_publish_batch_records",
                 "Records in a batch",
-                &all.records,
+                Histogram::new(exponential_buckets(1.0, 4.0, 5)),
             ),
-            (
+            body_bytes: metrics.register(
                 "anteroom_publish_batch_bytes",
                 "Bytes of a batch",
-                &all.body_bytes,
+                Histogram::new(exponential_buckets(256.0, 8.0, 6)),
             ),
-            (
+            seconds: metrics.register(
                 "anteroom_publish_seconds",
                 "Time until a batch was in the log",
-                &all.seconds,
+                Histogram::new(exponential_buckets(0.000_25, 4.0, 8)),
             ),
-        ] {
-            metrics.register(name, help, histogram.clone());
+            retries: metrics.create(
+                "anteroom_publish_retries",
+                "Attempts at a batch that failed",
+            ),
         }
-        let retries = "Attempts at a batch that failed";
-        metrics.register("anteroom_publish_retries", retries, all.retries.clone());
-        all
     }
 
     pub(crate) fn batch(&self, records: usize, body_bytes: usize, took: Duration) {
@@ -107,62 +95,48 @@ impl BatchMetrics {
 impl LogMetrics {
     /// Registers all of them.
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        let all = Self {
-            batches: BatchMetrics::register(metrics),
-            ..Self::default()
-        };
-        for (name, help, family) in [
-            (
-                "anteroom_watch_objects",
-                "Objects of a view at its source",
-                &all.objects,
-            ),
-            (
+        Self {
+            objects: metrics.create("anteroom_watch_objects", "Objects of a view at its source"),
+            bytes: metrics.create(
                 "anteroom_watch_bytes",
                 "Bytes of a view's bodies as published",
-                &all.bytes,
             ),
-            (
-                "anteroom_watch_pending",
-                "Changes of a view that wait to be written",
-                &all.pending,
-            ),
-            (
+            refused_bytes: metrics.create(
                 "anteroom_watch_refused_bytes",
                 "Bytes of a view's bodies that the log has no room for",
-                &all.refused_bytes,
             ),
-            (
+            log_bytes: metrics.create("anteroom_log_bytes", "Bytes that the log takes"),
+            log_bytes_max: metrics.create(
+                "anteroom_log_bytes_max",
+                "Bytes that the log may take; 0: any number",
+            ),
+            age: metrics.create(
+                "anteroom_watch_age_seconds",
+                "How old the news of a view in the log is",
+            ),
+            pending: metrics.create(
+                "anteroom_watch_pending",
+                "Changes of a view that wait to be written",
+            ),
+            synced: metrics.create(
                 "anteroom_watch_synced",
                 "Whether readers were told that a view is synced",
-                &all.synced,
             ),
-        ] {
-            metrics.register(name, help, family.clone());
+            leader: metrics.create("anteroom_leader", "Whether this watcher is the coordinator"),
+            groups: metrics.create(
+                "anteroom_group_leader",
+                "Whether this watcher writes the views of a group",
+            ),
+            term: metrics.create(
+                "anteroom_term",
+                "The term in which this watcher is the coordinator, or last was",
+            ),
+            beats_unsent: metrics.create(
+                "anteroom_writer_beats_unsent",
+                "Heartbeats of groups that could not be sent",
+            ),
+            batches: BatchMetrics::register(metrics),
         }
-        let age = "How old the news of a view in the log is";
-        metrics.register("anteroom_watch_age_seconds", age, all.age.clone());
-        let log_bytes = "Bytes that the log takes";
-        metrics.register("anteroom_log_bytes", log_bytes, all.log_bytes.clone());
-        let log_bytes_max = "Bytes that the log may take; 0: any number";
-        metrics.register(
-            "anteroom_log_bytes_max",
-            log_bytes_max,
-            all.log_bytes_max.clone(),
-        );
-        let leader = "Whether this watcher is the coordinator";
-        metrics.register("anteroom_leader", leader, all.leader.clone());
-        let term = "The term in which this watcher is the coordinator, or last was";
-        metrics.register("anteroom_term", term, all.term.clone());
-        let unsent = "Heartbeats of groups that could not be sent";
-        metrics.register(
-            "anteroom_writer_beats_unsent",
-            unsent,
-            all.beats_unsent.clone(),
-        );
-        let groups = "Whether this watcher writes the views of a group";
-        metrics.register("anteroom_group_leader", groups, all.groups.clone());
-        all
     }
 
     /// Sets the gauges of a view.

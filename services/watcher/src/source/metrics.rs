@@ -31,31 +31,25 @@ pub(crate) struct SourceMetrics {
 impl SourceMetrics {
     /// Registers all of them.
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        let all = Self::default();
-        for (name, help, family) in [
-            (
+        Self {
+            lists: metrics.create(
                 "anteroom_watch_lists",
                 "Lists of a view that were completed",
-                &all.lists,
             ),
-            (
+            events: metrics.create(
                 "anteroom_watch_events",
                 "Events of a view's watch, without bookmarks",
-                &all.events,
             ),
-            (
+            malformed: metrics.create(
                 "anteroom_watch_malformed_objects",
                 "Objects that could not be published",
-                &all.malformed,
             ),
-        ] {
-            metrics.register(name, help, family.clone());
+            errors: metrics.create(
+                "anteroom_watch_errors",
+                "Faults of a view's lists and watches, by status code or kind",
+            ),
+            watches: metrics.create("anteroom_watches", "Watches that are open"),
         }
-        let errors = "Faults of a view's lists and watches, by status code or kind";
-        metrics.register("anteroom_watch_errors", errors, all.errors.clone());
-        let watches = "Watches that are open";
-        metrics.register("anteroom_watches", watches, all.watches.clone());
-        all
     }
 
     /// Returns the counters of one watch.

@@ -20,7 +20,8 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
     let publisher = Publisher::new(1);
     let (writer, to, led) = (publisher.clone(), Arc::clone(&bus), leadership.clone());
     let _write = tokio::spawn(async move {
-        let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
+        let metrics = BatchMetrics::register(&Service::new("test").metrics);
+        let highest = HighestPosition::default();
         writer.run(&*to, &led, &highest, &metrics).await
     });
     let mut beats = bus.signals::<Beat>().await.unwrap();
@@ -29,7 +30,7 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
         to,
         publisher.clone(),
         leadership,
-        LogMetrics::default(),
+        LogMetrics::register(&Service::new("test").metrics),
     ));
     // Those that are on time; of several views that are read together there is one more.
     assert!(beats.next().await.unwrap().views.is_empty());
@@ -84,7 +85,8 @@ async fn many_views_are_told_of_in_pages() {
         publisher.with(|queue| queue.open(info, HashMap::new()));
     }
     let mut beats = bus.signals::<Beat>().await.unwrap();
-    let (leadership, metrics) = (leading(head.incarnation), LogMetrics::default());
+    let leadership = leading(head.incarnation);
+    let metrics = LogMetrics::register(&Service::new("test").metrics);
     let _beat = tokio::spawn(beat(bus.clone(), publisher, leadership, metrics));
     let mut views = std::collections::HashSet::new();
     for page in 0..2 {

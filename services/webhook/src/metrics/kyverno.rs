@@ -151,42 +151,30 @@ impl OfRule {
 impl KyvernoMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
-        let own = Self {
-            requests: Family::default(),
-            review_seconds: Family::new_with_constructor(histogram),
-            results: Family::default(),
-            execution_seconds: Family::new_with_constructor(histogram),
-            rules: Family::default(),
+        Self {
+            requests: metrics.create("kyverno_admission_requests", "Reviews decided"),
+            review_seconds: metrics.register(
+                "kyverno_admission_review_duration_seconds",
+                "From a review's last byte to its answer",
+                Family::new_with_constructor(histogram),
+            ),
+            results: metrics.create(
+                "kyverno_policy_results",
+                "Rules that matched a request, by result",
+            ),
+            execution_seconds: metrics.register(
+                "kyverno_policy_execution_duration_seconds",
+                "From a rule's first step to its result, facts included",
+                Family::new_with_constructor(histogram),
+            ),
+            rules: metrics.create(
+                "kyverno_policy_rule_info_total",
+                "1 for each rule that there is",
+            ),
             seen: Arc::default(),
             requests_known: Arc::default(),
             results_known: Arc::default(),
-        };
-        metrics.register(
-            "kyverno_admission_requests",
-            "Reviews decided",
-            own.requests.clone(),
-        );
-        metrics.register(
-            "kyverno_admission_review_duration_seconds",
-            "From a review's last byte to its answer",
-            own.review_seconds.clone(),
-        );
-        metrics.register(
-            "kyverno_policy_results",
-            "Rules that matched a request, by result",
-            own.results.clone(),
-        );
-        metrics.register(
-            "kyverno_policy_execution_duration_seconds",
-            "From a rule's first step to its result, facts included",
-            own.execution_seconds.clone(),
-        );
-        metrics.register(
-            "kyverno_policy_rule_info_total",
-            "1 for each rule that there is",
-            own.rules.clone(),
-        );
-        own
+        }
     }
 
     /// Counts a decision and all its rules.

@@ -12,7 +12,7 @@ struct ResultLabel {
 }
 
 /// Counts writes of conditions and of Kubernetes Events. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct StatusMetrics {
     writes: Family<ResultLabel, Counter>,
 }
@@ -20,10 +20,12 @@ pub(crate) struct StatusMetrics {
 impl StatusMetrics {
     /// Registers the counter.
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        let all = Self::default();
-        let help = "Writes of conditions and of Kubernetes Events, by result";
-        metrics.register("anteroom_status_writes", help, all.writes.clone());
-        all
+        Self {
+            writes: metrics.create(
+                "anteroom_status_writes",
+                "Writes of conditions and of Kubernetes Events, by result",
+            ),
+        }
     }
 
     /// Counts a write.

@@ -30,48 +30,32 @@ pub(crate) struct LiveMetrics {
     unread: Counter,
 }
 
-impl Default for LiveMetrics {
-    fn default() -> Self {
-        Self {
-            reads: Family::default(),
-            shared: Counter::default(),
-            seconds: Histogram::new(exponential_buckets(0.001, 4.0, 8)),
-            under_way: Gauge::default(),
-            unread: Counter::default(),
-        }
-    }
-}
-
 impl LiveMetrics {
     /// Registers all of them.
     pub(crate) fn register(metrics: &Metrics) -> Self {
-        let all = Self::default();
-        metrics.register(
-            "anteroom_live_reads_served",
-            "Live reads that were asked for, by result",
-            all.reads.clone(),
-        );
-        metrics.register(
-            "anteroom_live_reads_shared",
-            "Live reads that were answered by one that was under way already",
-            all.shared.clone(),
-        );
-        metrics.register(
-            "anteroom_live_read_served_seconds",
-            "Time until a live read was answered",
-            all.seconds.clone(),
-        );
-        metrics.register(
-            "anteroom_live_reads_under_way",
-            "Live reads that are under way at their source",
-            all.under_way.clone(),
-        );
-        metrics.register(
-            "anteroom_live_objects_unread",
-            "Objects that a rule changes and that are too large to be read",
-            all.unread.clone(),
-        );
-        all
+        Self {
+            reads: metrics.create(
+                "anteroom_live_reads_served",
+                "Live reads that were asked for, by result",
+            ),
+            shared: metrics.create(
+                "anteroom_live_reads_shared",
+                "Live reads that were answered by one that was under way already",
+            ),
+            seconds: metrics.register(
+                "anteroom_live_read_served_seconds",
+                "Time until a live read was answered",
+                Histogram::new(exponential_buckets(0.001, 4.0, 8)),
+            ),
+            under_way: metrics.create(
+                "anteroom_live_reads_under_way",
+                "Live reads that are under way at their source",
+            ),
+            unread: metrics.create(
+                "anteroom_live_objects_unread",
+                "Objects that a rule changes and that are too large to be read",
+            ),
+        }
     }
 
     pub(super) fn ended(&self, error: Option<&FactError>, took: Duration) {

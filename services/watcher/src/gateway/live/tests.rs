@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anteroom_bus::{Call, RequestError, local::LocalBus};
 use anteroom_mirror::testing::Writer;
 use anteroom_model::{ObjectKey, system};
-use anteroom_runtime::Readiness;
+use anteroom_runtime::{Readiness, Service};
 use anteroom_seal::AskedOf;
 use anteroom_wire::{
     live::{LiveCall, LiveOutcome, LiveRequest},
@@ -51,7 +51,7 @@ impl Rig {
         let tools = LiveTools {
             bus: Arc::clone(&bus),
             caller,
-            metrics: LiveMetrics::default(),
+            metrics: LiveMetrics::register(&Service::new("test").metrics),
             mirrored: MirrorMetrics::default(),
             watcher: "watcher-0".into(),
             args,

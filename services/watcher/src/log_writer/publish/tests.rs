@@ -6,6 +6,7 @@ use anteroom_bus::{LogEvent, Scope, local::LocalBus};
 use anteroom_model::{
     Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
 };
+use anteroom_runtime::Service;
 use anteroom_wire::envelope::Record;
 use bytes::Bytes;
 
@@ -42,7 +43,8 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
     let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
     let (publisher, lease) = opened();
     publisher.with(|queue| queue.listed(&lease, &version(1), Instant::now()));
-    let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
+    let metrics = BatchMetrics::register(&Service::new("test").metrics);
+    let highest = HighestPosition::default();
     let begun = Instant::now();
     let hears = async {
         let mut pace = tokio::time::interval(TICK);
@@ -103,7 +105,8 @@ async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
         &lease,
         Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]),
     );
-    let (metrics, highest) = (BatchMetrics::default(), HighestPosition::default());
+    let metrics = BatchMetrics::register(&Service::new("test").metrics);
+    let highest = HighestPosition::default();
     let end = publisher.run(&bus, &leadership, &highest, &metrics).await;
     assert_eq!(end, End::TooLarge);
 }
