@@ -16,7 +16,7 @@ const NAME_BEGINNING_BYTES: usize = 256;
 
 /// Namespace and name of one object. The namespace is empty for a cluster-scoped object.
 ///
-/// Ordered as the API server lists: see [`ObjectKey::order`].
+/// Ordered as the API server lists: see [`KeyBytes`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// Empty for a cluster-scoped object.
@@ -52,23 +52,9 @@ impl ObjectKey {
         Self::new(&*key_name(namespace), &*key_name(name))
     }
 
-    /// Compares two keys, each a namespace and a name, in the order of the API server's own list: by
-    /// `namespace/name`, byte by byte. So namespace `a-b` comes before `a`, and a namespace's objects
-    /// stand together.
-    pub fn order(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> Ordering {
-        if one.0 == other.0 {
-            return one.1.cmp(other.1);
-        }
-        let common = one.0.len().min(other.0.len());
-        one.0[..common]
-            .cmp(&other.0[..common])
-            .then_with(|| rest(one, common).cmp(rest(other, common)))
-            // Only where a name holds a slash, which none of the API server's does.
-            .then_with(|| one.0.cmp(other.0))
-    }
-
-    fn parts(&self) -> (&[u8], &[u8]) {
-        (self.namespace.as_bytes(), self.name.as_bytes())
+    /// The same key, borrowed.
+    pub fn as_bytes(&self) -> KeyBytes<'_> {
+        KeyBytes::new(&self.namespace, &self.name)
     }
 
     /// The bytes that the two names take, for accounting.
@@ -77,14 +63,56 @@ impl ObjectKey {
     }
 }
 
-/// `namespace/name` behind its first bytes.
-fn rest<'k>((namespace, name): (&'k [u8], &'k [u8]), from: usize) -> impl Iterator<Item = &'k u8> {
-    namespace[from..].iter().chain(b"/").chain(name)
+/// The namespace and name of an [`ObjectKey`], borrowed.
+///
+/// Ordered as the API server's own list is: by `namespace/name`, byte by byte. So namespace `a-b` comes
+/// before `a`, and a namespace's objects stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyBytes<'k> {
+    /// Empty for a cluster-scoped object.
+    pub namespace: &'k [u8],
+    /// The name, or a short form of a long one.
+    pub name: &'k [u8],
+}
+
+impl<'k> KeyBytes<'k> {
+    /// A key in `namespace`, which is empty for a cluster-scoped object.
+    pub fn new(namespace: &'k str, name: &'k str) -> Self {
+        Self {
+            namespace: namespace.as_bytes(),
+            name: name.as_bytes(),
+        }
+    }
+
+    /// `namespace/name` behind its first bytes.
+    fn rest(self, from: usize) -> impl Iterator<Item = &'k u8> {
+        self.namespace[from..].iter().chain(b"/").chain(self.name)
+    }
+}
+
+impl Ord for KeyBytes<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self.namespace == other.namespace {
+            return self.name.cmp(other.name);
+        }
+        let common = self.namespace.len().min(other.namespace.len());
+        self.namespace[..common]
+            .cmp(&other.namespace[..common])
+            .then_with(|| self.rest(common).cmp(other.rest(common)))
+            // Only where a name holds a slash, which none of the API server's does.
+            .then_with(|| self.namespace.cmp(other.namespace))
+    }
+}
+
+impl PartialOrd for KeyBytes<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Ord for ObjectKey {
     fn cmp(&self, other: &Self) -> Ordering {
-        Self::order(self.parts(), other.parts())
+        self.as_bytes().cmp(&other.as_bytes())
     }
 }
 

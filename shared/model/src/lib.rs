@@ -45,7 +45,7 @@ pub use entry::{
 pub use error::{ErrorCode, FactError};
 pub use existing_objects::ExistingObjects;
 pub use group::Group;
-pub use key::{ObjectKey, key_name};
+pub use key::{KeyBytes, ObjectKey, key_name};
 pub use retained_fields::RetainedFields;
 pub use selector::{LabelSelector, NameSelector, SelectorError};
 pub use source::{Collection, GroupVersionResource, Source, ViewId};

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_model::{Epoch, ObjectKey, ResourceVersion};
+use anteroom_model::{Epoch, KeyBytes, ObjectKey, ResourceVersion};
 use anteroom_wire::body::BodyNode;
 
 use crate::size;
@@ -147,19 +147,20 @@ impl Object {
         }
     }
 
-    /// Namespace, then name.
-    pub(crate) fn key(&self) -> (&[u8], &[u8]) {
-        (self.namespace_part(), self.name_part())
-    }
-
-    /// Compares it with a key.
-    pub(crate) fn order(&self, key: (&[u8], &[u8])) -> Ordering {
-        ObjectKey::order(self.key(), key)
+    /// Its key.
+    pub(crate) fn key(&self) -> KeyBytes<'_> {
+        KeyBytes {
+            namespace: self.namespace_part(),
+            name: self.name_part(),
+        }
     }
 
     /// Returns true if its place in the order is not before the objects of this namespace.
     pub(crate) fn is_under(&self, namespace: &str) -> bool {
-        let (own, name) = self.key();
+        let KeyBytes {
+            namespace: own,
+            name,
+        } = self.key();
         let path = own.iter().chain(b"/").chain(name);
         let prefix = namespace.as_bytes().iter().chain(b"/");
         own == namespace.as_bytes() || path.take(namespace.len() + 1).eq(prefix)
@@ -244,7 +245,7 @@ impl Version {
 
 impl Ord for Object {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.order(other.key())
+        self.key().cmp(&other.key())
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anteroom_model::{
-    Delta, Digest, Epoch, ObjectKey, Op, ResourceVersion, Revision, ViewRecord, ViewState,
+    Delta, Digest, Epoch, KeyBytes, ObjectKey, Op, ResourceVersion, Revision, ViewRecord, ViewState,
 };
 use anteroom_wire::unreadable;
 
@@ -219,8 +219,7 @@ impl Store {
                 let object = Object::new(&delta.key, delta.epoch, &delta.version, body);
                 let applied = self.put(&delta.key, object, twin);
                 if !aside.is_whole {
-                    self.objects
-                        .pack_at((delta.key.namespace.as_bytes(), delta.key.name.as_bytes()));
+                    self.objects.pack_at(delta.key.as_bytes());
                 }
                 applied
             }
@@ -325,7 +324,7 @@ impl Store {
 
     /// The object of this key.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Object> {
-        self.objects.get((namespace.as_bytes(), name.as_bytes()))
+        self.objects.get(KeyBytes::new(namespace, name))
     }
 
     /// All objects, in the API server's order: by `namespace/name`.
@@ -351,7 +350,7 @@ impl Store {
     /// The objects of one namespace, by name.
     pub fn namespace<'s>(&'s self, namespace: &str) -> impl Iterator<Item = &'s Object> {
         self.objects
-            .from((namespace.as_bytes(), b""))
+            .from(KeyBytes::new(namespace, ""))
             .take_while(move |object| object.is_under(namespace))
             // Only where names hold a slash can others stand between.
             .filter(move |object| object.namespace() == namespace)
@@ -392,8 +391,7 @@ impl Store {
     }
 
     fn delete(&mut self, key: &ObjectKey, twin: Option<&Object>) -> Applied {
-        let parts = (key.namespace.as_bytes(), key.name.as_bytes());
-        match self.objects.take(parts) {
+        match self.objects.take(key.as_bytes()) {
             Some(old) => {
                 self.removed(key, &old, twin);
                 Applied::Deleted { old }

@@ -11,15 +11,14 @@ mod stretch;
 
 use std::{iter::FlatMap, slice, sync::Arc};
 
+use anteroom_model::KeyBytes;
+
 use crate::{object::Object, pack};
 use chunk::{CHUNK_BYTES, CHUNK_OBJECTS_MAX, CHUNK_ROOM_MIN, Chunk};
 use chunks::{ChunkPosition, Chunks};
 
 pub use changes::Change;
 pub use stretch::{Stretch, StretchMark};
-
-/// A key: namespace, then name.
-pub(crate) type Parts<'k> = (&'k [u8], &'k [u8]);
 
 /// Objects by key.
 #[derive(Clone, Debug, Default)]
@@ -107,11 +106,11 @@ impl Tree {
     }
 
     /// Objects from this key on.
-    pub(crate) fn from(&self, key: Parts<'_>) -> impl Iterator<Item = &Object> {
+    pub(crate) fn from(&self, key: KeyBytes<'_>) -> impl Iterator<Item = &Object> {
         let position = self.chunks.find(key);
         let chunk = position.and_then(|position| self.chunks.get(position));
         let within = chunk.map_or(&[][..], |chunk| {
-            let skipped = chunk.0.partition_point(|held| held.order(key).is_lt());
+            let skipped = chunk.0.partition_point(|held| held.key() < key);
             &chunk.0[skipped..]
         });
         let behind = position
@@ -120,7 +119,7 @@ impl Tree {
         within.iter().chain(behind.flat_map(in_order))
     }
 
-    pub(crate) fn get(&self, key: Parts<'_>) -> Option<&Object> {
+    pub(crate) fn get(&self, key: KeyBytes<'_>) -> Option<&Object> {
         let chunk = self.chunks.get(self.chunks.find(key)?)?;
         chunk.0.get(chunk.search(key).ok()?)
     }
@@ -147,7 +146,7 @@ impl Tree {
     }
 
     /// Takes an object out.
-    pub(crate) fn take(&mut self, key: Parts<'_>) -> Option<Object> {
+    pub(crate) fn take(&mut self, key: KeyBytes<'_>) -> Option<Object> {
         let position = self.chunks.find(key)?;
         let found = self.chunks.get(position)?.search(key).ok()?;
         let taken = self.edit(position, |chunk| chunk.0.remove(found))?;
@@ -199,7 +198,7 @@ impl Tree {
     }
 
     /// Packs some of the chunk that this key is in, once there is enough in it.
-    pub(crate) fn pack_at(&mut self, key: Parts<'_>) {
+    pub(crate) fn pack_at(&mut self, key: KeyBytes<'_>) {
         let Some(position) = self.chunks.find(key) else {
             return;
         };
@@ -231,7 +230,7 @@ impl Tree {
 
     /// Moves what is left of an allocation out of it, from where this key stands, or stood. Returns the
     /// objects' bytes.
-    pub(crate) fn move_out(&mut self, allocation: usize, key: Parts<'_>) -> usize {
+    pub(crate) fn move_out(&mut self, allocation: usize, key: KeyBytes<'_>) -> usize {
         let Some(here) = self.chunks.find(key) else {
             return 0;
         };

@@ -129,7 +129,7 @@ impl Tree {
                 (None, None) => return,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(old), Some(new)) => old.order(new.key()),
+                (Some(old), Some(new)) => old.key().cmp(&new.key()),
             };
             match (order, old, new) {
                 (Ordering::Less, Some(old), _) => each(Change::Removed(old)),

@@ -1,6 +1,8 @@
 //! A run of objects that stand beside each other.
 
-use super::{Object, Parts};
+use anteroom_model::KeyBytes;
+
+use super::Object;
 use crate::pack::is_loose;
 
 /// The most objects of one chunk. A change beside a snapshot copies that many slots; a change alone
@@ -28,13 +30,13 @@ impl Clone for Chunk {
 }
 
 impl Chunk {
-    pub(super) fn is_before(&self, key: Parts<'_>) -> bool {
-        self.0.first().is_some_and(|first| first.order(key).is_le())
+    pub(super) fn is_before(&self, key: KeyBytes<'_>) -> bool {
+        self.0.first().is_some_and(|first| first.key() <= key)
     }
 
     /// Finds the position of the object of this key, or the one where it would be.
-    pub(super) fn search(&self, key: Parts<'_>) -> Result<usize, usize> {
-        self.0.binary_search_by(|held| held.order(key))
+    pub(super) fn search(&self, key: KeyBytes<'_>) -> Result<usize, usize> {
+        self.0.binary_search_by(|held| held.key().cmp(&key))
     }
 
     pub(super) fn insert(&mut self, at: usize, object: Object) {

@@ -5,7 +5,9 @@
 
 use std::{iter::FlatMap, slice, sync::Arc};
 
-use super::{Parts, chunk::Chunk};
+use anteroom_model::KeyBytes;
+
+use super::chunk::Chunk;
 
 /// The most chunks of one group.
 pub(super) const GROUP_CHUNKS_MAX: usize = 64;
@@ -17,7 +19,7 @@ const GROUP_BYTES: usize = 64;
 pub(super) struct Group(pub(super) Vec<Arc<Chunk>>);
 
 impl Group {
-    fn is_before(&self, key: Parts<'_>) -> bool {
+    fn is_before(&self, key: KeyBytes<'_>) -> bool {
         self.0.first().is_some_and(|chunk| chunk.is_before(key))
     }
 }
@@ -67,7 +69,7 @@ impl Chunks {
     }
 
     /// Finds the chunk that holds the object of this key, if any does; `None`: there is no chunk.
-    pub(super) fn find(&self, key: Parts<'_>) -> Option<ChunkPosition> {
+    pub(super) fn find(&self, key: KeyBytes<'_>) -> Option<ChunkPosition> {
         let behind = self.groups.partition_point(|group| group.is_before(key));
         let group = behind.saturating_sub(1);
         let chunks = &self.groups.get(group)?.0;
