@@ -58,7 +58,7 @@ impl Reconciler {
             return self.policy_held_back(&id, &policy.manifest, failure);
         }
         match self.quotas.check(&id, &policy.sources) {
-            Ok(()) => self.policy_admitted(id, policy),
+            Ok(()) => self.policy_admitted(&id, policy),
             Err(failure) => {
                 self.policy_held_back(&id, &policy.manifest, failure);
                 self.held_back.insert(id, policy);
@@ -84,7 +84,7 @@ impl Reconciler {
         let inherited = self.policy_of(id, &object);
         let is_same = inherited.manifest.identity.uid == now.manifest.identity.uid;
         if is_same && self.may_be_in_force(id, &inherited) {
-            self.policy_admitted(id.clone(), inherited);
+            self.policy_admitted(id, inherited);
         }
     }
 

@@ -201,18 +201,18 @@ impl Reconciler {
     }
 
     /// The policy is in force from here on.
-    pub(super) fn policy_admitted(&mut self, id: PolicyId, policy: HeldBack) {
+    pub(super) fn policy_admitted(&mut self, id: &PolicyId, policy: HeldBack) {
         let HeldBack {
             manifest,
             write,
             referred,
             sources,
         } = policy;
-        self.held_back.remove(&id);
-        self.quotas.put(&id, sources);
+        self.held_back.remove(id);
+        self.quotas.put(id, sources);
         // What it reads is wanted before readers learn of it.
         let uid = Self::dependent_of(&manifest);
-        let change = self.policies.put(&id, manifest);
+        let change = self.policies.put(id, manifest);
         if let Some(replaced) = change.replaced {
             self.apply(Event::PolicyGone(replaced));
         }
