@@ -79,8 +79,8 @@ pub async fn run(
         .readiness
         .check("policies", "the first read of the log");
     let check = service.readiness.check("reports", "the lease");
-    let asked = (Arc::clone(&bus), args.asker_keys.clone());
-    let (judge, follow) = Judge::new(asked, &service, policies);
+    let asker_keys = args.asker_keys.clone();
+    let (judge, follow) = Judge::new(Arc::clone(&bus), asker_keys, &service, policies);
     let judge = judge.filtering(args.resource_filters.clone());
     let holder = args.holder();
     let mut candidate = Candidate::new(&client, &args.reporter_namespace, LEASE, holder.clone());

@@ -131,15 +131,12 @@ impl Registration {
         phase: Phase,
         policies: &PolicySet,
         kinds: &Kinds,
-        (trust_pem, prefix): (&str, &str),
+        trust_pem: &str,
+        prefix: &str,
     ) -> Configuration {
         let mut namespaced_max = NAMESPACE_WEBHOOKS_MAX;
         loop {
-            let made = self.with_at_most(
-                namespaced_max,
-                (phase, policies, kinds),
-                (trust_pem, prefix),
-            );
+            let made = self.with_at_most(namespaced_max, phase, policies, kinds, trust_pem, prefix);
             if namespaced_max == 0 || made.bytes() <= CONFIGURATION_BYTES_MAX {
                 return made;
             }
@@ -151,8 +148,11 @@ impl Registration {
     fn with_at_most(
         &self,
         namespaced_max: usize,
-        (phase, policies, kinds): (Phase, &PolicySet, &Kinds),
-        (trust_pem, prefix): (&str, &str),
+        phase: Phase,
+        policies: &PolicySet,
+        kinds: &Kinds,
+        trust_pem: &str,
+        prefix: &str,
     ) -> Configuration {
         let is_exempt = |namespace: &str| {
             let mut exempt = self.exempt_namespaces.iter();

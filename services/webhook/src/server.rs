@@ -59,10 +59,11 @@ use crate::{
     response,
     tap::Taps,
 };
+pub(crate) use memory::ReviewMemory;
+pub(crate) use receive::Receiving;
+
 use answer::About;
 use connections::Connection;
-use memory::ReviewMemory;
-use receive::Receiving;
 use stream::Acceptor;
 
 /// Requests at once on one connection of HTTP/2. An API server that has more opens one more connection.
@@ -77,24 +78,25 @@ const DRAIN: Duration = Duration::from_secs(15);
 /// The state of the handlers. Each request holds it, so it is shared as one.
 #[derive(Debug)]
 pub(crate) struct App {
-    engine: Engine,
-    exempt: Exempt,
-    violations: Violations,
-    existing: MutateExisting,
-    known: KnownConfigurations,
-    callers: Callers,
-    metrics: WebhookMetrics,
-    taps: Taps,
-    memory: ReviewMemory,
-    receiving: Receiving,
+    pub(crate) engine: Engine,
+    pub(crate) exempt: Exempt,
+    pub(crate) violations: Violations,
+    pub(crate) existing: MutateExisting,
+    pub(crate) known: KnownConfigurations,
+    pub(crate) callers: Callers,
+    pub(crate) metrics: WebhookMetrics,
+    pub(crate) taps: Taps,
+    pub(crate) memory: ReviewMemory,
+    pub(crate) receiving: Receiving,
     /// Decisions are recorded, and have no effect.
-    is_shadow: bool,
+    pub(crate) is_shadow: bool,
 }
 
 /// Serves until shutdown, and then until what was received is answered.
 pub(crate) async fn serve(
     listener: TcpListener,
-    (certificates, clients): (Certificates, Option<Clients>),
+    certificates: Certificates,
+    clients: Option<Clients>,
     endpoint: Endpoint,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
@@ -126,30 +128,6 @@ pub(crate) async fn serve(
 /// The HTTP service below TLS. The few paths are told apart by hand, which costs next to nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint(Arc<App>);
-
-impl App {
-    pub(crate) fn new(
-        (engine, exempt): (Engine, Exempt),
-        (violations, existing): (Violations, MutateExisting),
-        (known, callers): (KnownConfigurations, Callers),
-        (metrics, taps): (WebhookMetrics, Taps),
-        (memory_bytes_max, is_shadow): (u64, bool),
-    ) -> Self {
-        Self {
-            is_shadow,
-            engine,
-            exempt,
-            violations,
-            existing,
-            known,
-            callers,
-            metrics,
-            taps,
-            memory: ReviewMemory::new(memory_bytes_max),
-            receiving: Receiving::default(),
-        }
-    }
-}
 
 impl Endpoint {
     pub(crate) fn new(app: App) -> Self {
@@ -237,6 +215,7 @@ impl App {
                 Some(rest) => called(rest),
             };
             let scope = Scope {
+                phase,
                 ignores_errors: called.ignores_errors,
                 called: called.by.and_then(|(configuration, webhook)| {
                     let known = self.known.called(phase, configuration, webhook);
@@ -246,7 +225,7 @@ impl App {
                     known
                 }),
             };
-            Some(Route::Reviews(About::Objects(phase, scope)))
+            Some(Route::Reviews(About::Objects(scope)))
         })
     }
 }

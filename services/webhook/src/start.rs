@@ -121,9 +121,9 @@ impl<'a> Parts<'a> {
         if let Some(client) = &kube {
             let readiness = &self.service.readiness;
             let check = readiness.check("left behind", "the bus");
-            let configuration = (client.clone(), self.args.webhook_configuration.clone());
-            let (bus, stop) = (self.bus(), self.shutdown());
-            let keep = left_behind::keep(configuration, bus, catalogs.clone(), check, stop);
+            let name = self.args.webhook_configuration.clone();
+            let (client, bus, stop) = (client.clone(), self.bus(), self.shutdown());
+            let keep = left_behind::keep(client, name, bus, catalogs.clone(), check, stop);
             self.tasks.spawn("left behind", keep);
         }
         let keep = |(client, phase): (Client, Phase)| {
@@ -180,10 +180,9 @@ impl<'a> Parts<'a> {
     ) -> server::Endpoint {
         let hedge = Duration::from_millis(self.args.query_hedge_ms);
         let (recorder, ratio) = (self.recorder(), self.args.audit_cached_calls);
-        let asked = (self.bus(), self.args.asker_keys.clone());
-        let facts = BusFacts::new(asked, Arc::clone(&recorder), hedge, ratio);
+        let (keys, told) = (self.args.asker_keys.clone(), Arc::clone(&recorder));
+        let facts = BusFacts::new(self.bus(), keys, told, hedge, ratio);
         let facts = facts.with_patience(Duration::from_secs(self.args.outage_patience_seconds));
-        let exempt = Exempt::new(self.args);
         let engine = Engine::new(catalogs, facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(self.bus(), Arc::clone(&recorder), self.shutdown());
@@ -192,10 +191,8 @@ impl<'a> Parts<'a> {
             engine.clone(),
             violations.clone(),
             recorder,
-            (
-                self.args.watcher_user.as_deref(),
-                self.takes_known_clients(),
-            ),
+            self.args.watcher_user.as_deref(),
+            self.takes_known_clients(),
             self.shutdown(),
         );
         self.tasks.spawn("objects that exist", changing);
@@ -207,13 +204,19 @@ impl<'a> Parts<'a> {
             is_shadow: self.args.shadow,
         };
         self.tasks.spawn("taps", teller.run(self.shutdown()));
-        server::Endpoint::new(server::App::new(
-            (engine, exempt),
-            (violations, existing),
-            (self.known.clone(), self.callers(registers)),
-            (self.metrics.clone(), taps),
-            (self.args.review_memory_limit, self.args.shadow),
-        ))
+        server::Endpoint::new(server::App {
+            engine,
+            exempt: Exempt::new(self.args),
+            violations,
+            existing,
+            known: self.known.clone(),
+            callers: self.callers(registers),
+            metrics: self.metrics.clone(),
+            taps,
+            memory: server::ReviewMemory::new(self.args.review_memory_limit),
+            receiving: server::Receiving::default(),
+            is_shadow: self.args.shadow,
+        })
     }
 
     /// Returns whether every client has proven who it is.
@@ -249,8 +252,8 @@ impl<'a> Parts<'a> {
                 Ok(())
             });
         }
-        let presented = (certificates, clients);
-        let serve = server::serve(listener, presented, endpoint.clone(), self.shutdown());
+        let (endpoint, stop) = (endpoint.clone(), self.shutdown());
+        let serve = server::serve(listener, certificates, clients, endpoint, stop);
         self.tasks.spawn("server", serve);
     }
 }

@@ -64,7 +64,7 @@ impl<F> Engine<F> {
 }
 
 impl<F: FactSource> Engine<F> {
-    /// Decides by the rules of a phase and by the policies of `catalog`, before `deadline`.
+    /// Decides by the rules of `scope` and by the policies of `catalog`, before `deadline`.
     ///
     /// The views of a policy go when the policy goes. So an error under policies that are no longer those
     /// in force is none: then those decide that are, once.
@@ -75,21 +75,17 @@ impl<F: FactSource> Engine<F> {
         &self,
         catalog: Option<&Arc<Catalog>>,
         incoming: &I,
-        (phase, scope): (Phase, &Scope),
+        scope: &Scope,
         deadline: Deadline,
     ) -> Result<Decision, I::Error> {
         let Some(catalog) = catalog else {
             return Ok(not_ready(scope));
         };
-        let mut decision = self
-            .decide_by(catalog, incoming, (phase, scope), deadline)
-            .await?;
+        let mut decision = self.decide_by(catalog, incoming, scope, deadline).await?;
         let now = self.catalog();
         let changed = now.filter(|now| !now.decides_as(catalog));
         if let Some(now) = changed.filter(|_| decision.error) {
-            decision = self
-                .decide_by(&now, incoming, (phase, scope), deadline)
-                .await?;
+            decision = self.decide_by(&now, incoming, scope, deadline).await?;
         }
         for record in &decision.rules {
             self.recorder
@@ -103,7 +99,7 @@ impl<F: FactSource> Engine<F> {
         &self,
         catalog: &Catalog,
         incoming: &I,
-        (phase, scope): (Phase, &Scope),
+        scope: &Scope,
         deadline: Deadline,
     ) -> Result<Decision, I::Error> {
         let head = incoming.head();
@@ -123,7 +119,7 @@ impl<F: FactSource> Engine<F> {
             operation: head.operation,
             namespace: namespace(&head, group, kind, catalog),
         };
-        let Concerned { mut entries, parts } = catalog.policies.concerned(phase, scope, &subject);
+        let Concerned { mut entries, parts } = catalog.policies.concerned(scope, &subject);
         if entries.is_empty() {
             return Ok(Decision::default());
         }
@@ -134,7 +130,7 @@ impl<F: FactSource> Engine<F> {
         };
         let request = request?.with_resource_kind(group, version, kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
-        if phase == Phase::Mutation {
+        if scope.phase == Phase::Mutation {
             let (records, patch) = self
                 .change(catalog, &entries, request, &mut work, deadline)
                 .await;
@@ -156,10 +152,10 @@ impl<F: FactSource> Engine<F> {
                 }
             };
         }
-        let judging = entries.iter().flat_map(|entry| rules(entry, phase));
+        let judging = entries.iter().flat_map(|entry| rules(entry, scope.phase));
         let running =
             judging.map(|rule| RuleRun::new(rule, &request, catalog).with_conditions_met());
-        let failing = failed.iter().flat_map(|entry| rules(entry, phase));
+        let failing = failed.iter().flat_map(|entry| rules(entry, scope.phase));
         let running = running.chain(failing.map(|rule| RuleRun::new(rule, &request, catalog)));
         let running = running.collect();
         let records = self.run(catalog, running, &mut work, deadline).await;
@@ -281,17 +277,17 @@ fn namespace<'a>(head: &Head<'a>, group: &str, kind: &str, catalog: &Catalog) ->
 /// The decision before the policies were read: nobody knows whether the request is allowed.
 fn not_ready(scope: &Scope) -> Decision {
     let why = "the webhook has not read its policies yet: try again";
-    undecided(scope, ("readiness", ErrorCode::NOT_READY), why)
+    undecided(scope, "readiness", ErrorCode::NOT_READY, why)
 }
 
 /// The decision on a large request if there was no time to read it.
 fn no_time(scope: &Scope) -> Decision {
     let why = "the webhook had no time to read a request of this size: try again";
-    undecided(scope, ("deadline", ErrorCode::DEADLINE_EXCEEDED), why)
+    undecided(scope, "deadline", ErrorCode::DEADLINE_EXCEEDED, why)
 }
 
 /// The decision where no policy could be asked.
-fn undecided(scope: &Scope, (rule, code): (&str, ErrorCode), why: &str) -> Decision {
+fn undecided(scope: &Scope, rule: &str, code: ErrorCode, why: &str) -> Decision {
     let message = format!("{code} {why}");
     let mut decision = Decision {
         error: true,

@@ -99,7 +99,8 @@ impl Judge {
     /// Returns a judge, and the future that keeps it in step with the log. It follows it until shutdown, and has to be run.
     /// With `asker_keys` it asks for Secrets.
     pub fn new(
-        (bus, asker_keys): (Arc<dyn Bus>, Keys),
+        bus: Arc<dyn Bus>,
+        asker_keys: Keys,
         service: &Service,
         check: Check,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
@@ -112,8 +113,8 @@ impl Judge {
             catalogs_in,
             check,
         );
-        let asked = (Arc::clone(&bus), asker_keys);
-        let facts = BusFacts::new(asked, Arc::clone(&recorder), HEDGE, 0.0).for_scans();
+        let (reader, told) = (Arc::clone(&bus), Arc::clone(&recorder));
+        let facts = BusFacts::new(reader, asker_keys, told, HEDGE, 0.0).for_scans();
         let engine = Engine::new(catalogs.clone(), facts, Arc::clone(&recorder));
         let (violations, telling) =
             Violations::new(bus, Arc::clone(&recorder), service.shutdown.clone());

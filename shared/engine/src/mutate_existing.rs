@@ -74,7 +74,8 @@ impl MutateExisting {
         engine: Engine,
         violations: Violations,
         recorder: SharedRecorder,
-        (watcher_user, trusts_reviews): (Option<&str>, bool),
+        watcher_user: Option<&str>,
+        trusts_reviews: bool,
         shutdown: Shutdown,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);

@@ -284,8 +284,9 @@ impl PolicySet {
         }
     }
 
-    /// Returns the policies whose rules of this phase may speak of `subject`.
-    pub fn concerned(&self, phase: Phase, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
+    /// Returns the policies with rules of this scope that may speak of `subject`.
+    pub fn concerned(&self, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
+        let phase = scope.phase;
         let candidates = self.indexes.get(phase).candidates(subject.served);
         let positions = candidates.of(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);

@@ -130,7 +130,7 @@ impl World {
         writer.beat().await;
         let service = Service::new("reporter");
         let check = service.readiness.check("policies", "them");
-        let (judge, follow) = Judge::new((Arc::clone(&bus), Keys::none()), &service, check);
+        let (judge, follow) = Judge::new(Arc::clone(&bus), Keys::none(), &service, check);
         tokio::spawn(follow);
         let shared = Shared::new();
         let metrics = ReporterMetrics::registered(&service.metrics);

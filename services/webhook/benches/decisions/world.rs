@@ -164,7 +164,8 @@ async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
     put(
         writer,
         &system::kinds(),
-        ("", "Ingress.v1.networking.k8s.io"),
+        "",
+        "Ingress.v1.networking.k8s.io",
         &kind,
     )
     .await;
@@ -177,7 +178,7 @@ async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
             .map(|reference| reference.name_for(&key));
         entries.extend(implicit.map(|name| (EntryKind::Implicit, name)));
         let policies = system::policies();
-        put(writer, &policies, ("", policy.name()), &manifest).await;
+        put(writer, &policies, "", policy.name(), &manifest).await;
     }
     for (kind, name) in entries {
         let record = EntryRecord {
@@ -192,7 +193,8 @@ async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
         put(
             writer,
             &system::entries(),
-            (&key.namespace, &key.name),
+            &key.namespace,
+            &key.name,
             &record,
         )
         .await;
@@ -202,7 +204,8 @@ async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
 async fn put(
     writer: &mut Writer,
     view: &ViewId,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     record: &impl serde::Serialize,
 ) {
     let record = serde_json::to_value(record).unwrap();

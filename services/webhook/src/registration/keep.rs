@@ -150,7 +150,8 @@ impl Keeper {
                     self.phase,
                     &catalog.policies,
                     &catalog.kinds,
-                    (&trust, &prefix),
+                    &trust,
+                    &prefix,
                 );
                 self.known.remember(&configuration);
                 Wanted {
@@ -186,8 +187,9 @@ impl Keeper {
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
         let position = &wanted.catalog.position;
         let (configuration, policies_at) = (&wanted.configuration, &wanted.policies_at);
-        let marked = (&**configuration, self.registration.marks());
-        let acknowledged = write(&self.client, marked, position, policies_at).await;
+        let marks = self.registration.marks();
+        let write = write(&self.client, configuration, marks, position, policies_at);
+        let acknowledged = write.await;
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {

@@ -27,7 +27,8 @@ const AHEAD_FOR: Duration = Duration::from_secs(10);
 
 /// Keeps `check` in step until shutdown, by the configuration of this name.
 pub(crate) async fn keep(
-    (client, name): (Client, String),
+    client: Client,
+    name: String,
     bus: Arc<dyn Bus>,
     catalogs: Catalogs,
     check: Check,

@@ -47,8 +47,7 @@ fn configuration(url: Option<&str>, policies: &[Value]) -> Value {
 }
 
 fn configuration_of(phase: Phase, url: Option<&str>, policies: &[Value]) -> Value {
-    let made =
-        registration(url).configuration(phase, &set(policies), &testing::kinds(), ("PEM", ""));
+    let made = registration(url).configuration(phase, &set(policies), &testing::kinds(), "PEM", "");
     let id = made.id.clone();
     assert_eq!(id.len(), 32);
     let mut made = serde_json::to_value(made.object()).unwrap();
@@ -84,7 +83,7 @@ fn of_namespace(namespace: &str, mut policy: Value) -> Value {
 fn each_configuration_can_be_proven() {
     let probe = |phase: Phase, kinds: &[&str]| {
         let set = set(&[policy(kinds, &[], "Fail", None)]);
-        let made = registration(None).configuration(phase, &set, &testing::kinds(), ("PEM", ""));
+        let made = registration(None).configuration(phase, &set, &testing::kinds(), "PEM", "");
         let probe = serde_json::to_value(made.webhooks.last()).unwrap();
         let labels = &probe["objectSelector"]["matchLabels"];
         assert_eq!(labels["anteroom.dev/probe"], *made.id, "{probe}");
@@ -211,7 +210,7 @@ fn a_shadow_is_passed_over_where_it_fails() {
     };
     for (registration, expected) in [(registration(None), "Fail"), (shadow, "Ignore")] {
         let kinds = testing::kinds();
-        let made = registration.configuration(Phase::Validation, &policies, &kinds, ("", ""));
+        let made = registration.configuration(Phase::Validation, &policies, &kinds, "", "");
         let of_objects = made
             .webhooks
             .iter()
@@ -554,7 +553,8 @@ fn many_namespaces_share_what_is_left_of_the_webhooks() {
         Phase::Validation,
         &set(&tenants),
         &testing::kinds(),
-        (&"x".repeat(20_000), ""),
+        &"x".repeat(20_000),
+        "",
     );
     assert!(made.bytes() <= CONFIGURATION_BYTES_MAX, "{}", made.bytes());
     for (policy, webhook) in made.assignment.policies() {
@@ -576,7 +576,7 @@ fn every_path_has_the_prefix_and_the_configuration_is_the_same_without() {
     let set = set(&[policy(&["Pod"], &[], "Fail", None)]);
     let of = |prefix| {
         let phase = Phase::Validation;
-        registration.configuration(phase, &set, &testing::kinds(), ("PEM", prefix))
+        registration.configuration(phase, &set, &testing::kinds(), "PEM", prefix)
     };
     let (plain, secret) = (of(""), of("/r/x"));
     assert_eq!(plain.id, secret.id);

@@ -58,7 +58,8 @@ enum Verdict {
 /// the policies last changed: the object is to name that position, or a later one.
 pub(super) async fn write(
     client: &Client,
-    (wanted, marks): (&Configuration, &Marks),
+    wanted: &Configuration,
+    marks: &Marks,
     position: &LogPosition,
     policies_at: &LogPosition,
 ) -> Result<Option<String>, Unwritten> {

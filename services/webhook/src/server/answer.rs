@@ -36,8 +36,8 @@ const ASKING_MAX: Duration = Duration::from_secs(2);
 /// The subject of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Objects, which these policies decide on, by their rules of this phase.
-    Objects(Phase, Scope),
+    /// Objects, which the rules of this scope decide on.
+    Objects(Scope),
     /// Policies themselves.
     Policies,
 }
@@ -46,7 +46,7 @@ impl About {
     /// Returns true if an error outside of any policy admits.
     fn ignores_errors(&self) -> bool {
         match self {
-            Self::Objects(_, scope) => scope.ignores_errors,
+            Self::Objects(scope) => scope.ignores_errors,
             Self::Policies => true,
         }
     }
@@ -84,7 +84,7 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         deadline: deadline(arrived, timeout),
     };
     let result = match about {
-        About::Objects(phase, scope) => review(app, (*phase, scope), &body, times).await,
+        About::Objects(scope) => review(app, scope, &body, times).await,
         About::Policies => admit(app, timeout, &body, times).await,
     };
     result.unwrap_or_else(|error| refused(app, about, &error))
@@ -125,7 +125,7 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     match parsed {
         Ok(refusal) => json(StatusCode::OK, refusal),
         Err(error) => {
-            let about = About::Objects(Phase::Validation, Scope::default());
+            let about = About::Objects(Scope::all(Phase::Validation));
             refused(app, &about, &error)
         }
     }
@@ -141,7 +141,7 @@ fn busy(app: &App, what: &str) -> Response {
 /// Decides and answers.
 async fn review(
     app: &App,
-    (phase, scope): (Phase, &Scope),
+    scope: &Scope,
     body: &Bytes,
     times: Times,
 ) -> Result<Response, ReviewError> {
@@ -156,7 +156,7 @@ async fn review(
         // Of the proof of another webhook configuration: no policy keeps the API server from that.
         return Ok(json(StatusCode::OK, response::passed(&review)));
     }
-    let mut decision = decide(app, &review, (phase, scope), times.deadline).await?;
+    let mut decision = decide(app, &review, scope, times.deadline).await?;
     let triggered = decision.triggered.take();
     if let Some(triggered) = triggered.filter(|_| !app.is_shadow) {
         let handed_over = app
@@ -165,6 +165,7 @@ async fn review(
         handed_over.await;
     }
     let took = times.begun.elapsed();
+    let phase = scope.phase;
     app.metrics
         .decided(phase, decision.allowed(), decision.error, took);
     if let Some(kyverno) = &app.metrics.kyverno {
@@ -193,17 +194,17 @@ async fn review(
 async fn decide(
     app: &App,
     review: &Review<'_>,
-    (phase, scope): (Phase, &Scope),
+    scope: &Scope,
     deadline: Instant,
 ) -> Result<Decision, ReviewError> {
     let catalog = app.engine.catalog();
     let kind = review.head().named_kind(catalog.as_deref());
     if let Some(by) = app.exempt.by(kind, review) {
-        app.metrics.exempt(phase, by);
+        app.metrics.exempt(scope.phase, by);
         return Ok(Decision::default());
     }
     app.engine
-        .decide(catalog.as_ref(), review, (phase, scope), deadline)
+        .decide(catalog.as_ref(), review, scope, deadline)
         .await
 }
 

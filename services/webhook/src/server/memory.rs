@@ -34,7 +34,7 @@ const PLACE_BYTES: usize = 1024;
 
 /// The room for reviews that are being decided.
 #[derive(Debug)]
-pub(super) struct ReviewMemory {
+pub(crate) struct ReviewMemory {
     small: Room,
     large: Room,
     waiting_bytes: AtomicUsize,
@@ -63,7 +63,7 @@ impl Room {
 }
 
 impl ReviewMemory {
-    pub(super) fn new(bytes_max: u64) -> Self {
+    pub(crate) fn new(bytes_max: u64) -> Self {
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let small = bytes / SMALL_SHARE;
         Self {

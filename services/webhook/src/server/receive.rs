@@ -42,7 +42,7 @@ pub(super) enum NotReceived {
 
 /// The bodies on their way, of all connections.
 #[derive(Debug, Default)]
-pub(super) struct Receiving {
+pub(crate) struct Receiving {
     bodies: AtomicUsize,
     bytes: AtomicUsize,
 }

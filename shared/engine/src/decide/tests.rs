@@ -83,9 +83,9 @@ async fn decide(
 ) -> Decision {
     let engine = Engine::new(now.clone(), script, Arc::new(NoRecorder));
     let deadline = Instant::now() + Duration::from_secs(1);
-    let phase = (Phase::Validation, &Scope::default());
+    let scope = Scope::all(Phase::Validation);
     let decided = engine
-        .decide(by.as_ref(), &Creation(Vec::new()), phase, deadline)
+        .decide(by.as_ref(), &Creation(Vec::new()), &scope, deadline)
         .await;
     decided.unwrap_or_else(|never| match never {})
 }
@@ -168,10 +168,10 @@ async fn a_request_that_takes_too_long_is_refused_whatever_the_failure_policy() 
             let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
             let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
             let deadline = Instant::now() + Duration::from_secs(60);
-            let scope = Scope::default();
+            let scope = Scope::all(phase);
             for (hosts, expected) in [(&few, None), (&many_plain, None), (&many, Some("AR207"))] {
                 let incoming = Creation(hosts.clone());
-                let decided = engine.decide(Some(&by), &incoming, (phase, &scope), deadline);
+                let decided = engine.decide(Some(&by), &incoming, &scope, deadline);
                 let decision = decided.await.unwrap_or_else(|never| match never {});
                 let code = decision.blocked.first().and_then(|blocked| blocked.error);
                 let found = code.map(ErrorCode::as_str);

@@ -36,7 +36,8 @@ impl BusFacts {
     /// Asks over this bus, and for Secrets with these keys. `audit_ratio` is the part of answers from views that are
     /// compared with live ones.
     pub fn new(
-        (bus, asker_keys): (Arc<dyn Bus>, Keys),
+        bus: Arc<dyn Bus>,
+        asker_keys: Keys,
         recorder: SharedRecorder,
         hedge: Duration,
         audit_ratio: f64,

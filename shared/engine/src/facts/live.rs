@@ -95,7 +95,7 @@ impl Live {
         let changes_nothing = changes_nothing(&live.call);
         let question = self.question(reader, variable, live)?;
         let read = self
-            .patiently((&to, &question), changes_nothing, deadline)
+            .patiently(&to, &question, changes_nothing, deadline)
             .instrument(span.clone())
             .await;
         match &read {
@@ -148,7 +148,8 @@ impl Live {
     /// Asks again while there is nobody to ask. What may have arrived and changes something is asked once.
     async fn patiently(
         &self,
-        (to, question): (&Address, &Question),
+        to: &Address,
+        question: &Question,
         changes_nothing: bool,
         deadline: Instant,
     ) -> Result<LiveReply, FactError> {
@@ -156,7 +157,7 @@ impl Live {
             if let Some(error) = self.outages.refusal(&()) {
                 return Err(error);
             }
-            let asked = self.attempt((to, question), changes_nothing, deadline);
+            let asked = self.attempt(to, question, changes_nothing, deadline);
             let error = match asked.await {
                 Err(error @ FactError::NoWatcher) => error,
                 Err(error @ FactError::BusUnavailable { .. }) if changes_nothing => error,
@@ -175,7 +176,8 @@ impl Live {
 
     async fn attempt(
         &self,
-        (to, question): (&Address, &Question),
+        to: &Address,
+        question: &Question,
         changes_nothing: bool,
         deadline: Instant,
     ) -> Result<LiveReply, FactError> {

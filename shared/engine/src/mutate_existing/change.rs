@@ -7,7 +7,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 
-use super::forbidden::ForbiddenTargets;
+use super::{TIMEOUT, attempt::TriggerSource, forbidden::ForbiddenTargets};
 use crate::{
     catalog::Catalog,
     decide::Engine,
@@ -39,21 +39,23 @@ pub(super) struct Change<'a, F> {
 }
 
 impl<'a, F: FactSource> Change<'a, F> {
-    /// Begins to take a rule through its trigger, in its `turn` of these `turns`. `is_admission` says that the trigger
-    /// is a request, rather than an object that exists too. `None`: the catalog has no such rule.
+    /// Begins to take a rule through its trigger, in its `turn` of these `turns`. `None`: the catalog has no such rule.
     pub(super) fn begin(
-        (engine, catalog): (&'a Engine<F>, &'a Catalog),
+        engine: &'a Engine<F>,
+        catalog: &'a Catalog,
         name: &RuleName,
-        (request, is_admission): (&'a AdmissionRequest, bool),
-        deadline: Instant,
-        (turns, turn): (&'a Semaphore, SemaphorePermit<'a>),
+        request: &'a AdmissionRequest,
+        source: TriggerSource,
+        turns: &'a Semaphore,
+        turn: SemaphorePermit<'a>,
     ) -> Option<Self> {
         let named = named_rule(catalog, name)?;
         let name = named.name;
-        let run = match is_admission {
-            true => RuleRun::new(named, request, catalog),
-            false => RuleRun::of_existing(named, request, catalog),
+        let run = match source {
+            TriggerSource::Request => RuleRun::new(named, request, catalog),
+            TriggerSource::Existing => RuleRun::of_existing(named, request, catalog),
         };
+        let begun = Instant::now();
         Some(Self {
             engine,
             catalog,
@@ -63,8 +65,8 @@ impl<'a, F: FactSource> Change<'a, F> {
             turns,
             turn: Some(turn),
             has_read: false,
-            begun: Instant::now(),
-            deadline,
+            begun,
+            deadline: begun + TIMEOUT,
         })
     }
 

@@ -192,11 +192,9 @@ impl Worker {
         let Some(catalog) = self.engine.catalog() else {
             return AttemptOutcome::Unavailable("the policies have not been read yet".to_owned());
         };
-        let deadline = Instant::now() + TIMEOUT;
-        let trigger = (request, source != TriggerSource::Existing);
-        let by = (&self.engine, &*catalog);
-        let turns = (&self.turns, turn);
-        let Some(mut change) = Change::begin(by, rule, trigger, deadline, turns) else {
+        let (engine, turns) = (&self.engine, &self.turns);
+        let change = Change::begin(engine, &catalog, rule, request, source, turns, turn);
+        let Some(mut change) = change else {
             return AttemptOutcome::NotMatched;
         };
         earlier.begin(&catalog, |before| says_still(&self.engine, before, rule));

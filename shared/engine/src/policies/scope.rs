@@ -1,17 +1,20 @@
-//! The policies that a call of the API server is about.
+//! The rules that a call of the API server is about.
 
 use std::{collections::HashMap, sync::Arc};
 
 use anteroom_model::ObjectKey;
+use anteroom_policy::Phase;
 
 use super::Entry;
 
-/// The policies that a call is about, and how it ends where none of them is at fault.
+/// The rules that a call is about, and how it ends where none of them is at fault.
 ///
 /// A call that comes by a webhook configuration that nobody knows here is about all policies: so nothing that is
 /// enforced is let by while configurations and policies change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
+    /// The phase of the rules.
+    pub phase: Phase,
     /// An error outside of any policy admits.
     pub ignores_errors: bool,
     /// The registered webhook that was called; `None`: all policies decide.
@@ -61,6 +64,15 @@ impl Assignment {
 }
 
 impl Scope {
+    /// All rules of a phase. An error refuses.
+    pub fn all(phase: Phase) -> Self {
+        Self {
+            phase,
+            ignores_errors: false,
+            called: None,
+        }
+    }
+
     /// Returns whether the call is about this policy. A policy that the called configuration does not have yet
     /// is asked at each webhook of its failure policy.
     pub(super) fn contains(&self, entry: &Entry) -> bool {

@@ -19,7 +19,7 @@ fn subject(kind: &str) -> Subject<'_> {
 }
 
 fn names(set: &PolicySet, scope: &Scope, subject: &Subject<'_>) -> Vec<String> {
-    let concerned = set.concerned(Phase::Validation, scope, subject).entries;
+    let concerned = set.concerned(scope, subject).entries;
     let keys = concerned.iter().map(|entry| entry.key.to_string());
     keys.collect()
 }
@@ -40,7 +40,7 @@ fn policies_are_found_by_kind_and_operation_in_order_of_name() {
         ),
         ("e", manifest(&["Ingress"], only_updates)),
     ]);
-    let all = &Scope::default();
+    let all = &Scope::all(Phase::Validation);
     assert_eq!(names(&set, all, &subject("Ingress")), ["b", "d"]);
     assert_eq!(names(&set, all, &subject("Service")), ["c"]);
     assert_eq!(names(&set, all, &subject("Ingest")), ["b"]);
@@ -86,7 +86,7 @@ fn policies_are_found_by_kind_and_by_plural() {
         subject.served.resource = resource;
         subject.served.subresource = subresource;
         subject.namespace = namespace;
-        names(&set, &Scope::default(), &subject)
+        names(&set, &Scope::all(Phase::Validation), &subject)
     };
     let (all, validating) = ("*", "ValidatingPolicy/p");
     let (namespaced, mutating) = ("n/NamespacedValidatingPolicy/p", "MutatingPolicy/p");
@@ -149,7 +149,7 @@ fn each_phase_has_its_own_policies_and_their_request_fields() {
         (Phase::Mutation, &["a", "c"][..], object.clone()),
         (Phase::Validation, &["b", "c", "d"], json!({})),
     ] {
-        let concerned = set.concerned(phase, &Scope::default(), &subject("Ingress"));
+        let concerned = set.concerned(&Scope::all(phase), &subject("Ingress"));
         let names: Vec<_> = concerned
             .entries
             .iter()
@@ -181,6 +181,7 @@ fn a_call_is_about_the_policies_of_its_webhook_or_about_all() {
     assignment.add("ignore-10".to_owned(), [key("ignoring"), key("gone")]);
     let assignment = Arc::new(assignment);
     let called = |webhook| Scope {
+        phase: Phase::Validation,
         ignores_errors: webhook == "ignore-10",
         called: assignment.position(webhook).map(|webhook| CalledWebhook {
             assignment: Arc::clone(&assignment),
@@ -191,7 +192,10 @@ fn a_call_is_about_the_policies_of_its_webhook_or_about_all() {
         (called("fail-10"), &["assigned", "moved", "new"][..]),
         (called("ignore-10"), &["ignoring"]),
         (called("fail-7"), &["assigned", "ignoring", "moved", "new"]),
-        (Scope::default(), &["assigned", "ignoring", "moved", "new"]),
+        (
+            Scope::all(Phase::Validation),
+            &["assigned", "ignoring", "moved", "new"],
+        ),
     ] {
         assert_eq!(
             names(&set, &scope, &subject("Ingress")),
@@ -221,15 +225,15 @@ fn a_policy_with_match_conditions_is_grouped_and_reads_their_fields() {
         ),
     ]);
     let scope = Scope {
-        ignores_errors: false,
         called: Some(CalledWebhook {
             assignment: Arc::default(),
             webhook: 0,
         }),
+        ..Scope::all(Phase::Validation)
     };
     assert_eq!(names(&set, &scope, &subject("Ingress")), ["conditional"]);
     assert_eq!(set.counts(), (1, 2));
-    let concerned = set.concerned(Phase::Validation, &scope, &subject("Ingress"));
+    let concerned = set.concerned(&scope, &subject("Ingress"));
     let object = json!({ "metadata": { "annotations": { "a": "b", "c": "d" } } });
     let read = concerned.parts.field("object", &object.to_string());
     let read = read.unwrap().unwrap();
@@ -282,7 +286,7 @@ fn a_policy_that_does_not_compile_is_found_by_its_readable_match() {
         ("c", manifest(&[], legacy)),
     ]);
     assert_eq!(set.counts(), (0, 3));
-    let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject("Ingress"));
+    let concerned = set.concerned(&Scope::all(Phase::Validation), &subject("Ingress"));
     let concerned = concerned.entries;
     let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
     assert_eq!(found, ["a", "c"]);
@@ -321,7 +325,7 @@ fn a_namespaced_policy_is_found_in_its_namespace_alone() {
             namespace,
             ..subject(kind)
         };
-        let found = names(&set, &Scope::default(), &subject);
+        let found = names(&set, &Scope::all(Phase::Validation), &subject);
         assert_eq!(found, expected, "{kind} in {namespace:?}");
     }
 }
@@ -345,7 +349,7 @@ fn a_request_is_read_only_for_the_fields_its_policies_use() {
         ("Service", json!({ "b": 2, "c": 3 })),
         ("Pod", json!({ "b": 2 })),
     ] {
-        let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject(kind));
+        let concerned = set.concerned(&Scope::all(Phase::Validation), &subject(kind));
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
     }
@@ -382,7 +386,7 @@ fn a_request_is_not_read_for_policies_of_other_namespaces() {
             namespace,
             ..subject("Ingress")
         };
-        let concerned = set.concerned(Phase::Validation, &Scope::default(), &subject);
+        let concerned = set.concerned(&Scope::all(Phase::Validation), &subject);
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{namespace:?}");
     }
@@ -412,7 +416,7 @@ fn a_version_that_does_not_compile_leaves_the_one_before_in_force() {
     assert_eq!(next(&PolicySet::default(), &broken).counts(), (0, 1));
     // A version that compiles takes its place.
     let mended = next(&third, &versioned("u", &json!(["Service"])));
-    let all = &Scope::default();
+    let all = &Scope::all(Phase::Validation);
     assert_eq!(names(&mended, all, &subject("Service")), ["p"]);
     assert!(names(&mended, all, &subject("Ingress")).is_empty());
 }

@@ -68,7 +68,7 @@ fn rules_of_unready(resources: &[&str], group: &str, version: &str) -> Vec<Strin
     let key = PolicyKind::Validating.key("", "p");
     let set = PolicySet::build(&PolicySet::default(), [(key, body)]);
     let made =
-        registration(None).configuration(Phase::Validation, &set, &testing::kinds(), ("PEM", ""));
+        registration(None).configuration(Phase::Validation, &set, &testing::kinds(), "PEM", "");
     let webhooks = made.webhooks.iter();
     let of_objects = webhooks.filter(|webhook| webhook.name.contains(".validate."));
     let rules = of_objects.flat_map(|webhook| webhook.rules.iter().flatten());

@@ -96,7 +96,8 @@ impl World {
         ];
         Self {
             facts: BusFacts::new(
-                (reader, asker_keys.clone()),
+                reader,
+                asker_keys.clone(),
                 Arc::<Audits>::clone(&audits),
                 hedge,
                 audit_ratio,

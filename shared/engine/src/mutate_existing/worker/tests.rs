@@ -94,7 +94,8 @@ impl World {
         // Longer than any read: none is asked for twice.
         let hedge = Duration::from_secs(600);
         let facts = BusFacts::new(
-            (Arc::clone(&reader), Keys::none()),
+            Arc::clone(&reader),
+            Keys::none(),
             Arc::clone(&recorder),
             hedge,
             0.0,
