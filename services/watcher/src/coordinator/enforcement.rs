@@ -205,7 +205,8 @@ impl EnforcementTracker {
     /// said yet.
     pub(super) fn judge(
         &mut self,
-        (id, policy): (&PolicyId, &PolicyManifest),
+        id: &PolicyId,
+        policy: &PolicyManifest,
         reads: &Reads,
         ready: Ready,
         around: &Surroundings<'_>,

@@ -192,7 +192,7 @@ impl StatusReporter {
                 position: inputs.position,
                 now: inputs.now,
             };
-            enforcement.judge((id, policy), &reads, ready, &around, effects)?
+            enforcement.judge(id, policy, &reads, ready, &around, effects)?
         } else {
             enforcement.forget(id);
             ready

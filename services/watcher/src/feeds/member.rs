@@ -192,8 +192,9 @@ impl Member {
         let Some(Progress::Lists { known_to, .. }) = self.watches.get(scope) else {
             return false;
         };
-        let object = (delivery.key, delivery.version);
-        self.selects(delivery) && queue.contradicts(&self.lease, object, known_to, listed_at)
+        let Delivery { key, version, .. } = *delivery;
+        let lease = &self.lease;
+        self.selects(delivery) && queue.contradicts(lease, key, version, known_to, listed_at)
     }
 
     fn apply(&self, delivery: &mut Delivery<'_>, queue: &mut WriteQueue) -> Option<WriteTarget> {

@@ -118,7 +118,7 @@ pub(super) fn compile(
     }
     let expressions = fields
         .iter()
-        .filter_map(|field| judged(field, &names, (place.rule, place.message), problems));
+        .filter_map(|field| judged(field, &names, place.rule, place.message, problems));
     let expressions = expressions.collect();
     let annotations = annotations(&cel, &names, problems);
     Some(Cel {
@@ -229,12 +229,13 @@ pub(super) fn variables(
     is_whole.then_some(programs)
 }
 
-/// One of the expressions that must be true. `around` is the path that errors leave out, and the message where the
-/// expression has none.
+/// One of the expressions that must be true. `rule` is the path that errors leave out. `default_message` is that of an
+/// expression without one.
 pub(super) fn judged(
     field: &Field<'_>,
     names: &Names,
-    around: (&str, &str),
+    rule: &str,
+    default_message: &str,
     problems: &mut Problems,
 ) -> Option<Judged> {
     let expression = field.object(&EXPRESSION, problems)?;
@@ -243,12 +244,14 @@ pub(super) fn judged(
     }
     let message = expression.get("message");
     let message = message.and_then(|field| field.text(problems));
-    let message = message.filter(|text| !text.is_empty()).unwrap_or(around.1);
+    let message = message
+        .filter(|text| !text.is_empty())
+        .unwrap_or(default_message);
     let message_expression = expression.get("messageExpression");
     let message_expression = message_expression.filter(|field| field.value().as_str() != Some(""));
     let message_expression = message_expression.and_then(|field| text(&field, names, problems));
     Some(Judged {
-        expression: truth(&expression, names, around.0, problems)?,
+        expression: truth(&expression, names, rule, problems)?,
         message: message.trim().to_owned(),
         message_expression,
     })

@@ -57,11 +57,12 @@ pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<O
     Some(mutate)
 }
 
-/// Compiles the patches of an object. `outer` are the rule's entries and names; `about` is the variable that
+/// Compiles the patches of an object. `entries` and `names` are those of the rule; `about` is the variable that
 /// holds the object.
 pub(super) fn work(
     mutate: &Object<'_>,
-    outer: (&[Arc<ContextEntry>], &Names),
+    entries: &[Arc<ContextEntry>],
+    names: &Names,
     home: Option<&str>,
     about: &'static str,
     problems: &mut Problems,
@@ -72,7 +73,7 @@ pub(super) fn work(
         level: 0,
         problems,
     };
-    compiler.work(mutate, outer)
+    compiler.work(mutate, entries, names)
 }
 
 /// Compiles the mutation of one level of `foreach`.
@@ -84,7 +85,12 @@ struct MutationCompiler<'p> {
 }
 
 impl MutationCompiler<'_> {
-    fn work(&mut self, of: &Object<'_>, outer: (&[Arc<ContextEntry>], &Names)) -> Option<Mutation> {
+    fn work(
+        &mut self,
+        of: &Object<'_>,
+        entries: &[Arc<ContextEntry>],
+        names: &Names,
+    ) -> Option<Mutation> {
         let given: Vec<_> = WAYS
             .iter()
             .filter(|way| of.get(way).is_some())
@@ -104,13 +110,13 @@ impl MutationCompiler<'_> {
             }
         };
         match way {
-            "foreach" => self.all(&field, outer).map(Mutation::ForEach),
+            "foreach" => self.all(&field, entries, names).map(Mutation::ForEach),
             "patchStrategicMerge" => {
-                let patch = self.merge(&field, outer.1)?;
+                let patch = self.merge(&field, names)?;
                 Some(Mutation::Once(Patch::Merge(patch)))
             }
             _ => {
-                let operations = operations::compile(&field, outer.1, self.problems)?;
+                let operations = operations::compile(&field, names, self.problems)?;
                 Some(Mutation::Once(operations))
             }
         }
@@ -135,7 +141,8 @@ impl MutationCompiler<'_> {
     fn all(
         &mut self,
         field: &Field<'_>,
-        outer: (&[Arc<ContextEntry>], &Names),
+        entries: &[Arc<ContextEntry>],
+        names: &Names,
     ) -> Option<Vec<MutateEach>> {
         let fields = field.list(self.problems);
         if fields.is_empty() {
@@ -151,14 +158,17 @@ impl MutationCompiler<'_> {
             return None;
         }
         let fields = fields.iter().take(FOREACH_MAX);
-        let all: Vec<_> = fields.map(|field| self.each(field, outer)).collect();
+        let all: Vec<_> = fields
+            .map(|field| self.each(field, entries, names))
+            .collect();
         all.into_iter().collect()
     }
 
     fn each(
         &mut self,
         field: &Field<'_>,
-        (outer, names): (&[Arc<ContextEntry>], &Names),
+        outer: &[Arc<ContextEntry>],
+        names: &Names,
     ) -> Option<MutateEach> {
         let each = field.object(&FOREACH, self.problems)?;
         let list = each
@@ -180,7 +190,7 @@ impl MutationCompiler<'_> {
             level: self.level + 1,
             problems: self.problems,
         };
-        let work = inner.work(&each, (&context, &names))?;
+        let work = inner.work(&each, &context, &names)?;
         Some(MutateEach {
             list: list?,
             outer: outer.len(),

@@ -118,7 +118,7 @@ fn target(
         .chain([given])
         .chain(own)
         .collect();
-    let work = mutate::work(mutate, (&context, &names), outer.home, TARGET, problems);
+    let work = mutate::work(mutate, &context, &names, outer.home, TARGET, problems);
     let (group, version, kind) = kind?;
     Some(TargetSpec {
         group,

@@ -104,7 +104,7 @@ pub(super) fn compile(
         let fields = mutate::fields(&mutate, problems)?;
         let work = match fields.get("targets") {
             None => {
-                mutate::work(&fields, (&context, &names), home, OBJECT, problems).map(Work::Mutate)
+                mutate::work(&fields, &context, &names, home, OBJECT, problems).map(Work::Mutate)
             }
             Some(targets) => {
                 let why_not = match problems.driver().targets {
@@ -142,8 +142,7 @@ pub(super) fn compile(
         };
         return Some(rule);
     }
-    let place = (home, template);
-    let validate = Validate::compile(&rule, actions, &context, place, &names, problems);
+    let validate = Validate::compile(&rule, actions, &context, home, template, &names, problems);
     let (name, matches, validate) = (name?, matches?, validate?);
     let rule = Rule {
         name,
@@ -193,7 +192,8 @@ impl Validate {
         rule: &Object<'_>,
         actions: &Actions,
         context: &[Arc<ContextEntry>],
-        (home, template): (Option<&str>, &[&str]),
+        home: Option<&str>,
+        template: &[&str],
         names: &Names,
         problems: &mut Problems,
     ) -> Option<Self> {

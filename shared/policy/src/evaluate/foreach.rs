@@ -133,7 +133,7 @@ impl ForEachWalk<'_> {
                     place: &place,
                     ..outer
                 };
-                match self.element(each, (element, index), outer, scope) {
+                match self.element(each, element, index, outer, scope) {
                     None => pending = true,
                     Some(_) if pending => {}
                     Some(RuleOutcome::Pass) => judged += 1,
@@ -159,7 +159,8 @@ impl ForEachWalk<'_> {
     fn element(
         &mut self,
         each: &ForEach,
-        (element, index): (&Arc<Value>, usize),
+        element: &Arc<Value>,
+        index: usize,
         outer: Outer<'_>,
         scope: &mut Scope<'_>,
     ) -> Option<RuleOutcome> {
@@ -170,8 +171,7 @@ impl ForEachWalk<'_> {
             Some(true) => return Some(RuleOutcome::Error(no_object(each, outer.place))),
             None => outer.about,
         };
-        let context = (&*each.context, each.outer);
-        within(context, element, index, scope, |scope| {
+        within(&each.context, each.outer, element, index, scope, |scope| {
             let place = outer.place;
             let preconditions = format_args!("{place}.preconditions");
             match conditions::evaluate(&each.preconditions, &preconditions, scope) {
@@ -267,10 +267,11 @@ pub(super) fn elements(
     }
 }
 
-/// Calls `make` for one element, within the context of its `foreach`: all entries, and the number of those
-/// outside. Facts that it learns of the outer entries are kept.
+/// Calls `make` for one element, within the context of its `foreach`. The first `outside` of its `entries` are of the
+/// rule around it: facts that it learns of those are kept.
 pub(super) fn within<T>(
-    (entries, outside): (&[Arc<ContextEntry>], usize),
+    entries: &[Arc<ContextEntry>],
+    outside: usize,
     element: &Arc<Value>,
     index: usize,
     outer: &mut Scope<'_>,

@@ -198,8 +198,7 @@ fn one_element(
     object: &mut Object,
     outer: &mut Scope<'_>,
 ) -> Result<(), Stop> {
-    let context = (&*each.context, each.outer);
-    foreach::within(context, element, index, outer, |scope| {
+    foreach::within(&each.context, each.outer, element, index, outer, |scope| {
         let preconditions = format_args!("{place}.preconditions");
         match conditions::evaluate(&each.preconditions, &preconditions, scope)? {
             Verdict { met: true, .. } => work(&each.work, place, object, scope),

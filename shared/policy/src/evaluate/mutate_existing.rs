@@ -90,14 +90,15 @@ trait Target {
 
 /// Patches the objects of all targets. `None` while a fact is waited for.
 pub(super) fn run(
-    (rule, exceptions): (&Rule, &[&PolicyException]),
+    rule: &Rule,
+    exceptions: &[&PolicyException],
     existing: &MutateExisting,
     progress: &mut Progress,
     scope: &mut Scope<'_>,
 ) -> Option<RuleOutcome> {
     let targets = match &existing.work {
         ExistingWork::InCel(targets) => {
-            return in_cel::run((rule, exceptions), targets, progress, scope);
+            return in_cel::run(rule, exceptions, targets, progress, scope);
         }
         ExistingWork::Targets(targets) => targets,
     };
@@ -340,20 +341,15 @@ impl Target for RuleTarget<'_> {
         scope: &mut Scope<'_>,
     ) -> Result<Option<ChangedObject>, Stop> {
         let (spec, target) = (self.spec, Arc::new(before.clone()));
-        let context = (&*spec.context, spec.outer);
         let place = self.of_field("preconditions");
-        let after = foreach::within(
-            context,
-            &target,
-            0,
-            scope,
-            |scope| match conditions::evaluate(&spec.preconditions, &place, scope)? {
+        let after = foreach::within(&spec.context, spec.outer, &target, 0, scope, |scope| {
+            match conditions::evaluate(&spec.preconditions, &place, scope)? {
                 Verdict { met: true, .. } => {
                     mutate::of_existing(&spec.work, before, gone_through, scope).map(Some)
                 }
                 _ => Ok(None),
-            },
-        )?;
+            }
+        })?;
         Ok(after
             .filter(|after| after != before)
             .map(|object| ChangedObject {

@@ -148,8 +148,7 @@ pub(super) fn judge<'a>(
         Work::Mutate(mutation) => mutate::run(mutation, &mut scope),
         Work::Patch(mutation) => cel::patches::run(mutation, &mut scope),
         Work::MutateExisting(existing) => {
-            let rule = (rule, exceptions);
-            mutate_existing::run(rule, existing, &mut pass.existing, &mut scope)
+            mutate_existing::run(rule, exceptions, existing, &mut pass.existing, &mut scope)
         }
     }
 }

@@ -65,7 +65,7 @@ impl Policy {
         object: &Value,
         resource: &str,
     ) -> Result<(), Refusal> {
-        self.permits_target(rule, target, (object, resource), |_| Ok(()))
+        self.permits_target(rule, target, object, resource, |_| Ok(()))
     }
 
     /// Permits rule `rule` to make `after` of this object of target `target`: the rule's patches can change all
@@ -77,10 +77,11 @@ impl Policy {
         &self,
         rule: &str,
         target: usize,
-        (before, after): (&Value, &Value),
+        before: &Value,
+        after: &Value,
         resource: &str,
     ) -> Result<(), Refusal> {
-        self.permits_target(rule, target, (after, resource), |spec| {
+        self.permits_target(rule, target, after, resource, |spec| {
             let covered = Footprint::of(&spec.work).covers(before, after);
             covered.map_err(|path| format!("the rule does not change `{path}`"))
         })
@@ -90,7 +91,8 @@ impl Policy {
         &self,
         rule: &str,
         target: usize,
-        (object, resource): (&Value, &str),
+        object: &Value,
+        resource: &str,
         check: impl Fn(&TargetSpec) -> Result<(), String>,
     ) -> Result<(), Refusal> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -109,7 +111,7 @@ impl Policy {
         self.any_of(rule, Some(target), |_, existing| {
             if let Some(targets) = existing.in_cel() {
                 // Expressions may change all of it.
-                return in_cel::writes(targets, target, (group, version, resource), &name);
+                return in_cel::writes(targets, target, group, version, resource, &name);
             }
             let spec = spec(existing, target)?;
             check_kind(spec, group, version, &text(&object["kind"]))?;

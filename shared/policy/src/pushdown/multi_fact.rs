@@ -75,7 +75,7 @@ fn one<'r>(
     let (value, verdict) = match &dependency {
         Err(reason) => (Err(reason.clone()), None),
         Ok((own, expression, dependency)) => {
-            let of = using(site, at, fact, *own, (expression, dependency));
+            let of = using(site, at, fact, *own, expression, dependency);
             let verdict = site.side.and_then(|(operator, side)| {
                 let subquery = of.verdict(operator, side).ok()?;
                 Some((subquery, side, operator))
@@ -155,7 +155,7 @@ fn subquery_of(
 ) -> Result<Subquery, String> {
     let own = is_kept(fact)?;
     let dependency = dependency_of(site, at, expression)?;
-    using(site, at, fact, own, (expression, &dependency)).value()
+    using(site, at, fact, own, expression, &dependency).value()
 }
 
 fn using<'u>(
@@ -163,7 +163,8 @@ fn using<'u>(
     at: usize,
     fact: &Fact,
     own: Option<&'u Expression>,
-    (expression, dependency): (&'u Expression, &'u Dependency),
+    expression: &'u Expression,
+    dependency: &'u Dependency,
 ) -> subquery::Use<'u> {
     subquery::Use {
         projection: projection(fact),

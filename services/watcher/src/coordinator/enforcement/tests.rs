@@ -73,10 +73,10 @@ impl World {
             now: self.now,
         };
         let (id, mut effects) = (id(), Vec::new());
-        let policy = (&id, &self.policy);
+        let policy = &self.policy;
         let judged = self
             .tracker
-            .judge(policy, &self.reads, ready(), &around, &mut effects);
+            .judge(&id, policy, &self.reads, ready(), &around, &mut effects);
         (judged.map(|ready| ready.reason), effects.len())
     }
 

@@ -249,7 +249,8 @@ impl Reader {
     pub(super) async fn write(
         &self,
         request: &LiveRequest,
-        (target, object): (usize, &Value),
+        target: usize,
+        object: &Value,
         deadline: Instant,
     ) -> Result<Value, FactError> {
         if let Some(reason) = self.writes_forbidden(&request.policy) {
@@ -270,7 +271,7 @@ impl Reader {
         let writes = self.writes();
         let permits = async |before: &Value| {
             let check = |policy: &Policy| {
-                policy.permits_change(&request.rule, target, (before, object), resource)
+                policy.permits_change(&request.rule, target, before, object, resource)
             };
             let permitted = self.permitted_soon(&request.policy, check).await;
             permitted.map_err(|error| refused(0, error.to_string()))

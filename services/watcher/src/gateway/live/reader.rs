@@ -196,7 +196,7 @@ impl Reader {
         let answer = match &request.call {
             LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
             LiveCall::Write { target, object } => {
-                self.write(request, (*target, object), deadline).await
+                self.write(request, *target, object, deadline).await
             }
             LiveCall::MayWrite { objects } => self.may_write(&request.policy, objects).await,
             _ => return self.called(request, is_sealed, deadline).await,

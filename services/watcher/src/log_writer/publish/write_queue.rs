@@ -200,7 +200,8 @@ impl WriteQueue {
     pub(crate) fn contradicts(
         &self,
         lease: &ViewLease,
-        (key, version): (&ObjectKey, &ResourceVersion),
+        key: &ObjectKey,
+        version: &ResourceVersion,
         known_to: &ResourceVersion,
         listed_at: &ResourceVersion,
     ) -> bool {

@@ -31,7 +31,8 @@ pub(super) fn names(site: &PolicySite<'_>, template: &[&str]) -> Names {
 
 /// Compiles `matchConditions` or their like: all must be true.
 pub(super) fn conditions(
-    (spec, field): (&Object<'_>, &str),
+    spec: &Object<'_>,
+    field: &str,
     names: &Names,
     problems: &mut Problems,
 ) -> Vec<Placed> {

@@ -112,8 +112,15 @@ pub(super) fn compile(
     let mut rules = Vec::new();
     // A policy that names other objects does not change the one that comes.
     if targets.is_none() {
-        let how = (settings.failure_policy, evaluation.applies_server_side);
-        rules = of_requests(&spec, site, (&written, constraints), how, problems)?;
+        rules = of_requests(
+            &spec,
+            site,
+            &written,
+            constraints,
+            settings.failure_policy,
+            evaluation.applies_server_side,
+            problems,
+        )?;
     } else if !is_run {
         let message = "objects that exist already are not changed here";
         problems.unsupported(MUTATE_EXISTING, message);
@@ -127,9 +134,15 @@ pub(super) fn compile(
             path: MUTATE_EXISTING.to_owned(),
         });
     } else if evaluation.changes_existing && problems.is_empty() {
-        let place = (&written, targets.as_ref());
-        let existing = of_existing(&spec, site, place, (&settings, &evaluation), problems);
-        rules.extend(existing);
+        rules.extend(of_existing(
+            &spec,
+            site,
+            &written,
+            targets.as_ref(),
+            &settings,
+            &evaluation,
+            problems,
+        ));
     }
     Some((rules, not_run, settings))
 }
@@ -138,8 +151,10 @@ pub(super) fn compile(
 fn of_requests(
     spec: &Object<'_>,
     site: &PolicySite<'_>,
-    (written, constraints): (&Field<'_>, Constraints),
-    (failure_policy, replaces_atomics): (FailurePolicy, bool),
+    written: &Field<'_>,
+    constraints: Constraints,
+    failure_policy: FailurePolicy,
+    replaces_atomics: bool,
     problems: &mut Problems,
 ) -> Option<Vec<Rule>> {
     let one = |name: &str, constraints: Constraints, template: &[&str], problems: &mut Problems| {
@@ -177,8 +192,10 @@ fn of_requests(
 fn of_existing(
     spec: &Object<'_>,
     site: &PolicySite<'_>,
-    (written, targets): (&Field<'_>, Option<&Targets<'_>>),
-    (settings, evaluation): (&Settings, &EvaluationFields),
+    written: &Field<'_>,
+    targets: Option<&Targets<'_>>,
+    settings: &Settings,
+    evaluation: &EvaluationFields,
     problems: &mut Problems,
 ) -> Option<Rule> {
     let matches = Matches::Constraints(constraints::compile(written, problems)?);
@@ -256,13 +273,13 @@ fn mutation(
     let mut names = own_names.clone();
     let variables = variables(spec, &mut names, problems)?;
     // Unlike those of a ValidatingPolicy, they see the variables.
-    let mut preconditions = conditions((spec, "matchConditions"), &names, problems);
+    let mut preconditions = conditions(spec, "matchConditions", &names, problems);
     let of_trigger = preconditions.len();
     let mut expression = None;
     if let Some(existing) = existing {
         // Objects that exist share the facts that are read whole: each would ask for subqueries of its own.
-        let of_targets = (spec, "targetMatchConditions");
-        preconditions.extend(conditions(of_targets, &names, problems));
+        let of_targets = conditions(spec, "targetMatchConditions", &names, problems);
+        preconditions.extend(of_targets);
         if let Some(field) = existing.expression {
             expression = Some(Placed {
                 place: field.path().to_owned(),

@@ -122,7 +122,7 @@ fn expressions(
     let mut names = names(site, template);
     // They do not see the variables.
     let preconditions = marked(
-        conditions((spec, "matchConditions"), &names, problems),
+        conditions(spec, "matchConditions", &names, problems),
         &[],
         &names,
     );
@@ -133,7 +133,7 @@ fn expressions(
     });
     let judged = fields
         .iter()
-        .filter_map(|field| judged(field, &names, ("", ""), problems));
+        .filter_map(|field| judged(field, &names, "", "", problems));
     let expressions = judged.map(|judged| Judged {
         expression: Placed {
             program: judged

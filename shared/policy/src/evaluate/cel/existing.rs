@@ -40,7 +40,8 @@ pub(in crate::evaluate) fn given(
 /// `gone_through` counts the bytes that patches of the rule have gone through.
 pub(in crate::evaluate) fn patched(
     targets: &CelTargets,
-    (before, namespace): (&Value, Option<Arc<Value>>),
+    before: &Value,
+    namespace: Option<Arc<Value>>,
     gone_through: &mut usize,
     scope: &mut Scope<'_>,
 ) -> Result<Option<Value>, Stop> {
@@ -56,8 +57,8 @@ pub(in crate::evaluate) fn patched(
     if !evaluate(&conditions, cel, scope, &around, &mut budget)? {
         return Ok(None);
     }
-    let spent = (&mut budget, gone_through);
-    patches::all_patched(mutation, before, &around, spent, scope).map(Some)
+    let budget = &mut budget;
+    patches::all_patched(mutation, before, &around, budget, gone_through, scope).map(Some)
 }
 
 /// The expression that gives objects.

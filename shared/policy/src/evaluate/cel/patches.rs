@@ -55,7 +55,7 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     if !evaluate(&Conditions::of(cel), cel, scope, &around, &mut budget)? {
         return Ok(skipped("preconditions not met"));
     }
-    let object = all_patched(mutation, &before, &around, (&mut budget, &mut 0), scope)?;
+    let object = all_patched(mutation, &before, &around, &mut budget, &mut 0, scope)?;
     let properties = evaluate(&Annotating(mutation), cel, scope, &around, &mut budget)?;
     scope.run.properties = properties;
     Ok(match object == before {
@@ -70,7 +70,8 @@ pub(super) fn all_patched(
     mutation: &CelMutation,
     before: &Value,
     around: &Around<'_>,
-    (budget, gone_through): (&mut Budget, &mut usize),
+    budget: &mut Budget,
+    gone_through: &mut usize,
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
     let cel = &mutation.around;

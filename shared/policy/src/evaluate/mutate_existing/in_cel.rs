@@ -49,7 +49,8 @@ pub(in crate::evaluate) struct Progress {
 
 /// Patches the objects. `None` while a fact is waited for.
 pub(super) fn run(
-    (rule, exceptions): (&Rule, &[&PolicyException]),
+    rule: &Rule,
+    exceptions: &[&PolicyException],
     targets: &CelTargets,
     progress: &mut super::Progress,
     scope: &mut Scope<'_>,
@@ -118,7 +119,8 @@ impl PolicyStep<'_> {
             let given = existing::given(targets, expression, scope)?;
             return Ok(Some(named(
                 targets,
-                (expression, &given),
+                expression,
+                &given,
                 scope.namespace,
                 walk,
             )));
@@ -198,7 +200,7 @@ impl PolicyStep<'_> {
             return Ok(None);
         }
         (scope.run.allowed_images, scope.run.allowed_values) = excepted.allowed();
-        existing::patched(targets, (before, namespace), gone_through, scope)
+        existing::patched(targets, before, namespace, gone_through, scope)
     }
 
     /// Returns whether an expression reads the namespace of an object, of an exception too.
@@ -293,7 +295,8 @@ impl Target for CelTarget<'_, '_> {
 /// from being changed.
 fn named(
     targets: &CelTargets,
-    (expression, given): (&Placed, &Value),
+    expression: &Placed,
+    given: &Value,
     home: Option<&str>,
     walk: &mut TargetWalk,
 ) -> Vec<ExistingObjects> {

@@ -45,7 +45,7 @@ fn assert_permitted(rule: &str, before: &Value, after: &Value) {
     };
     let policy = compile_for(&manifest, driver);
     let policy = policy.unwrap_or_else(|problems| panic!("{manifest}: {problems:#?}"));
-    let permitted = policy.permits_change("rule", 0, (before, after), "pods");
+    let permitted = policy.permits_change("rule", 0, before, after, "pods");
     assert_eq!(permitted, Ok(()), "{manifest} {after}");
 }
 

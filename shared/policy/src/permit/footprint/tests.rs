@@ -63,9 +63,7 @@ fn with(changes: &[(&str, Value)]) -> Value {
 
 /// Returns the path that the rule does not change; `None`: it changes all that differs.
 fn outside(policy: &Policy, after: &Value) -> Option<String> {
-    let refusal = policy
-        .permits_change("r", 0, (&pod(), after), "pods")
-        .err()?;
+    let refusal = policy.permits_change("r", 0, &pod(), after, "pods").err()?;
     let told = refusal.to_string();
     let (_, path) = told.split_once("the rule does not change `")?;
     Some(path.trim_end_matches('`').to_owned())
@@ -352,7 +350,7 @@ fn a_change_that_takes_too_long_to_compare_is_refused() {
         .collect();
     after["spec"]["volumes"] = turned.into();
     let refusal = policy
-        .permits_change("r", 0, (&before, &after), "pods")
+        .permits_change("r", 0, &before, &after, "pods")
         .unwrap_err();
     assert!(
         refusal.to_string().contains("more than can be compared"),

@@ -21,7 +21,7 @@ pub(super) fn reads(
         name,
         ..
     } = objects;
-    let one = of_type(targets, at, (group, version, resource))?;
+    let one = of_type(targets, at, group, version, resource)?;
     for (field, text) in [("namespace", namespace), ("name", name)] {
         let is_plain = !text.contains(['*', '?']) && check_name(text).is_ok();
         if !text.is_empty() && !is_plain {
@@ -35,20 +35,24 @@ pub(super) fn reads(
 pub(super) fn writes(
     targets: &CelTargets,
     at: usize,
-    of: (&str, &str, &str),
+    group: &str,
+    version: &str,
+    resource: &str,
     name: &str,
 ) -> Result<(), String> {
-    check_named(of_type(targets, at, of)?, name)
+    check_named(of_type(targets, at, group, version, resource)?, name)
 }
 
 fn of_type<'t>(
     targets: &'t CelTargets,
     at: usize,
-    of: (&str, &str, &str),
+    group: &str,
+    version: &str,
+    resource: &str,
 ) -> Result<&'t TargetType, String> {
     let one = targets.types.get(at);
     let one = one.ok_or_else(|| "the policy has no such target".to_owned())?;
-    match (&*one.group, &*one.version, &*one.resource) == of {
+    match (&*one.group, &*one.version, &*one.resource) == (group, version, resource) {
         true => Ok(one),
         false => Err(format!("it is of no {}", one.resource)),
     }
@@ -179,7 +183,7 @@ mod tests {
         ] {
             let found = policy.permits_writing("", at, &object, resource);
             assert_eq!(found.is_ok(), permitted, "{at} {object}: {found:?}");
-            let found = policy.permits_change("", at, (&object, &object), resource);
+            let found = policy.permits_change("", at, &object, &object, resource);
             assert_eq!(found.is_ok(), permitted, "{at} {object}: {found:?}");
         }
         let deployment = object("apps/v1", "Deployment", "web");

@@ -17,20 +17,19 @@ fn a_list_shows_no_object_as_it_cannot_be_in_the_history_that_is_known() {
         ("new", 7, true, "it would be known"),
     ];
     for (name, version, contradicts, why) in cases {
-        let object = (&key(name), &rv(version));
-        let found = queue.contradicts(&lease, object, &rv(10), &rv(20));
+        let found = queue.contradicts(&lease, &key(name), &rv(version), &rv(10), &rv(20));
         assert_eq!(found, contradicts, "{name} at {version}: {why}");
     }
-    let late = (&key("late"), &rv(4));
+    let (late, version) = (&key("late"), &rv(4));
     let unknown = ResourceVersion::default();
-    assert!(queue.contradicts(&lease, late, &unknown, &rv(9)));
+    assert!(queue.contradicts(&lease, late, version, &unknown, &rv(9)));
     assert!(
-        !queue.contradicts(&lease, late, &unknown, &rv(8)),
+        !queue.contradicts(&lease, late, version, &unknown, &rv(8)),
         "a list that was asked for before"
     );
     queue.rewrite(&mut lease);
     assert!(
-        !queue.contradicts(&lease, late, &unknown, &rv(9)),
+        !queue.contradicts(&lease, late, version, &unknown, &rv(9)),
         "what was known counts no more"
     );
 }
