@@ -107,7 +107,7 @@ pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
     // deployed, ask replicas and hear the answers.
     let bus = Arc::new(NatsBus::connect(args.nats.config("webhook")).await?);
     let keys = args.asker.keys().await?;
-    let asked = args.ask((&*bus, &keys));
+    let asked = args.ask(&*bus, &keys);
     let answer = tokio::time::timeout(args.deadline(), asked).await;
     let connection = *bus.connection().borrow();
     bus.close().await;
@@ -146,8 +146,8 @@ impl QueryArgs {
         }
     }
 
-    async fn ask(&self, to: (&dyn Bus, &Keys)) -> Result<(QueryReply, Value), FactError> {
-        connected(to.0).await;
+    async fn ask(&self, bus: &dyn Bus, keys: &Keys) -> Result<(QueryReply, Value), FactError> {
+        connected(bus).await;
         let found = if self.view {
             Found {
                 entry: String::new(),
@@ -155,7 +155,7 @@ impl QueryArgs {
                 expression: self.expression.clone(),
             }
         } else {
-            self.resolve(to.0).await?
+            self.resolve(bus).await?
         };
         let Binding {
             view,
@@ -180,7 +180,7 @@ impl QueryArgs {
             revision_min: self.revision_min.map(Revision),
             ..request(query)
         };
-        ask(to, self.address(view), request, self.deadline()).await
+        ask(bus, keys, self.address(view), request, self.deadline()).await
     }
 
     /// Resolves the entry to its view, as the replicas know it.
@@ -212,8 +212,8 @@ impl QueryArgs {
             ..Query::default()
         };
         let address = self.address(system::entries());
-        let to = (bus, &Keys::none());
-        let (_, found) = ask(to, address, request(query), self.deadline()).await?;
+        let (keys, request) = (Keys::none(), request(query));
+        let (_, found) = ask(bus, &keys, address, request, self.deadline()).await?;
         serde_json::from_value(found).map_err(|e| FactError::RequestInvalid {
             message: format!("the entry's record: {e}"),
         })
@@ -287,7 +287,8 @@ pub(crate) async fn connected(bus: &dyn Bus) {
 
 /// Sends one query and reads its one result. With keys, Secrets can be read.
 pub(crate) async fn ask(
-    (bus, keys): (&dyn Bus, &Keys),
+    bus: &dyn Bus,
+    keys: &Keys,
     to: Address,
     request: QueryRequest,
     deadline: Duration,

@@ -133,8 +133,9 @@ impl Answerer {
         self.references
             .wait_until_settled(view, selects, deadline.left())
             .await;
-        let snapshot = view.snapshot(request.age_max_ms)?;
-        let batch = Batch::new(view.clone(), snapshot, queries, request.namespace, deadline);
+        let (state, position) = view.snapshot(request.age_max_ms)?;
+        let (view, namespace) = (view.clone(), request.namespace);
+        let batch = Batch::new(view, state, position, queries, namespace, deadline);
         let taken = Instant::now();
         let inline = |prepared| self.evaluator.answer_inline(&batch, prepared);
         let results: Vec<_> = batch.queries.iter().map(inline).collect();

@@ -193,7 +193,8 @@ impl Scan {
     /// A scan of all objects, but for the stretches of which `pieces` are known.
     pub(crate) fn new(
         sliced: Arc<Sliced>,
-        (state, select): (&Snapshot, &Select),
+        state: &Snapshot,
+        select: &Select,
         query: &Query,
         functions: &'static FunctionTable,
         budget: Budget,

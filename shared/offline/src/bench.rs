@@ -226,11 +226,10 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
         let mut patched = None;
         for (policy, loaded) in bench.policies.iter().enumerate() {
             if let Ok(compiled) = &loaded.outcome {
-                let of = (loaded, compiled, resource);
                 responses.push(Response {
                     policy,
                     resource: at,
-                    rules: rules(bench, of, &mut patched, true),
+                    rules: rules(bench, loaded, compiled, resource, &mut patched, true),
                     patched: patched.clone(),
                 });
             }
@@ -239,8 +238,8 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
         for response in &mut responses[first..] {
             let loaded = &bench.policies[response.policy];
             if let Ok(compiled) = &loaded.outcome {
-                let of = (loaded, compiled, resource);
-                response.rules.extend(rules(bench, of, &mut patched, false));
+                let rules = rules(bench, loaded, compiled, resource, &mut patched, false);
+                response.rules.extend(rules);
             }
         }
     }
@@ -250,7 +249,9 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
 /// Returns the results of the rules that change the resource, or else of those that judge it.
 fn rules(
     bench: &Bench,
-    (loaded, policy, resource): (&LoadedPolicy, &Policy, &Resource),
+    loaded: &LoadedPolicy,
+    policy: &Policy,
+    resource: &Resource,
     patched: &mut Option<Value>,
     is_mutation: bool,
 ) -> Vec<RuleResponse> {
@@ -258,7 +259,8 @@ fn rules(
         &loaded.bare_name,
         resource,
         &bench.user,
-        (&bench.variables, bench.operation),
+        &bench.variables,
+        bench.operation,
         namespace_labels(bench, resource),
     );
     if let Some(schema) = bench.custom_kinds.schema(resource) {
@@ -277,7 +279,7 @@ fn rules(
     }
     let mut respond = |rule: &Rule, told: &mut RuleResponse| {
         let outcome = match &request {
-            Ok(request) => judge(bench, (loaded, policy, rule), request, resource, told),
+            Ok(request) => judge(bench, loaded, policy, rule, request, resource, told),
             Err(error) => return Some((Status::Error, error.to_string())),
         };
         match outcome {
@@ -348,7 +350,9 @@ fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
 /// what was left out and what was changed is put into `told`.
 fn judge(
     bench: &Bench,
-    (loaded, policy, rule): (&LoadedPolicy, &Policy, &Rule),
+    loaded: &LoadedPolicy,
+    policy: &Policy,
+    rule: &Rule,
     request: &AdmissionRequest,
     resource: &Resource,
     told: &mut RuleResponse,

@@ -302,7 +302,7 @@ pub fn equal(
         found.requests += 1;
         coverage[0].add(&old);
         coverage[1].add(&new);
-        if let Some(class) = compare(&old, &new, (request.operation, &request.object)) {
+        if let Some(class) = compare(&old, &new, request.operation, &request.object) {
             found.add(class, request);
         }
         match old.is_telling() || new.is_telling() {

@@ -84,7 +84,8 @@ pub(crate) fn request(
     policy: &str,
     resource: &Resource,
     user: &User,
-    (variables, operation): (&Variables, Option<Operation>),
+    variables: &Variables,
+    operation: Option<Operation>,
     namespace_labels: Map<String, Value>,
 ) -> Result<AdmissionRequest, RequestError> {
     let mut values = variables.of_resource(policy, &resource.name);
@@ -210,8 +211,8 @@ mod tests {
 
     fn made_by(values: &Value, operation: Option<Operation>) -> AdmissionRequest {
         let variables = variables(values);
-        let of = (&variables, operation);
-        request("p", &pod(), &User::default(), of, Map::new()).unwrap()
+        let user = User::default();
+        request("p", &pod(), &user, &variables, operation, Map::new()).unwrap()
     }
 
     #[test]
@@ -269,8 +270,8 @@ mod tests {
     #[test]
     fn values_that_make_no_valid_request_are_an_error() {
         let variables = variables(&json!({"request.operation": "PATCH"}));
-        let of = (&variables, None);
-        let made = request("p", &pod(), &User::default(), of, Map::new());
+        let user = User::default();
+        let made = request("p", &pod(), &user, &variables, None, Map::new());
         assert!(made.is_err());
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn svg(title: &str, folded: &str) -> String {
         width: WIDTH,
         level: 0,
     };
-    draw("all", &root, place, (depth, root.samples), &mut picture);
+    draw("all", &root, place, depth, root.samples, &mut picture);
     picture.push_str("</svg>\n");
     picture
 }
@@ -77,8 +77,7 @@ struct Place {
     level: usize,
 }
 
-fn draw(name: &str, frame: &Frame<'_>, at: Place, of: (usize, u64), picture: &mut String) {
-    let (depth, all) = of;
+fn draw(name: &str, frame: &Frame<'_>, at: Place, depth: usize, all: u64, picture: &mut String) {
     let top = HEAD + (depth - 1 - at.level) * HEIGHT;
     let letters = ((at.width - 4.0) / LETTER).max(0.0) as usize;
     let shown: String = name.chars().take(letters).collect();
@@ -104,7 +103,7 @@ fn draw(name: &str, frame: &Frame<'_>, at: Place, of: (usize, u64), picture: &mu
         if width >= THIN {
             let level = at.level + 1;
             let at = Place { left, width, level };
-            draw(name, call, at, of, picture);
+            draw(name, call, at, depth, all, picture);
         }
         left += width;
     }

@@ -123,13 +123,8 @@ impl Live {
         };
         let entries = Address::View(system::entries());
         let request = query::request(query);
-        let (_, records) = query::ask(
-            (&*self.bus, &Keys::none()),
-            entries,
-            request,
-            ANSWER_TIMEOUT,
-        )
-        .await?;
+        let (_, records) =
+            query::ask(&*self.bus, &Keys::none(), entries, request, ANSWER_TIMEOUT).await?;
         let records: Vec<EntryRecord> =
             serde_json::from_value(records).map_err(|error| FactError::RequestInvalid {
                 message: format!("the entry's record: {error}"),
@@ -169,8 +164,8 @@ impl Live {
         };
         let at = Address::View(binding.view.clone());
         let request = query::request(query);
-        let (reply, value) =
-            query::ask((&*self.bus, &Keys::none()), at, request, ANSWER_TIMEOUT).await?;
+        let (bus, keys) = (&*self.bus, Keys::none());
+        let (reply, value) = query::ask(bus, &keys, at, request, ANSWER_TIMEOUT).await?;
         Ok((reply.objects, value))
     }
 }

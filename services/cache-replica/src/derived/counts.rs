@@ -70,8 +70,10 @@ impl Derived {
     /// be.
     pub(crate) fn substitute_counts(
         &self,
-        (view, state): (&ViewHandle, &Snapshot),
-        (plan, select): (&Plan, &Select),
+        view: &ViewHandle,
+        state: &Snapshot,
+        plan: &Plan,
+        select: &Select,
         query: &Query,
     ) -> Option<RewrittenQuery> {
         let counted = plan.counted(document(select, state.read())?)?;
@@ -111,6 +113,8 @@ impl Derived {
             return None;
         }
         let lookup = LookupContext {
+            view: context.view,
+            state: context.state,
             parameters: &context.query.parameters,
             missing_key_is_error: context.query.missing_key_is_error,
             bare: context.bare,

@@ -12,9 +12,11 @@ use crate::plan::{Plan, document};
 /// With so few objects found, no other index is asked for fewer.
 const FEW: usize = 16;
 
-/// The parts of a query that decide which objects are found.
+/// A query's lookup in one state of a view.
 #[derive(Clone, Copy)]
 pub(crate) struct LookupContext<'q> {
+    pub(crate) view: &'q ViewHandle,
+    pub(crate) state: &'q Snapshot,
     /// The request's parameters, and the counts that stand beside them.
     pub(crate) parameters: &'q dyn Parameters,
     pub(crate) missing_key_is_error: bool,
@@ -47,16 +49,16 @@ impl<'q> LookupContext<'q> {
 }
 
 impl Derived {
-    /// Returns the objects of `state` that can make a difference, each once and in order. `None`: no
+    /// Returns the objects that can make a difference, each once and in order. `None`: no
     /// index can tell, or it is not built yet, or the lookup goes beyond `limit`.
     pub(crate) fn find(
         &self,
-        (view, state): (&ViewHandle, &Snapshot),
-        (plan, select): (&Plan, &Select),
+        plan: &Plan,
+        select: &Select,
         context: &LookupContext<'_>,
         limit: LookupLimit,
     ) -> Option<Vec<Object>> {
-        let narrow = plan.narrow(document(select, state.read())?);
+        let narrow = plan.narrow(document(select, context.state.read())?);
         let narrow = selected(narrow.as_deref(), select.labels())?;
         let terms = Terms {
             objects_max: limit.objects,
@@ -64,7 +66,7 @@ impl Derived {
             admits: &|object| select.admits(object),
             parameters: context.parameters,
         };
-        let mut found = self.gather((view, state), &narrow, context, terms)?;
+        let mut found = self.gather(&narrow, context, terms)?;
         found.sort_unstable();
         found.dedup();
         Some(found)
@@ -72,7 +74,6 @@ impl Derived {
 
     fn gather(
         &self,
-        at: (&ViewHandle, &Snapshot),
         narrow: &Narrow,
         context: &LookupContext<'_>,
         terms: Terms<'_>,
@@ -80,16 +81,16 @@ impl Derived {
         match narrow {
             Narrow::Probe(probe) => {
                 let gather = |index: &Index| index.gather(probe, terms);
-                self.indexes.ask(at.0, at.1, context.key(probe), gather)?
+                let key = context.key(probe);
+                self.indexes.ask(context.view, context.state, key, gather)?
             }
-            Narrow::Any(parts) => self.gather_any(at, parts, context, terms),
-            Narrow::All(alternatives) => self.gather_fewest(at, alternatives, context, terms),
+            Narrow::Any(parts) => self.gather_any(parts, context, terms),
+            Narrow::All(alternatives) => self.gather_fewest(alternatives, context, terms),
         }
     }
 
     fn gather_any(
         &self,
-        at: (&ViewHandle, &Snapshot),
         parts: &[Narrow],
         context: &LookupContext<'_>,
         terms: Terms<'_>,
@@ -97,7 +98,7 @@ impl Derived {
         let mut found = Some(Vec::new());
         for part in parts {
             // The others are still asked where one is not there, so that all are built at once.
-            let more = self.gather(at, part, context, terms);
+            let more = self.gather(part, context, terms);
             found = found.zip(more).map(|(found, more)| [found, more].concat());
             found = found.filter(|found| found.len() <= terms.objects_max);
         }
@@ -107,14 +108,13 @@ impl Derived {
     /// Asks the alternatives one after the other, until one finds few objects.
     fn gather_fewest(
         &self,
-        at: (&ViewHandle, &Snapshot),
         alternatives: &[Narrow],
         context: &LookupContext<'_>,
         mut terms: Terms<'_>,
     ) -> Option<Vec<Object>> {
         let mut best: Option<Vec<Object>> = None;
         for alternative in alternatives {
-            if let Some(found) = self.gather(at, alternative, context, terms) {
+            if let Some(found) = self.gather(alternative, context, terms) {
                 terms.objects_max = found.len();
                 best = Some(found);
             }

@@ -114,7 +114,8 @@ impl Prepared {
 impl Batch {
     pub(crate) fn new(
         view: ViewHandle,
-        (state, position): (Snapshot, ReadPosition),
+        state: Snapshot,
+        position: ReadPosition,
         queries: Vec<Prepared>,
         namespace: String,
         deadline: Deadline,

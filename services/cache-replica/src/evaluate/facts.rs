@@ -49,12 +49,14 @@ impl<'e> QueryFacts<'e> {
         let (view, state) = (&self.asking.batch.view, &self.asking.batch.state);
         let query = self.asking.query();
         let derived = &self.evaluator.derived;
-        let rewritten = derived.substitute_counts((view, state), (plan, select), query);
+        let rewritten = derived.substitute_counts(view, state, plan, select, query);
         let objects = {
             let parameters = rewritten
                 .as_ref()
                 .map(|rewritten| rewritten.parameters(&query.parameters));
             let context = LookupContext {
+                view,
+                state,
                 parameters: match &parameters {
                     Some(parameters) => parameters,
                     None => &query.parameters,
@@ -63,7 +65,7 @@ impl<'e> QueryFacts<'e> {
                 bare: select.is_bare(state.read()),
             };
             let plan = rewritten.as_ref().map_or(plan, RewrittenQuery::plan);
-            derived.find((view, state), (plan, select), &context, limit)?
+            derived.find(plan, select, &context, limit)?
         };
         match rewritten {
             Some(_) => self.evaluator.metrics.counted(),

@@ -102,7 +102,8 @@ impl Evaluator {
                 let (budget, _) = asking.deadline().limit(self.budget);
                 let scan = Scan::new(
                     sliced,
-                    (&asking.batch.state, asking.select),
+                    &asking.batch.state,
+                    asking.select,
                     asking.query(),
                     self.plans.functions(),
                     budget,

@@ -49,7 +49,10 @@ impl CelPlan {
         {
             return Arc::clone(reads);
         }
-        let documents: Vec<_> = documents.iter().map(as_document).collect();
+        let documents: Vec<_> = documents
+            .iter()
+            .map(|(name, shape)| as_document(name, *shape))
+            .collect();
         let mut reads = RetainedFields::default();
         let mut tell = |path: &[Box<str>], depth: ReadDepth| {
             match depth {
@@ -71,7 +74,7 @@ impl CelPlan {
     }
 }
 
-fn as_document<'n>((name, shape): &(&'n str, Shape)) -> Document<'n> {
+fn as_document(name: &str, shape: Shape) -> Document<'_> {
     match shape {
         Shape::Document | Shape::List => Document::List(name),
         Shape::Array => Document::Array(name),

@@ -36,7 +36,8 @@ fn scan(view: &TestView, expression: &str, budget: Budget, pieces: Option<&Piece
     let select = Select::default();
     Scan::new(
         Arc::new(sliced),
-        (&state, &select),
+        &state,
+        &select,
         &query,
         functions,
         budget,

@@ -122,7 +122,7 @@ impl Compiler<'_> {
                 }
             }
         }
-        Some(self.macro_of(*kind, (target, *of), &names, filter, body))
+        Some(self.macro_of(*kind, target, of, &names, filter, body))
     }
 
     fn function(

@@ -106,7 +106,7 @@ impl Compiler<'_> {
             let message = "the variable of cel.bind() is a simple name";
             return Some(Err(CompileError::invalid(message)));
         };
-        Some(self.macro_of(MacroKind::Bind, (value, &[]), &[variable], None, body))
+        Some(self.macro_of(MacroKind::Bind, value, &[], &[variable], None, body))
     }
 
     /// The operand of `.namespace`: where it is the metadata of a template, the object's own.

@@ -459,7 +459,8 @@ impl<'n> Compiler<'n> {
         };
         self.macro_of(
             kind,
-            (&parsed.iter_range, &[Kind::List, Kind::Map]),
+            &parsed.iter_range,
+            &[Kind::List, Kind::Map],
             &[&parsed.iter_var],
             filter.as_ref(),
             &body,
@@ -469,7 +470,8 @@ impl<'n> Compiler<'n> {
     pub(super) fn macro_of(
         &mut self,
         kind: MacroKind,
-        (range, kinds): (&IdedExpr, &[Kind]),
+        range: &IdedExpr,
+        kinds: &[Kind],
         variables: &[&str],
         filter: Option<&IdedExpr>,
         body: &IdedExpr,

@@ -71,14 +71,15 @@ impl<'v> Machine<'v> {
                 range,
                 place,
                 inner,
-            } => self.probes_over(body, (range, *place), inner)?,
+            } => self.probes_over(body, range, *place, inner)?,
         })
     }
 
     fn probes_over(
         &mut self,
         body: &'v Expr,
-        (range, place): (&'v Operand, usize),
+        range: &'v Operand,
+        place: usize,
         inner: &'v Narrow,
     ) -> Result<Option<Probes<'v>>, EvalError> {
         let elements = match self.operand(body, range)? {

@@ -53,8 +53,8 @@ impl Finder {
             (Expr::Binary(Operator::Equal, pair), false)
             | (Expr::Binary(Operator::NotEqual, pair), true) => {
                 let (left, right) = (&pair.0, &pair.1);
-                self.equal((left, 0), (right, 1), scope)
-                    .or_else(|| self.equal((right, 1), (left, 0), scope))
+                self.equal(left, right, 1, scope)
+                    .or_else(|| self.equal(right, left, 0, scope))
             }
             (Expr::Binary(Operator::In, pair), false) => self.within(&pair.0, &pair.1, scope),
             (Expr::Macro(made), _) => self.inner(made, decided, scope),
@@ -62,14 +62,14 @@ impl Finder {
         }
     }
 
-    /// `key == value`
-    fn equal(&self, key: (&Expr, u16), value: (&Expr, u16), scope: &Scope) -> Option<Narrow> {
-        let path = scope.path(key.0)?;
+    /// `key == value`, or the other way round: `place` is that of the value.
+    fn equal(&self, key: &Expr, value: &Expr, place: u16, scope: &Scope) -> Option<Narrow> {
+        let path = scope.path(key)?;
         let matching = match path.is_optional {
             true => Matching::OptionalEqual,
             false => Matching::Equal,
         };
-        self.probe(&path, matching, value, scope)
+        self.probe(&path, matching, value, place, scope)
     }
 
     /// `key in value`, `value in key`
@@ -77,18 +77,19 @@ impl Finder {
         if let Some(path) = scope.path(left) {
             return match path.is_optional {
                 true => None,
-                false => self.probe(&path, Matching::Among, (right, 1), scope),
+                false => self.probe(&path, Matching::Among, right, 1, scope),
             };
         }
         let path = scope.elements(right)?;
-        self.probe(&path, Matching::Equal, (left, 0), scope)
+        self.probe(&path, Matching::Equal, left, 0, scope)
     }
 
     fn probe(
         &self,
         path: &Path,
         matching: Matching,
-        (term, place): (&Expr, u16),
+        term: &Expr,
+        place: u16,
         scope: &Scope,
     ) -> Option<Narrow> {
         // The same element on both sides is for a scan.

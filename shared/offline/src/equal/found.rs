@@ -82,8 +82,9 @@ impl Found {
                 let small = shrink(request, &mut |smaller| {
                     let outcomes = (!is_over()).then(|| subject.outcomes(smaller)).flatten();
                     outcomes.is_some_and(|[old, new]| {
-                        let of = (smaller.operation, &smaller.object);
-                        compare(&old, &new, of).as_ref() == Some(&class)
+                        let class_of_smaller =
+                            compare(&old, &new, smaller.operation, &smaller.object);
+                        class_of_smaller.as_ref() == Some(&class)
                     })
                 });
                 if seen.insert(form(&small.object)) {

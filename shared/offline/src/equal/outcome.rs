@@ -244,7 +244,12 @@ pub(super) struct Class {
 }
 
 /// Returns the difference between two outcomes of a request; `None` if there is none.
-pub(super) fn compare(old: &Outcome, new: &Outcome, of: (Operation, &Value)) -> Option<Class> {
+pub(super) fn compare(
+    old: &Outcome,
+    new: &Outcome,
+    operation: Operation,
+    object: &Value,
+) -> Option<Class> {
     let worst = |outcome: &Outcome| match outcome.reported {
         // A rule that does not speak of an object, and one that it complies with, decide alike.
         Reported::Pass => Reported::Nothing,
@@ -255,14 +260,14 @@ pub(super) fn compare(old: &Outcome, new: &Outcome, of: (Operation, &Value)) -> 
         return None;
     }
     Some(Class {
-        kind: kind(old, new, of),
+        kind: kind(old, new, operation, object),
         decisions: [old.decision, new.decision],
         reported: [worst(old), worst(new)],
         deciding: [old.deciding(), new.deciding()],
     })
 }
 
-fn kind(old: &Outcome, new: &Outcome, (operation, object): (Operation, &Value)) -> Kind {
+fn kind(old: &Outcome, new: &Outcome, operation: Operation, object: &Value) -> Kind {
     let either = |reported| (old.has(reported), new.has(reported));
     let same_report = old.reported == new.reported;
     if same_report && old.has(Reported::Error) && old.decision != new.decision {

@@ -82,14 +82,16 @@ impl<'i> Gathering<'i, '_> {
             }
             (Matching::Alike | Matching::AlikeOne, key) => self.alike(&text(key)),
             (Matching::AmongEntries, Value::Object(entries)) => {
-                let mut postings = entries.iter().filter_map(|entry| self.entry(entry));
+                let mut postings = entries
+                    .iter()
+                    .filter_map(|(name, value)| self.entry(name, value));
                 let postings: Vec<_> = postings.by_ref().collect();
                 postings
                     .into_iter()
                     .try_for_each(|posting| self.extend(posting))
             }
             (Matching::HasEntries, Value::Object(entries)) if !entries.is_empty() => {
-                let postings = entries.iter().map(|entry| self.entry(entry));
+                let postings = entries.iter().map(|(name, value)| self.entry(name, value));
                 let length = |posting: &Option<&Posting>| posting.map_or(0, Posting::len);
                 let rarest = postings.min_by_key(length).flatten();
                 rarest.map_or(Some(()), |posting| self.extend(posting))
@@ -98,7 +100,7 @@ impl<'i> Gathering<'i, '_> {
         }
     }
 
-    fn entry(&self, (name, value): (&String, &Value)) -> Option<&'i Posting> {
+    fn entry(&self, name: &str, value: &Value) -> Option<&'i Posting> {
         let entry = Scalar::entry(name, Scalar::of_json(value)?);
         self.index.by_value.get(&entry)
     }

@@ -178,13 +178,13 @@ impl<'e> Search<'e> {
     ) -> Result<DocumentPart, Scan> {
         if let [Argument::Value(one), Argument::Value(other)] = arguments {
             if MEMBERSHIPS.contains(&name) {
-                return self.members(id, (*other, *one), Matching::Alike, &at);
+                return self.members(id, *other, *one, Matching::Alike, &at);
             }
             if MEMBERSHIPS_OF_ONE.contains(&name) {
-                return self.members(id, (*other, *one), Matching::AlikeOne, &at);
+                return self.members(id, *other, *one, Matching::AlikeOne, &at);
             }
             if name == "contains" && terms::operand(self.ast, *one).is_none() {
-                return self.members(id, (*one, *other), Matching::Equal, &at);
+                return self.members(id, *one, *other, Matching::Equal, &at);
             }
         }
         let value = |argument: &Argument| match argument {
@@ -205,7 +205,8 @@ impl<'e> Search<'e> {
     fn members(
         &mut self,
         id: TermId,
-        (list, key): (TermId, TermId),
+        list: TermId,
+        key: TermId,
         matching: Matching,
         at: &DocumentPart,
     ) -> Result<DocumentPart, Scan> {

@@ -28,7 +28,10 @@ pub fn selected<'n>(
     narrow: Option<&'n Narrow>,
     selector: &LabelSelector,
 ) -> Option<Cow<'n, Narrow>> {
-    let mut ways: Vec<_> = selector.values().filter_map(labelled).collect();
+    let mut ways: Vec<_> = selector
+        .values()
+        .filter_map(|(label, values)| labelled(label, values))
+        .collect();
     match narrow {
         Some(narrow) if ways.is_empty() || narrow.probes().is_empty() => {
             Some(Cow::Borrowed(narrow))
@@ -43,7 +46,7 @@ pub fn selected<'n>(
 }
 
 /// Objects whose label has one of the values.
-fn labelled((label, values): (&str, &[String])) -> Option<Narrow> {
+fn labelled(label: &str, values: &[String]) -> Option<Narrow> {
     let probe = |value: &String| {
         Some(Narrow::Probe(Probe {
             key: KEY.clone()?,

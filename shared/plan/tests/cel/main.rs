@@ -50,7 +50,8 @@ fn select(namespace: &str, label_selector: &str) -> Select {
 /// By the lists of a view, and what it took.
 fn by_lists(
     program: &Program,
-    (state, host): (&Snapshot, &Host),
+    state: &Snapshot,
+    host: &Host,
     parameters: &[Value; 3],
 ) -> (Outcome, u64) {
     let selects = [select("", ""), select("a", "k=v")];
@@ -121,8 +122,8 @@ proptest! {
             // Any state, so that indexes are brought up and back; and an index may be gone at any time.
             let state = at.get(&states);
             indexed.lose_one_in(*lost);
-            let (found, _) = by_lists(&program, (state, &indexed), parameters);
-            let (scanned, _) = by_lists(&program, (state, &scanning), parameters);
+            let (found, _) = by_lists(&program, state, &indexed, parameters);
+            let (scanned, _) = by_lists(&program, state, &scanning, parameters);
             prop_assert_eq!(&found, &scanned, "{} {:?}", source, parameters);
             let whole = by_json(&program, state, parameters);
             prop_assert_eq!(&found, &whole, "{} {:?}", source, parameters);
@@ -147,12 +148,12 @@ fn many_questions_are_answered_by_indexes() {
         };
         let parameters = parameters().new_tree(&mut runner).unwrap().current();
         let before = host.answered();
-        let (found, steps) = by_lists(&program, (state, &host), &parameters);
+        let (found, steps) = by_lists(&program, state, &host, &parameters);
         if host.answered() == before {
             continue;
         }
         asked += 1;
-        let (_, scanned) = by_lists(&program, (state, &Host::scanning()), &parameters);
+        let (_, scanned) = by_lists(&program, state, &Host::scanning(), &parameters);
         cheaper += usize::from(steps < scanned);
         failed += usize::from(found.is_err());
         values += usize::from(found.is_ok_and(|value| value != json!(false) && value != json!([])));
@@ -196,7 +197,7 @@ fn irregular_objects_do_not_make_a_lookup_linear() {
                 ("none.example", Err("no such key: host".to_owned())),
             ] {
                 let parameters = [json!(host_name), json!(null), json!([])];
-                let (outcome, steps) = by_lists(&program, (&state, &host), &parameters);
+                let (outcome, steps) = by_lists(&program, &state, &host, &parameters);
                 assert_eq!(outcome.map_err(|error| error.to_string()), expected);
                 costs.push(steps);
             }
@@ -205,7 +206,8 @@ fn irregular_objects_do_not_make_a_lookup_linear() {
         let parameters = [json!("none.example"), json!(null), json!([])];
         let (outcome, steps) = by_lists(
             &compiled(guarded, Dialect::Kubernetes).unwrap(),
-            (&state, &host),
+            &state,
+            &host,
             &parameters,
         );
         assert_eq!(outcome, Ok(json!(false)));
@@ -289,7 +291,7 @@ fn a_field_that_is_missing_within_an_optional_has_the_value_of_its_end() {
         ),
     ] {
         let program = compiled(source, Dialect::Kubernetes).unwrap();
-        let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        let (found, _) = by_lists(&program, &state, &host, &parameters);
         let whole = by_json(&program, &state, &parameters);
         assert_eq!(found, Ok(json!(expected)), "{source}");
         assert_eq!(found, whole, "{source}");
@@ -370,7 +372,7 @@ fn a_scalar_in_the_place_of_a_map_counts_as_where_all_objects_are_looked_at() {
         ),
     ] {
         let program = compiled(source, dialect).unwrap();
-        let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        let (found, _) = by_lists(&program, &state, &host, &parameters);
         match expected {
             Some(expected) => assert_eq!(found, Ok(json!(expected)), "{source}"),
             None => assert!(error(&found), "{source}: {found:?}"),
@@ -393,7 +395,7 @@ fn a_scalar_in_the_place_of_a_map_counts_as_where_all_objects_are_looked_at() {
         ("view.exists(x, x.l.exists(i, 'h' in i && i.h == p))", None),
     ] {
         let program = compiled(source, Dialect::Kubernetes).unwrap();
-        let (found, _) = by_lists(&program, (&state, &host), &parameters);
+        let (found, _) = by_lists(&program, &state, &host, &parameters);
         match expected {
             Some(expected) => assert_eq!(found, Ok(json!(expected)), "{source}"),
             None => assert!(error(&found), "{source}: {found:?}"),

@@ -59,7 +59,8 @@ impl Question {
     fn counted(
         &self,
         expression: &Expression,
-        (first, state): (&Snapshot, &Snapshot),
+        first: &Snapshot,
+        state: &Snapshot,
         counters: &mut HashMap<CounterKey, Counter>,
     ) -> Option<(CountedExpression, Bound)> {
         let select = Select::new(&self.selection).unwrap();
@@ -359,8 +360,9 @@ proptest! {
             let Ok(expression) = Expression::parse(&question.expression) else {
                 panic!("{}", question.expression);
             };
-            let states = (&world.states[0], state);
-            let Some((found, bound)) = question.counted(&expression, states, &mut counters) else {
+            let first = &world.states[0];
+            let answered = question.counted(&expression, first, state, &mut counters);
+            let Some((found, bound)) = answered else {
                 continue;
             };
             let plain = question.plain(&expression, state, &self::bound());
@@ -408,8 +410,9 @@ fn many_generated_questions_are_really_answered_by_counts() {
         let question = question().new_tree(&mut runner).unwrap().current();
         let expression = Expression::parse(&question.expression).unwrap();
         sliced += usize::from(question.sliced(&expression, state, &[3, 0, 4]).is_some());
-        let states = (&world.states[0], state);
-        let Some((found, bound)) = question.counted(&expression, states, &mut counters) else {
+        let first = &world.states[0];
+        let answered = question.counted(&expression, first, state, &mut counters);
+        let Some((found, bound)) = answered else {
             continue;
         };
         counted += 1;
