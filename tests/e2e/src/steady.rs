@@ -66,14 +66,19 @@ pub async fn ask(
     while !stop.is_cancelled() {
         let begun = Instant::now();
         let decided = asker.ask(NAME).await?;
-        judge(histories, &decided, (begun, Instant::now()))?;
+        judge(histories, &decided, begun, Instant::now())?;
         asked += 1;
         tokio::time::sleep(PAUSE).await;
     }
     Ok(asked)
 }
 
-fn judge(histories: &Histories, decided: &Decided, when: (Instant, Instant)) -> anyhow::Result<()> {
+fn judge(
+    histories: &Histories,
+    decided: &Decided,
+    asked: Instant,
+    answered: Instant,
+) -> anyhow::Result<()> {
     let numbers = decided.message.split_once("numbers=");
     let (numbers, _) = numbers
         .and_then(|(_, rest)| rest.split_once(';'))
@@ -84,7 +89,7 @@ fn judge(histories: &Histories, decided: &Decided, when: (Instant, Instant)) -> 
     let late_max = LATE_MAX.max(Duration::from_millis(age_ms.unwrap_or_default()));
     for (namespace, number) in NAMESPACES.iter().zip(numbers) {
         histories
-            .judge((OF, namespace), number, when, late_max)
+            .judge(OF, namespace, number, asked, answered, late_max)
             .with_context(|| format!("{decided:?}"))?;
     }
     Ok(())

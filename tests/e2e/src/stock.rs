@@ -146,13 +146,15 @@ impl Histories {
     /// What is wrong with it.
     pub fn judge(
         &self,
-        of: (Stock, &str),
+        of: Stock,
+        namespace: &str,
         value: &str,
-        (asked, answered): (Instant, Instant),
+        asked: Instant,
+        answered: Instant,
         late_max: Duration,
     ) -> anyhow::Result<usize> {
         let all = self.0.lock();
-        let key = (of.0, of.1.to_owned());
+        let key = (of, namespace.to_owned());
         let history = all.get(&key).context("nothing was ever written there")?;
         let number: usize = value
             .parse()
@@ -246,7 +248,7 @@ mod tests {
         let now = Instant::now();
         let judge = |value, asked: Instant| {
             let late_max = Duration::from_secs(5);
-            histories.judge((STOCK[0], "a"), value, (asked, asked), late_max)
+            histories.judge(STOCK[0], "a", value, asked, asked, late_max)
         };
         let later = now + Duration::from_secs(9);
         assert_eq!(judge("0", now).unwrap(), 0);

@@ -167,7 +167,8 @@ impl Judge {
             host,
             of,
             !allowed,
-            (fact["incarnation"].to_string(), revision),
+            fact["incarnation"].to_string(),
+            revision,
             age_ms,
         );
     }
@@ -177,7 +178,8 @@ impl Judge {
         host: &str,
         of: &Answered,
         is_taken: bool,
-        (incarnation, revision): (String, u64),
+        incarnation: String,
+        revision: u64,
         age_ms: u64,
     ) {
         let now = Instant::now();

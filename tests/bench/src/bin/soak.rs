@@ -163,7 +163,8 @@ impl Soak {
         let change = tokio::spawn(change(
             Arc::clone(&self.sim),
             Arc::clone(&counts),
-            (args.events, args.events_per_second),
+            args.events,
+            args.events_per_second,
         ));
         let ask = tokio::spawn(ask(self.target.clone(), Arc::clone(&counts), stop.clone()));
         let mut warm = None;
@@ -343,7 +344,8 @@ fn is_denied(answer: &[u8]) -> anyhow::Result<Option<bool>> {
 async fn change(
     sim: Arc<SimApi>,
     counts: Arc<Counts>,
-    (events, per_second): (u64, u64),
+    events: u64,
+    per_second: u64,
 ) -> anyhow::Result<()> {
     let (begun, mut random) = (Instant::now(), StdRng::seed_from_u64(1));
     for event in 0..events {

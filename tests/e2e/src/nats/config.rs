@@ -22,7 +22,8 @@ pub(super) struct Routes {
 pub(super) fn text(
     folder: &Path,
     store: &Path,
-    (address, monitor): (SocketAddr, SocketAddr),
+    address: SocketAddr,
+    monitor: SocketAddr,
     is_encrypted: bool,
     routes: &Routes,
 ) -> anyhow::Result<String> {

@@ -58,7 +58,8 @@ impl Server {
         let text = config::text(
             folder,
             &self.files(),
-            (self.address, self.monitor),
+            self.address,
+            self.monitor,
             is_encrypted,
             routes,
         )?;

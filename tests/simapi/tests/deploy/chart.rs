@@ -11,13 +11,13 @@ fn resolved<'a>(schema: &'a Value, whole: &'a Value) -> &'a Value {
 }
 
 /// Adds the paths of keys that the schema has and the values do not.
-fn lacking((schema, whole): (&Value, &Value), values: &Value, path: &str, found: &mut Vec<String>) {
+fn lacking(schema: &Value, whole: &Value, values: &Value, path: &str, found: &mut Vec<String>) {
     let schema = resolved(schema, whole);
     let properties = schema.get("properties").and_then(Value::as_object);
     for (key, schema) in properties.into_iter().flatten() {
         let path = format!("{path}/{key}");
         match values.get(key) {
-            Some(values) => lacking((schema, whole), values, &path, found),
+            Some(values) => lacking(schema, whole, values, &path, found),
             None => found.push(path),
         }
     }
@@ -30,7 +30,7 @@ fn every_key_of_the_schema_has_a_value() {
     let schema: Value = serde_json::from_str(&schema).unwrap();
     let mut found = Vec::new();
     let values = yaml("deploy/chart/values.yaml");
-    lacking((&schema, &schema), &values, "", &mut found);
+    lacking(&schema, &schema, &values, "", &mut found);
     assert_eq!(found, [] as [&str; 0]);
 }
 

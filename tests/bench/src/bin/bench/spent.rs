@@ -44,15 +44,15 @@ pub(crate) fn cpu_of<'a>(processes: impl Iterator<Item = (&'a str, u32)>) -> any
 /// others took of the machine meanwhile stands beside it, in cores: much of it makes latencies worthless.
 pub(crate) fn cpu_each(before: &Cpu, after: &Cpu, count: u64) -> Value {
     let own = |name: &str| OF_A_DECISION.contains(&name);
-    each(before, after, count, ("webhook_replica_nats", own))
+    each(before, after, count, "webhook_replica_nats", own)
 }
 
 /// The same of processes that are all a decision's own: what they took together is `together`.
 pub(crate) fn cpu_each_of_all(before: &Cpu, after: &Cpu, count: u64) -> Value {
-    each(before, after, count, ("together", |_| true))
+    each(before, after, count, "together", |_| true)
 }
 
-fn each(before: &Cpu, after: &Cpu, count: u64, (sum, of): (&str, fn(&str) -> bool)) -> Value {
+fn each(before: &Cpu, after: &Cpu, count: u64, sum: &str, of: fn(&str) -> bool) -> Value {
     let count = count.max(1) as f64;
     let each = after.by_process.iter().map(|(name, ms)| {
         let before = before.by_process.get(name).copied();

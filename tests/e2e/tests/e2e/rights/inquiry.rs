@@ -90,7 +90,7 @@ impl Inquiry {
         match road.told(&decided) {
             Ok(Told::Numbers(numbers)) => {
                 let live = decided.fact()["from"] == "live";
-                if let Err(error) = self.judge(road, &numbers, before, (asked, answered), live) {
+                if let Err(error) = self.judge(road, &numbers, before, asked, answered, live) {
                     let name = &road.name;
                     findings
                         .wrong
@@ -124,13 +124,15 @@ impl Inquiry {
         road: &Road,
         numbers: &[String],
         before: &mut Vec<usize>,
-        when: (Instant, Instant),
+        asked: Instant,
+        answered: Instant,
         live: bool,
     ) -> anyhow::Result<()> {
         let mut now = Vec::new();
         for (namespace, number) in road.namespaces.iter().zip(numbers) {
-            let of = (road.of, *namespace);
-            now.push(self.histories.judge(of, number, when, LATE_MAX)?);
+            let histories = &self.histories;
+            let judged = histories.judge(road.of, namespace, number, asked, answered, LATE_MAX);
+            now.push(judged?);
         }
         let back = before.iter().zip(&now).any(|(before, now)| now < before);
         ensure!(!back, "back in time from {before:?}");
