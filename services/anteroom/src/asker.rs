@@ -26,7 +26,7 @@ impl Asker<'_> {
         match answer.map_err(|_| SILENT.to_owned())? {
             Ok(answer) => Ok(Some(answer)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(said(&error, path)),
+            Err(error) => Err(refusal_message(&error, path)),
         }
     }
 
@@ -34,7 +34,7 @@ impl Asker<'_> {
     pub(crate) async fn text(&self, path: &str) -> Asked<String> {
         let answer = timeout(TIMEOUT, self.0.request_text(request(path)?)).await;
         let answer = answer.map_err(|_| SILENT.to_owned())?;
-        answer.map_err(|error| said(&error, path))
+        answer.map_err(|error| refusal_message(&error, path))
     }
 
     /// Returns the objects of a resource; `None`: there is no such resource.
@@ -61,7 +61,7 @@ fn request(path: &str) -> Asked<Request<Vec<u8>>> {
     request.body(Vec::new()).map_err(|error| error.to_string())
 }
 
-fn said(error: &kube::Error, path: &str) -> String {
+fn refusal_message(error: &kube::Error, path: &str) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => format!("you may not read {path}"),
         kube::Error::Api(status) => status.message.clone(),

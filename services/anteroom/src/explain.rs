@@ -144,7 +144,10 @@ pub(crate) fn rules(policy: &Policy, manifests: &Manifests) -> Vec<RulePlan> {
         reads.dedup();
         RulePlan {
             rule: rule.name().to_owned(),
-            reads: reads.iter().map(|read| plan::of(read, manifests)).collect(),
+            reads: reads
+                .iter()
+                .map(|read| plan::read_plan(read, manifests))
+                .collect(),
         }
     };
     policy.rules().iter().map(plan).collect()

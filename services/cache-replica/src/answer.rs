@@ -74,7 +74,7 @@ impl Answerer {
         let timer = self.metrics.started();
         let deadline = Deadline::after(call.deadline);
         let mut sealing = None;
-        let outcome = match self.heard(view, usage, &call.body) {
+        let outcome = match self.open_request(view, usage, &call.body) {
             Err(error) => Err(error),
             Ok((request, answering)) => {
                 sealing = answering;
@@ -97,7 +97,7 @@ impl Answerer {
     }
 
     /// Returns the request, and what seals its answer where it came sealed itself.
-    fn heard(
+    fn open_request(
         &self,
         view: &ViewHandle,
         usage: &Use,
@@ -105,7 +105,9 @@ impl Answerer {
     ) -> Result<(QueryRequest, Option<Answering>), FactError> {
         let decoded = |body: &[u8]| query::decode_request(body).map_err(|error| invalid(&error));
         if is_question(body) {
-            let heard = self.asker_keys.hear(AskedOf::View(view.id()), body);
+            let heard = self
+                .asker_keys
+                .open_question(AskedOf::View(view.id()), body);
             let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
                 message: error.to_string(),
             })?;

@@ -60,7 +60,7 @@ impl Beats {
         let mut sends = true;
         loop {
             let asked = tokio::select! {
-                () = self.references.asked() => true,
+                () = self.references.wait_until_asked() => true,
                 _ = look.tick() => false,
             };
             let states = self.states();

@@ -98,7 +98,7 @@ impl References {
     }
 
     /// Waits until something was asked for.
-    pub(crate) async fn asked(&self) {
+    pub(crate) async fn wait_until_asked(&self) {
         self.due.notified().await;
     }
 

@@ -240,7 +240,7 @@ impl Endpoints {
             replica: self.replica.clone(),
             view: view.clone(),
             answerer: Arc::clone(&self.answerer),
-            usage: self.uses.of(view.id()),
+            usage: self.uses.get_or_create(view.id()),
             metrics: self.metrics.clone(),
             check: self.service.readiness.check(name, "its address on the bus"),
         }

@@ -117,7 +117,7 @@ impl Events {
     }
 
     /// Tells of a violation.
-    pub(crate) fn tell(&self, violation: &Violation<'_>) {
+    pub(crate) fn send(&self, violation: &Violation<'_>) {
         violation.events().into_iter().for_each(|e| self.put(e));
     }
 

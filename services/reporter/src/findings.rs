@@ -17,7 +17,7 @@ use anteroom_model::{ObjectKey, ViewId};
 
 use self::{interned::Interned, left_out::LeftOut};
 use crate::{
-    report::{Said, named},
+    report::{ReportedSince, named},
     result::{Outcome, RuleResult, Subject},
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct ObjectFindings {
 
 impl ObjectFindings {
     /// The findings of this finder.
-    pub(crate) fn of(&self, finder: &Finder) -> &[Finding] {
+    pub(crate) fn by_finder(&self, finder: &Finder) -> &[Finding] {
         &self.findings[self.range(finder)]
     }
 
@@ -146,7 +146,10 @@ impl Findings {
         }
         self.left_out.remove(&subject.uid, finder);
         if let Some(of_object) = self.objects.get(&subject.uid) {
-            let known = of_object.of(finder).iter().map(|finding| &finding.result);
+            let known = of_object
+                .by_finder(finder)
+                .iter()
+                .map(|finding| &finding.result);
             // Most are as they were.
             if known.len() == results.len() && known.zip(&results).all(|(k, r)| k.says_as(r)) {
                 return;
@@ -200,7 +203,7 @@ impl Findings {
         let Some(of_object) = self
             .objects
             .get(uid)
-            .filter(|of_object| !of_object.of(finder).is_empty())
+            .filter(|of_object| !of_object.by_finder(finder).is_empty())
         else {
             return;
         };
@@ -354,7 +357,7 @@ impl Findings {
     /// The objects (namespace and name) that this finder could not judge.
     pub(crate) fn errors_of(&self, finder: &Finder) -> Vec<ObjectKey> {
         let has_error = |of_object: &&ObjectFindings| {
-            let mut findings = of_object.of(finder).iter();
+            let mut findings = of_object.by_finder(finder).iter();
             findings.any(|finding| finding.result.outcome == Outcome::Error)
         };
         let objects = self.objects.values().filter(has_error);
@@ -378,7 +381,7 @@ impl Findings {
     }
 
     /// Notes that Events were sent of all new findings on the object.
-    pub(crate) fn told(&mut self, uid: &str) {
+    pub(crate) fn mark_sent(&mut self, uid: &str) {
         let of_object = self.objects.get_mut(uid);
         let findings = of_object
             .into_iter()
@@ -387,7 +390,7 @@ impl Findings {
     }
 
     /// A report of before said this of the object: what it said too is no news, and is as old as that.
-    pub(crate) fn remember(&mut self, uid: &str, said: &Said) {
+    pub(crate) fn remember(&mut self, uid: &str, said: &ReportedSince) {
         let of_object = self.objects.get_mut(uid);
         let findings = of_object
             .into_iter()

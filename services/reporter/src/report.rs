@@ -172,10 +172,10 @@ fn source(policy: &ObjectKey) -> &'static str {
 }
 
 /// The content of a report on a policy's rule (policy, rule, result), and since when, in seconds since 1970.
-pub(crate) type Said = HashMap<(String, String, String), i64>;
+pub(crate) type ReportedSince = HashMap<(String, String, String), i64>;
 
 /// The content of a report that was written by another reporter, or by this one at another time.
-pub(crate) fn said(report: &Value) -> Said {
+pub(crate) fn reported_since(report: &Value) -> ReportedSince {
     let results = report["results"].as_array().into_iter().flatten();
     let said = |result: &Value| {
         let text = |field: &str| result[field].as_str().map(str::to_owned);
@@ -320,8 +320,8 @@ mod tests {
             // Another reporter finds it there.
             let mut later = Findings::default();
             later.put(&subject("u"), &of_policy, results(), 9);
-            later.remember("u", &said(&report));
-            let found = later.of_object("u").unwrap().of(&of_policy);
+            later.remember("u", &reported_since(&report));
+            let found = later.of_object("u").unwrap().by_finder(&of_policy);
             let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
             assert_eq!(found, [(7, false)]);
         }
@@ -336,12 +336,12 @@ mod tests {
         let mut findings = Findings::default();
         let now = vec![result("r", Outcome::Fail), result("s", Outcome::Fail)];
         findings.put(&subject("u"), &finder("p"), now, 9);
-        findings.remember("u", &said(&before.manifest));
-        let found = findings.of_object("u").unwrap().of(&finder("p"));
+        findings.remember("u", &reported_since(&before.manifest));
+        let found = findings.of_object("u").unwrap().by_finder(&finder("p"));
         let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
         assert_eq!(found, [(7, false), (9, true)]);
-        assert!(said(&json!({"results": [{"policy": "p"}, 1]})).is_empty());
-        assert!(said(&Value::Null).is_empty());
+        assert!(reported_since(&json!({"results": [{"policy": "p"}, 1]})).is_empty());
+        assert!(reported_since(&Value::Null).is_empty());
     }
 
     #[test]

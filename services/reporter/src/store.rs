@@ -14,7 +14,7 @@ use kube::{
 use serde_json::Value;
 
 use crate::{
-    report::{CONTENT, OWN_LABEL, OWN_VALUE, Said, said},
+    report::{CONTENT, OWN_LABEL, OWN_VALUE, ReportedSince, reported_since},
     shared::{Owner, kind_of},
 };
 
@@ -118,9 +118,11 @@ impl Store {
     }
 
     /// Returns the content of a report; nothing where it is gone.
-    pub(crate) async fn read(&self, key: &Key) -> Result<Said, Fault> {
+    pub(crate) async fn read(&self, key: &Key) -> Result<ReportedSince, Fault> {
         let found = within(self.api(key).get_opt(&key.1)).await?;
-        Ok(found.map(|found| said(&found.data)).unwrap_or_default())
+        Ok(found
+            .map(|found| reported_since(&found.data))
+            .unwrap_or_default())
     }
 
     /// Writes a report as a whole, whether it is there or not. What somebody else wrote under its name is

@@ -49,7 +49,7 @@ impl Listener {
         while let Some(heard) = violations.next().await {
             match heard {
                 Heard::Violation(found) => {
-                    self.heard();
+                    self.note_received();
                     let now_s = Timestamp::now().as_second();
                     self.events.tell_admission(&found, &self.shared, now_s);
                 }
@@ -83,7 +83,7 @@ impl Listener {
         }
     }
 
-    fn heard(&mut self) {
+    fn note_received(&mut self) {
         self.is_deaf = false;
         if std::mem::take(&mut self.is_warned) {
             tracing::info!("receives webhooks' violations again");
@@ -144,7 +144,7 @@ mod tests {
                 ..Violation::default()
             };
             self.sent += 1;
-            let violation = violation.of(rules);
+            let violation = violation.with_rules(rules);
             self.webhook.send(&violation).await.unwrap();
         }
 

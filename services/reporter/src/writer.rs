@@ -16,7 +16,7 @@ use crate::{
     findings::{BYTES_MAX, Findings, OBJECTS_MAX},
     metrics::ReporterMetrics,
     published::{PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS, ReportAction},
-    report::{self, Report, Said},
+    report::{self, Report, ReportedSince},
     result::Subject,
     shared::{Owner, Shared, Unsettled, owner_of},
     store::{Fault, Key, Listed, Place, Store},
@@ -38,7 +38,7 @@ struct Done {
     content: Option<String>,
     result: Result<(), Fault>,
     /// The content of the report, if it was read and not written.
-    said: Option<Said>,
+    said: Option<ReportedSince>,
 }
 
 /// Writes reports.
@@ -230,7 +230,7 @@ impl Writer {
             ReportAction::Nothing => return false,
             ReportAction::UpToDate => {
                 // It was told of when that was written.
-                self.shared.with(|findings| findings.told(&key.1));
+                self.shared.with(|findings| findings.mark_sent(&key.1));
                 return false;
             }
             ReportAction::ReadFirst => async move {
@@ -299,7 +299,7 @@ impl Writer {
             return self.published.was_read(&key, Instant::now());
         }
         match &result {
-            Ok(()) if content.is_some() => self.tell(&key.1),
+            Ok(()) if content.is_some() => self.send_events(&key.1),
             Ok(()) => {}
             Err(fault) => {
                 tracing::warn!(namespace = key.0, report = key.1, %fault, "a report was not written, or read");
@@ -311,7 +311,7 @@ impl Writer {
     }
 
     /// Tells of what is bad and new in a report that was written.
-    fn tell(&self, uid: &str) {
+    fn send_events(&self, uid: &str) {
         let about = self.shared.about();
         self.shared.with(|findings| {
             let of_object = findings.of_object(uid);
@@ -322,7 +322,7 @@ impl Writer {
             for (of_object, finder, finding) in each {
                 let is_news = finding.is_new && finding.result.outcome.is_bad();
                 if let Some(events) = self.events.as_ref().filter(|_| is_news) {
-                    events.tell(&Violation {
+                    events.send(&Violation {
                         policy: &finder.policy,
                         about: about.get(&finder.policy),
                         subject: &of_object.subject,
@@ -331,7 +331,7 @@ impl Writer {
                     });
                 }
             }
-            findings.told(uid);
+            findings.mark_sent(uid);
         });
     }
 }

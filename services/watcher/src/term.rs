@@ -114,7 +114,7 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
         ),
     );
     let snapshot = tokio::select! {
-        snapshot = context.index.of(leadership.group) => snapshot,
+        snapshot = context.index.snapshot(leadership.group) => snapshot,
         // There may be none to read any more, and only whoever stands for election makes one.
         () = log_remade(&**bus, leadership, highest, &publisher) => return Ok(Outcome::Over(End::LogRemade)),
         () = shutdown.triggered() => {
@@ -277,7 +277,7 @@ async fn log_remade(
         interval.tick().await;
         match bus.head().await {
             Ok(head) if head.incarnation != leadership.incarnation => return,
-            Ok(head) if head.last < highest.of(&head.incarnation) => {
+            Ok(head) if head.last < highest.position_in(&head.incarnation) => {
                 publisher.with(WriteQueue::tell_again);
             }
             Err(BusError::NoLog) => return,

@@ -81,10 +81,10 @@ pub(crate) async fn keep(
         let now = Instant::now();
         replicas.forget_silent(now);
         if known {
-            let Look { holds, waits } = standing.look(now, &needs, &replicas);
+            let Look { holds, waits } = standing.judge(now, &needs, &replicas);
             match (holds.is_empty(), waits.is_empty()) {
-                (false, _) => check.not_ready(told(&holds)),
-                (true, false) => check.ready_but(told(&waits)),
+                (false, _) => check.not_ready(listed(&holds)),
+                (true, false) => check.ready_but(listed(&waits)),
                 (true, true) => check.ready(),
             }
         }
@@ -99,7 +99,7 @@ pub(crate) async fn keep(
             Ok(()) = catalogs.changed() => catalogs.mark_changed(),
             () = tokio::time::sleep(TICK) => {}
             beat = next_beat => match beat {
-                Some(beat) => replicas.heard(Instant::now(), beat),
+                Some(beat) => replicas.take_beat(Instant::now(), beat),
                 None => beats = None,
             }
         }
@@ -109,14 +109,14 @@ pub(crate) async fn keep(
             && let Ok(beat) = tokio::time::timeout_at(until, listening.next()).await
         {
             match beat {
-                Some(beat) => replicas.heard(Instant::now(), beat),
+                Some(beat) => replicas.take_beat(Instant::now(), beat),
                 None => beats = None,
             }
         }
     }
 }
 
-fn told(missing: &[String]) -> String {
+fn listed(missing: &[String]) -> String {
     let named = missing.len().min(NAMED_MAX);
     let mut text = missing[..named].join("; ");
     if missing.len() > named {
@@ -150,7 +150,7 @@ impl Standing {
     }
 
     /// Looks at what is missing now.
-    fn look(&mut self, now: Instant, needs: &Needs, replicas: &Replicas) -> Look {
+    fn judge(&mut self, now: Instant, needs: &Needs, replicas: &Replicas) -> Look {
         let lacking = needs.views.iter().filter_map(|(view, by)| {
             let state = replicas.lacks(view)?;
             Some(format!("{by}: {state}"))
@@ -242,7 +242,7 @@ struct Heard {
 }
 
 impl Replicas {
-    fn heard(&mut self, now: Instant, beat: ReplicaBeat) {
+    fn take_beat(&mut self, now: Instant, beat: ReplicaBeat) {
         if beat.leaving {
             self.0.remove(&beat.replica);
             return;
@@ -252,7 +252,7 @@ impl Replicas {
             views: HeldViews::default(),
         });
         heard.at = now;
-        heard.views.hear(beat.page, beat.views);
+        heard.views.take_page(beat.page, beat.views);
     }
 
     fn forget_silent(&mut self, now: Instant) {

@@ -94,7 +94,7 @@ impl Taps {
     #[cold]
     fn note(&self, decided: Decided<'_>, is_notable: bool) {
         let now = Instant::now();
-        let kept = is_notable.then(|| record::of(&decided));
+        let kept = is_notable.then(|| record::decision_record(&decided));
         let mut state = self.0.state.lock();
         for lease in &mut state.leases {
             lease.decided(&decided, is_notable, now, kept.as_ref());
@@ -178,7 +178,7 @@ impl Teller {
         let stop = shutdown.token();
         stop.run_until_cancelled(async {
             loop {
-                if let Err(error) = self.tell().await {
+                if let Err(error) = self.send_records().await {
                     tracing::debug!(%error, "no tap can be heard");
                 }
                 sleep(RETRY).await;
@@ -189,7 +189,7 @@ impl Teller {
     }
 
     /// Until the subscription ends.
-    async fn tell(&self) -> Result<(), anteroom_bus::BusError> {
+    async fn send_records(&self) -> Result<(), anteroom_bus::BusError> {
         let mut asked = self.bus.signals::<Tap>().await?;
         let mut due = interval(TELL_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);

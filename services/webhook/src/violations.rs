@@ -12,7 +12,7 @@ use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use crate::review::Review;
 
 /// The violation to report for a decision. For a request that was admitted, only what no scan will find.
-pub(crate) fn of(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
+pub(crate) fn violation_of(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
     let is_bad = |record: &&RuleRecord| {
         matches!(
             record.outcome,
@@ -46,7 +46,7 @@ pub(crate) fn of(review: &Review<'_>, decision: &Decision) -> Option<Violation> 
         ..Violation::default()
     };
     let records = std::iter::once(first).chain(records);
-    Some(violation.of(records.map(violated)))
+    Some(violation.with_rules(records.map(violated)))
 }
 
 fn violated(record: &RuleRecord) -> ViolatedRule {
@@ -129,7 +129,7 @@ mod tests {
         let passes = std::iter::once(record(RuleOutcome::Pass));
         let records = passes.chain(messages.iter().map(fails)).collect();
         let decision = verdict::decide(records, Vec::new());
-        of(&review, &decision)
+        violation_of(&review, &decision)
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Exceptions {
     }
 
     /// Returns the exceptions about some rule of the policy, in order of key.
-    pub fn of(&self, policy: &Policy) -> impl Iterator<Item = &PolicyException> {
+    pub fn about(&self, policy: &Policy) -> impl Iterator<Item = &PolicyException> {
         let found = match self.by_policy.is_empty() {
             true => None,
             false => self.by_policy.get(&policy.full_name()),
@@ -164,7 +164,7 @@ mod tests {
         );
         let of = |namespace| {
             let policy = policy(namespace);
-            let names = all.of(&policy).map(|e| e.name().to_owned());
+            let names = all.about(&policy).map(|e| e.name().to_owned());
             names.collect::<Vec<_>>()
         };
         assert_eq!(of(None), ["ns/a", "ns/b"]);

@@ -235,7 +235,7 @@ impl CatalogSnapshot {
         let Some(compiled) = policy.policy() else {
             return BTreeSet::new();
         };
-        let exceptions = self.0.exceptions.of(compiled);
+        let exceptions = self.0.exceptions.about(compiled);
         let references = compiled
             .references()
             .chain(exceptions.flat_map(anteroom_policy::PolicyException::references));

@@ -288,7 +288,7 @@ impl PolicySet {
     pub fn concerned(&self, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
         let phase = scope.phase;
         let candidates = self.indexes.get(phase).candidates(subject.served);
-        let positions = candidates.of(subject.namespace);
+        let positions = candidates.positions(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);
         let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);
         Concerned {

@@ -53,7 +53,7 @@ impl<'a> RuleRun<'a> {
         catalog: &'a Catalog,
     ) -> Self {
         let evaluation = Evaluation::start(rule.policy, rule.rule, request);
-        let exceptions = catalog.exceptions.of(rule.policy);
+        let exceptions = catalog.exceptions.about(rule.policy);
         Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
     }
 
@@ -63,7 +63,7 @@ impl<'a> RuleRun<'a> {
         request: &'a AdmissionRequest,
         catalog: &'a Catalog,
     ) -> Self {
-        let exceptions = catalog.exceptions.of(rule.policy);
+        let exceptions = catalog.exceptions.about(rule.policy);
         let exceptions = exceptions.filter(|exception| exception.background());
         let evaluation = Evaluation::of_existing(rule.policy, rule.rule, request);
         Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)

@@ -167,12 +167,12 @@ impl Consequence {
     pub fn of_report(policy: &Policy, rule: &Rule, report: &RuleReport) -> Self {
         let ignore_errors = ignores_errors(policy, &report.outcome);
         let (action, warn_on_audit) = (action(rule, report), policy.emit_warning());
-        Self::of(&report.outcome, action, ignore_errors, warn_on_audit)
+        Self::of_outcome(&report.outcome, action, ignore_errors, warn_on_audit)
     }
 
     /// Returns the consequence of an outcome, where a violation leads to `action`. With `ignore_errors` an error admits, and with
     /// `warn_on_audit` the user is told of violations in Audit.
-    fn of(
+    fn of_outcome(
         outcome: &RuleOutcome,
         action: FailureAction,
         ignore_errors: bool,
@@ -215,7 +215,7 @@ pub fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision {
             | RuleOutcome::Skipped { .. }
             | RuleOutcome::NotMatched => continue,
         };
-        let consequence = Consequence::of(
+        let consequence = Consequence::of_outcome(
             &record.outcome,
             record.action,
             record.ignore_errors,

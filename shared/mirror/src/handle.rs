@@ -188,17 +188,17 @@ impl ViewHandle {
     /// Tells those who wait where the view stands now.
     pub(crate) fn refresh(&self) -> ViewStatus {
         let status = self.kept.read().status();
-        self.tell(&status);
+        self.publish(&status);
         status
     }
 
     /// Does the same as [`ViewHandle::refresh`], and returns true if the status has changed.
     pub(crate) fn has_changed(&self) -> bool {
         let status = self.kept.read().status();
-        self.tell(&status)
+        self.publish(&status)
     }
 
-    fn tell(&self, status: &ViewStatus) -> bool {
+    fn publish(&self, status: &ViewStatus) -> bool {
         self.status.send_if_modified(|last| {
             let modified = last != status;
             // Within, so that whoever sees the one changed sees the other so too.

@@ -359,7 +359,7 @@ impl Outlets {
                 }
             }
             Effect::AllChanged => self.refresh(),
-            Effect::Heard => self.heard(),
+            Effect::Heard => self.judge_after_beat(),
             Effect::Delta { view, changed } => self.count(view, changed),
             Effect::Undecodable { revision, view } => {
                 self.metrics.undecodable();
@@ -436,7 +436,7 @@ impl Outlets {
     }
 
     /// Beats come often, and change little: metrics are left to the next tick.
-    fn heard(&self) {
+    fn judge_after_beat(&self) {
         let views = Arc::clone(&self.views.borrow());
         let changed = views.values().filter(|view| view.has_changed()).count();
         if changed > 0 {

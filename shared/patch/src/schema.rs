@@ -51,7 +51,7 @@ impl Schema {
 
     /// The schema of a field.
     pub(crate) fn field(self, name: &str) -> Self {
-        match self.known(name) {
+        match self.field_rule(name) {
             Some(Field::Of(of)) => Self(of),
             _ => Self::UNKNOWN,
         }
@@ -59,7 +59,7 @@ impl Schema {
 
     /// The rule for the list in a field.
     pub(crate) fn list(self, name: &str) -> ListRule {
-        match self.known(name) {
+        match self.field_rule(name) {
             Some(Field::Keyed(keys, of)) => ListRule::Keyed(keys, Self(of)),
             Some(Field::Set) => ListRule::Set,
             Some(Field::Listed(of)) => ListRule::Replaced(Self(of)),
@@ -67,7 +67,7 @@ impl Schema {
         }
     }
 
-    fn known(self, name: &str) -> Option<&'static Field> {
+    fn field_rule(self, name: &str) -> Option<&'static Field> {
         let Type(fields) = self.0;
         fields
             .iter()

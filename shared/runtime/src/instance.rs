@@ -14,7 +14,7 @@ pub fn place(service: &str) -> String {
 }
 
 fn pod_by(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
-    variable("POD_NAME").as_deref().and_then(said)
+    variable("POD_NAME").as_deref().and_then(non_empty)
 }
 
 fn place_by(
@@ -23,13 +23,13 @@ fn place_by(
     service: &str,
 ) -> String {
     pod_by(&variable)
-        .or_else(|| variable("HOSTNAME").as_deref().and_then(said))
-        .or_else(|| file().as_deref().and_then(said))
+        .or_else(|| variable("HOSTNAME").as_deref().and_then(non_empty))
+        .or_else(|| file().as_deref().and_then(non_empty))
         .unwrap_or_else(|| service.to_owned())
 }
 
 /// An empty name is none.
-fn said(name: &str) -> Option<String> {
+fn non_empty(name: &str) -> Option<String> {
     let name = name.trim();
     (!name.is_empty()).then(|| name.to_owned())
 }

@@ -125,7 +125,7 @@ pub(crate) fn ask(
     Ok(([head, sealed].concat().into(), asked))
 }
 
-pub(crate) fn hear(
+pub(crate) fn open_question(
     ring: &KeyRing,
     of: AskedOf<'_>,
     question: &[u8],
@@ -144,7 +144,7 @@ pub(crate) fn hear(
         .ok_or_else(short)?;
     let id = std::str::from_utf8(id).map_err(|_| malformed("the key's name is no text"))?;
     let with = ring
-        .of(id)
+        .key(id)
         .ok_or_else(|| SealError::UnknownAsker { id: id.to_owned() })?;
     let head = &question[..question.len() - sealed.len()];
     let mut opened = sealed.to_vec();
@@ -346,7 +346,7 @@ mod tests {
         let of = AskedOf::View(&secrets);
         let (question, asked) = ask(&keys, of, b"items[].data").unwrap();
         assert!(is_question(&question) && !question.windows(5).any(|part| part == b"items"));
-        let (heard, answering) = hear(&keys, of, &question).unwrap();
+        let (heard, answering) = open_question(&keys, of, &question).unwrap();
         assert_eq!(heard, &b"items[].data"[..]);
         let (_, other) = ask(&keys, of, b"items[].data").unwrap();
         for plain in [&b"first secret"[..], b"", b"second secret"] {
@@ -366,10 +366,10 @@ mod tests {
         let secrets = view("secrets.v1");
         let of = AskedOf::View(&secrets);
         let of_other_key = ask(&ring(&[("k", 8)]), of, b"x").unwrap().0;
-        let refused = hear(&keys, of, &of_other_key).unwrap_err();
+        let refused = open_question(&keys, of, &of_other_key).unwrap_err();
         assert!(matches!(refused, SealError::Refused { .. }));
         let unknown = ask(&ring(&[("other", 7)]), of, b"x").unwrap().0;
-        let refused = hear(&keys, of, &unknown).unwrap_err();
+        let refused = open_question(&keys, of, &unknown).unwrap_err();
         assert!(matches!(refused, SealError::UnknownAsker { .. }));
     }
 
@@ -381,7 +381,10 @@ mod tests {
         for asked in all {
             let (question, _) = ask(&keys, asked, b"x").unwrap();
             for heard in all {
-                assert_eq!(hear(&keys, heard, &question).is_ok(), asked == heard);
+                assert_eq!(
+                    open_question(&keys, heard, &question).is_ok(),
+                    asked == heard
+                );
             }
         }
     }
@@ -390,10 +393,10 @@ mod tests {
     fn a_question_or_an_answer_with_any_bit_changed_is_refused() {
         let keys = ring(&[("k", 7)]);
         let (question, asked) = ask(&keys, AskedOf::Live, b"x").unwrap();
-        let (_, answering) = hear(&keys, AskedOf::Live, &question).unwrap();
+        let (_, answering) = open_question(&keys, AskedOf::Live, &question).unwrap();
         let answer = answering.seal(b"x").unwrap();
         let refused = |is_question: bool, bytes: &[u8]| match is_question {
-            true => hear(&keys, AskedOf::Live, bytes).is_err(),
+            true => open_question(&keys, AskedOf::Live, bytes).is_err(),
             false => asked.open(bytes).is_err(),
         };
         for (is_question, message) in [(true, &question), (false, &answer)] {
@@ -416,7 +419,7 @@ mod tests {
         let (old, both) = (ring(&[("a", 1), ("b", 2)]), ring(&[("b", 2), ("a", 1)]));
         for (asker, answerer) in [(&old, &both), (&both, &old)] {
             let (question, asked) = ask(asker, AskedOf::Live, b"x").unwrap();
-            let (_, answering) = hear(answerer, AskedOf::Live, &question).unwrap();
+            let (_, answering) = open_question(answerer, AskedOf::Live, &question).unwrap();
             assert_eq!(
                 asked.open(&answering.seal(b"y").unwrap()).unwrap(),
                 &b"y"[..]
@@ -428,7 +431,7 @@ mod tests {
     fn keys_are_not_printed() {
         let keys = ring(&[("k", 7)]);
         let (question, asked) = ask(&keys, AskedOf::Live, b"x").unwrap();
-        let (_, answering) = hear(&keys, AskedOf::Live, &question).unwrap();
+        let (_, answering) = open_question(&keys, AskedOf::Live, &question).unwrap();
         assert_eq!(format!("{asked:?}"), "Asked { .. }");
         assert_eq!(format!("{answering:?}"), "Answering { .. }");
     }

@@ -58,7 +58,7 @@ pub(crate) fn open(
     sealed: &[u8],
 ) -> Result<Bytes, SealError> {
     let parts = Parts::of(sealed)?;
-    let with = ring.of(parts.id).ok_or_else(|| SealError::UnknownKey {
+    let with = ring.key(parts.id).ok_or_else(|| SealError::UnknownKey {
         id: parts.id.to_owned(),
         known: ring.ids().collect::<Vec<_>>().join(", "),
     })?;

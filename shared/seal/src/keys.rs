@@ -103,9 +103,13 @@ impl Keys {
     /// # Errors
     /// [`SealError::NoAskerKey`], [`SealError::UnknownAsker`], [`SealError::Malformed`], [`SealError::Refused`] where it
     /// was changed, or put to something else, or [`SealError::Library`].
-    pub fn hear(&self, of: AskedOf<'_>, question: &[u8]) -> Result<(Bytes, Answering), SealError> {
+    pub fn open_question(
+        &self,
+        of: AskedOf<'_>,
+        question: &[u8],
+    ) -> Result<(Bytes, Answering), SealError> {
         let ring = self.0.ring.load();
-        asking::hear(ring.as_deref().ok_or(SealError::NoAskerKey)?, of, question)
+        asking::open_question(ring.as_deref().ok_or(SealError::NoAskerKey)?, of, question)
     }
 
     /// Returns whether there are any.

@@ -6,8 +6,8 @@
 //! - [`Keys::seal`] and [`Keys::open`], for bodies in the log: AES-256-GCM under a key that is mounted
 //!   in watchers and replicas. A sealed body is bound to the view and the object's key, so that it cannot be passed
 //!   off as another object's.
-//! - [`Keys::ask`] and [`Keys::hear`], for questions about Secrets and their answers: under a key that is mounted in
-//!   webhooks too. Nobody else can ask, and nobody else understands question or answer. See `asking`.
+//! - [`Keys::ask`] and [`Keys::open_question`], for questions about Secrets and their answers: under a key that is
+//!   mounted in webhooks too. Nobody else can ask, and nobody else understands question or answer. See `asking`.
 //!
 //! [`MacKey`] makes texts that only holders of a key can make: the token in the paths of a webhook.
 //!

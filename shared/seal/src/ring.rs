@@ -91,7 +91,7 @@ impl KeyRing {
         self.keys.first()
     }
 
-    pub(crate) fn of(&self, id: &str) -> Option<&Key> {
+    pub(crate) fn key(&self, id: &str) -> Option<&Key> {
         self.keys.iter().find(|key| key.id == id)
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         let ring = KeyRing::parse(&text).unwrap();
         assert_eq!(ring.ids().collect::<Vec<_>>(), ["k2", "k1"]);
         assert_eq!(ring.sealing().unwrap().id, "k2");
-        assert!(ring.of("k1").is_some() && ring.of("k3").is_none());
+        assert!(ring.key("k1").is_some() && ring.key("k3").is_none());
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Select {
     ///   refers to it.
     /// - [`FactError::RequestInvalid`]: the view cannot say, since it holds less than is asked for, or
     ///   something else.
-    pub fn of<'a>(&self, read: Read<'a>) -> Result<Selected<'a>, FactError> {
+    pub fn apply<'a>(&self, read: Read<'a>) -> Result<Selected<'a>, FactError> {
         let store = read.store();
         let info = store.record().map(|record| &record.info);
         self.check(info)?;

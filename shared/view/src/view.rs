@@ -81,12 +81,12 @@ impl View {
 
     /// The end of the log was reached: what was not delivered since the start is not there.
     pub fn caught_up(&mut self) -> Effect {
-        let said = self.said();
+        let said = self.standing_state();
         self.step(Event::CaughtUp(said.as_ref()))
     }
 
     /// The state of the last control record, as far as it still holds.
-    fn said(&self) -> Option<ViewState> {
+    fn standing_state(&self) -> Option<ViewState> {
         let followed = self.followed();
         let record = followed.record()?;
         // What came after a drop is of a view that is wanted again: its writer's first word may be

@@ -98,7 +98,7 @@ pub struct HeldViews {
 
 impl HeldViews {
     /// Takes a page in. Returns the views whose state changed by it.
-    pub fn hear(&mut self, page: Option<Page>, views: Vec<ReplicaView>) -> Vec<ViewId> {
+    pub fn take_page(&mut self, page: Option<Page>, views: Vec<ReplicaView>) -> Vec<ViewId> {
         // A beat of one page differs from the one before it, too.
         let Page {
             round,
@@ -204,7 +204,7 @@ mod tests {
         let mut held = HeldViews::default();
         for page in &pages {
             assert_eq!(decode(&encode(page).unwrap()).as_ref(), Ok(page));
-            held.hear(page.page, page.views.clone());
+            held.take_page(page.page, page.views.clone());
         }
         assert_eq!(held.iter().count(), 40_000);
         let read = pages.into_iter().flat_map(|page| page.read);
@@ -217,7 +217,7 @@ mod tests {
         let hear = |held: &mut HeldViews, beat: ReplicaBeat, round, lost: Option<usize>| {
             let pages = beat.pages(round).into_iter().enumerate();
             for (_, page) in pages.filter(|(at, _)| Some(*at) != lost) {
-                held.hear(page.page, page.views);
+                held.take_page(page.page, page.views);
             }
         };
         hear(&mut held, beat(0..1_200, "synced"), 1, None);

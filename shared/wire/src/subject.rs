@@ -127,108 +127,108 @@ impl Subjects {
 
     /// Returns the subjects that the stream captures.
     pub fn stream_subjects(&self) -> Vec<String> {
-        vec![self.of("obj.>", &[]), self.of("ctl.>", &[])]
+        vec![self.subject("obj.>", &[]), self.subject("ctl.>", &[])]
     }
 
     /// One object.
     pub fn object(&self, view: &ViewId, key: &ObjectKey) -> String {
-        self.of("obj", &[view.as_str(), &key.namespace, &key.name])
+        self.subject("obj", &[view.as_str(), &key.namespace, &key.name])
     }
 
     /// Every object of a view: a filter.
     pub fn objects(&self, view: &ViewId) -> String {
-        self.of("obj", &[view.as_str()]) + ".>"
+        self.subject("obj", &[view.as_str()]) + ".>"
     }
 
     /// Every object of every view: a filter.
     pub fn every_object(&self) -> String {
-        self.of("obj", &[]) + ".>"
+        self.subject("obj", &[]) + ".>"
     }
 
     /// Every view's control record: a filter.
     pub fn every_control(&self) -> String {
-        self.of("ctl.view", &[]) + ".>"
+        self.subject("ctl.view", &[]) + ".>"
     }
 
     /// A view's control record.
     pub fn control(&self, view: &ViewId) -> String {
-        self.of("ctl.view", &[view.as_str()])
+        self.subject("ctl.view", &[view.as_str()])
     }
 
     /// Every view's control record: a filter.
     pub fn controls(&self) -> String {
-        self.of("ctl.view", &[]) + ".>"
+        self.subject("ctl.view", &[]) + ".>"
     }
 
     /// Returns the subject of `group`'s lease in the log of this incarnation. The incarnation is in it so that a
     /// fence of a log that is gone can never hold in the one that took its place.
     pub fn lease(&self, incarnation: &Incarnation, group: Group) -> String {
-        self.of("ctl.lease", &[&incarnation.0, &group.to_string()])
+        self.subject("ctl.lease", &[&incarnation.0, &group.to_string()])
     }
 
     /// Every lease: a filter.
     pub fn leases(&self) -> String {
-        self.of("ctl.lease", &[]) + ".>"
+        self.subject("ctl.lease", &[]) + ".>"
     }
 
     /// The writers' heartbeats.
     pub fn beat(&self) -> String {
-        self.of("beat", &[])
+        self.subject("beat", &[])
     }
 
     /// The replicas' heartbeats.
     pub fn replica_beat(&self) -> String {
-        self.of("rbeat", &[])
+        self.subject("rbeat", &[])
     }
 
     /// The webhooks' heartbeats.
     pub fn webhook_beat(&self) -> String {
-        self.of("wbeat", &[])
+        self.subject("wbeat", &[])
     }
 
     /// Returns the subject of violations that webhooks found at admission.
     pub fn violation(&self) -> String {
-        self.of("violation", &[])
+        self.subject("violation", &[])
     }
 
     /// Operators' taps of decisions.
     pub fn tap(&self) -> String {
-        self.of("tap", &[])
+        self.subject("tap", &[])
     }
 
     /// Returns the subject of the webhooks' answers to taps.
     pub fn tapped(&self) -> String {
-        self.of("tapped", &[])
+        self.subject("tapped", &[])
     }
 
     /// Operators' questions to the coordinator.
     pub fn status(&self) -> String {
-        self.of("status", &[])
+        self.subject("status", &[])
     }
 
     /// Live reads, to any watcher.
     pub fn live(&self) -> String {
-        self.of("live", &[])
+        self.subject("live", &[])
     }
 
     /// Writes of existing objects, to any watcher.
     pub fn write(&self) -> String {
-        self.of("write", &[])
+        self.subject("write", &[])
     }
 
     /// Queries to any replica that serves the view.
     pub fn query(&self, view: &ViewId) -> String {
-        self.of("q", &[view.as_str()])
+        self.subject("q", &[view.as_str()])
     }
 
     /// Queries to any replica that knows the view, whatever its state.
     pub fn fallback(&self, view: &ViewId) -> String {
-        self.of("qf", &[view.as_str()])
+        self.subject("qf", &[view.as_str()])
     }
 
     /// Queries to one replica.
     pub fn direct(&self, replica: &str, view: &ViewId) -> String {
-        self.of("qi", &[replica, view.as_str()])
+        self.subject("qi", &[replica, view.as_str()])
     }
 
     /// Filters for everything that a reader of `views` needs from the log.
@@ -285,7 +285,7 @@ impl Subjects {
         next().is_none().then_some(named)
     }
 
-    fn of(&self, kind: &str, parts: &[&str]) -> String {
+    fn subject(&self, kind: &str, parts: &[&str]) -> String {
         let length: usize = parts.iter().map(|part| part.len() + 8).sum();
         let mut subject = String::with_capacity(self.prefix.len() + kind.len() + length);
         subject.push_str(&self.prefix);

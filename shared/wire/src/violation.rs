@@ -53,7 +53,7 @@ pub struct ViolatedRule {
 
 impl Violation {
     /// Takes in the rules, as many as one violation has room for, and counts the rest.
-    pub fn of(mut self, rules: impl IntoIterator<Item = ViolatedRule>) -> Self {
+    pub fn with_rules(mut self, rules: impl IntoIterator<Item = ViolatedRule>) -> Self {
         let mut rules = rules.into_iter();
         self.rules = rules.by_ref().take(RULES_MAX).collect();
         self.left_out = u32::try_from(rules.count()).unwrap_or(u32::MAX);
@@ -125,7 +125,7 @@ mod tests {
     fn rules_beyond_the_limit_are_counted() {
         for (rules, left_out) in [(0, 0), (RULES_MAX, 0), (RULES_MAX + 1, 1)] {
             let rules = vec![ViolatedRule::default(); rules];
-            let violation = Violation::default().of(rules.clone());
+            let violation = Violation::default().with_rules(rules.clone());
             assert_eq!(violation.rules.len(), rules.len() - left_out);
             assert_eq!(violation.left_out as usize, left_out);
         }

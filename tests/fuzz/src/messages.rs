@@ -110,7 +110,7 @@ fn sealed(input: &[u8]) {
     let (view, key) = (ViewId::new("v"), ObjectKey::new("n", "o"));
     assert!(keys.open(&view, &key, input).is_err());
     assert!(
-        keys.hear(anteroom_seal::AskedOf::View(&view), input)
+        keys.open_question(anteroom_seal::AskedOf::View(&view), input)
             .is_err()
     );
 }

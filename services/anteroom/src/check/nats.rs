@@ -75,9 +75,9 @@ pub(super) async fn ask(args: &NatsArgs) -> anyhow::Result<Heard> {
     let listen = async {
         loop {
             tokio::select! {
-                beat = beats.next() => system.hear(beat?, Instant::now()),
+                beat = beats.next() => system.take_beat(beat?, Instant::now()),
                 told = bad.next() => records.extend(told?.records),
-                told = all.next() => window.hear(&told?, Instant::now()),
+                told = all.next() => window.add(&told?, Instant::now()),
             }
         }
         #[expect(unreachable_code, reason = "it names the type of the error")]

@@ -108,7 +108,7 @@ pub(super) const CHECKS: [Check; 12] = [
 const NOT_NAMED: &str = "needs the operator's login: --nats-url, --nats-nkey-file and --nats-ca-file (docs/operators.md)";
 
 /// Returns the finding that `find` makes of the messages heard over NATS.
-fn of(cluster: &Cluster, find: impl FnOnce(&Heard) -> Finding) -> Finding {
+fn over_nats(cluster: &Cluster, find: impl FnOnce(&Heard) -> Finding) -> Finding {
     match &cluster.nats {
         None => Finding::NotAsked(NOT_NAMED.to_owned()),
         Some(Err(_)) => Finding::NotAsked("NATS was not reached".to_owned()),
@@ -119,12 +119,12 @@ fn of(cluster: &Cluster, find: impl FnOnce(&Heard) -> Finding) -> Finding {
 fn reachable(cluster: &Cluster) -> Finding {
     match &cluster.nats {
         Some(Err(error)) => Finding::Failed(error.clone()),
-        _ => of(cluster, |_| Finding::Good),
+        _ => over_nats(cluster, |_| Finding::Good),
     }
 }
 
 fn room(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         Finding::of(&nats.statuses, |said| {
             match (said.log_bytes, said.log_bytes_max) {
                 (Some(size), Some(limit)) if is_nearly(size, limit) => {
@@ -141,7 +141,7 @@ fn is_nearly(size: u64, limit: u64) -> bool {
 }
 
 fn coordinator(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         match (nats.system.coordinator(), &nats.statuses) {
             (None, _) => Finding::Failed("no watcher leads group 0".to_owned()),
             (Some(name), Err(error)) => Finding::Failed(format!("{name}: {error}")),
@@ -151,7 +151,7 @@ fn coordinator(cluster: &Cluster) -> Finding {
 }
 
 fn groups(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let led = nats.system.groups();
         let is_led = |group: &Group| led.iter().any(|row| row.group == group.0);
         let without = Group::all().filter(|group| !is_led(group));
@@ -161,7 +161,7 @@ fn groups(cluster: &Cluster) -> Finding {
 }
 
 fn standby(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| match &nats.system.watchers()[..] {
+    over_nats(cluster, |nats| match &nats.system.watchers()[..] {
         [alone] => Finding::Warning(format!(
             "{alone} is alone: facts grow old while it restarts"
         )),
@@ -170,7 +170,7 @@ fn standby(cluster: &Cluster) -> Finding {
 }
 
 fn heard(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let rows = nats.system.views(nats.at).into_iter();
         let troubled = rows.filter_map(|row| Some(format!("{}: {}", row.view, row.trouble?)));
         Finding::none(troubled.collect(), Finding::Failed)
@@ -178,7 +178,7 @@ fn heard(cluster: &Cluster) -> Finding {
 }
 
 fn fresh(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let rows = nats.system.views(nats.at).into_iter();
         // A polled call is as old as its interval.
         let watched = rows.filter(|row| !ViewId::new(&*row.view).is_of_a_call());
@@ -194,7 +194,7 @@ fn fresh(cluster: &Cluster) -> Finding {
 }
 
 fn served(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         if nats.system.replicas().is_empty() {
             return Finding::Failed("no replica runs".to_owned());
         }
@@ -206,7 +206,7 @@ fn served(cluster: &Cluster) -> Finding {
 }
 
 fn memory(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let rows = nats.system.replicas().into_iter();
         let full = rows.filter_map(|row| {
             let limit = row.bytes_max?;
@@ -218,7 +218,7 @@ fn memory(cluster: &Cluster) -> Finding {
 }
 
 fn called(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let rows = nats.system.webhooks();
         if rows.is_empty() {
             return Finding::Failed("no webhook runs".to_owned());
@@ -234,7 +234,7 @@ fn called(cluster: &Cluster) -> Finding {
 }
 
 fn errors(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let recent = nats
             .records
             .iter()
@@ -256,7 +256,7 @@ fn errors(cluster: &Cluster) -> Finding {
 }
 
 fn scans(cluster: &Cluster) -> Finding {
-    of(cluster, |nats| {
+    over_nats(cluster, |nats| {
         let scans = nats.decisions.rules.iter().filter_map(|row| {
             let read = row.reads.iter().find(|read| read.examined > EXAMINED_MAX)?;
             let (rule, entry) = (format!("{} / {}", row.policy, row.rule), &read.entry);

@@ -129,22 +129,22 @@ fn shown(page: &impl Template, status: StatusCode) -> Response {
 }
 
 async fn overview(State(console): State<Console>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     shown(&pages::overview(&console), StatusCode::OK)
 }
 
 async fn views(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     shown(&pages::views(&console, &asked), StatusCode::OK)
 }
 
 async fn policies(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     shown(&pages::policies(&console, &asked), StatusCode::OK)
 }
 
 async fn policy(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     match pages::policy(&console, &asked) {
         Ok(page) => shown(&page, StatusCode::OK),
         Err(absent) => shown(&absent, StatusCode::NOT_FOUND),
@@ -152,12 +152,12 @@ async fn policy(State(console): State<Console>, Query(asked): Query<Asked>) -> R
 }
 
 async fn denials(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     shown(&pages::denials(&console, &asked), StatusCode::OK)
 }
 
 async fn denial(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     match pages::denial(&console, &asked) {
         Ok(page) => shown(&page, StatusCode::OK),
         Err(absent) => shown(&absent, StatusCode::NOT_FOUND),
@@ -165,12 +165,12 @@ async fn denial(State(console): State<Console>, Query(asked): Query<Asked>) -> R
 }
 
 async fn tap(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
-    console.look(true);
+    console.note_reader(true);
     shown(&pages::tap(&console, &asked), StatusCode::OK)
 }
 
 async fn checks(State(console): State<Console>) -> Response {
-    console.look(false);
+    console.note_reader(false);
     shown(&pages::checks(&console), StatusCode::OK)
 }
 

@@ -102,7 +102,7 @@ impl Console {
     }
 
     /// Notes that somebody reads a page.
-    pub(super) fn look(&self, at_all: bool) {
+    pub(super) fn note_reader(&self, at_all: bool) {
         let mut state = self.state();
         let now = Instant::now();
         state.looked = Some(now);
@@ -120,7 +120,7 @@ impl Console {
 
 impl State {
     /// Keeps what a webhook told.
-    pub(super) fn hear(&mut self, tapped: Tapped, now: Timestamp, all: bool) {
+    pub(super) fn keep(&mut self, tapped: Tapped, now: Timestamp, all: bool) {
         if all {
             self.decisions_left_out += tapped.left_out;
         }
@@ -211,7 +211,7 @@ async fn turn(
     Ok(())
 }
 
-async fn told(tapping: &mut Option<Tapping>) -> anyhow::Result<Tapped> {
+async fn next_tapped(tapping: &mut Option<Tapping>) -> anyhow::Result<Tapped> {
     match tapping {
         Some(tapping) => tapping.next().await,
         None => std::future::pending().await,
@@ -223,26 +223,26 @@ async fn told(tapping: &mut Option<Tapping>) -> anyhow::Result<Tapped> {
 /// # Errors
 /// The bus was closed.
 pub(super) async fn listen(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<()> {
-    tokio::try_join!(heard(bus, console), asked(bus, console))?;
+    tokio::try_join!(follow_webhooks(bus, console), poll_statuses(bus, console))?;
     Ok(())
 }
 
-async fn heard(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<()> {
+async fn follow_webhooks(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<()> {
     let mut beats = Beats::listen(&**bus).await?;
     let mut taps = Taps::default();
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            beat = beats.next() => console.state().system.hear(beat?, Instant::now()),
-            tapped = told(&mut taps.counts) => {
-                console.state().window.hear(&tapped?, Instant::now());
+            beat = beats.next() => console.state().system.take_beat(beat?, Instant::now()),
+            tapped = next_tapped(&mut taps.counts) => {
+                console.state().window.add(&tapped?, Instant::now());
             }
-            tapped = told(&mut taps.denials) => {
-                console.state().hear(tapped?, Timestamp::now(), false);
+            tapped = next_tapped(&mut taps.denials) => {
+                console.state().keep(tapped?, Timestamp::now(), false);
             }
-            tapped = told(&mut taps.all) => {
-                console.state().hear(tapped?, Timestamp::now(), true);
+            tapped = next_tapped(&mut taps.all) => {
+                console.state().keep(tapped?, Timestamp::now(), true);
             }
             _ = tick.tick() => {
                 console.state().tick();
@@ -254,7 +254,7 @@ async fn heard(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<()> {
 }
 
 /// Asks the coordinator while somebody reads.
-async fn asked(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<()> {
+async fn poll_statuses(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<()> {
     let mut tick = interval(TICK);
     let mut last: Option<Instant> = None;
     loop {
@@ -290,17 +290,17 @@ mod tests {
         let console = Console::new("default".into());
         let now = Timestamp::now();
         let mut state = console.state();
-        state.hear(told(&[("a", 500), ("b", 100)]), now, false);
-        state.hear(told(&[("c", 300), ("a", 500)]), now, false);
+        state.keep(told(&[("a", 500), ("b", 100)]), now, false);
+        state.keep(told(&[("c", 300), ("a", 500)]), now, false);
         let ids: Vec<_> = state.denials.iter().map(|seen| &*seen.record.uid).collect();
         assert_eq!(ids, ["a", "c", "b"]);
         for number in 0..DENIALS_MAX {
-            state.hear(told(&[(&format!("n{number}"), 0)]), now, false);
+            state.keep(told(&[(&format!("n{number}"), 0)]), now, false);
         }
         assert_eq!(state.denials.len(), DENIALS_MAX);
         assert_eq!(state.denials[0].record.uid, "n0");
         assert_eq!(state.decisions_left_out, 0);
-        state.hear(told(&[("a", 0)]), now, true);
+        state.keep(told(&[("a", 0)]), now, true);
         assert_eq!((state.decisions.len(), state.decisions_left_out), (1, 3));
     }
 }

@@ -8,7 +8,7 @@ use super::listen::{POINTS_MAX, Seen};
 use crate::operator::{
     system::ViewRow,
     table::{bytes, count, micros, millis},
-    tap::{fact_text, object_of, said, verdict_of},
+    tap::{coded_message, fact_text, object_of, verdict_of},
     top::text::read_text,
     window::RuleRow,
 };
@@ -51,7 +51,7 @@ impl DecisionRow {
             user: record.user.clone(),
             took: micros(record.took_us),
             rule: first.map(name).unwrap_or_default(),
-            message: first.map(said).unwrap_or_default(),
+            message: first.map(coded_message).unwrap_or_default(),
             rules: rules.join(", "),
         }
     }
@@ -89,7 +89,7 @@ impl RuleSaid {
             policy: rule.policy.clone(),
             rule: rule.rule.clone(),
             result: rule.result.clone(),
-            message: said(rule),
+            message: coded_message(rule),
             took: micros(rule.took_us),
             facts,
         }

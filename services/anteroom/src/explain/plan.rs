@@ -105,7 +105,7 @@ impl ReadPlan {
 }
 
 /// The plan of a read.
-pub(super) fn of(read: &Read, manifests: &Manifests) -> ReadPlan {
+pub(super) fn read_plan(read: &Read, manifests: &Manifests) -> ReadPlan {
     let Source {
         text,
         registered,

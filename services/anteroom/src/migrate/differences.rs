@@ -65,7 +65,7 @@ const OF_POLICIES: [Row; 3] = [
 ];
 
 /// Returns the differences that a policy is about, those of its rules first.
-pub(super) fn of(policy: &Value) -> Vec<Difference> {
+pub(super) fn of_policy(policy: &Value) -> Vec<Difference> {
     let rules = policy["spec"]["rules"].as_array().into_iter().flatten();
     let of_rules = rules.flat_map(|rule| {
         let rows = OF_RULES.iter().filter(|(_, is_about)| is_about(rule));
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_policy_is_about_what_it_says() {
         let rule = |rule: Value| {
-            let found = of(&json!({ "spec": { "rules": [rule] } }));
+            let found = of_policy(&json!({ "spec": { "rules": [rule] } }));
             found.into_iter().map(|one| one.what).collect::<Vec<_>>()
         };
         let conditions = json!({ "any": [] });
@@ -126,7 +126,7 @@ mod tests {
         }
         let policy = json!({ "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy",
             "spec": { "failurePolicy": "Ignore", "validations": [{ "expression": "globalContext.get('a', '') == null" }] } });
-        let whats: Vec<_> = of(&policy).into_iter().map(|one| one.what).collect();
+        let whats: Vec<_> = of_policy(&policy).into_iter().map(|one| one.what).collect();
         assert_eq!(whats, [OF_POLICIES[1].0, OF_POLICIES[2].0]);
     }
 }

@@ -176,7 +176,7 @@ impl Rights {
                         grant(&mut self.writes, resource, verbs, whose);
                     }
                 }
-                None => self.look(whose, &target.to_string(), "changes"),
+                None => self.leave_by_hand(whose, &target.to_string(), "changes"),
             }
         }
     }
@@ -195,7 +195,7 @@ impl Rights {
                     grant(&mut self.scans, resource, &VIEW, whose);
                 }
             }
-            None => self.look(whose, &kind.to_string(), "is about, in scans,"),
+            None => self.leave_by_hand(whose, &kind.to_string(), "is about, in scans,"),
         }
     }
 
@@ -214,7 +214,7 @@ impl Rights {
                     "{title} posts to `{path}`, which may make an object. Allow it only if you mean that."
                 ));
             }
-            None => self.look(whose, path, "reads"),
+            None => self.leave_by_hand(whose, path, "reads"),
         }
     }
 
@@ -233,7 +233,7 @@ impl Rights {
                     grant(&mut self.reads, resource, verbs, whose);
                 }
             }
-            None => self.look(whose, &written(), "reads"),
+            None => self.leave_by_hand(whose, &written(), "reads"),
         }
     }
 
@@ -263,7 +263,7 @@ impl Rights {
         None
     }
 
-    fn look(&mut self, whose: Needing<'_>, what: &str, does: &str) {
+    fn leave_by_hand(&mut self, whose: Needing<'_>, what: &str, does: &str) {
         let title = whose.title;
         self.by_hand.insert(format!(
             "{title} {does} `{what}`: which resources that is, only a cluster can tell. Add a rule for them."

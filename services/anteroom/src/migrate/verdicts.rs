@@ -174,7 +174,7 @@ fn judge(
     };
     let differences = match runs {
         Runs::Not => Vec::new(),
-        _ => differences::of(manifest),
+        _ => differences::of_policy(manifest),
     };
     Verdict {
         kind: text(manifest, "/kind"),

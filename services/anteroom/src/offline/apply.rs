@@ -15,7 +15,8 @@ use clap::Args;
 use serde_json::Value;
 
 use super::{
-    Format, apply_output::tell, arrival, assignments::Assignments, kyverno_options::OtherOptions,
+    Format, apply_output::print_outcome, arrival, assignments::Assignments,
+    kyverno_options::OtherOptions,
 };
 use crate::{input, output::warn};
 
@@ -148,7 +149,7 @@ pub(crate) struct ApplyArgs {
 
 pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let told = apply(args)?;
-    tell(args, &told)?;
+    print_outcome(args, &told)?;
     Ok(exit_code(&told, args).into())
 }
 

@@ -10,7 +10,7 @@ use super::{Format, apply::ApplyArgs, yaml, yaml_documents};
 use crate::output::{print, warn};
 
 /// Prints what policies said, and what they made of resources.
-pub(super) fn tell(args: &ApplyArgs, told: &Applied) -> anyhow::Result<()> {
+pub(super) fn print_outcome(args: &ApplyArgs, told: &Applied) -> anyhow::Result<()> {
     if let Some(path) = &args.patched {
         write(path, told.patched())?;
     }

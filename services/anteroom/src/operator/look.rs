@@ -9,7 +9,7 @@ use super::{
     hear::{Beats, Tapping},
     system::System,
     table::one_line,
-    tap::{fact_text, object_of, said},
+    tap::{coded_message, fact_text, object_of},
     top::{
         Heard, SPAN, What,
         text::{Shown, Sort},
@@ -56,11 +56,11 @@ impl Look {
             tapped = self.tapping.next() => {
                 let tapped = tapped?;
                 self.heard.lost = self.tapping.lost;
-                self.heard.window.hear(&tapped, Instant::now());
+                self.heard.window.add(&tapped, Instant::now());
                 Ok(tapped.records)
             }
             beat = self.beats.next() => {
-                self.heard.system.hear(beat?, Instant::now());
+                self.heard.system.take_beat(beat?, Instant::now());
                 Ok(Vec::new())
             }
         }
@@ -98,7 +98,7 @@ pub fn denial(record: &DecisionRecord) -> Option<String> {
         object_of(record),
         rule.policy,
         rule.rule,
-        said(rule)
+        coded_message(rule)
     );
     let facts = rule.facts.iter().map(fact_text);
     let facts = facts.map(|fact| format!("  {}", one_line(&fact)));

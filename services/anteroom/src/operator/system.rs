@@ -123,7 +123,7 @@ pub(crate) enum AnyBeat {
 
 impl System {
     /// Takes a heartbeat in.
-    pub(crate) fn hear(&mut self, beat: AnyBeat, at: Instant) {
+    pub(crate) fn take_beat(&mut self, beat: AnyBeat, at: Instant) {
         match beat {
             AnyBeat::Writer(beat) => self.writer(beat, at),
             AnyBeat::Replica(beat) => self.replica(beat, at),
@@ -176,7 +176,7 @@ impl System {
             held: HeldViews::default(),
             heard: at,
         });
-        replica.held.hear(beat.page, beat.views);
+        replica.held.take_page(beat.page, beat.views);
         replica.bytes = beat.bytes;
         replica.bytes_max = beat.bytes_max;
         replica.heard = at;

@@ -168,7 +168,7 @@ fn text_of(record: &DecisionRecord, at: Timestamp, why: bool) -> String {
                 "  {} / {}: {}",
                 rule.policy,
                 rule.rule,
-                said(rule)
+                coded_message(rule)
             ));
         }
         return one_line(&text);
@@ -176,7 +176,7 @@ fn text_of(record: &DecisionRecord, at: Timestamp, why: bool) -> String {
     let mut lines = vec![one_line(&text)];
     for rule in &record.rules {
         let said = format!("  {:<5} {} / {}", rule.result, rule.policy, rule.rule);
-        let message = said_after(rule);
+        let message = message_suffix(rule);
         lines.push(one_line(&format!(
             "{said}  {}{message}",
             micros(rule.took_us)
@@ -197,17 +197,17 @@ fn text_of(record: &DecisionRecord, at: Timestamp, why: bool) -> String {
 }
 
 /// The message of a rule, with its code.
-pub(crate) fn said(rule: &RuleDecision) -> String {
+pub(crate) fn coded_message(rule: &RuleDecision) -> String {
     match &rule.code {
         Some(code) => format!("{code} {}", rule.message),
         None => rule.message.clone(),
     }
 }
 
-fn said_after(rule: &RuleDecision) -> String {
-    match said(rule).is_empty() {
+fn message_suffix(rule: &RuleDecision) -> String {
+    match coded_message(rule).is_empty() {
         true => String::new(),
-        false => format!("  {}", said(rule)),
+        false => format!("  {}", coded_message(rule)),
     }
 }
 

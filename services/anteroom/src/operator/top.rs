@@ -205,9 +205,9 @@ async fn show(
             tapped = next(&mut tapping) => {
                 let (tapped, lost) = tapped?;
                 heard.lost = lost;
-                heard.window.hear(&tapped, Instant::now());
+                heard.window.add(&tapped, Instant::now());
             }
-            beat = beats.next() => heard.system.hear(beat?, Instant::now()),
+            beat = beats.next() => heard.system.take_beat(beat?, Instant::now()),
             key = key(&mut screen) => match key? {
                 Key::Quit if !shown.is_typing() => return Ok(()),
                 key => {

@@ -101,7 +101,7 @@ impl Window {
     }
 
     /// Takes a message in.
-    pub(crate) fn hear(&mut self, tapped: &Tapped, at: Instant) {
+    pub(crate) fn add(&mut self, tapped: &Tapped, at: Instant) {
         if let Some(reason) = &tapped.refused {
             self.refused.insert(tapped.webhook.clone(), reason.clone());
         }
@@ -284,11 +284,11 @@ mod tests {
     fn counts_of_all_webhooks_are_added_by_what_is_asked_for() {
         let mut window = Window::new(Duration::from_secs(10));
         let now = Instant::now();
-        window.hear(
+        window.add(
             &told("a", vec![row("Pod", "x", 3, 100), row("Pod", "y", 1, 100)]),
             now,
         );
-        window.hear(&told("b", vec![row("Service", "x", 6, 900)]), now);
+        window.add(&told("b", vec![row("Service", "x", 6, 900)]), now);
         let all = window.decisions(By::default(), now);
         // Two webhooks told of the same second.
         assert_eq!((all.webhooks, all.per_second), (2, 10.0));
@@ -329,7 +329,7 @@ mod tests {
         let start = Instant::now();
         for second in 0..4 {
             let at = start + Duration::from_secs(second);
-            window.hear(&told("a", vec![row("Pod", "x", 10 * second, 100)]), at);
+            window.add(&told("a", vec![row("Pod", "x", 10 * second, 100)]), at);
         }
         let all = window.decisions(By::default(), start + Duration::from_secs(3));
         // The last three: 10, 20 and 30 in three periods.
@@ -349,9 +349,9 @@ mod tests {
             refused: Some("8 others".into()),
             ..Tapped::default()
         };
-        window.hear(&refusal, Instant::now());
+        window.add(&refusal, Instant::now());
         assert_eq!(window.refused["w"], "8 others");
-        window.hear(&told("w", Vec::new()), Instant::now());
+        window.add(&told("w", Vec::new()), Instant::now());
         assert!(window.refused.is_empty());
     }
 }

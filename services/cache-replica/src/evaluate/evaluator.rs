@@ -126,7 +126,7 @@ impl Evaluator {
         let environment = asking.environment(self.plans.functions(), budget);
         let read = asking.read();
         let all = || {
-            let selected = select.of(read)?;
+            let selected = select.apply(read)?;
             selected.evaluate(&plan.expression, &environment)
         };
         let few = |found: &Found| {

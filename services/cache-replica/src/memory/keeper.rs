@@ -85,7 +85,7 @@ impl DesiredOptions {
         }
     }
 
-    fn of(&self, view: &ViewId) -> ViewOptions {
+    fn options_of(&self, view: &ViewId) -> ViewOptions {
         self.options.get(view).cloned().unwrap_or_default()
     }
 }
@@ -98,14 +98,14 @@ impl Keeper {
         let looking = async {
             loop {
                 look.tick().await;
-                self.look();
+                self.check_memory();
             }
         };
         stop.run_until_cancelled(looking).await;
         Ok(())
     }
 
-    fn look(&mut self) {
+    fn check_memory(&mut self) {
         let views = Arc::clone(&self.mirror.views().borrow());
         self.desired
             .renew(self.mirror.view(&system::desired_views()));
@@ -145,9 +145,9 @@ impl Keeper {
     fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {
         let evicted = view.status().borrow().state == State::Evicted;
         let phase = self.phase(now, id, evicted);
-        let options = self.desired.of(id);
+        let options = self.desired.options_of(id);
         if options.sealed {
-            self.uses.of(id).set_sealed();
+            self.uses.get_or_create(id).set_sealed();
         }
         let known = self.moved.get(id).map_or(0, |moved| moved.bytes);
         Subject {
@@ -158,7 +158,7 @@ impl Keeper {
             },
             bytes_max: options.bytes_max,
             stays: options.pinned || id.is_system(),
-            used_at: self.uses.of(id).at(),
+            used_at: self.uses.get_or_create(id).at(),
             tie: shares::weight(&self.replica, id),
             phase,
         }
@@ -178,7 +178,7 @@ impl Keeper {
                     if now - asked > SOON_MS {
                         self.moved.remove(id);
                     }
-                    self.uses.of(id).set_evicted(None);
+                    self.uses.get_or_create(id).set_evicted(None);
                     return Phase::Held;
                 }
             }
@@ -186,7 +186,7 @@ impl Keeper {
             None if !evicted && now - moved.since > SETTLING_MS => {
                 // It was dropped, and is desired again.
                 self.moved.remove(id);
-                self.uses.of(id).set_evicted(None);
+                self.uses.get_or_create(id).set_evicted(None);
                 return Phase::Held;
             }
             None => {}
@@ -205,7 +205,7 @@ impl Keeper {
         let reason = reason(why, subject, self.limit);
         tracing::warn!(view = %id, bytes = subject.bytes, reason, "evicts a view");
         self.metrics.evicted(id, why);
-        self.uses.of(id).set_evicted(Some(reason));
+        self.uses.get_or_create(id).set_evicted(Some(reason));
         let moved = Moved {
             bytes: subject.bytes,
             since: now,

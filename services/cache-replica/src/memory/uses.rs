@@ -45,7 +45,7 @@ impl Uses {
         now(self.since)
     }
 
-    pub(crate) fn of(&self, view: &ViewId) -> Arc<Use> {
+    pub(crate) fn get_or_create(&self, view: &ViewId) -> Arc<Use> {
         let mut of = self.by_view.lock();
         let kept = of.entry(view.clone()).or_insert_with(|| {
             Arc::new(Use {
@@ -108,15 +108,19 @@ mod tests {
     async fn the_use_of_a_view_that_came_meanwhile_is_counted() {
         let uses = Uses::new();
         let (old, new) = (ViewId::new("old"), ViewId::new("new"));
-        uses.of(&old).used();
+        uses.get_or_create(&old).used();
         // The set of views was taken before both: `old` is gone, and `new` has an endpoint since.
-        let endpoint = uses.of(&new);
+        let endpoint = uses.get_or_create(&new);
         uses.retain(|_| false);
         endpoint.used();
-        assert_eq!(uses.of(&new).at(), 1);
-        assert_eq!(uses.of(&old).at(), 0, "nobody holds it: it is forgotten");
+        assert_eq!(uses.get_or_create(&new).at(), 1);
+        assert_eq!(
+            uses.get_or_create(&old).at(),
+            0,
+            "nobody holds it: it is forgotten"
+        );
         drop(endpoint);
         uses.retain(|_| false);
-        assert_eq!(uses.of(&new).at(), 0);
+        assert_eq!(uses.get_or_create(&new).at(), 0);
     }
 }

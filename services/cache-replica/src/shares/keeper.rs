@@ -74,7 +74,7 @@ impl Others {
             views: HeldViews::default(),
         });
         other.heard = now;
-        other.views.hear(beat.page, beat.views);
+        other.views.take_page(beat.page, beat.views);
     }
 
     fn forget_silent(&mut self, now: Instant) {

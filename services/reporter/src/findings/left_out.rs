@@ -28,7 +28,7 @@ impl LeftOut {
         }
         let uid = hash(uid);
         let is_known = self.has(uid);
-        if self.of.insert((uid, of(finder))) && !is_known {
+        if self.of.insert((uid, finder_hash(finder))) && !is_known {
             self.objects += 1;
         }
     }
@@ -38,14 +38,14 @@ impl LeftOut {
             return;
         }
         let uid = hash(uid);
-        if self.of.remove(&(uid, of(finder))) && !self.has(uid) {
+        if self.of.remove(&(uid, finder_hash(finder))) && !self.has(uid) {
             self.objects -= 1;
         }
     }
 
     /// Forgets what is left out of these finders, which are gone.
     pub(super) fn retain(&mut self, gone: &HashSet<Arc<Finder>>) {
-        let gone: HashSet<u64> = gone.iter().map(|finder| of(finder)).collect();
+        let gone: HashSet<u64> = gone.iter().map(|finder| finder_hash(finder)).collect();
         self.of.retain(|(_, finder)| !gone.contains(finder));
         let mut uids: Vec<u64> = self.of.iter().map(|(uid, _)| *uid).collect();
         uids.dedup(); // They are in order.
@@ -66,6 +66,6 @@ fn hash(uid: &str) -> u64 {
     xxh3_64(uid.as_bytes())
 }
 
-fn of(finder: &Finder) -> u64 {
+fn finder_hash(finder: &Finder) -> u64 {
     Xxh3DefaultBuilder::new().hash_one(finder)
 }

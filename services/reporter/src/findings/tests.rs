@@ -40,12 +40,12 @@ fn only_findings_that_differ_are_a_change() {
     let (a, p) = (subject("a"), finder("p"));
     findings.put(&a, &p, vec![result("r", Outcome::Fail)], 1);
     assert_eq!(take_all(&mut findings), ["a"]);
-    findings.told("a");
+    findings.mark_sent("a");
     findings.put(&a, &p, vec![result("r", Outcome::Fail)], 2);
     assert_eq!(take_all(&mut findings), [""; 0]);
-    let since = |findings: &Findings| findings.of_object("a").unwrap().of(&p)[0].since_s;
+    let since = |findings: &Findings| findings.of_object("a").unwrap().by_finder(&p)[0].since_s;
     assert_eq!(since(&findings), 1, "it is what it was");
-    assert!(!findings.of_object("a").unwrap().of(&p)[0].is_new);
+    assert!(!findings.of_object("a").unwrap().by_finder(&p)[0].is_new);
     findings.put(&a, &p, vec![result("r", Outcome::Pass)], 3);
     assert_eq!(take_all(&mut findings), ["a"]);
     assert_eq!(since(&findings), 3);

@@ -95,7 +95,7 @@ async fn a_violation_from_a_webhook_becomes_an_event() {
         message: "taken".to_owned(),
         ..ViolatedRule::default()
     };
-    let violation = violation.of(vec![rule; anteroom_wire::violation::RULES_MAX + 1]);
+    let violation = violation.with_rules(vec![rule; anteroom_wire::violation::RULES_MAX + 1]);
     // Nobody may listen yet; the same is told once.
     let told = async {
         while notes(&world).is_empty() {

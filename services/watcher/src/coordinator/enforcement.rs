@@ -90,7 +90,7 @@ impl Standing {
     /// Returns the standing of a policy that could be in force from now on.
     fn new(policy: &PolicyManifest, now: Instant) -> Self {
         let generation = policy.identity.generation;
-        let said = policy.said();
+        let said = policy.enforcement_condition();
         let established = said.is_some_and(|said| {
             said.status == "True" && said.observed_generation == Some(generation)
         });
@@ -150,7 +150,7 @@ impl EnforcementTracker {
 
     /// Takes a webhook's heartbeat in. Returns the policies to look at again.
     pub(super) fn webhook_beat(&mut self, beat: WebhookBeat, now: Instant) -> BTreeSet<PolicyId> {
-        match self.webhooks.heard(beat, now) {
+        match self.webhooks.take_beat(beat, now) {
             true => self.unenforced.clone(),
             false => BTreeSet::new(),
         }
@@ -236,7 +236,7 @@ impl EnforcementTracker {
             Err(failure) => {
                 standing.established = false;
                 self.unenforced.insert(id.clone());
-                let said = policy.said();
+                let said = policy.enforcement_condition();
                 // Of an older generation that was in force, it is said at once.
                 let early = failure.reason == NOT_ENFORCED
                     && now.saturating_duration_since(standing.since) < REPORT_AFTER

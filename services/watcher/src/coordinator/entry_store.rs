@@ -27,15 +27,15 @@ impl Default for EntryStore {
 
 impl EntryStore {
     /// Returns the entries of a kind. Implicit entries have no manifests.
-    pub(super) fn of(&self, kind: EntryKind) -> &ManifestList<Entry> {
+    pub(super) fn list(&self, kind: EntryKind) -> &ManifestList<Entry> {
         match kind {
             EntryKind::Global => &self.global,
             EntryKind::Cached | EntryKind::Implicit => &self.cached,
         }
     }
 
-    /// Returns the same as [`Self::of`], to be changed.
-    pub(super) fn of_mut(&mut self, kind: EntryKind) -> &mut ManifestList<Entry> {
+    /// Returns the same as [`Self::list`], to be changed.
+    pub(super) fn list_mut(&mut self, kind: EntryKind) -> &mut ManifestList<Entry> {
         match kind {
             EntryKind::Global => &mut self.global,
             EntryKind::Cached | EntryKind::Implicit => &mut self.cached,
@@ -44,7 +44,7 @@ impl EntryStore {
 
     /// Returns the manifest of an entry.
     pub(super) fn get(&self, (kind, name): &EntryId) -> Option<&Entry> {
-        self.of(*kind).get(&ObjectKey::new("", name.as_str()))
+        self.list(*kind).get(&ObjectKey::new("", name.as_str()))
     }
 
     /// Returns the entries of both kinds.
@@ -63,8 +63,8 @@ impl EntryStore {
     }
 
     /// Returns since when the news of both kinds is: the older of the two.
-    pub(super) fn heard(&self) -> Option<Instant> {
-        match (self.cached.heard(), self.global.heard()) {
+    pub(super) fn news_at(&self) -> Option<Instant> {
+        match (self.cached.news_at(), self.global.news_at()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, None) if self.global.is_absent() => one,
             _ => None,
@@ -74,7 +74,7 @@ impl EntryStore {
     /// Notes that entries of a kind cannot be read. Returns whether that is an error for readers: Kyverno's own
     /// kind need not be installed.
     pub(super) fn refuse(&mut self, kind: EntryKind, failure: &Failure) -> bool {
-        let list = self.of_mut(kind);
+        let list = self.list_mut(kind);
         if kind == EntryKind::Global && is_not_served(failure) {
             list.set_absent(true);
             return false;
@@ -117,7 +117,7 @@ mod tests {
                 EntryKind::Global => EntryKind::Cached,
                 _ => EntryKind::Global,
             };
-            store.of_mut(other).complete(Instant::now());
+            store.list_mut(other).complete(Instant::now());
             assert_eq!(store.refuse(kind, &failure("ResourceNotFound")), told);
             assert_eq!(store.are_known(), known, "{kind:?}");
             assert_eq!(store.waits_for().is_none(), known, "{kind:?}");
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn a_refusal_for_another_reason_is_waited_for_until_the_next_list() {
         let mut store = EntryStore::default();
-        store.of_mut(EntryKind::Cached).complete(Instant::now());
+        store.list_mut(EntryKind::Cached).complete(Instant::now());
         assert!(store.refuse(EntryKind::Global, &failure("Forbidden")));
         assert!(store.waits_for().is_some() && !store.are_known());
-        store.of_mut(EntryKind::Global).complete(Instant::now());
+        store.list_mut(EntryKind::Global).complete(Instant::now());
         assert!(store.waits_for().is_none() && store.are_known());
     }
 
@@ -138,11 +138,11 @@ mod tests {
     fn entries_are_as_fresh_as_the_kind_that_was_heard_longer_ago() {
         let (early, mut store) = (Instant::now(), EntryStore::default());
         let late = early + Duration::from_secs(1);
-        store.of_mut(EntryKind::Cached).hear(late);
-        assert_eq!(store.heard(), None);
+        store.list_mut(EntryKind::Cached).note_news(late);
+        assert_eq!(store.news_at(), None);
         store.refuse(EntryKind::Global, &failure("ResourceNotFound"));
-        assert_eq!(store.heard(), Some(late));
-        store.of_mut(EntryKind::Global).hear(early);
-        assert_eq!(store.heard(), Some(early));
+        assert_eq!(store.news_at(), Some(late));
+        store.list_mut(EntryKind::Global).note_news(early);
+        assert_eq!(store.news_at(), Some(early));
     }
 }

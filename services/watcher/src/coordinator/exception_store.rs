@@ -49,7 +49,7 @@ impl Default for ExceptionStore {
 
 impl ExceptionStore {
     /// Returns the exceptions of a kind, by their keys among both.
-    pub(super) fn of_mut(&mut self, kind: ExceptionKind) -> &mut ManifestList<ExceptionManifest> {
+    pub(super) fn list_mut(&mut self, kind: ExceptionKind) -> &mut ManifestList<ExceptionManifest> {
         &mut self.lists[kind as usize]
     }
 
@@ -80,9 +80,9 @@ impl ExceptionStore {
     }
 
     /// Returns since when the news of both kinds is: the older of the two. A kind that is not served has none.
-    pub(super) fn heard(&self) -> Option<Instant> {
+    pub(super) fn news_at(&self) -> Option<Instant> {
         let served = self.lists.iter().filter(|list| !list.is_absent());
-        let heard: Option<Vec<_>> = served.map(ManifestList::heard).collect();
+        let heard: Option<Vec<_>> = served.map(ManifestList::news_at).collect();
         heard?.into_iter().min()
     }
 }
@@ -106,12 +106,12 @@ mod tests {
         let mut store = ExceptionStore::default();
         let early = Instant::now();
         let late = early + Duration::from_secs(1);
-        store.of_mut(ExceptionKind::Classic).hear(early);
-        assert_eq!(store.heard(), None, "of the other nothing is known");
-        store.of_mut(ExceptionKind::Cel).hear(late);
-        assert_eq!(store.heard(), Some(early));
-        store.of_mut(ExceptionKind::Classic).set_absent(true);
-        assert_eq!(store.heard(), Some(late));
+        store.list_mut(ExceptionKind::Classic).note_news(early);
+        assert_eq!(store.news_at(), None, "of the other nothing is known");
+        store.list_mut(ExceptionKind::Cel).note_news(late);
+        assert_eq!(store.news_at(), Some(early));
+        store.list_mut(ExceptionKind::Classic).set_absent(true);
+        assert_eq!(store.news_at(), Some(late));
         assert!(!store.are_listed());
         store.refuse(ExceptionKind::Cel);
         assert!(store.are_settled() && !store.are_listed() && !store.are_absent());

@@ -47,7 +47,7 @@ impl<T> ManifestList<T> {
     }
 
     /// Notes that the API server was heard from.
-    pub(super) fn hear(&mut self, now: Instant) {
+    pub(super) fn note_news(&mut self, now: Instant) {
         self.heard = Some(now);
     }
 
@@ -105,7 +105,7 @@ impl<T> ManifestList<T> {
     }
 
     /// Returns when the API server was last heard from.
-    pub(super) fn heard(&self) -> Option<Instant> {
+    pub(super) fn news_at(&self) -> Option<Instant> {
         self.heard
     }
 }

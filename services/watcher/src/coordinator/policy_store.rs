@@ -77,12 +77,12 @@ impl Default for PolicyStore {
 }
 
 impl PolicyStore {
-    fn of(&self, kind: PolicyKind) -> &ManifestList<PolicyManifest> {
+    fn list(&self, kind: PolicyKind) -> &ManifestList<PolicyManifest> {
         &self.lists[kind as usize]
     }
 
     /// Returns the policies of a kind, to be changed by lists. Single policies go through [`Self::put`].
-    pub(super) fn of_mut(&mut self, kind: PolicyKind) -> &mut ManifestList<PolicyManifest> {
+    pub(super) fn list_mut(&mut self, kind: PolicyKind) -> &mut ManifestList<PolicyManifest> {
         &mut self.lists[kind as usize]
     }
 
@@ -95,7 +95,7 @@ impl PolicyStore {
             rights: !manifest.changes.is_empty(),
         };
         let entries = manifest.entries.clone();
-        if let Some(old) = self.of_mut(id.kind()).put(id.0.clone(), manifest) {
+        if let Some(old) = self.list_mut(id.kind()).put(id.0.clone(), manifest) {
             self.unread(id, &old);
             change.rights |= !old.changes.is_empty();
             match old.queries == change.queries {
@@ -117,7 +117,7 @@ impl PolicyStore {
 
     /// Removes a policy that is gone.
     pub(super) fn remove(&mut self, id: &PolicyId) -> Option<PolicyManifest> {
-        let manifest = self.of_mut(id.kind()).remove(&id.0)?;
+        let manifest = self.list_mut(id.kind()).remove(&id.0)?;
         self.forget(id, &manifest);
         Some(manifest)
     }
@@ -128,7 +128,7 @@ impl PolicyStore {
         kind: PolicyKind,
         now: Instant,
     ) -> Vec<(PolicyId, PolicyManifest)> {
-        let gone = self.of_mut(kind).complete(now).into_iter();
+        let gone = self.list_mut(kind).complete(now).into_iter();
         let gone: Vec<_> = gone.map(|(key, policy)| (PolicyId(key), policy)).collect();
         for (id, manifest) in &gone {
             self.forget(id, manifest);
@@ -139,7 +139,7 @@ impl PolicyStore {
     /// Notes that policies of a kind cannot be read. Returns whether that is an error for readers: the kinds of
     /// policies.kyverno.io need not be installed.
     pub(super) fn refuse(&mut self, kind: PolicyKind, failure: &Failure) -> bool {
-        let list = self.of_mut(kind);
+        let list = self.list_mut(kind);
         list.set_absent(is_not_served(failure));
         if kind.is_cel() && list.is_absent() {
             return false;
@@ -170,7 +170,7 @@ impl PolicyStore {
 
     /// Returns a policy.
     pub(super) fn get(&self, id: &PolicyId) -> Option<&PolicyManifest> {
-        self.of(id.kind()).get(&id.0)
+        self.list(id.kind()).get(&id.0)
     }
 
     /// Returns the policy with this UID.
@@ -200,9 +200,9 @@ impl PolicyStore {
 
     /// Returns since when the news of all kinds is: the oldest of them. Kinds that the API server does not serve
     /// have none.
-    pub(super) fn heard(&self) -> Option<Instant> {
+    pub(super) fn news_at(&self) -> Option<Instant> {
         let served = self.lists.iter().filter(|list| !list.is_absent());
-        let heard: Option<Vec<_>> = served.map(ManifestList::heard).collect();
+        let heard: Option<Vec<_>> = served.map(ManifestList::news_at).collect();
         heard?.into_iter().min()
     }
 
@@ -309,7 +309,7 @@ mod tests {
     fn policies_that_a_list_does_not_bring_are_forgotten() {
         let mut store = PolicyStore::default();
         store.put(&id(), policy("u", "a"));
-        store.of_mut(PolicyKind::Cluster).begin();
+        store.list_mut(PolicyKind::Cluster).begin();
         let gone = store.complete(PolicyKind::Cluster, Instant::now());
         assert_eq!(gone.len(), 1);
         assert!(!reads_names(&store));

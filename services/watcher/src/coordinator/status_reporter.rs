@@ -383,7 +383,7 @@ mod tests {
                 json: "{}".into(),
             };
             let entry = Entry::read(&object, EntryKind::Cached);
-            entries.of_mut(EntryKind::Cached).put(key, entry);
+            entries.list_mut(EntryKind::Cached).put(key, entry);
         }
         let mut reporter = StatusReporter::default();
         let ticks = 0..=TICKS_PER_ROUND;

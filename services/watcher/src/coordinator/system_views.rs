@@ -103,7 +103,7 @@ fn apply(queue: &mut WriteQueue, lease: &mut ViewLease, write: Write, now: Insta
             queue.listed(lease, &none, now);
         }
         Write::Listed => queue.listed(lease, &none, now),
-        Write::Heard(at) => queue.heard(lease, None, at),
+        Write::Heard(at) => queue.mark_fresh(lease, None, at),
         Write::Skipped => queue.skipped(lease),
         Write::Refused(failure) => queue.refused(lease, failure),
         Write::Troubled(failure) => queue.troubled(lease, failure),

@@ -205,7 +205,7 @@ impl ViewStatusTable {
         let mut views = before.map(|replica| replica.views).unwrap_or_default();
         let changed = match beat.leaving {
             true => views.iter().map(|(view, _)| view.clone()).collect(),
-            false => views.hear(beat.page, beat.views),
+            false => views.take_page(beat.page, beat.views),
         };
         self.changed
             .extend(changed.into_iter().map(|view| (view, true)));

@@ -59,7 +59,7 @@ impl Webhooks {
 
     /// Takes a beat in. Returns whether it may have changed which policies are in force. The position that is only
     /// compiled changes with every record, and does not count.
-    pub(crate) fn heard(&mut self, beat: WebhookBeat, now: Instant) -> bool {
+    pub(crate) fn take_beat(&mut self, beat: WebhookBeat, now: Instant) -> bool {
         self.last = Some(now);
         if beat.leaving {
             return self.heard.remove(&beat.webhook).is_some();

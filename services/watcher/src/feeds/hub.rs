@@ -185,7 +185,7 @@ impl Hub {
         }
         let mut delivery = Delivery::put(object, origin);
         let (mut targets, mut contradicted) = (Vec::new(), false);
-        for view in self.index.of(&object.key) {
+        for view in self.index.views_of(&object.key) {
             let Some(member) = self.members.get_mut(view) else {
                 continue;
             };
@@ -227,7 +227,7 @@ impl Hub {
         };
         watch.newest.clone_from(version);
         let mut delivery = Delivery::gone(key, version, span);
-        for view in self.index.of(key) {
+        for view in self.index.views_of(key) {
             if let Some(member) = self.members.get_mut(view) {
                 member.take(watch, scope, &mut delivery, queue);
             }
@@ -260,13 +260,13 @@ impl Hub {
             }
         }
         self.references.swept(scope, version, before, queue);
-        self.heard(scope, Some(version), true, queue);
+        self.mark_alive(scope, Some(version), true, queue);
         // What others were left to themselves for can save them again.
         self.forbidden.remove(scope).is_some()
     }
 
     /// The watch is alive.
-    pub(super) fn heard(
+    pub(super) fn mark_alive(
         &mut self,
         scope: &WatchScope,
         version: Option<&ResourceVersion>,
@@ -290,7 +290,7 @@ impl Hub {
         watch.spread = Some(now);
         for member in self.members.values() {
             if member.watches.contains_key(scope) {
-                member.hear(version, &self.watches, queue);
+                member.refresh(version, &self.watches, queue);
             }
         }
     }

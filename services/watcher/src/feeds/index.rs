@@ -40,7 +40,7 @@ impl Index {
     }
 
     /// Each at most once.
-    pub(super) fn of(&self, key: &ObjectKey) -> impl Iterator<Item = &ViewId> {
+    pub(super) fn views_of(&self, key: &ObjectKey) -> impl Iterator<Item = &ViewId> {
         let named = self.names.get(&*key.name).into_iter().flatten();
         let within = self.namespaces.get(&*key.namespace).into_iter().flatten();
         named.chain(within).chain(&self.rest)
@@ -95,7 +95,7 @@ mod tests {
             .for_each(|(view, filter)| index.insert(view, filter));
         let of = |index: &Index, namespace, name| {
             let key = ObjectKey::new(namespace, name);
-            let found = index.of(&key);
+            let found = index.views_of(&key);
             let found: Vec<String> = found.map(ToString::to_string).collect();
             found.join(" ")
         };

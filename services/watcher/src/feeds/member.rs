@@ -304,13 +304,13 @@ impl Member {
     ) {
         if self.is_complete() {
             self.is_refused = false;
-            self.hear(Some(version), watches, queue);
+            self.refresh(Some(version), watches, queue);
             queue.complete(&self.lease);
         }
     }
 
     /// One of its watches was heard: the view is as fresh as the one that was heard longest ago.
-    pub(super) fn hear(
+    pub(super) fn refresh(
         &self,
         version: Option<&ResourceVersion>,
         watches: &BTreeMap<WatchScope, RunningWatch>,
@@ -323,7 +323,7 @@ impl Member {
         // `None`, of one that was never heard, is the least.
         if let Some(oldest) = heard.min().flatten() {
             let version = version.filter(|_| self.watches.len() == 1);
-            queue.heard(&self.lease, version.cloned(), oldest);
+            queue.mark_fresh(&self.lease, version.cloned(), oldest);
         }
     }
 
@@ -360,7 +360,7 @@ impl Member {
             self.is_refused = false;
             let version = listed.first().map(|(_, version)| version.clone());
             let version = version.filter(|_| self.watches.len() == 1);
-            queue.heard(&self.lease, version, now);
+            queue.mark_fresh(&self.lease, version, now);
             queue.complete(&self.lease);
         }
         held

@@ -483,7 +483,7 @@ mod tests {
 
         tokio::time::advance(Duration::from_secs(2 * 60 * 60)).await;
         let now = Instant::now();
-        queue.heard(&lease, None, now);
+        queue.mark_fresh(&lease, None, now);
         let object = ObjectKey::new("n", "a");
         references.refer(&object, now, &mut queue);
         assert_eq!(queue.beats(now)[0].news_age_ms, 0, "it waits to be written");
@@ -510,7 +510,7 @@ mod tests {
         let now = Instant::now();
         references.begin(&scope, false);
         references.swept(&scope, &ResourceVersion::new("9"), before, &mut queue);
-        queue.heard(&lease, None, now);
+        queue.mark_fresh(&lease, None, now);
         assert_eq!(queue.beats(now)[0].news_age_ms, 100_000, "it waits");
         write(&mut queue);
         assert_eq!(queue.beats(now)[0].news_age_ms, 0);

@@ -202,7 +202,7 @@ impl Sink for WatchSink {
             }
             Note::Listed { version } => hub.listed(scope, &version, queue),
             Note::Heard { version } => {
-                hub.heard(scope, version.as_ref(), false, queue);
+                hub.mark_alive(scope, version.as_ref(), false, queue);
                 false
             }
             Note::Refused(failure) => hub.refused(scope, &failure, queue),

@@ -304,7 +304,7 @@ impl TypeFeed {
         let rests = publisher.with(|queue| hub.references.rest(idle_after, now, queue));
         let heard = hub.references_heard(now);
         if let (Some(lease), Some(at)) = (&hub.references.lease, heard) {
-            publisher.with(|queue| queue.heard(lease, None, at));
+            publisher.with(|queue| queue.mark_fresh(lease, None, at));
         }
         let changed = rests | hub.references.is_out_of_step(now);
         self.dirty |= changed;

@@ -98,11 +98,11 @@ impl Images {
 
     /// Tells in the log what is wrong with the files of credentials.
     pub(crate) async fn tell_files(&self) {
-        self.keyring.tell().await;
+        self.keyring.log_state().await;
     }
 
     /// Returns a remembered image.
-    pub(crate) fn known(&self, request: &ImageRequest) -> Option<Image> {
+    pub(crate) fn cached(&self, request: &ImageRequest) -> Option<Image> {
         self.cache.get(request)
     }
 
@@ -116,7 +116,7 @@ impl Images {
         request: &ImageRequest,
         wait: Duration,
     ) -> Result<Image, FactError> {
-        if let Some(known) = self.known(request) {
+        if let Some(known) = self.cached(request) {
             return Ok(known);
         }
         let Ok(Ok(_permit)) = timeout(wait, self.permits.acquire()).await else {
@@ -125,7 +125,7 @@ impl Images {
             });
         };
         let begun = Instant::now();
-        let (data, bytes) = self.asked(request).await?;
+        let (data, bytes) = self.fetch(request).await?;
         let image = Image {
             data: Arc::new(data),
             bytes,
@@ -135,7 +135,7 @@ impl Images {
         Ok(image)
     }
 
-    async fn asked(&self, request: &ImageRequest) -> Result<(Value, usize), FactError> {
+    async fn fetch(&self, request: &ImageRequest) -> Result<(Value, usize), FactError> {
         let location = Location::parse(&request.reference, &self.registries);
         let location = location.map_err(|fault| failed(request, &fault, ""))?;
         let mut reader = ImageReader::new(self, request, &location);

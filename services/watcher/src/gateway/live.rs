@@ -93,7 +93,7 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
     reader.images().tell_files().await;
     let requests = TaskTracker::new();
     let at = async |address: Address, check: Check| {
-        while known(&mirror, &stop).await {
+        while wait_for_policies(&mirror, &stop).await {
             match bus.serve(&address).await {
                 Ok(mut place) => {
                     check.ready();
@@ -112,7 +112,7 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
 
 /// Waits until the policies were read once; false once asked to stop. How old the news of them is
 /// does not matter: a watcher may serve while none leads.
-async fn known(mirror: &Mirror, stop: &CancellationToken) -> bool {
+async fn wait_for_policies(mirror: &Mirror, stop: &CancellationToken) -> bool {
     let known = async {
         let mut views = mirror.views();
         loop {

@@ -48,13 +48,13 @@ impl HighestPosition {
     }
 
     /// Returns the highest known position of this log; 0 where none is known.
-    pub(crate) fn of(&self, incarnation: &Incarnation) -> Revision {
+    pub(crate) fn position_in(&self, incarnation: &Incarnation) -> Revision {
         let logs = self.0.lock();
         let log = logs.iter().find(|log| log.incarnation == *incarnation);
         log.map_or(Revision(0), |log| log.at)
     }
 
-    /// Takes positions in that the log gave out now. `known` is what [`HighestPosition::of`] was before.
+    /// Takes positions in that the log gave out now. `known` is what [`HighestPosition::position_in`] was before.
     ///
     /// # Errors
     /// [`Shortened`] if they are not higher.
@@ -96,7 +96,7 @@ mod tests {
     fn a_position_that_was_known_before_proves_that_its_log_was_shortened() {
         let highest = HighestPosition::default();
         let (one, two) = (Incarnation("1".into()), Incarnation("2".into()));
-        let give = |log, at| highest.given(log, highest.of(log), at);
+        let give = |log, at| highest.given(log, highest.position_in(log), at);
         assert_eq!(give(&one, 7..=7), Ok(()));
         assert_eq!(give(&one, 8..=8), Ok(()));
         // Another group's position came in between.
@@ -114,6 +114,6 @@ mod tests {
         for other in 3..7 {
             highest.raise(&Incarnation(other.to_string()), Revision(1));
         }
-        assert_eq!(highest.of(&two), Revision(0), "it was long ago");
+        assert_eq!(highest.position_in(&two), Revision(0), "it was long ago");
     }
 }

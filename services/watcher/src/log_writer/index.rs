@@ -45,7 +45,7 @@ impl Index {
     }
 
     /// Returns the log's content of the group's views. Call it only after the group's lease was taken.
-    pub(crate) async fn of(&self, group: Group) -> LogSnapshot {
+    pub(crate) async fn snapshot(&self, group: Group) -> LogSnapshot {
         loop {
             let (sender, snapshot) = oneshot::channel();
             let sent = self.requests.send((group, sender)).await;

@@ -185,7 +185,7 @@ impl Campaign<'_> {
             holder: holder.clone(),
         };
         let highest = self.members.highest();
-        let known = highest.of(&incarnation);
+        let known = highest.position_in(&incarnation);
         match self.bus.take_lease(self.group, lease, expected).await {
             Ok(fence)
                 if highest

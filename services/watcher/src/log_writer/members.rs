@@ -139,7 +139,7 @@ impl Members {
             heard.withdrawn = true;
             heard.stands = false;
         }
-        self.say_once(bus, false).await;
+        self.announce_once(bus, false).await;
     }
 
     /// Changes of who is there.
@@ -231,7 +231,7 @@ impl Members {
     }
 
     /// Takes a beat in.
-    pub(crate) fn hear(&self, beat: &Beat) {
+    pub(crate) fn take_beat(&self, beat: &Beat) {
         let at = Instant::now();
         if let Some(last) = beat.views.iter().map(|view| view.revision).max() {
             self.highest.raise(&beat.incarnation, last);
@@ -270,7 +270,7 @@ impl Members {
 
     /// Listens, and says that this watcher stands, for ever.
     pub(crate) async fn run(&self, bus: &dyn Bus) {
-        tokio::join!(self.listen(bus), self.say(bus), self.connected(bus));
+        tokio::join!(self.listen(bus), self.announce(bus), self.connected(bus));
     }
 
     async fn listen(&self, bus: &dyn Bus) {
@@ -278,7 +278,7 @@ impl Members {
             match bus.signals::<Beat>().await {
                 Ok(mut beats) => {
                     while let Some(beat) = beats.next().await {
-                        self.hear(&beat);
+                        self.take_beat(&beat);
                     }
                 }
                 Err(error) => tracing::debug!(%error, "beats cannot be heard yet"),
@@ -287,7 +287,7 @@ impl Members {
         }
     }
 
-    async fn say(&self, bus: &dyn Bus) {
+    async fn announce(&self, bus: &dyn Bus) {
         let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
         let mut moved = self.moved();
         let mut said = false;
@@ -298,14 +298,14 @@ impl Members {
             }
             let stands = self.heard.lock().stands;
             if stands || said {
-                self.say_once(bus, stands).await;
+                self.announce_once(bus, stands).await;
             }
             said = stands;
         }
     }
 
     /// Says that this watcher stands, or that it withdraws.
-    async fn say_once(&self, bus: &dyn Bus, stands: bool) {
+    async fn announce_once(&self, bus: &dyn Bus, stands: bool) {
         let beat = Beat {
             incarnation: Incarnation::default(),
             group: Group::NONE,

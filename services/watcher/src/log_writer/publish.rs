@@ -266,7 +266,7 @@ impl Writer<'_> {
                 }),
         });
         let envelopes: Vec<_> = envelopes.collect();
-        let known = self.highest.of(self.incarnation);
+        let known = self.highest.position_in(self.incarnation);
         let last = self.bus.append(self.fence, envelopes).await?;
         let given = (last.0 + 1 - batch.records.len() as u64)..=last.0;
         if self.highest.given(self.incarnation, known, given).is_err() {

@@ -46,7 +46,7 @@ pub(super) async fn run(
                     take(&mut feeder, &mut objects, change);
                 }
             }
-            beat = heard(&context.bus, &mut beats) => {
+            beat = next_beat(&context.bus, &mut beats) => {
                 let own = |(view, _): &&(ViewId, _)| objects.contains(view);
                 for (view, object) in beat.asked.iter().chain(&beat.read).filter(own) {
                     feeder.read(view, object);
@@ -78,7 +78,7 @@ fn take(feeder: &mut Feeder, objects: &mut HashSet<ViewId>, change: DesiredChang
 }
 
 /// The next beat of a replica, however often the bus has to be asked for them.
-pub(super) async fn heard(
+pub(super) async fn next_beat(
     bus: &Arc<dyn Bus>,
     beats: &mut Option<Signals<ReplicaBeat>>,
 ) -> ReplicaBeat {

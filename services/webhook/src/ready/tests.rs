@@ -48,7 +48,7 @@ fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
 /// The missing things that hold back a webhook which has just started.
 fn missing(needs: &Needs, replicas: &Replicas) -> Vec<String> {
     let now = Instant::now();
-    Standing::new(now).look(now, needs, replicas).holds
+    Standing::new(now).judge(now, needs, replicas).holds
 }
 
 fn reference(inline: bool) -> Reference {
@@ -91,8 +91,8 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
     let waits = |needs: &Needs, views: &[(&str, &str)]| {
         let mut replicas = Replicas::default();
         let now = Instant::now();
-        replicas.heard(now, beat("r1", views));
-        replicas.heard(now, beat("r2", &[("other", "synced")]));
+        replicas.take_beat(now, beat("r1", views));
+        replicas.take_beat(now, beat("r2", &[("other", "synced")]));
         missing(needs, &replicas)
     };
     for (state, missing) in [
@@ -194,9 +194,9 @@ fn what_is_missing_takes_readiness_away_at_the_start_alone() {
         let mut standing = Standing::new(begun);
         for (at, (seconds, needs, views, holds, waits)) in looks.iter().enumerate() {
             let mut replicas = Replicas::default();
-            replicas.heard(Instant::now(), beat("r1", views));
+            replicas.take_beat(Instant::now(), beat("r1", views));
             let now = begun + Duration::from_secs(*seconds);
-            let look = standing.look(now, needs, &replicas);
+            let look = standing.judge(now, needs, &replicas);
             let found = (look.holds.len(), look.waits.len());
             assert_eq!(found, (*holds, *waits), "{story}, look {at}: {look:?}");
         }
@@ -225,7 +225,7 @@ async fn a_replica_that_leaves_or_falls_silent_is_not_counted_on() {
     let of_entry = needs(&catalog(), &[Need::Entry(EntryKind::Cached, "a".into())]);
     let mut replicas = Replicas::default();
     let served = || beat("r1", &[("va", "synced")]);
-    replicas.heard(Instant::now(), served());
+    replicas.take_beat(Instant::now(), served());
     tokio::time::advance(SILENCE_MAX - Duration::from_millis(1)).await;
     replicas.forget_silent(Instant::now());
     assert!(missing(&of_entry, &replicas).is_empty());
@@ -233,20 +233,20 @@ async fn a_replica_that_leaves_or_falls_silent_is_not_counted_on() {
     replicas.forget_silent(Instant::now());
     assert!(!missing(&of_entry, &replicas).is_empty());
 
-    replicas.heard(Instant::now(), served());
+    replicas.take_beat(Instant::now(), served());
     let leaving = ReplicaBeat {
         leaving: true,
         ..served()
     };
-    replicas.heard(Instant::now(), leaving);
+    replicas.take_beat(Instant::now(), leaving);
     assert!(!missing(&of_entry, &replicas).is_empty());
 }
 
 #[test]
 fn a_long_list_of_missing_views_is_summed_up() {
     let missing: Vec<_> = (0..NAMED_MAX + 3).map(|n| n.to_string()).collect();
-    assert_eq!(told(&missing), "0; 1; 2; 3; 4; 5; 6; 7; and 3 more");
-    assert_eq!(told(&missing[..2]), "0; 1");
+    assert_eq!(listed(&missing), "0; 1; 2; 3; 4; 5; 6; 7; and 3 more");
+    assert_eq!(listed(&missing[..2]), "0; 1");
 }
 
 /// Readiness is gained with the last view, and kept; what is missing is told.

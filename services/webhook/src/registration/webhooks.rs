@@ -114,12 +114,12 @@ pub(super) fn webhooks(
         .partition(|entry| entry.namespace().is_none());
     let mut cluster: BTreeMap<Group, ObjectWebhook> = BTreeMap::new();
     for entry in of_cluster {
-        let called = of(entry, phase, kinds);
+        let called = of_policy(entry, phase, kinds);
         add(&mut cluster, entry.group, called);
     }
     let mut by_namespace: BTreeMap<(bool, &str), ObjectWebhook> = BTreeMap::new();
     for entry in of_namespaces {
-        let called = of(entry, phase, kinds);
+        let called = of_policy(entry, phase, kinds);
         let namespace = entry.namespace().unwrap_or_default();
         match cluster.get_mut(&entry.group) {
             _ if is_exempt(namespace) => {}
@@ -147,7 +147,7 @@ fn add<K: Ord>(webhooks: &mut BTreeMap<K, ObjectWebhook>, key: K, of: ObjectWebh
 }
 
 /// The webhook that a policy would have alone.
-fn of(entry: &Entry, phase: Phase, kinds: &Kinds) -> ObjectWebhook {
+fn of_policy(entry: &Entry, phase: Phase, kinds: &Kinds) -> ObjectWebhook {
     let namespace = entry.namespace().map(str::to_owned);
     ObjectWebhook {
         group: entry.group,

@@ -159,9 +159,11 @@ fn judge(
 ) -> Verdict {
     let (theirs, ours) = (webhooks(there), webhooks(wanted));
     let same = theirs.len() == ours.len()
-        && ours
-            .iter()
-            .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours)))
+        && ours.iter().all(|(name, ours)| {
+            theirs
+                .get(name)
+                .is_some_and(|theirs| has_all_of(theirs, ours))
+        })
         && has_marks(there, wanted)
         && has_owners(there, wanted);
     let made_by = made_by(there);
@@ -202,13 +204,15 @@ fn has_owners(there: &DynamicObject, wanted: &DynamicObject) -> bool {
 }
 
 /// Returns true if `theirs` has all fields of `ours` with the same values: defaults of the API server do not count.
-fn says(theirs: &Value, ours: &Value) -> bool {
+fn has_all_of(theirs: &Value, ours: &Value) -> bool {
     match (theirs, ours) {
-        (Value::Object(theirs), Value::Object(ours)) => ours
-            .iter()
-            .all(|(name, ours)| theirs.get(name).is_some_and(|theirs| says(theirs, ours))),
+        (Value::Object(theirs), Value::Object(ours)) => ours.iter().all(|(name, ours)| {
+            theirs
+                .get(name)
+                .is_some_and(|theirs| has_all_of(theirs, ours))
+        }),
         (Value::Array(theirs), Value::Array(ours)) => {
-            theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(a, b)| says(a, b))
+            theirs.len() == ours.len() && theirs.iter().zip(ours).all(|(a, b)| has_all_of(a, b))
         }
         (theirs, ours) => theirs == ours,
     }

@@ -172,7 +172,7 @@ async fn review(
         kyverno.decided(&review, phase, &decision, took);
     }
     if !app.is_shadow
-        && let Some(violation) = violations::of(&review, &decision)
+        && let Some(violation) = violations::violation_of(&review, &decision)
     {
         app.violations.send(violation);
     }

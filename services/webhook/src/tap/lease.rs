@@ -109,7 +109,9 @@ impl Lease {
             None => self.left_out += 1,
             Some(left) => {
                 self.records_left = left;
-                let record = kept.cloned().unwrap_or_else(|| record::of(decided));
+                let record = kept
+                    .cloned()
+                    .unwrap_or_else(|| record::decision_record(decided));
                 self.records.push((now, record));
             }
         }

@@ -35,7 +35,7 @@ pub(super) fn namespace<'a>(review: &'a Review<'_>) -> &'a str {
 }
 
 /// The record of a decision.
-pub(super) fn of(decided: &Decided<'_>) -> DecisionRecord {
+pub(super) fn decision_record(decided: &Decided<'_>) -> DecisionRecord {
     let Decided {
         review,
         phase,

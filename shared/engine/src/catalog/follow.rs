@@ -50,7 +50,7 @@ pub async fn follow(
     loop {
         let begun = Instant::now();
         if let Some(catalog) = reader.read() {
-            tell(&catalog, catalogs.borrow().as_deref());
+            log_changes(&catalog, catalogs.borrow().as_deref());
             let before = catalogs.borrow().clone();
             if before.is_none_or(|before| !Arc::ptr_eq(&before.policies, &catalog.policies)) {
                 recorder.policies(&catalog.policies);
@@ -78,7 +78,7 @@ pub async fn follow(
 }
 
 /// Says what is in force now, where that has changed.
-fn tell(catalog: &Catalog, before: Option<&Catalog>) {
+fn log_changes(catalog: &Catalog, before: Option<&Catalog>) {
     let (ready, unready) = catalog.policies.counts();
     let entries = catalog.entries.count();
     let exceptions = catalog.exceptions.count();

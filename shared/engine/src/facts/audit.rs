@@ -103,7 +103,7 @@ impl Audit {
             let _place = place;
             let result = this.compare(&sample, kept).await;
             this.recorder.audit(result);
-            this.tell(&sample, result);
+            this.log(&sample, result);
         });
     }
 
@@ -156,7 +156,7 @@ impl Audit {
     }
 
     /// Names where it was read, and no values.
-    fn tell(&self, sample: &Sample, result: AuditResult) {
+    fn log(&self, sample: &Sample, result: AuditResult) {
         let LiveCall::Api { path, .. } = &sample.live.call else {
             return;
         };

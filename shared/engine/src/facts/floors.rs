@@ -50,7 +50,7 @@ pub(super) struct Floor {
 
 impl Floors {
     /// The least that is to be read of a view now; `None` where nothing was read yet.
-    pub(super) fn of(&self, view: &ViewId) -> Option<Floor> {
+    pub(super) fn get(&self, view: &ViewId) -> Option<Floor> {
         let positions = self.0.lock();
         positions.by_view.get(view).map(|known| known.floor.clone())
     }
@@ -159,7 +159,7 @@ mod tests {
     fn a_floor_rises_and_never_falls_within_one_log() {
         let floors = Floors::default();
         let (view, other) = (ViewId::new("a"), ViewId::new("b"));
-        assert_eq!(floors.of(&view), None);
+        assert_eq!(floors.get(&view), None);
         for (log, revision, floor) in [
             ("one", 7, 7),
             ("one", 5, 7),
@@ -168,11 +168,11 @@ mod tests {
             ("two", 2, 3),
         ] {
             floors.raise(&view, &reply(log, revision)).unwrap();
-            let found = floors.of(&view).unwrap();
+            let found = floors.get(&view).unwrap();
             assert_eq!(found.incarnation.0, log);
             assert_eq!(found.revision.0, floor);
         }
-        assert_eq!(floors.of(&other), None, "views have nothing in common");
+        assert_eq!(floors.get(&other), None, "views have nothing in common");
     }
 
     #[tokio::test(start_paused = true)]
@@ -189,13 +189,13 @@ mod tests {
             floors.raise_to(&view, &log, Revision(902)),
             Err(Revision(3))
         );
-        assert_eq!(floors.of(&view).unwrap().incarnation.0, "two");
+        assert_eq!(floors.get(&view).unwrap().incarnation.0, "two");
         floors.raise(&view, &reply("three", 1)).unwrap();
         floors.raise(&view, &reply("two", 4)).unwrap_err();
         // What was the log for so long is no replica's memory.
         tokio::time::advance(LEFT_MIN).await;
         floors.raise(&view, &reply("two", 5)).unwrap();
-        assert_eq!(floors.of(&view).unwrap().revision.0, 5);
+        assert_eq!(floors.get(&view).unwrap().revision.0, 5);
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,8 +207,8 @@ mod tests {
         tokio::time::advance(IDLE_MIN).await;
         raise(0, 2);
         raise(FLOORS_MIN, 1);
-        assert!(floors.of(&view(0)).is_some() && floors.of(&view(FLOORS_MIN)).is_some());
-        assert_eq!(floors.of(&view(1)), None);
+        assert!(floors.get(&view(0)).is_some() && floors.get(&view(FLOORS_MIN)).is_some());
+        assert_eq!(floors.get(&view(1)), None);
         assert_eq!(floors.0.lock().by_view.len(), 2);
     }
 }

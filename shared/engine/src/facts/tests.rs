@@ -459,7 +459,7 @@ async fn a_secrets_results_travel_sealed() {
     let _replica = world
         .serve(view("secrets.v1"), move |call, body| {
             let of = ViewId::new("secrets.v1");
-            let (_, answering) = keys.hear(AskedOf::View(&of), body).unwrap();
+            let (_, answering) = keys.open_question(AskedOf::View(&of), body).unwrap();
             let reply = query::encode_outcome(&outcome(vec![Ok(json!("hidden"))])).unwrap();
             Some(match call {
                 0 => answering.seal(&reply).unwrap(),

@@ -215,7 +215,7 @@ impl Views {
 
     /// The question as it travels: sealed, where it is about Secrets.
     fn sealed(&self, question: &Question) -> Result<seal::Question, FactError> {
-        let floor = self.floors.of(&question.view);
+        let floor = self.floors.get(&question.view);
         let (revision_min, revision_min_of) = floor
             .map(|floor| (floor.revision, floor.incarnation))
             .unzip();

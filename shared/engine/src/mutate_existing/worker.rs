@@ -300,7 +300,7 @@ impl Worker {
             name: request.name().to_owned(),
             ..Violation::default()
         };
-        self.violations.send(violation.of([ViolatedRule {
+        self.violations.send(violation.with_rules([ViolatedRule {
             policy_namespace: policy.namespace.to_string(),
             policy: policy.name.to_string(),
             rule: rule.rule().to_owned(),

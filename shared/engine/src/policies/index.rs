@@ -123,9 +123,9 @@ impl Names {
 
 impl<'a> Found<'a> {
     /// The positions of those that speak of a namespace, in order; `None`: of any.
-    pub(super) fn of(&self, namespace: Option<&str>) -> Cow<'a, [usize]> {
-        let by_kind = self.by_kind.of(namespace);
-        let by_plural = self.by_plural.of(namespace);
+    pub(super) fn positions(&self, namespace: Option<&str>) -> Cow<'a, [usize]> {
+        let by_kind = self.by_kind.positions(namespace);
+        let by_plural = self.by_plural.positions(namespace);
         match (by_kind.is_empty(), by_plural.is_empty()) {
             (_, true) => by_kind,
             (true, false) => by_plural,
@@ -174,7 +174,7 @@ impl Candidates {
     }
 
     /// The positions of those that speak of a namespace, in order; `None`: of any.
-    fn of(&self, namespace: Option<&str>) -> Cow<'_, [usize]> {
+    fn positions(&self, namespace: Option<&str>) -> Cow<'_, [usize]> {
         let everywhere = &self.everywhere.positions;
         let mut more: Vec<usize> = match namespace {
             None => {

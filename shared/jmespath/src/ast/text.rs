@@ -69,7 +69,7 @@ impl fmt::Display for TermText<'_> {
                 right,
             } => {
                 self.before_bracket(*left, out)?;
-                write!(out, "[?{}]", self.of(*condition))?;
+                write!(out, "[?{}]", self.term(*condition))?;
                 self.right(*right, out)
             }
             Term::Flatten(left) => write!(out, "({}[])!", self.flattened(*left)),
@@ -79,7 +79,7 @@ impl fmt::Display for TermText<'_> {
                 for (place, (name, term)) in entries.iter().enumerate() {
                     separate(place, out)?;
                     field(name, out)?;
-                    write!(out, ": {}", self.of(*term))?;
+                    write!(out, ": {}", self.term(*term))?;
                 }
                 out.write_char('}')
             }
@@ -91,8 +91,8 @@ impl fmt::Display for TermText<'_> {
                 for (place, argument) in arguments.iter().enumerate() {
                     separate(place, out)?;
                     match argument {
-                        Argument::Value(term) => write!(out, "{}", self.of(*term))?,
-                        Argument::Reference(term) => write!(out, "&{}", self.of(*term))?,
+                        Argument::Value(term) => write!(out, "{}", self.term(*term))?,
+                        Argument::Reference(term) => write!(out, "&{}", self.term(*term))?,
                     }
                 }
                 out.write_char(')')
@@ -102,7 +102,7 @@ impl fmt::Display for TermText<'_> {
 }
 
 impl<'a> TermText<'a> {
-    fn of(&self, id: TermId) -> Self {
+    fn term(&self, id: TermId) -> Self {
         Self { ast: self.ast, id }
     }
 
@@ -121,7 +121,7 @@ impl<'a> TermText<'a> {
             _ => false,
         };
         Enclosed {
-            text: self.of(id),
+            text: self.term(id),
             whole,
         }
     }
@@ -133,7 +133,7 @@ impl<'a> TermText<'a> {
             Term::Project { .. } | Term::ProjectValues { .. } | Term::Filter { .. }
         );
         Enclosed {
-            text: self.of(id),
+            text: self.term(id),
             whole: projects || self.enclosed(id).whole,
         }
     }
@@ -151,13 +151,13 @@ impl<'a> TermText<'a> {
     fn path(&self, steps: &[TermId], out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, step) in steps.iter().enumerate() {
             match (place, self.ast.term(*step)) {
-                (_, Term::Index(_)) => write!(out, "{}", self.of(*step))?,
+                (_, Term::Index(_)) => write!(out, "{}", self.term(*step))?,
                 (_, Term::Slice(slice)) => write!(out, "{}", Bounds(*slice))?,
                 (0, _) => write!(out, "{}", self.enclosed(*step))?,
                 (_, Term::Field(_) | Term::List(_) | Term::Object(_) | Term::Call { .. }) => {
-                    write!(out, ".{}", self.of(*step))?;
+                    write!(out, ".{}", self.term(*step))?;
                 }
-                _ => write!(out, ".({})", self.of(*step))?,
+                _ => write!(out, ".({})", self.term(*step))?,
             }
         }
         Ok(())
@@ -171,7 +171,7 @@ impl<'a> TermText<'a> {
             let text = match self.ast.term(*term) {
                 Term::Pipe(_) | Term::Or(_) | Term::And(_) => self.bracketed(*term),
                 _ => Enclosed {
-                    text: self.of(*term),
+                    text: self.term(*term),
                     whole: true,
                 },
             };
@@ -182,7 +182,7 @@ impl<'a> TermText<'a> {
 
     fn bracketed(&self, id: TermId) -> Enclosed<'a> {
         Enclosed {
-            text: self.of(id),
+            text: self.term(id),
             whole: false,
         }
     }
@@ -195,7 +195,7 @@ impl<'a> TermText<'a> {
             let star = matches!(self.ast.term(*term), Term::ProjectValues { .. });
             match star {
                 true => write!(out, "{}", self.bracketed(*term))?,
-                false => write!(out, "{}", self.of(*term))?,
+                false => write!(out, "{}", self.term(*term))?,
             }
         }
         out.write_char(']')
@@ -261,7 +261,7 @@ impl<'a> TermText<'a> {
 
     /// Writes the term that a projection applies to each element.
     fn right(&self, right: TermId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.of(right);
+        let text = self.term(right);
         match self.ast.term(right) {
             Term::Current => Ok(()),
             Term::Index(_) => write!(out, "{text}"),

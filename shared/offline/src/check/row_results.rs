@@ -38,9 +38,9 @@ impl Run<'_> {
     /// Returns the results of the row's rules: on the resources that are meant, of the targets that a rule changed, and of
     /// those that are named and that it left as they are. Where files say what targets become, nothing is said
     /// of what triggered it.
-    pub(super) fn told(&self, expected: &Expected, named: Named<'_>) -> Vec<Told<'_>> {
+    pub(super) fn results(&self, expected: &Expected, named: Named<'_>) -> Vec<Told<'_>> {
         let mut told = Vec::new();
-        for response in self.asked(expected) {
+        for response in self.responses(expected) {
             let resource = &self.loaded.bench.resources[response.resource];
             let is_meant = self.is_meant(response, expected, named);
             for rule in self.rules(response, expected) {
@@ -73,7 +73,7 @@ impl Run<'_> {
     /// That rules with targets left one as it is. Where one of them has an error that is not known.
     fn left_alone(&self, expected: &Expected, target: &Resource) -> Option<Told<'_>> {
         let mut found = None;
-        for response in self.asked(expected) {
+        for response in self.responses(expected) {
             let policy = &self.loaded.bench.policies[response.policy];
             let compiled = policy.outcome.as_ref().ok()?;
             for rule in self.rules(response, expected) {
@@ -90,7 +90,7 @@ impl Run<'_> {
     }
 
     /// Returns the results of the row's policies.
-    fn asked(&self, expected: &Expected) -> impl Iterator<Item = &Response> {
+    fn responses(&self, expected: &Expected) -> impl Iterator<Item = &Response> {
         let policies = &self.loaded.bench.policies;
         let responses = self.responses.iter();
         responses.filter(|of| self.is_policy(&policies[of.policy], expected))

@@ -95,7 +95,7 @@ impl Run<'_> {
             ));
         }
         let mut rows = Vec::new();
-        for told in self.told(expected, named) {
+        for told in self.results(expected, named) {
             let mut remarks = remarks.clone();
             let (result, reason) = self.verdict(expected, &told, &mut remarks);
             rows.push(Row {

@@ -152,7 +152,7 @@ impl<'i> Gathering<'i, '_> {
         if index.ordered.get().is_none() {
             self.steps_left = self.steps_left.checked_sub(index.by_value.len())?;
         }
-        let values = index.ordered.of(&index.by_value);
+        let values = index.ordered.get_or_sort(&index.by_value);
         for text in values.beginning(prefix) {
             self.step()?;
             if (index.language.matches)(key, text) && self.having(&Scalar::Text(text.into()))? {
@@ -207,7 +207,7 @@ impl<'i> Gathering<'i, '_> {
         }
         for object in posting.iter() {
             self.step()?;
-            let newest = self.index.newest.of(object);
+            let newest = self.index.newest.version_of(object);
             if (self.terms.admits)(newest) && self.contributes(newest, value)? {
                 self.push(object)?;
                 return Some(true);
@@ -246,7 +246,8 @@ impl<'i> Gathering<'i, '_> {
 
     fn push(&mut self, object: &Object) -> Option<()> {
         let room = self.found.len() < self.terms.objects_max;
-        room.then(|| self.found.push(self.index.newest.of(object).clone()))
+        let newest = self.index.newest.version_of(object);
+        room.then(|| self.found.push(newest.clone()))
     }
 
     fn step(&mut self) -> Option<()> {

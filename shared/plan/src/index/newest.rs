@@ -47,7 +47,7 @@ impl NewestVersions {
     }
 
     /// Returns the newest version of an object of the index.
-    pub(super) fn of<'o>(&'o self, object: &'o Object) -> &'o Object {
+    pub(super) fn version_of<'o>(&'o self, object: &'o Object) -> &'o Object {
         self.newest.get(object).unwrap_or(object)
     }
 

@@ -29,7 +29,7 @@ impl Ordered {
     }
 
     /// Puts all values in order, unless they are. It takes a step for each of them.
-    pub(super) fn of(&self, by_value: &HashMap<Scalar, Posting>) -> &Values {
+    pub(super) fn get_or_sort(&self, by_value: &HashMap<Scalar, Posting>) -> &Values {
         self.0.get_or_init(|| {
             let mut values = Values::default();
             by_value.keys().for_each(|value| values.insert(value));

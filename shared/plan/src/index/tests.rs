@@ -67,7 +67,7 @@ impl LabelIndex {
 
     /// Returns true if a newer version of this object is noted.
     fn has_noted(&self, object: &Object) -> bool {
-        !std::ptr::eq(self.index.newest.of(object), object)
+        !std::ptr::eq(self.index.newest.version_of(object), object)
     }
 
     /// Names and states of the objects with this label.

@@ -50,7 +50,7 @@ impl Question {
         bound: &Bound,
     ) -> Result<Bytes, FactError> {
         let select = Select::new(&self.selection)?;
-        let selected = select.of(state.read())?;
+        let selected = select.apply(state.read())?;
         selected.evaluate(expression, &self.environment(bound))
     }
 

@@ -53,7 +53,7 @@ impl Question {
         state: &Snapshot,
     ) -> Result<Bytes, FactError> {
         let select = Select::new(&self.selection)?;
-        let selected = select.of(state.read())?;
+        let selected = select.apply(state.read())?;
         selected.evaluate(expression, &self.environment())
     }
 

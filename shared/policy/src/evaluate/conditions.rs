@@ -87,7 +87,7 @@ fn holds(
     scope: &mut Scope<'_>,
     place: impl Fn() -> String,
 ) -> Result<bool, Stop> {
-    if let Some(met) = asked(condition, scope)? {
+    if let Some(met) = pushed_down_verdict(condition, scope)? {
         return Ok(met);
     }
     let key = condition.key.value(scope);
@@ -106,7 +106,7 @@ fn holds(
 }
 
 /// The verdict where one side is a fact that the other can be looked for in.
-fn asked(condition: &Condition, scope: &mut Scope<'_>) -> Result<Option<bool>, Stop> {
+fn pushed_down_verdict(condition: &Condition, scope: &mut Scope<'_>) -> Result<Option<bool>, Stop> {
     let sides = [
         (&condition.value, &condition.key),
         (&condition.key, &condition.value),

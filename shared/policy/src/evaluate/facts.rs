@@ -147,7 +147,7 @@ impl Facts {
     }
 
     /// The answer to a question, if it was asked.
-    pub(super) fn known(&self, question: &Question) -> Option<Known<'_>> {
+    pub(super) fn answer_to(&self, question: &Question) -> Option<Known<'_>> {
         let mut facts = self.facts.iter();
         let fact =
             facts.find(|fact| question.is(&fact.request) && fact.reading == question.reading)?;

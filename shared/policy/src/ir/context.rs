@@ -47,7 +47,7 @@ pub(crate) struct Fact {
 
 impl Fact {
     /// Returns the entry's expression, if it is evaluated where the fact is kept.
-    pub(crate) fn asked(&self) -> Option<&Prepared> {
+    pub(crate) fn pushed_down_query(&self) -> Option<&Prepared> {
         self.query
             .as_ref()
             .filter(|_| self.nondeterministic_query().is_none())

@@ -115,11 +115,11 @@ impl MutateExisting {
     }
 
     /// Returns the objects that it changes, as far as they are known before there is a trigger.
-    pub(crate) fn known(&self) -> Vec<ExistingObjects> {
+    pub(crate) fn fixed_objects(&self) -> Vec<ExistingObjects> {
         match &self.work {
             ExistingWork::Targets(targets) => {
                 let targets = targets.iter().enumerate();
-                targets.map(|(at, spec)| spec.known(at)).collect()
+                targets.map(|(at, spec)| spec.fixed_objects(at)).collect()
             }
             ExistingWork::InCel(targets) => {
                 let types = targets.types.iter().enumerate();
@@ -167,7 +167,7 @@ impl TargetType {
 
 impl TargetSpec {
     /// Returns the objects that it means, as far as they are known before there is a trigger.
-    pub(crate) fn known(&self, at: usize) -> ExistingObjects {
+    pub(crate) fn fixed_objects(&self, at: usize) -> ExistingObjects {
         let text = |text: &Option<Template>| {
             let fixed = text.as_ref().and_then(Template::fixed);
             fixed.unwrap_or_default().to_owned()

@@ -85,7 +85,8 @@ impl Rule {
     /// Returns the objects that it changes, as far as they are known before there is a trigger: a text with
     /// variables is empty.
     pub fn targets_of_existing(&self) -> Vec<ExistingObjects> {
-        self.existing().map_or_else(Vec::new, MutateExisting::known)
+        self.existing()
+            .map_or_else(Vec::new, MutateExisting::fixed_objects)
     }
 
     /// The kinds of the objects that a new version of the policy runs it on: those that trigger it, or those that it changes

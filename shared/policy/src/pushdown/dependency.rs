@@ -57,7 +57,7 @@ pub(super) enum Name {
 ///
 /// # Errors
 /// Why it has to be evaluated in the rule.
-pub(super) fn of(
+pub(super) fn dependency_of(
     expression: &Expression,
     name: &dyn Fn(&str) -> Name,
 ) -> Result<Dependency, String> {

@@ -3,7 +3,7 @@
 use anteroom_cel::{FactRead, ListUse, Program, Subquery};
 use anteroom_model::EntryKind;
 
-use super::{multi_fact::FoundUse, uses::of};
+use super::{multi_fact::FoundUse, uses::uses_in};
 use crate::ir::{
     CollectionReference, Reference, Rule,
     cel::{Cel, CelDialect, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
@@ -107,7 +107,7 @@ impl Rule {
     pub fn reads(&self) -> Vec<Read> {
         let around = self.around().into_iter();
         let mut reads: Vec<Read> = around
-            .chain(of(self).iter().map(|found| read(self, found)))
+            .chain(uses_in(self).iter().map(|found| read(self, found)))
             .collect();
         // An expression about `request.object` has another form for a DELETE, which reads the same.
         let but_for_form = |read: &Read| Read {
@@ -309,7 +309,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
         Some((part, _)) => part.expression.parameters().map(str::to_owned).collect(),
         None => found
             .fact
-            .asked()
+            .pushed_down_query()
             .into_iter()
             .flat_map(|query| query.expression().parameters().map(str::to_owned))
             .collect(),
@@ -335,7 +335,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
 /// Returns the entry's expression as it is sent, or as it is written where it differs from request to
 /// request.
 fn own_expression(fact: &Fact) -> &str {
-    match fact.asked() {
+    match fact.pushed_down_query() {
         None => "",
         Some(query) => match query.fixed() {
             Some(fixed) => fixed.as_str(),

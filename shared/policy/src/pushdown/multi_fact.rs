@@ -36,7 +36,7 @@ pub(super) struct FoundUse<'r> {
 
 /// The uses of facts in an expression. Of several facts in one that can be asked for the first is the one
 /// that is asked for it.
-pub(super) fn of<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> Vec<FoundUse<'r>> {
+pub(super) fn uses_in<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> Vec<FoundUse<'r>> {
     let facts = site.facts_of(prepared.expression());
     let mut uses: Vec<_> = facts
         .iter()
@@ -119,7 +119,7 @@ pub(super) fn dependency_of(
         Some(found) if site.fact(found).is_some() => Name::Fact,
         _ => Name::Known,
     };
-    let mut dependency = dependency::of(expression, &name)?;
+    let mut dependency = dependency::dependency_of(expression, &name)?;
     if let Dependency::Function(function) = &mut dependency {
         for (_, argument) in &mut function.arguments {
             ask(site, argument)?;

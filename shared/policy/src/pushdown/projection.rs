@@ -28,7 +28,7 @@ use crate::ir::{
 };
 
 /// The query for all that the rule reads of each fact, where that is less than the fact.
-pub(super) fn of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
+pub(super) fn queries_of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
     let mut facts = Vec::new();
     let mut all = |entries: &[Arc<ContextEntry>]| {
         for entry in entries {

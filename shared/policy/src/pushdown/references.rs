@@ -35,7 +35,7 @@ impl Policy {
     ) -> impl Iterator<Item = (EntryKind, Option<&str>, Option<&Expression>)> {
         self.facts().filter_map(|fact| match &fact.source {
             FactOrigin::Entry { kind, name } => {
-                let query = fact.asked().and_then(Prepared::fixed);
+                let query = fact.pushed_down_query().and_then(Prepared::fixed);
                 let name = name.fixed().map(|name| entry_name(*kind, name));
                 Some((*kind, name, query))
             }

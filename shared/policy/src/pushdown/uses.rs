@@ -19,9 +19,9 @@ use super::{
 /// Works out what is pushed down of a rule, and whether the rule names roles.
 pub(crate) fn prepare(rule: &mut Rule) {
     rule.names_roles = names_roles(rule);
-    let uses = of(rule).into_iter().filter(|each| each.is_asked_for);
+    let uses = uses_in(rule).into_iter().filter(|each| each.is_asked_for);
     let subqueries = uses.map(|each| (each.prepared.id(), each.subqueries()));
-    rule.pushdown = Pushdown::new(subqueries.collect(), projection::of(rule));
+    rule.pushdown = Pushdown::new(subqueries.collect(), projection::queries_of(rule));
 }
 
 impl FoundUse<'_> {
@@ -38,11 +38,11 @@ impl FoundUse<'_> {
 }
 
 /// Every use of every fact, in the order of the rule's fields.
-pub(super) fn of(rule: &Rule) -> Vec<FoundUse<'_>> {
+pub(super) fn uses_in(rule: &Rule) -> Vec<FoundUse<'_>> {
     let (mut found, mut together, mut is_read_whole) = (Vec::new(), Vec::new(), false);
     visitor::each(rule, &mut |site, prepared| {
         is_read_whole |= dependency::reads_everything(prepared.expression());
-        let uses = multi_fact::of(site, prepared);
+        let uses = multi_fact::uses_in(site, prepared);
         if uses.len() > 1 {
             let entries = uses.iter().map(|one| Arc::as_ptr(one.entry));
             together.push(entries.collect::<HashSet<_>>());

@@ -84,7 +84,7 @@ fn configmaps(keys: &[(&str, &str)]) -> View {
 fn select(view: &View, selection: &Selection) -> Result<Value, FactError> {
     let read = view.read(0, 0)?;
     let whole = Expression::parse("@").unwrap();
-    let selected = Select::new(selection)?.of(read)?;
+    let selected = Select::new(selection)?.apply(read)?;
     let result = selected.evaluate(&whole, &Environment::default())?;
     // The node has to agree with itself, by whatever road it is read.
     crate::node::tests::json_of(selected.node());
@@ -333,7 +333,7 @@ fn finding_the_objects_is_paid_from_the_budget() {
         ..list()
     };
     let select = Select::new(&labelled).unwrap();
-    let selected = select.of(view.read(0, 0).unwrap()).unwrap();
+    let selected = select.apply(view.read(0, 0).unwrap()).unwrap();
     let expression = Expression::parse("length(items)").unwrap();
     let within = |steps| {
         let mut environment = Environment::default();
@@ -504,7 +504,7 @@ fn with_stub(labels: Option<&unreadable::Labels>) -> View {
 fn refused(view: &View, selection: &Selection) -> Option<String> {
     let selected = Select::new(selection).unwrap();
     let read = view.read(0, 0).unwrap();
-    let error = selected.of(read).err()?;
+    let error = selected.apply(read).err()?;
     assert_eq!(selected.check_readable(read), Err(error.clone()));
     assert!(selected.among(read, [].iter()).is_none());
     match error {

@@ -79,8 +79,8 @@ fn console() -> Console {
         records: vec![denied],
         ..Tapped::default()
     };
-    state.hear(told.clone(), Timestamp::now(), false);
-    state.hear(told, Timestamp::now(), true);
+    state.keep(told.clone(), Timestamp::now(), false);
+    state.keep(told, Timestamp::now(), true);
     drop(state);
     console
 }

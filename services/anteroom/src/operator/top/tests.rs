@@ -41,7 +41,7 @@ fn heard() -> Heard {
         }),
         ..Tapped::default()
     };
-    window.hear(&told, Instant::now());
+    window.add(&told, Instant::now());
     Heard {
         window,
         system: System::default(),

@@ -154,7 +154,7 @@ impl Poller {
                 }
             }
             Report::Old(failure, good) => {
-                self.say(&failure);
+                self.log_failure(&failure);
                 if let Some(version) = self.inherited.take() {
                     tracing::info!(view = %self.lease.view, "serves the response that an earlier term read");
                     self.holds(&version, good);
@@ -163,12 +163,12 @@ impl Poller {
                     .with(|queue| queue.troubled(&self.lease, failure));
             }
             Report::Troubled(failure) => {
-                self.say(&failure);
+                self.log_failure(&failure);
                 self.publisher
                     .with(|queue| queue.troubled(&self.lease, failure));
             }
             Report::Failed(failure) => {
-                self.say(&failure);
+                self.log_failure(&failure);
                 self.publisher
                     .with(|queue| queue.refused(&self.lease, failure));
             }
@@ -186,7 +186,7 @@ impl Poller {
         });
     }
 
-    fn say(&self, failure: &Failure) {
+    fn log_failure(&self, failure: &Failure) {
         tracing::warn!(view = %self.lease.view, %failure, "an API call failed, it is tried again");
     }
 }

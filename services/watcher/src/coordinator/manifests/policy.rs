@@ -139,7 +139,7 @@ impl PolicyManifest {
     }
 
     /// The condition that says whether it is in force, as the object has it now.
-    pub(crate) fn said(&self) -> Option<&Condition> {
+    pub(crate) fn enforcement_condition(&self) -> Option<&Condition> {
         match self.summary {
             None => conditions::find(&self.conditions),
             Some(_) => conditions::find_type(&self.conditions, cel_status::WEBHOOK_CONFIGURED),

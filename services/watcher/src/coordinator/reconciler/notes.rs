@@ -49,9 +49,9 @@ impl Reconciler {
     pub(in crate::coordinator) fn note(&mut self, manifests: Manifests, note: Note, now: Instant) {
         match note {
             Note::Begin { .. } => match manifests {
-                Manifests::Entries(kind) => self.entries.of_mut(kind).begin(),
-                Manifests::Policies(kind) => self.policies.of_mut(kind).begin(),
-                Manifests::Exceptions(kind) => self.exceptions.of_mut(kind).begin(),
+                Manifests::Entries(kind) => self.entries.list_mut(kind).begin(),
+                Manifests::Policies(kind) => self.policies.list_mut(kind).begin(),
+                Manifests::Exceptions(kind) => self.exceptions.list_mut(kind).begin(),
             },
             Note::Put { object, origin } => origin.span().in_scope(|| match manifests {
                 Manifests::Entries(kind) => self.entry_put(kind, object),
@@ -60,7 +60,7 @@ impl Reconciler {
             }),
             Note::Gone { key, span, .. } => span.in_scope(|| match manifests {
                 Manifests::Entries(kind) => {
-                    let gone = self.entries.of_mut(kind).remove(&key);
+                    let gone = self.entries.list_mut(kind).remove(&key);
                     self.entry_gone(kind, &key, gone.as_ref());
                 }
                 Manifests::Policies(kind) => {
@@ -73,7 +73,7 @@ impl Reconciler {
                 Manifests::Exceptions(kind) => {
                     let key = kind.key(&key);
                     self.write(manifests.view(), Write::delete(key.clone()));
-                    if let Some(gone) = self.exceptions.of_mut(kind).remove(&key) {
+                    if let Some(gone) = self.exceptions.list_mut(kind).remove(&key) {
                         self.apply(Event::PolicyGone(Dependent(gone.uid)));
                     }
                 }
@@ -94,8 +94,8 @@ impl Reconciler {
     fn heard(&mut self, manifests: Manifests, now: Instant) {
         match manifests {
             Manifests::Entries(kind) => {
-                self.entries.of_mut(kind).hear(now);
-                if let Some(heard) = self.entries.heard() {
+                self.entries.list_mut(kind).note_news(now);
+                if let Some(heard) = self.entries.news_at() {
                     for view in FOLLOWING {
                         self.write(view, Write::Heard(heard));
                     }
@@ -105,14 +105,14 @@ impl Reconciler {
                 }
             }
             Manifests::Policies(kind) => {
-                self.policies.of_mut(kind).hear(now);
-                if let Some(heard) = self.policies.heard() {
+                self.policies.list_mut(kind).note_news(now);
+                if let Some(heard) = self.policies.news_at() {
                     self.write(manifests.view(), Write::Heard(heard));
                 }
             }
             Manifests::Exceptions(kind) => {
-                self.exceptions.of_mut(kind).hear(now);
-                if let Some(heard) = self.exceptions.heard() {
+                self.exceptions.list_mut(kind).note_news(now);
+                if let Some(heard) = self.exceptions.news_at() {
                     self.write(manifests.view(), Write::Heard(heard));
                 }
             }
@@ -150,7 +150,7 @@ impl Reconciler {
         self.reporter
             .entry_changed((kind, entry.identity.name.clone()));
         self.resolve(&entry);
-        self.entries.of_mut(kind).put(object.key, entry);
+        self.entries.list_mut(kind).put(object.key, entry);
     }
 
     fn entry_gone(&mut self, kind: EntryKind, key: &ObjectKey, gone: Option<&Entry>) {
@@ -164,7 +164,7 @@ impl Reconciler {
     }
 
     fn entries_listed(&mut self, kind: EntryKind, now: Instant) {
-        for (key, entry) in self.entries.of_mut(kind).complete(now) {
+        for (key, entry) in self.entries.list_mut(kind).complete(now) {
             self.entry_gone(kind, &key, Some(&entry));
         }
         self.entries_wait();
@@ -290,7 +290,7 @@ impl Reconciler {
             in_quota: false,
         };
         let uid = manifest.uid.clone();
-        let exceptions = self.exceptions.of_mut(kind);
+        let exceptions = self.exceptions.list_mut(kind);
         let replaced = exceptions.put(key.clone(), manifest);
         if let Some(replaced) = replaced.filter(|old| old.uid != uid) {
             self.apply(Event::PolicyGone(Dependent(replaced.uid)));
@@ -305,7 +305,7 @@ impl Reconciler {
 
     /// Completes the list of a kind: exceptions that it did not bring are gone.
     fn exceptions_listed(&mut self, kind: ExceptionKind, now: Instant) {
-        for (key, gone) in self.exceptions.of_mut(kind).complete(now) {
+        for (key, gone) in self.exceptions.list_mut(kind).complete(now) {
             self.write(
                 SystemView::Exceptions,
                 Write::Delete(key, ChangeOrigin::List),
@@ -318,7 +318,7 @@ impl Reconciler {
     /// Takes in that there are none of a kind: none are to be read, or the API server does not serve it.
     pub(super) fn no_exceptions(&mut self, kind: ExceptionKind, now: Instant) {
         let is_news = !self.exceptions.is_absent(kind);
-        let exceptions = self.exceptions.of_mut(kind);
+        let exceptions = self.exceptions.list_mut(kind);
         exceptions.begin();
         let gone = exceptions.complete(now);
         exceptions.set_absent(true);

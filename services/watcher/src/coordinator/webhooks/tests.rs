@@ -20,7 +20,7 @@ fn after(beats: &[WebhookBeat]) -> (Webhooks, Instant) {
     webhooks.listen(begun);
     let now = begun + LISTEN;
     for beat in beats {
-        webhooks.heard(beat.clone(), now);
+        webhooks.take_beat(beat.clone(), now);
     }
     (webhooks, now)
 }
@@ -153,7 +153,7 @@ fn webhooks_that_come_and_go_move_no_policy_that_is_in_force() {
         for (at_ms, beat, new, old) in moments {
             let now = begun + Duration::from_millis(at_ms);
             if let Some(beat) = beat {
-                webhooks.heard(beat, now);
+                webhooks.take_beat(beat, now);
             }
             webhooks.tick(now);
             let said = |result: Result<(), Failure>| match result {
@@ -185,17 +185,17 @@ fn webhooks_that_were_never_listened_to_do_not_count_as_absent() {
 #[test]
 fn only_a_change_of_what_is_enforced_is_news() {
     let (mut webhooks, now) = after(&[]);
-    assert!(webhooks.heard(beat("w1", 5, 5), now));
-    assert!(!webhooks.heard(beat("w1", 5, 5), now));
+    assert!(webhooks.take_beat(beat("w1", 5, 5), now));
+    assert!(!webhooks.take_beat(beat("w1", 5, 5), now));
     assert!(
-        !webhooks.heard(beat("w1", 6, 5), now),
+        !webhooks.take_beat(beat("w1", 6, 5), now),
         "nothing is enforced that was not"
     );
-    assert!(webhooks.heard(beat("w1", 6, 6), now));
+    assert!(webhooks.take_beat(beat("w1", 6, 6), now));
     let leaving = WebhookBeat {
         leaving: true,
         ..beat("w1", 6, 5)
     };
-    assert!(webhooks.heard(leaving.clone(), now));
-    assert!(!webhooks.heard(leaving, now));
+    assert!(webhooks.take_beat(leaving.clone(), now));
+    assert!(!webhooks.take_beat(leaving, now));
 }

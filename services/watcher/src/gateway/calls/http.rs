@@ -146,7 +146,9 @@ impl HttpCall {
             None => Method::GET,
             Some(_) => Method::POST,
         };
-        let client = self.clients.of(&hop.url, self.ca_bundle.as_deref())?;
+        let client = self
+            .clients
+            .client_for(&hop.url, self.ca_bundle.as_deref())?;
         let mut request = client.request(method, hop.url.clone());
         request = request.headers(hop.headers.clone());
         if let Some(data) = &hop.data {

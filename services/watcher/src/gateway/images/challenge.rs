@@ -92,7 +92,7 @@ impl Realm {
     ///
     /// # Errors
     /// As for a realm that is not called.
-    pub(super) fn asked(&self, url: &Uri, repository: &str) -> Result<Uri, CallFault> {
+    pub(super) fn token_url(&self, url: &Uri, repository: &str) -> Result<Uri, CallFault> {
         let mut text = url.to_string();
         text.push(if url.query().is_some() { '&' } else { '?' });
         text.push_str(&self.form(repository));
@@ -147,7 +147,7 @@ mod tests {
             return None;
         };
         let url = realm.url(of_insecure, &registries).ok()?;
-        Some(realm.asked(&url, "a/b").ok()?.to_string())
+        Some(realm.token_url(&url, "a/b").ok()?.to_string())
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl Keyring {
     }
 
     /// Tells in the log which there are, and what is wrong with them as they are now.
-    pub(super) async fn tell(&self) {
+    pub(super) async fn log_state(&self) {
         for path in &self.files {
             let shared = read_either(path).await;
             let secrets = tell_secrets(path).await;
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(fault, CallFault::NotMounted { secret });
         let told = tell_secrets(&mounts.path()).await;
         assert_eq!(told, ["b"]);
-        keyring.tell().await;
+        keyring.log_state().await;
     }
 
     #[tokio::test]

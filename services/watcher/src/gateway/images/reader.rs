@@ -198,7 +198,7 @@ impl<'a> ImageReader<'a> {
             if let Some(Credential::Password { name, password }) = credential {
                 headers.insert(header::AUTHORIZATION, basic(name, password)?);
             }
-            let url = realm.asked(&url, repository)?;
+            let url = realm.token_url(&url, repository)?;
             self.call(&url, headers, None, TOKEN_BYTES_MAX).await?
         };
         let answer = parsed(&said.succeeded()?.body)?;

@@ -110,7 +110,7 @@ impl Shares {
         namespace: &str,
         deadline: Instant,
     ) -> Result<OwnedSemaphorePermit, FactError> {
-        let limits = self.of(namespace);
+        let limits = self.of_namespace(namespace);
         let of_namespace = |error| match error {
             FactError::LiveReadBusy { message } => busy(&format!(
                 "{message} for policies of namespace `{namespace}`"
@@ -129,7 +129,7 @@ impl Shares {
         }
     }
 
-    fn of(&self, namespace: &str) -> Arc<Limits> {
+    fn of_namespace(&self, namespace: &str) -> Arc<Limits> {
         let mut namespaces = self.namespaces.lock();
         if let Some(limits) = namespaces.get(namespace) {
             return Arc::clone(limits);

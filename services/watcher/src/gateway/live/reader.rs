@@ -129,7 +129,7 @@ impl Reader {
     pub(super) async fn answer(self: &Arc<Self>, at: &Address, call: &Call) -> Bytes {
         let begun = Instant::now();
         let mut sealing = None;
-        let outcome = match self.heard(at, &call.body) {
+        let outcome = match self.open_request(at, &call.body) {
             Err(error) => Err(error),
             Ok((request, answering)) => {
                 let is_sealed = answering.is_some();
@@ -157,7 +157,7 @@ impl Reader {
     }
 
     /// Returns the request that came by this address, and what seals its answer where it came sealed itself.
-    fn heard(
+    fn open_request(
         &self,
         at: &Address,
         body: &[u8],
@@ -175,7 +175,7 @@ impl Reader {
         if !is_question(body) {
             return Ok((decoded(body)?, None));
         }
-        let heard = self.tools.asker_keys.hear(AskedOf::Live, body);
+        let heard = self.tools.asker_keys.open_question(AskedOf::Live, body);
         let (plain, answering) = heard.map_err(|error| FactError::AskerUnknown {
             message: error.to_string(),
         })?;
@@ -340,7 +340,7 @@ impl Reader {
         };
         // What is remembered takes nobody's turn.
         if let Target::Image(wanted) = &allowed.target
-            && let Some(known) = self.images.known(wanted)
+            && let Some(known) = self.images.cached(wanted)
         {
             return Ok(known.into());
         }

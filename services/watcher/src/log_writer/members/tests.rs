@@ -55,20 +55,20 @@ async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
     me.stand(true);
     let mine = || Group::all().filter(|group| me.place(*group) == "a").count();
     assert_eq!(mine(), Group::all().count());
-    me.hear(&stands("b"));
+    me.take_beat(&stands("b"));
     assert!(mine() < Group::all().count() && mine() > 0);
-    me.hear(&Beat {
+    me.take_beat(&Beat {
         term: 0,
         ..stands("b")
     });
     assert_eq!(mine(), Group::all().count());
-    me.hear(&stands("b"));
+    me.take_beat(&stands("b"));
     tokio::time::advance(SILENCE_MAX).await;
     assert_eq!(mine(), Group::all().count());
     // One that cannot do the work leads only what nobody else would.
     me.stand(false);
     assert_eq!(mine(), Group::all().count());
-    me.hear(&stands("b"));
+    me.take_beat(&stands("b"));
     assert_eq!(mine(), 0);
 }
 
@@ -76,7 +76,7 @@ async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
 async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
     let me = Members::new("a");
     me.stand(true);
-    me.hear(&stands("b"));
+    me.take_beat(&stands("b"));
     let group = Group::all().find(|group| me.place(*group) == "b").unwrap();
     let wait = |me: Members| async move { me.better_placed(group).await };
     let waiting = tokio::spawn(wait(me.clone()));
@@ -84,7 +84,7 @@ async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
     tokio::time::sleep(HAND_OVER_AFTER * 2).await;
     assert!(!waiting.is_finished());
     for _ in 0..8 {
-        me.hear(&stands("b"));
+        me.take_beat(&stands("b"));
         tokio::time::sleep(HAND_OVER_AFTER / 5).await;
     }
     waiting.await.unwrap();
@@ -99,11 +99,11 @@ async fn silence_counts_from_the_last_beat_of_this_term() {
         term,
         ..stands("b")
     };
-    me.hear(&lead(4));
+    me.take_beat(&lead(4));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(me.silence(group, 4, begun), Duration::from_secs(1));
     tokio::time::advance(Duration::from_secs(1)).await;
-    me.hear(&lead(3));
+    me.take_beat(&lead(3));
     assert_eq!(
         me.silence(group, 4, begun),
         Duration::from_secs(2),

@@ -50,7 +50,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
         let mut pace = tokio::time::interval(TICK);
         for at in 3.. {
             pace.tick().await;
-            publisher.with(|queue| queue.heard(&lease, Some(version(at)), Instant::now()));
+            publisher.with(|queue| queue.mark_fresh(&lease, Some(version(at)), Instant::now()));
         }
     };
     let mut log = bus.follow(Scope::All);

@@ -283,7 +283,7 @@ impl WriteQueue {
     pub(crate) fn listed(&mut self, lease: &ViewLease, version: &ResourceVersion, now: Instant) {
         let list = self.view(lease).map(|view| view.last_list());
         self.sweep(lease, list.unwrap_or_default(), "", version, now);
-        self.heard(lease, Some(version.clone()), now);
+        self.mark_fresh(lease, Some(version.clone()), now);
         self.complete(lease);
     }
 
@@ -322,7 +322,7 @@ impl WriteQueue {
     }
 
     /// The source was heard from.
-    pub(crate) fn heard(
+    pub(crate) fn mark_fresh(
         &mut self,
         lease: &ViewLease,
         version: Option<ResourceVersion>,
@@ -331,7 +331,7 @@ impl WriteQueue {
         let Some(view) = self.view(lease) else {
             return;
         };
-        view.freshness.hear(now);
+        view.freshness.note_news(now);
         view.trouble = None;
         // A watch that a view joined may be behind the view's own list.
         let older = |version: &ResourceVersion| {

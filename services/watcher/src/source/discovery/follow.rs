@@ -67,7 +67,7 @@ impl Discovery {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
         let mut doubt = Doubt::default();
         loop {
-            match self.look(api, &mut doubt).await {
+            match self.read_served(api, &mut doubt).await {
                 Ok(Some(catalog)) => {
                     backoff.reset();
                     self.found(catalog);
@@ -87,7 +87,11 @@ impl Discovery {
 
     /// Reads the kinds that are served now; `None`: they cannot be told yet. That something is not served any more, or is
     /// not at first, is believed only of an API server that is ready.
-    async fn look(&self, api: &ApiServer, doubt: &mut Doubt) -> Result<Option<Catalog>, Fault> {
+    async fn read_served(
+        &self,
+        api: &ApiServer,
+        doubt: &mut Doubt,
+    ) -> Result<Option<Catalog>, Fault> {
         let before = self.catalog.borrow().clone();
         let mut catalog = fetch::catalog(api).await?;
         let less = match &before {

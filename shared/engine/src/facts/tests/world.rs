@@ -134,7 +134,7 @@ impl World {
     ) -> Server {
         let keys = self.asker_keys.clone();
         self.serve(Address::Live, move |call, body| {
-            let (plain, answering) = keys.hear(AskedOf::Live, body).map_or_else(
+            let (plain, answering) = keys.open_question(AskedOf::Live, body).map_or_else(
                 |_| (Bytes::copy_from_slice(body), None),
                 |(plain, answering)| (plain, Some(answering)),
             );

@@ -10,7 +10,7 @@ const DEFINITIONS_MAX: usize = 16;
 
 /// The calls that read the definitions of the custom kinds that are named without wildcards, and what they are of.
 /// `names` are those of a policy of the cluster: a definition is in no namespace.
-pub(super) fn of(constraints: &Constraints, names: &Names) -> Vec<(Definition, Program)> {
+pub(super) fn calls(constraints: &Constraints, names: &Names) -> Vec<(Definition, Program)> {
     let kinds = constraints.include.iter().flat_map(|rule| &rule.kinds);
     let mut found: Vec<(Definition, Program)> = Vec::new();
     for kind in kinds {

@@ -313,7 +313,9 @@ fn mutation(
         .iter()
         .any(|patch| patch.kind == CelPatchKind::Apply);
     let (definitions, calls): (Vec<_>, Vec<_>) = match merges && site.home.is_none() {
-        true => definitions::of(constraints, &own_names).into_iter().unzip(),
+        true => definitions::calls(constraints, &own_names)
+            .into_iter()
+            .unzip(),
         false => Default::default(),
     };
     let mut mutation = CelMutation {

@@ -153,7 +153,7 @@ impl<'v> Host<'v> for CelHost<'v> {
             reading: reading(site),
             ..Question::new(target, "", BTreeMap::new())
         };
-        match self.known.known(&question) {
+        match self.known.answer_to(&question) {
             Some(Known::Value(value)) => Fact::Value(value),
             Some(Known::Failed(error)) => self.refuse(site, &entry, error.clone()),
             Some(Known::LeftOut) => match self.known.given.get(&name) {
@@ -179,7 +179,7 @@ impl<'v> Host<'v> for CelHost<'v> {
             return SubqueryAnswer::Declined;
         };
         let entry = question.target.to_string();
-        match self.known.known(&question) {
+        match self.known.answer_to(&question) {
             Some(Known::Value(outcome)) => subquery_answer(outcome),
             // The same would be said of the list, or it has to be read to know.
             Some(Known::Failed(error)) if is_of_evaluation(error) => SubqueryAnswer::Declined,

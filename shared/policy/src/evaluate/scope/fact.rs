@@ -119,7 +119,7 @@ impl Scope<'_> {
     /// The question for all that the entry's own expression gives.
     pub(super) fn whole(&mut self, name: &str, fact: &Fact) -> Result<Question, Interrupt> {
         let target = self.target(name, &fact.source)?;
-        let bound = fact.asked().map(|query| query.bind(self));
+        let bound = fact.pushed_down_query().map(|query| query.bind(self));
         let bound = bound.transpose()?;
         let is_config_map = matches!(target, FactTarget::ConfigMap { .. });
         let (expression, parameters) = match bound {

@@ -58,7 +58,11 @@ impl HttpClients {
     /// # Errors
     /// [`CallFault::NotAsked`] if the URL has an address that is not permitted. [`CallFault::Bundle`] if the bundle
     /// holds no certificate, or an unreadable one.
-    pub(super) fn of(&self, url: &Url, ca_bundle: Option<&str>) -> Result<Client, CallFault> {
+    pub(super) fn client_for(
+        &self,
+        url: &Url,
+        ca_bundle: Option<&str>,
+    ) -> Result<Client, CallFault> {
         let key = Key {
             ca_bundle: ca_bundle.map(str::to_owned),
             is_trusted: self.is_trusted(url)?,

@@ -309,7 +309,7 @@ async fn each_policy_signs_in_by_the_secrets_that_it_names() {
     };
     let mine = request(secrets(&["mine"], false));
     assert!(images.read(&mine, WAIT).await.is_ok());
-    assert!(images.known(&mine).is_some());
+    assert!(images.cached(&mine).is_some());
     for (credentials, code, says) in [
         (ImageCredentials::default(), 401, "no file of the watcher's"),
         (
@@ -333,7 +333,7 @@ async fn each_policy_signs_in_by_the_secrets_that_it_names() {
         let (found, message) = told(&images, &request).await;
         assert_eq!(found, code, "{message}");
         assert!(message.contains(says), "{message}");
-        assert!(images.known(&request).is_none());
+        assert!(images.cached(&request).is_none());
         assert!(seen.lock().iter().all(|(_, access)| access.is_none()));
     }
 }

@@ -23,12 +23,12 @@ pub(in crate::log_writer::publish) struct Freshness {
 
 impl Freshness {
     /// Returns the time at which the source was last heard from.
-    pub(in crate::log_writer::publish) fn heard(&self) -> Option<Instant> {
+    pub(in crate::log_writer::publish) fn news_at(&self) -> Option<Instant> {
         self.heard
     }
 
     /// The source was heard from at this time.
-    pub(in crate::log_writer::publish) fn hear(&mut self, at: Instant) {
+    pub(in crate::log_writer::publish) fn note_news(&mut self, at: Instant) {
         self.heard = self.heard.max(Some(at));
     }
 

@@ -51,7 +51,7 @@ impl WriteQueue {
             refused_bytes: if view.is_aside() { view.bytes() } else { 0 },
             pending: view.pending(),
             skipped: view.skipped(),
-            heard: view.freshness.heard(),
+            heard: view.freshness.news_at(),
             news_age_ms: view.news_age_ms(now),
         });
         let mut stats: Vec<_> = stats.collect();

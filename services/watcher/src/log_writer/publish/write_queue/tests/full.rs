@@ -300,7 +300,7 @@ fn a_view_grows_old_from_the_first_change_that_is_dropped() {
     let Some(Work::Append(batch)) = log.queue.next_work(log.now) else {
         panic!("there is a batch");
     };
-    log.queue.heard(&large, None, log.now);
+    log.queue.mark_fresh(&large, None, log.now);
     log.now += Duration::from_secs(4);
     let age = log.queue.beats(log.now)[0].news_age_ms;
     assert!(u128::from(age) >= (log.now - begun).as_millis(), "{age}");
@@ -308,7 +308,7 @@ fn a_view_grows_old_from_the_first_change_that_is_dropped() {
     log.queue.written(&batch, last);
     log.write();
     assert!(log.has_no_room_for(&large));
-    log.queue.heard(&large, None, log.now);
+    log.queue.mark_fresh(&large, None, log.now);
     assert_eq!(log.queue.beats(log.now)[0].news_age_ms, 0);
 }
 

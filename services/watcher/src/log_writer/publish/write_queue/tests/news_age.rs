@@ -13,7 +13,7 @@ fn the_news_age_counts_changes_that_wait_to_be_written() {
         u64::MAX,
         "never heard from"
     );
-    queue.heard(&lease, None, start);
+    queue.mark_fresh(&lease, None, start);
     assert_eq!(queue.beats(later(100))[0].news_age_ms, 100);
     queue.put(
         &lease,
@@ -45,7 +45,7 @@ fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
     let age = |queue: &WriteQueue, seconds| queue.beats(later(seconds))[0].news_age_ms;
     let (mut queue, mut log) = (WriteQueue::new(1), Reader::default());
     let mut lease = queue.open(info("a"), HashMap::new());
-    queue.heard(&lease, None, start);
+    queue.mark_fresh(&lease, None, start);
     queue.begin_list(&mut lease, false);
     for (origin, expected) in [(ChangeOrigin::Own, 40), (ChangeOrigin::List, 80)] {
         queue.put(&lease, key("x"), rv(1), body(1), later(40), origin);
@@ -57,7 +57,7 @@ fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
     write_all(&mut queue, &mut log);
 
     let hours = 2 * 60 * 60;
-    queue.heard(&lease, None, later(hours));
+    queue.mark_fresh(&lease, None, later(hours));
     for origin in [ChangeOrigin::Own, ChangeOrigin::List] {
         queue.put(&lease, key("y"), rv(11), body(1), later(hours), origin);
         assert_eq!(age(&queue, hours), 0, "no list runs");
