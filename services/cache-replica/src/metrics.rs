@@ -51,18 +51,46 @@ pub(crate) struct RequestTimer(Instant);
 impl QueryMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
         Self {
-            duration_seconds: metrics.register("anteroom_query_duration_seconds", "From a request's arrival to its reply, by outcome: ok, or an error's code", Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))),
-            results: metrics.create("anteroom_query_results", "Results of single queries within answered requests, by outcome"),
+            duration_seconds: metrics.register(
+                "anteroom_query_duration_seconds",
+                "From a request's arrival to its reply, by outcome: ok, or an error's code",
+                Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS)),
+            ),
+            results: metrics.create(
+                "anteroom_query_results",
+                "Results of single queries within answered requests, by outcome",
+            ),
             ok: Arc::default(),
-            remembered: metrics.create("anteroom_query_memo_hits", "Results that were kept from an equal query of the same state"),
+            remembered: metrics.create(
+                "anteroom_query_memo_hits",
+                "Results that were kept from an equal query of the same state",
+            ),
             evaluated: metrics.create("anteroom_query_evaluations", "Results that were evaluated"),
-            looked_up: metrics.create("anteroom_query_lookups", "Queries whose objects were found by indexes, so that the others were not looked at"),
-            counted: metrics.create("anteroom_query_counts", "Queries whose counts over a list were known from an index or a counter"),
-            scanned: metrics.create("anteroom_query_scans_by_slices", "Queries that looked through a large view slice by slice"),
-            mismatches: metrics.create("anteroom_query_plan_mismatches", "Queries of --verify-plans whose result by indexes or counters was not that of a scan: always 0"),
+            looked_up: metrics.create(
+                "anteroom_query_lookups",
+                "Queries whose objects were found by indexes, so that the others were not looked at",
+            ),
+            counted: metrics.create(
+                "anteroom_query_counts",
+                "Queries whose counts over a list were known from an index or a counter",
+            ),
+            scanned: metrics.create(
+                "anteroom_query_scans_by_slices",
+                "Queries that looked through a large view slice by slice",
+            ),
+            mismatches: metrics.create(
+                "anteroom_query_plan_mismatches",
+                "Queries of --verify-plans whose result by indexes or counters was not that of a scan: always 0",
+            ),
             in_flight: metrics.create("anteroom_query_in_flight", "Requests under way"),
-            unreadable: metrics.create("anteroom_query_calls_unreadable", "Calls whose protocol version or headers could not be read"),
-            beats_unsent: metrics.create("anteroom_replica_beats_unsent", "Heartbeats of this replica that could not be sent"),
+            unreadable: metrics.create(
+                "anteroom_query_calls_unreadable",
+                "Calls whose protocol version or headers could not be read",
+            ),
+            beats_unsent: metrics.create(
+                "anteroom_replica_beats_unsent",
+                "Heartbeats of this replica that could not be sent",
+            ),
         }
     }
 

@@ -52,26 +52,80 @@ struct OutcomeLabels {
 impl ReporterMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
         Self {
-            leads: metrics.create("anteroom_reporter_leads", "Whether this reporter holds the lease"),
+            leads: metrics.create(
+                "anteroom_reporter_leads",
+                "Whether this reporter holds the lease",
+            ),
             policies: metrics.create("anteroom_reporter_policies", "Policies that are scanned"),
             views: metrics.create("anteroom_reporter_views", "Views that are scanned"),
-            objects: metrics.create("anteroom_reporter_objects", "Objects that some policy speaks of"),
-            unsettled: metrics.create("anteroom_reporter_kinds_unsettled", "Kinds of which not every object was judged yet; one that stays cannot be read by the watcher"),
-            unread: metrics.create("anteroom_reporter_objects_unread", "Objects that cannot be read now: their reports of before stay as they are"),
-            objects_left_out: metrics.create("anteroom_reporter_objects_left_out", "Objects that some policy speaks of and that have no report: there are more than this reporter holds"),
-            findings_bytes: metrics.create("anteroom_reporter_book_bytes", "Memory of what is known of objects, about"),
-            reports: metrics.create("anteroom_reporter_reports", "Reports that are remembered, by what they say"),
-            reports_beyond: metrics.create("anteroom_reporter_reports_beyond", "Reports that may be there and are not remembered, about: they may say what they said before"),
-            left_out: metrics.create("anteroom_reporter_kinds_left_out", "Kinds that policies speak of and that are not scanned: too many for one policy, or not to be watched"),
-            waiting: metrics.create("anteroom_reporter_reports_waiting", "Reports that may have to be written"),
-            facts_waiting: metrics.create("anteroom_reporter_changed_facts_waiting", "Policies whose facts changed, and that have not judged by them yet"),
-            facts_changed: metrics.create("anteroom_reporter_changed_facts", "Times that a policy judged everything anew since its facts changed"),
-            judged: metrics.create("anteroom_reporter_objects_judged", "Objects taken through the policies, each time that they were"),
-            unreadable: metrics.create("anteroom_reporter_objects_unreadable", "Times that an object could not be read"),
-            results: metrics.create("anteroom_reporter_rule_results", "Rules that spoke of an object, by result"),
-            writes: metrics.create("anteroom_reporter_report_writes", "Reports written and deleted, by outcome"),
-            events: metrics.create("anteroom_reporter_events", "Events of violations, by what became of them"),
-            hearing_interrupted: metrics.create("anteroom_reporter_hearing_interrupted", "Times that what webhooks find was not heard for a while: each time some Events may be missing"),
+            objects: metrics.create(
+                "anteroom_reporter_objects",
+                "Objects that some policy speaks of",
+            ),
+            unsettled: metrics.create(
+                "anteroom_reporter_kinds_unsettled",
+                "Kinds of which not every object was judged yet; one that stays cannot be read by the watcher",
+            ),
+            unread: metrics.create(
+                "anteroom_reporter_objects_unread",
+                "Objects that cannot be read now: their reports of before stay as they are",
+            ),
+            objects_left_out: metrics.create(
+                "anteroom_reporter_objects_left_out",
+                "Objects that some policy speaks of and that have no report: there are more than this reporter holds",
+            ),
+            findings_bytes: metrics.create(
+                "anteroom_reporter_book_bytes",
+                "Memory of what is known of objects, about",
+            ),
+            reports: metrics.create(
+                "anteroom_reporter_reports",
+                "Reports that are remembered, by what they say",
+            ),
+            reports_beyond: metrics.create(
+                "anteroom_reporter_reports_beyond",
+                "Reports that may be there and are not remembered, about: they may say what they said before",
+            ),
+            left_out: metrics.create(
+                "anteroom_reporter_kinds_left_out",
+                "Kinds that policies speak of and that are not scanned: too many for one policy, or not to be watched",
+            ),
+            waiting: metrics.create(
+                "anteroom_reporter_reports_waiting",
+                "Reports that may have to be written",
+            ),
+            facts_waiting: metrics.create(
+                "anteroom_reporter_changed_facts_waiting",
+                "Policies whose facts changed, and that have not judged by them yet",
+            ),
+            facts_changed: metrics.create(
+                "anteroom_reporter_changed_facts",
+                "Times that a policy judged everything anew since its facts changed",
+            ),
+            judged: metrics.create(
+                "anteroom_reporter_objects_judged",
+                "Objects taken through the policies, each time that they were",
+            ),
+            unreadable: metrics.create(
+                "anteroom_reporter_objects_unreadable",
+                "Times that an object could not be read",
+            ),
+            results: metrics.create(
+                "anteroom_reporter_rule_results",
+                "Rules that spoke of an object, by result",
+            ),
+            writes: metrics.create(
+                "anteroom_reporter_report_writes",
+                "Reports written and deleted, by outcome",
+            ),
+            events: metrics.create(
+                "anteroom_reporter_events",
+                "Events of violations, by what became of them",
+            ),
+            hearing_interrupted: metrics.create(
+                "anteroom_reporter_hearing_interrupted",
+                "Times that what webhooks find was not heard for a while: each time some Events may be missing",
+            ),
         }
     }
 

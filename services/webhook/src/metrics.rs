@@ -119,26 +119,82 @@ impl WebhookMetrics {
     pub(crate) fn registered(metrics: &Metrics) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(SECONDS);
         Self {
-            decisions: metrics.create("anteroom_admission_decisions", "Reviews decided, by decision, by whether a rule could not be evaluated, and by phase"),
+            decisions: metrics.create(
+                "anteroom_admission_decisions",
+                "Reviews decided, by decision, by whether a rule could not be evaluated, and by phase",
+            ),
             usual: Arc::default(),
-            decision_seconds: metrics.register("anteroom_admission_duration_seconds", "From a review's last byte to its answer", histogram()),
-            rules: metrics.create("anteroom_admission_rule_results", "Rules that matched a request, by result"),
-            rule_seconds: metrics.register("anteroom_admission_rule_duration_seconds", "From a rule's first step to its result, the facts that it waited for included", Family::new_with_constructor(|| Histogram::new(RULE_SECONDS))),
+            decision_seconds: metrics.register(
+                "anteroom_admission_duration_seconds",
+                "From a review's last byte to its answer",
+                histogram(),
+            ),
+            rules: metrics.create(
+                "anteroom_admission_rule_results",
+                "Rules that matched a request, by result",
+            ),
+            rule_seconds: metrics.register(
+                "anteroom_admission_rule_duration_seconds",
+                "From a rule's first step to its result, the facts that it waited for included",
+                Family::new_with_constructor(|| Histogram::new(RULE_SECONDS)),
+            ),
             rules_counted: Arc::default(),
-            query_seconds: metrics.register("anteroom_webhook_query_duration_seconds", "From a query to its answer, all attempts included; outcome is ok or an error code", Family::new_with_constructor(histogram)),
-            query_attempts: metrics.create("anteroom_webhook_query_attempts", "Requests sent to replicas"),
-            live_read_seconds: metrics.register("anteroom_webhook_live_read_duration_seconds", "From a live read's beginning to its end; outcome is ok or an error code", Family::new_with_constructor(histogram)),
-            audits: metrics.create("anteroom_webhook_cached_call_audit", "Views' answers to API calls that were compared with live ones, by result"),
-            review_errors: metrics.create("anteroom_admission_review_errors", "Reviews that could not be decided on, by error code"),
-            exempt: metrics.create("anteroom_admission_exempt", "Reviews that no policy was asked about, by what exempts them, and by phase"),
-            reviews_in_flight: metrics.create("anteroom_admission_reviews_in_flight", "Reviews that are being decided"),
-            tap_leases: metrics.create("anteroom_webhook_tap_leases", "Operators who look at decisions now, by `anteroom top`, `anteroom tap` or the console"),
+            query_seconds: metrics.register(
+                "anteroom_webhook_query_duration_seconds",
+                "From a query to its answer, all attempts included; outcome is ok or an error code",
+                Family::new_with_constructor(histogram),
+            ),
+            query_attempts: metrics.create(
+                "anteroom_webhook_query_attempts",
+                "Requests sent to replicas",
+            ),
+            live_read_seconds: metrics.register(
+                "anteroom_webhook_live_read_duration_seconds",
+                "From a live read's beginning to its end; outcome is ok or an error code",
+                Family::new_with_constructor(histogram),
+            ),
+            audits: metrics.create(
+                "anteroom_webhook_cached_call_audit",
+                "Views' answers to API calls that were compared with live ones, by result",
+            ),
+            review_errors: metrics.create(
+                "anteroom_admission_review_errors",
+                "Reviews that could not be decided on, by error code",
+            ),
+            exempt: metrics.create(
+                "anteroom_admission_exempt",
+                "Reviews that no policy was asked about, by what exempts them, and by phase",
+            ),
+            reviews_in_flight: metrics.create(
+                "anteroom_admission_reviews_in_flight",
+                "Reviews that are being decided",
+            ),
+            tap_leases: metrics.create(
+                "anteroom_webhook_tap_leases",
+                "Operators who look at decisions now, by `anteroom top`, `anteroom tap` or the console",
+            ),
             policies: metrics.create("anteroom_policies", "Policies, by whether they are in force"),
-            registrations: metrics.create("anteroom_webhook_configuration_writes", "Times that the webhook configuration was written, by outcome"),
-            unknown_configurations: metrics.create("anteroom_webhook_unknown_configurations", "Calls by a webhook configuration that this webhook did not make lately: all policies were asked"),
-            proof_seconds: metrics.register("anteroom_webhook_configuration_proof_seconds", "From a webhook configuration being written to the API server going by it", histogram()),
-            violations: metrics.create("anteroom_webhook_violations", "Decisions with violations that were told to the reporter, by what became of that"),
-            existing: metrics.create("anteroom_webhook_mutate_existing", "Attempts of rules on objects that exist already, by what came of them"),
+            registrations: metrics.create(
+                "anteroom_webhook_configuration_writes",
+                "Times that the webhook configuration was written, by outcome",
+            ),
+            unknown_configurations: metrics.create(
+                "anteroom_webhook_unknown_configurations",
+                "Calls by a webhook configuration that this webhook did not make lately: all policies were asked",
+            ),
+            proof_seconds: metrics.register(
+                "anteroom_webhook_configuration_proof_seconds",
+                "From a webhook configuration being written to the API server going by it",
+                histogram(),
+            ),
+            violations: metrics.create(
+                "anteroom_webhook_violations",
+                "Decisions with violations that were told to the reporter, by what became of that",
+            ),
+            existing: metrics.create(
+                "anteroom_webhook_mutate_existing",
+                "Attempts of rules on objects that exist already, by what came of them",
+            ),
             kyverno: None,
         }
     }
