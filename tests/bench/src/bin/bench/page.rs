@@ -187,7 +187,7 @@ fn changes(report: &Value, page: &mut String) {
         ("scale", "ingresses", "Ingresses"),
         ("beside", "deltas_applied_per_second", "deltas a second"),
         ("scans", "scans_per_second", "scans a second"),
-        ("attacked", "large_answered", "large reviews answered"),
+        ("attacked", "large_decided", "large reviews decided"),
     ] {
         for side in result(report, name)["sides"]
             .as_array()
