@@ -14,6 +14,7 @@ use anteroom_view::Snapshot;
 use tokio_util::sync::CancellationToken;
 
 use cache::DerivedCache;
+pub(crate) use cache::WAIT_MAX;
 use changes::LastChanges;
 pub(crate) use counts::{CountParameters, RewrittenQuery};
 pub(crate) use indexes::{LookupContext, LookupLimit};
@@ -54,7 +55,7 @@ impl Derived {
     ) -> bool {
         let asked = self
             .indexes
-            .ask(view, state, key.clone(), |index| ask(index));
+            .ask(view, state, key.clone(), WAIT_MAX, |index| ask(index));
         asked.is_some()
     }
 

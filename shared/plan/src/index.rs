@@ -25,7 +25,7 @@ pub use gather::Terms;
 pub(crate) use key_values::KEY_BUDGET;
 use key_values::KeyValues;
 use newest::NewestVersions;
-use ordered::Ordered;
+use ordered::{Order, Ordered};
 use posting::{IN_SET_BYTES, Posting};
 
 /// The functions and the matching that give expressions their meaning.
@@ -48,8 +48,9 @@ pub struct Index {
     by_value: HashMap<Scalar, Posting>,
     /// Values that are patterns themselves.
     patterns: HashSet<Box<str>>,
-    /// The values in order, once that is of use.
-    ordered: Ordered,
+    /// The values in either order, once that is of use.
+    forward: Ordered,
+    backward: Ordered,
     /// Objects whose key cannot be looked up: it has parts, or there is none because of an error.
     always: BTreeSet<Object>,
     /// The newest versions of the objects above, where the change makes no difference to the index.
@@ -70,7 +71,8 @@ impl Index {
             at: at.clone(),
             by_value: HashMap::new(),
             patterns: HashSet::new(),
-            ordered: Ordered::default(),
+            forward: Ordered::new(Order::Forward),
+            backward: Ordered::new(Order::Backward),
             always: BTreeSet::new(),
             newest: NewestVersions::default(),
             bytes: 0,
@@ -157,7 +159,8 @@ impl Index {
         let slots = self.by_value.capacity() * (size_of::<(Scalar, Posting)>() + 1);
         let patterns = self.patterns.capacity() * (size_of::<Box<str>>() + 1);
         let always = self.always.len() * IN_SET_BYTES;
-        self.bytes + slots + patterns + self.ordered.bytes() + always + self.newest.bytes()
+        let in_order = self.forward.bytes() + self.backward.bytes();
+        self.bytes + slots + patterns + in_order + always + self.newest.bytes()
     }
 
     fn key_values(&self, object: &Object) -> KeyValues {
@@ -209,7 +212,8 @@ impl Index {
                 self.bytes += value.bytes();
                 self.patterns.insert(pattern.into());
             }
-            self.ordered.insert(&value);
+            self.forward.insert(&value);
+            self.backward.insert(&value);
             self.by_value.insert(value, Posting::One(object.clone()));
         }
     }
@@ -227,7 +231,8 @@ impl Index {
                 continue;
             }
             self.bytes -= value.bytes();
-            self.ordered.remove(value);
+            self.forward.remove(value);
+            self.backward.remove(value);
             self.by_value.remove(value);
             if let Some(pattern) = pattern(value) {
                 self.bytes -= value.bytes();

@@ -20,7 +20,7 @@ use anteroom_mirror::ViewHandle;
 use anteroom_model::ViewId;
 use anteroom_plan::{Changes, Counter, CounterKey, Index, IndexKey, Language};
 use anteroom_view::Snapshot;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -37,11 +37,11 @@ const KEEP_UP: Duration = Duration::from_millis(50);
 /// The time after which one that nobody uses is dropped.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// The longest wait of a query for one that is in use: bringing it up takes microseconds, mostly.
-const WAIT_MAX: Duration = Duration::from_micros(500);
+/// The longest wait of a query for one that is brought up, where the call arrived: that takes microseconds, mostly.
+pub(crate) const WAIT_MAX: Duration = Duration::from_micros(500);
 
 /// A structure that is derived from the objects of one state of a view, and can follow its changes.
-pub(super) trait Derive: Debug + Send + Sized + 'static {
+pub(super) trait Derive: Debug + Send + Sync + Sized + 'static {
     /// Identifies one among those of a view.
     type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
 
@@ -75,7 +75,7 @@ struct OfView<T: Derive> {
 /// A structure, or `None` while it is built.
 #[derive(Debug)]
 struct Slot<T> {
-    derived: Mutex<Option<T>>,
+    derived: RwLock<Option<T>>,
     bytes: AtomicUsize,
     /// The time of its last use, in milliseconds since the replica started.
     used_ms: AtomicU64,
@@ -93,23 +93,29 @@ impl<T: Derive> DerivedCache<T> {
         }
     }
 
-    /// Brings the structure of this key to `state`, and calls `ask` with it. `None`: it is not built yet,
-    /// or there are too many.
+    /// Brings the structure of this key to `state`, and calls `ask` with it. Those that ask for the same state do so side
+    /// by side. `None`: it is not built yet, there are too many, or it is of another state and was in use for `wait_max`.
     pub(super) fn ask<R>(
         self: &Arc<Self>,
         view: &ViewHandle,
         state: &Snapshot,
         key: T::Key,
+        wait_max: Duration,
         ask: impl FnOnce(&T) -> R,
     ) -> Option<R> {
         let slot = self.slot(view, key)?;
-        let mut held = slot.derived.try_lock_for(WAIT_MAX)?;
+        {
+            let held = slot.derived.try_read_for(wait_max)?;
+            if held.as_ref()?.at().is(state) {
+                return held.as_ref().map(ask);
+            }
+        }
+        let mut held = slot.derived.try_write_for(wait_max)?;
         // A panic on the way leaves no half of a structure behind.
         let mut derived = held.take()?;
         self.advance(view.id(), &slot, &mut derived, state);
-        let answer = ask(&derived);
         *held = Some(derived);
-        Some(answer)
+        RwLockWriteGuard::downgrade(held).as_ref().map(ask)
     }
 
     /// Their size in memory.
@@ -166,7 +172,7 @@ impl<T: Derive> DerivedCache<T> {
             return None;
         }
         let slot = Arc::new(Slot {
-            derived: Mutex::new(None),
+            derived: RwLock::new(None),
             bytes: AtomicUsize::new(0),
             used_ms: AtomicU64::new(self.now_ms()),
         });
@@ -185,7 +191,7 @@ impl<T: Derive> DerivedCache<T> {
         match built.await {
             Ok(Some(derived)) => {
                 slot.bytes.store(derived.bytes(), Ordering::Relaxed);
-                *slot.derived.lock() = Some(derived);
+                *slot.derived.write() = Some(derived);
             }
             // The next query tries again.
             _ => self.forget(&view, &key),
@@ -205,7 +211,7 @@ impl<T: Derive> DerivedCache<T> {
             let state = of.view.snapshot(Some(u64::MAX)).ok();
             of.slots.values().any(|slot| {
                 slot.is_idle(now_ms)
-                    || match (&state, slot.derived.try_lock()) {
+                    || match (&state, slot.derived.try_read()) {
                         (None, _) => true,
                         (Some((state, _)), Some(derived)) => {
                             derived.as_ref().is_some_and(|it| !it.at().is(state))
@@ -229,7 +235,7 @@ impl<T: Derive> DerivedCache<T> {
             !of.slots.is_empty()
         });
         for (view, slot, state) in behind {
-            let mut held = slot.derived.lock();
+            let mut held = slot.derived.write();
             if let Some(mut derived) = held.take() {
                 self.advance(&view, &slot, &mut derived, &state);
                 *held = Some(derived);

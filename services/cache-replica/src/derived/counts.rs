@@ -9,7 +9,7 @@ use anteroom_view::{Select, Snapshot};
 use anteroom_wire::query::Query;
 use serde_json::Value;
 
-use super::{Derived, LookupContext};
+use super::{Derived, LookupContext, WAIT_MAX};
 use crate::plan::{CountedPlan, Plan, document};
 
 /// A query in which parameters stand for its counts.
@@ -105,7 +105,8 @@ impl Derived {
         let strict = context.query.missing_key_is_error;
         let key = CounterKey::of(count, by_namespace, strict, context.bare);
         let ask = |counter: &Counter| counter.count(context.namespace);
-        self.counters.ask(context.view, context.state, key, ask)?
+        self.counters
+            .ask(context.view, context.state, key, WAIT_MAX, ask)?
     }
 
     fn number_by_index(&self, context: CountContext<'_>, count: &IndexedCount) -> Option<u64> {
@@ -118,13 +119,14 @@ impl Derived {
             parameters: &context.query.parameters,
             missing_key_is_error: context.query.missing_key_is_error,
             bare: context.bare,
+            wait_max: WAIT_MAX,
         };
         let wanted = lookup.operand(&count.probe).and_then(Scalar::of_json)?;
         let key = lookup.key(&count.probe);
         let exact = |index: &Index| index.exact(&wanted);
         let agree = self
             .indexes
-            .ask(context.view, context.state, key, exact)??;
+            .ask(context.view, context.state, key, WAIT_MAX, exact)??;
         let all = context.state.read().len();
         Some(match count.negated {
             true => all.saturating_sub(agree) as u64,

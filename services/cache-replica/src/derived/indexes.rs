@@ -1,5 +1,7 @@
 //! Finds the objects that can make a difference to a query.
 
+use std::time::Duration;
+
 use anteroom_jmespath::Parameters;
 use anteroom_mirror::ViewHandle;
 use anteroom_plan::{Index, IndexKey, Narrow, Operand, Probe, Terms, selected};
@@ -22,6 +24,8 @@ pub(crate) struct LookupContext<'q> {
     pub(crate) missing_key_is_error: bool,
     /// See [`IndexKey::bare`].
     pub(crate) bare: bool,
+    /// The longest wait for an index that is in use in another state of the view.
+    pub(crate) wait_max: Duration,
 }
 
 /// The limits of one lookup.
@@ -29,8 +33,10 @@ pub(crate) struct LookupContext<'q> {
 pub(crate) struct LookupLimit {
     /// Objects that are found.
     pub(crate) objects: usize,
-    /// Values and objects that are looked at for it.
+    /// Values and objects that are looked at for it. Meanwhile no index can be brought to another state.
     pub(crate) steps: usize,
+    /// See [`LookupContext::wait_max`].
+    pub(crate) wait_max: Duration,
 }
 
 impl<'q> LookupContext<'q> {
@@ -82,7 +88,8 @@ impl Derived {
             Narrow::Probe(probe) => {
                 let gather = |index: &Index| index.gather(probe, terms);
                 let key = context.key(probe);
-                self.indexes.ask(context.view, context.state, key, gather)?
+                self.indexes
+                    .ask(context.view, context.state, key, context.wait_max, gather)?
             }
             Narrow::Any(parts) => self.gather_any(parts, context, terms),
             Narrow::All(alternatives) => self.gather_fewest(alternatives, context, terms),

@@ -63,6 +63,7 @@ impl<'e> QueryFacts<'e> {
                 },
                 missing_key_is_error: query.missing_key_is_error,
                 bare: select.is_bare(state.read()),
+                wait_max: limit.wait_max,
             };
             let plan = rewritten.as_ref().map_or(plan, RewrittenQuery::plan);
             derived.find(plan, select, &context, limit)?

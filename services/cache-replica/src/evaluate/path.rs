@@ -14,7 +14,12 @@
 //!
 //! So a short query never waits for a long one: it is answered before anything is handed to a thread.
 
-use crate::{derived::LookupLimit, scan::SLICE_OBJECTS};
+use std::time::Duration;
+
+use crate::{
+    derived::{LookupLimit, WAIT_MAX},
+    scan::SLICE_OBJECTS,
+};
 
 /// The most objects that are evaluated over where the call arrived: that takes less than a tenth of a
 /// millisecond, about as long as handing them to another thread and back under load.
@@ -26,6 +31,23 @@ const INLINE_BYTES_MAX: usize = 128 * 1024;
 
 /// Values of an index that are looked at where the call arrived: about as long as that many objects take.
 const INLINE_STEPS_MAX: usize = 4_096;
+
+/// Values of an index that are looked at on a worker thread, at least: some milliseconds.
+const WORKER_STEPS_MIN: usize = 1 << 18;
+
+/// Values that are looked at for each object of the view. With more, to look through all objects costs little more, counts
+/// against the query's budget, and holds up nobody.
+const WORKER_STEPS_PER_OBJECT: usize = 8;
+
+/// The longest wait of a worker for an index that another one uses: to look through all objects takes longer.
+const WORKER_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// Returns the most values that a worker looks at in an index over so many objects.
+fn worker_steps_max(objects: usize) -> usize {
+    objects
+        .saturating_mul(WORKER_STEPS_PER_OBJECT)
+        .max(WORKER_STEPS_MIN)
+}
 
 /// A selection of less than this part of a view is evaluated whole: a slice of the view has mostly none
 /// of it.
@@ -79,6 +101,7 @@ impl AnswerPath {
         let inline = LookupLimit {
             objects: INLINE_OBJECTS_MAX,
             steps: INLINE_STEPS_MAX,
+            wait_max: WAIT_MAX,
         };
         let is_arrival = stage == Stage::Arrival;
         if is_arrival
@@ -97,7 +120,8 @@ impl AnswerPath {
         // With more, to look through all that is selected costs no more.
         let some = LookupLimit {
             objects: facts.selected(objects / 2),
-            steps: usize::MAX,
+            steps: worker_steps_max(objects),
+            wait_max: WORKER_WAIT_MAX,
         };
         if facts.finds(some) {
             return Self::Offloaded;
@@ -240,7 +264,7 @@ mod tests {
     #[test]
     fn some_of_the_objects_are_evaluated_on_a_worker() {
         for some in [
-            finding(5_000, usize::MAX),
+            finding(5_000, WORKER_STEPS_MIN),
             finding(1, 1),
             selecting(SLICE_OBJECTS, usize::MAX),
             selecting(1, usize::MAX),
@@ -248,6 +272,8 @@ mod tests {
             assert_eq!(on_worker(some), AnswerPath::Offloaded);
         }
         assert_ne!(on_worker(finding(5_001, 1)), AnswerPath::Offloaded);
+        let more = WORKER_STEPS_MIN + 1;
+        assert_ne!(on_worker(finding(1, more)), AnswerPath::Offloaded);
         assert_ne!(
             on_worker(selecting(SLICE_OBJECTS + 1, 0)),
             AnswerPath::Offloaded

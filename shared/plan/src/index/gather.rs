@@ -6,7 +6,7 @@ use anteroom_jmespath::{Parameters, Shape};
 use anteroom_view::{Object, ViewNode};
 use serde_json::Value;
 
-use super::{Index, Posting, is_pattern};
+use super::{Index, Posting, is_pattern, ordered::Ordered};
 use crate::{Matching, Operand, Probe, Scalar};
 
 /// The parameters and limits of a lookup.
@@ -138,24 +138,28 @@ impl<'i> Gathering<'i, '_> {
     }
 
     /// Objects that have a value that a key with wildcards matches: all values are held against it, or
-    /// those that begin as it does.
+    /// those that begin or end as it does.
     fn matched(&mut self, key: &str) -> Option<()> {
-        let before = key.find(['*', '?']).unwrap_or(key.len());
-        match key.get(..before) {
-            Some(prefix) if !prefix.is_empty() => self.matched_from(prefix, key),
-            _ => self.matched_of_all(key),
+        let wildcards = ['*', '?'];
+        let before = key.split(wildcards).next().unwrap_or_default();
+        let after = key.rsplit(wildcards).next().unwrap_or_default();
+        let index = self.index;
+        match (before, after) {
+            ("", "") => self.matched_of_all(key),
+            ("", end) => self.matched_in(&index.backward, end, key),
+            (begin, _) => self.matched_in(&index.forward, begin, key),
         }
     }
 
-    fn matched_from(&mut self, prefix: &str, key: &str) -> Option<()> {
+    fn matched_in(&mut self, ordered: &Ordered, end: &str, key: &str) -> Option<()> {
         let index = self.index;
-        if index.ordered.get().is_none() {
+        if ordered.get().is_none() {
             self.steps_left = self.steps_left.checked_sub(index.by_value.len())?;
         }
-        let values = index.ordered.get_or_sort(&index.by_value);
-        for text in values.beginning(prefix) {
+        let values = ordered.get_or_sort(&index.by_value);
+        for text in values.with_end(end) {
             self.step()?;
-            if (index.language.matches)(key, text) && self.having(&Scalar::Text(text.into()))? {
+            if (index.language.matches)(key, &text) && self.having(&Scalar::Text((*text).into()))? {
                 return Some(());
             }
         }

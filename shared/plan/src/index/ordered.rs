@@ -1,8 +1,9 @@
-//! The values of an index in order, for keys with wildcards that begin in the same way.
+//! The values of an index in order, for keys with wildcards that begin or end in the same way.
 //!
 //! Put in order when the first such key is asked for, and kept so from then on: most indexes never are.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeSet, HashMap, HashSet},
     ops::Bound,
     sync::OnceLock,
@@ -11,56 +12,93 @@ use std::{
 use super::{Posting, posting::IN_SET_BYTES};
 use crate::Scalar;
 
-#[derive(Debug, Default)]
-pub(super) struct Ordered(OnceLock<Values>);
+/// The end of texts by which they are in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// By their first characters.
+    Forward,
+    /// By their last characters.
+    Backward,
+}
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
+pub(super) struct Ordered {
+    order: Order,
+    values: OnceLock<Values>,
+}
+
+#[derive(Debug)]
 pub(super) struct Values {
+    order: Order,
+    /// Each as [`Order::turned`] has it.
     texts: BTreeSet<Box<str>>,
     /// Values that are no texts; there are few.
     others: HashSet<Scalar>,
     bytes: usize,
 }
 
+impl Order {
+    /// Returns a text so that its end by which it is put in order comes first. Turned twice, it is the text again.
+    fn turned<'t>(self, text: &'t str) -> Cow<'t, str> {
+        match self {
+            Self::Forward => text.into(),
+            Self::Backward => text.chars().rev().collect(),
+        }
+    }
+}
+
 impl Ordered {
+    pub(super) fn new(order: Order) -> Self {
+        Self {
+            order,
+            values: OnceLock::new(),
+        }
+    }
+
     /// `None`: nobody has asked for it yet.
     pub(super) fn get(&self) -> Option<&Values> {
-        self.0.get()
+        self.values.get()
     }
 
     /// Puts all values in order, unless they are. It takes a step for each of them.
     pub(super) fn get_or_sort(&self, by_value: &HashMap<Scalar, Posting>) -> &Values {
-        self.0.get_or_init(|| {
-            let mut values = Values::default();
+        self.values.get_or_init(|| {
+            let mut values = Values {
+                order: self.order,
+                texts: BTreeSet::new(),
+                others: HashSet::new(),
+                bytes: 0,
+            };
             by_value.keys().for_each(|value| values.insert(value));
             values
         })
     }
 
     pub(super) fn insert(&mut self, value: &Scalar) {
-        if let Some(values) = self.0.get_mut() {
+        if let Some(values) = self.values.get_mut() {
             values.insert(value);
         }
     }
 
     pub(super) fn remove(&mut self, value: &Scalar) {
-        if let Some(values) = self.0.get_mut() {
+        if let Some(values) = self.values.get_mut() {
             values.remove(value);
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.0.get().map_or(0, |values| values.bytes)
+        self.values.get().map_or(0, |values| values.bytes)
     }
 }
 
 impl Values {
-    /// The texts that begin so.
-    pub(super) fn beginning<'v>(&'v self, prefix: &'v str) -> impl Iterator<Item = &'v str> {
-        let from = (Bound::Included(prefix), Bound::Unbounded);
+    /// The texts that have these characters at the end by which they are in order.
+    pub(super) fn with_end<'v>(&'v self, end: &str) -> impl Iterator<Item = Cow<'v, str>> {
+        let end = self.order.turned(end).into_owned();
+        let from = (Bound::Included(&*end), Bound::Unbounded);
         let texts = self.texts.range::<str, _>(from);
-        let texts = texts.take_while(move |text| text.starts_with(prefix));
-        texts.map(|text| &**text)
+        let texts = texts.take_while(move |text| text.starts_with(&end));
+        texts.map(|text| self.order.turned(text))
     }
 
     /// The values that are no texts.
@@ -71,7 +109,7 @@ impl Values {
     fn insert(&mut self, value: &Scalar) {
         self.bytes += IN_SET_BYTES + value.bytes();
         match value {
-            Scalar::Text(text) => self.texts.insert(text.clone()),
+            Scalar::Text(text) => self.texts.insert(self.order.turned(text).into()),
             other => self.others.insert(other.clone()),
         };
     }
@@ -79,7 +117,7 @@ impl Values {
     fn remove(&mut self, value: &Scalar) {
         self.bytes -= IN_SET_BYTES + value.bytes();
         match value {
-            Scalar::Text(text) => self.texts.remove(text),
+            Scalar::Text(text) => self.texts.remove(&*self.order.turned(text)),
             other => self.others.remove(other),
         };
     }

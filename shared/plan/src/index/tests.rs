@@ -235,3 +235,93 @@ fn an_object_that_goes_or_changes_a_read_field_is_no_longer_noted() {
     assert_eq!(asked.found("b"), [named(0, 2), named(2, 1)]);
     assert_eq!(asked.found("a"), [named(1, 3)]);
 }
+
+/// An index of objects by their label, for keys that may have wildcards.
+struct AlikeIndex {
+    narrow: crate::Narrow,
+    index: Index,
+}
+
+impl AlikeIndex {
+    fn of(state: &Snapshot) -> Self {
+        let expression = "any_in($p, items[].metadata.labels.app)".parse().unwrap();
+        let narrow = narrow(&expression, Document::List { plural: None }).unwrap();
+        let language = Language {
+            functions: anteroom_functions::query_functions(),
+            matches: anteroom_functions::wildcard::matches,
+        };
+        let key = IndexKey::of(narrow.probes()[0], false, true);
+        let index = Index::new(key, language, state);
+        Self { narrow, index }
+    }
+
+    /// The labels of objects that have one like this key: of one at least, if there is one; `None`: that takes more steps.
+    fn found(&self, key: &str, steps_max: usize) -> Option<Vec<String>> {
+        let (key, admits) = (json!([key]), |_: &Object| true);
+        let parameters = [("p", &key)];
+        let terms = Terms {
+            objects_max: usize::MAX,
+            steps_max,
+            admits: &admits,
+            parameters: &parameters,
+        };
+        let found = self.index.gather(self.narrow.probes()[0], terms)?;
+        let label = |object: &Object| {
+            let body = body::to_json(object.body()).unwrap();
+            body["metadata"]["labels"]["app"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        Some(found.iter().map(label).collect())
+    }
+}
+
+#[test]
+fn values_are_found_by_either_end_of_a_key_with_wildcards() {
+    let mut pods = Pods::new();
+    let names = [
+        "a.example",
+        "b.example",
+        "é.example",
+        "é.other",
+        "example",
+        "x",
+    ];
+    for (n, name) in names.iter().enumerate() {
+        pods.put(n, name, &json!(0));
+    }
+    let mut asked = AlikeIndex::of(&pods.state());
+    for (key, expected) in [
+        ("*.example", &["a.example", "b.example", "é.example"][..]),
+        ("?.other", &["é.other"]),
+        ("é*", &["é.example", "é.other"]),
+        ("*é*", &["é.example", "é.other"]),
+        ("*e", &["a.example", "b.example", "é.example", "example"]),
+        ("*.none", &[]),
+        ("a*e", &["a.example"]),
+    ] {
+        // The first lookup puts the values in order, the second goes by it.
+        for _ in 0..2 {
+            // One decides, whichever it is.
+            let found = asked.found(key, usize::MAX).unwrap();
+            assert_eq!(found.is_empty(), expected.is_empty(), "{key}");
+            assert!(
+                found.iter().all(|label| expected.contains(&&**label)),
+                "{key}: {found:?}"
+            );
+        }
+    }
+    assert_eq!(
+        asked.found("*.none", 1),
+        Some(Vec::new()),
+        "no value is looked at"
+    );
+    assert_eq!(asked.found("*z*", names.len() - 1), None);
+    pods.put(names.len(), "new.example", &json!(0));
+    pods.delete(0);
+    asked.index.advance(&pods.state());
+    let found = asked.found("*w.example", usize::MAX);
+    assert_eq!(found, Some(vec!["new.example".to_owned()]));
+    assert_eq!(asked.found("*a.example", usize::MAX), Some(Vec::new()));
+}
