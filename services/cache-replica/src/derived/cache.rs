@@ -104,18 +104,8 @@ impl<T: Derive> DerivedCache<T> {
         ask: impl FnOnce(&T) -> R,
     ) -> Option<R> {
         let slot = self.slot(view, key)?;
-        {
-            let held = slot.derived.try_read_for(wait_max)?;
-            if held.as_ref()?.at().is(state) {
-                return held.as_ref().map(ask);
-            }
-        }
-        let mut held = slot.derived.try_write_for(wait_max)?;
-        // A panic on the way leaves no half of a structure behind.
-        let mut derived = held.take()?;
-        self.advance(view.id(), &slot, &mut derived, state);
-        *held = Some(derived);
-        RwLockWriteGuard::downgrade(held).as_ref().map(ask)
+        let advance = |derived: &mut T| self.advance(view.id(), &slot, derived, state);
+        slot.ask(state, wait_max, advance, ask)
     }
 
     /// Their size in memory.
@@ -273,6 +263,28 @@ fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Opti
 }
 
 impl<T: Derive> Slot<T> {
+    /// Calls `ask` with the structure in this state, to which `advance` brings it from another.
+    fn ask<R>(
+        &self,
+        state: &Snapshot,
+        wait_max: Duration,
+        advance: impl FnOnce(&mut T),
+        ask: impl FnOnce(&T) -> R,
+    ) -> Option<R> {
+        {
+            let held = self.derived.try_read_for(wait_max)?;
+            if held.as_ref()?.at().is(state) {
+                return held.as_ref().map(ask);
+            }
+        }
+        let mut held = self.derived.try_write_for(wait_max)?;
+        // A panic on the way leaves no half of a structure behind.
+        let mut derived = held.take()?;
+        advance(&mut derived);
+        *held = Some(derived);
+        RwLockWriteGuard::downgrade(held).as_ref().map(ask)
+    }
+
     fn is_idle(&self, now_ms: u64) -> bool {
         let unused_ms = now_ms.saturating_sub(self.used_ms.load(Ordering::Relaxed));
         unused_ms >= u64::try_from(IDLE.as_millis()).unwrap_or(u64::MAX)
@@ -316,5 +328,61 @@ impl Derive for Counter {
 
     fn bytes(&self) -> usize {
         self.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_view::testing::TestView;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Something that is derived from a state of a view: the state itself.
+    #[derive(Debug)]
+    struct State(Snapshot);
+
+    impl Derive for State {
+        type Key = ();
+
+        fn derive((): (), _: Language, at: &Snapshot) -> Result<Self, ParseError> {
+            Ok(Self(at.clone()))
+        }
+
+        fn follow(&mut self, changes: &Changes) {
+            self.0 = changes.to().clone();
+        }
+
+        fn at(&self) -> &Snapshot {
+            &self.0
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn a_long_lookup_holds_up_those_of_another_state_alone() {
+        let mut view = TestView::new("", "pods", "Pod");
+        let before = view.snapshot();
+        view.put("ns", "a", &json!({"metadata": {"name": "a"}}));
+        let after = view.snapshot();
+        let slot = Slot {
+            derived: RwLock::new(Some(State(before.clone()))),
+            bytes: AtomicUsize::new(0),
+            used_ms: AtomicU64::new(0),
+        };
+        let wait_max = Duration::from_millis(1);
+        let objects = |state: &Snapshot| {
+            let advance = |derived: &mut State| derived.0 = state.clone();
+            slot.ask(state, wait_max, advance, |it| it.at().read().len())
+        };
+        let lookup = |_: &State| (objects(&before), objects(&after));
+        let beside = slot.ask(&before, wait_max, |_| (), lookup);
+        assert_eq!(beside, Some((Some(0), None)));
+        assert_eq!((objects(&after), objects(&before)), (Some(1), Some(0)));
+        *slot.derived.write() = None;
+        assert_eq!(objects(&after), None, "it is built");
     }
 }
