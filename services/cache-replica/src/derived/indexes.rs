@@ -33,7 +33,7 @@ pub(crate) struct LookupContext<'q> {
 pub(crate) struct LookupLimit {
     /// Objects that are found.
     pub(crate) objects: usize,
-    /// Values and objects that are looked at for it. Meanwhile no index can be brought to another state.
+    /// Values and objects that are looked at for it. Meanwhile the index cannot be brought to another state.
     pub(crate) steps: usize,
     /// See [`LookupContext::wait_max`].
     pub(crate) wait_max: Duration,

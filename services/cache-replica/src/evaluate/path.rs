@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`Inline`](AnswerPath::Inline) | `--verify-plans` is off, and the selection is small or an index leaves few objects | where the call arrived |
 //! | [`Remembered`](AnswerPath::Remembered) | an equal query was answered over the same content | nowhere |
-//! | [`Offloaded`](AnswerPath::Offloaded) | an index finds at most half of the objects, or at most a slice of them is selected | on a worker thread |
+//! | [`Offloaded`](AnswerPath::Offloaded) | an index finds at most half of the objects within a limit of steps, or at most a slice of them is selected | on a worker thread |
 //! | [`Sliced`](AnswerPath::Sliced) | the expression can be cut into slices, and most of the view is selected | slice by slice, in turns with other scans |
 //! | [`Whole`](AnswerPath::Whole) | none of the others is | on a thread that leaves a core free |
 //!

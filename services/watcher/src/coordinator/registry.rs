@@ -136,6 +136,7 @@ struct Entry {
 pub(crate) struct Registry {
     entries: BTreeMap<EntryId, Entry>,
     needs: Needs,
+    /// The implicit entries that each policy depends on.
     policies: HashMap<Dependent, Reads>,
 }
 
@@ -408,10 +409,14 @@ impl Registry {
         let (Some((reference, dependents)), Some(held)) = (&entry.reference, &entry.held) else {
             return;
         };
+        let in_quota = dependents.are_in_quota();
+        // Of many policies, most change nothing: then nothing is copied.
+        if held.is_in_quota() == in_quota {
+            return;
+        }
         let is_published = reference.is_published();
-        let held = held.clone().with_quota(dependents.are_in_quota());
         let entry = Entry {
-            held: Some(held),
+            held: Some(held.clone().with_quota(in_quota)),
             ..entry.clone()
         };
         self.put(id.clone(), entry, is_published, effects);

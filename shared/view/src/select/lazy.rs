@@ -33,7 +33,7 @@ impl Select {
     /// Selects from `read` without a look at any object of a list.
     ///
     /// # Errors
-    /// As [`Select::apply`]; a limit is [`FactError::RequestInvalid`].
+    /// Fails as [`Select::apply`] does; a limit is [`FactError::RequestInvalid`].
     pub fn lazy<'a>(&'a self, read: Read<'a>) -> Result<Lazy<'a>, FactError> {
         let store = read.store();
         let info = store.record().map(|record| &record.info);

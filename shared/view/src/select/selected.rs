@@ -89,7 +89,7 @@ impl<'a> Selected<'a> {
     /// same budget.
     ///
     /// # Errors
-    /// As [`Read::evaluate`](crate::Read::evaluate).
+    /// Fails as [`Read::evaluate`](crate::Read::evaluate) does.
     pub fn evaluate(
         &self,
         expression: &Expression,

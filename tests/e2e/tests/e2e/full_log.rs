@@ -17,9 +17,10 @@ use crate::load::decides_by_hosts;
 /// The limit of the log.
 const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// The bytes of a ConfigMap.
 const MAP_BYTES: usize = 700_000;
 
-/// As many as the log does not hold.
+/// The number of ConfigMaps, which is more than the log holds.
 const MAPS: usize = 24;
 
 const INGRESSES: usize = 20;

@@ -25,6 +25,11 @@ impl Held {
         &self.view
     }
 
+    /// Returns whether they are in the quota of a namespace.
+    pub(super) fn is_in_quota(&self) -> bool {
+        self.options.in_quota
+    }
+
     /// Returns the same needs, in the quota of a namespace or not.
     pub(super) fn with_quota(mut self, in_quota: bool) -> Self {
         self.options.in_quota = in_quota;

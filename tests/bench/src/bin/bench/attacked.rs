@@ -2,6 +2,7 @@
 
 use anteroom_e2e::process::Peak;
 use anteroom_load::{Client, Target, hostile_ingress, review};
+use anyhow::ensure;
 use futures::future::try_join_all;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -87,8 +88,15 @@ async fn attack(target: &Target, stop: &CancellationToken) -> anyhow::Result<Lar
         match stop.run_until_cancelled(client.post(body.clone())).await {
             None => break,
             Some(Ok(_)) => large.decided += 1,
-            // There was no room for it in time, or no time.
-            Some(Err(_)) => large.refused += 1,
+            Some(Err(error)) => {
+                let message = format!("{error:#}");
+                // There was no room for it in time, or no time. Anything else is no attack.
+                let is_refused = ["AR205", "no answer"]
+                    .iter()
+                    .any(|text| message.contains(text));
+                ensure!(is_refused, "a large review failed: {message}");
+                large.refused += 1;
+            }
         }
     }
     Ok(large)
