@@ -16,7 +16,6 @@ fn recount(store: &Draft) -> ViewBytes {
         bytes.indexes += tombstone_bytes(key);
     }
     bytes.indexes += Holes::of(store.objects()).bytes();
-    // A random body may be a stub.
     bytes.indexes += store.unreadable.bytes();
     bytes
 }
@@ -49,7 +48,9 @@ fn delete(name: &str, epoch: u64, version: &str) -> Delta<Vec<u8>> {
 /// Deltas that a writer with every fault might send: any order of epochs and versions.
 fn deltas() -> impl Strategy<Value = Vec<Delta<Vec<u8>>>> {
     let version = prop_oneof!["[0-9]{1,2}", Just(String::from("opaque"))];
-    let op = prop::option::weighted(0.7, prop::collection::vec(any::<u8>(), 0..6));
+    let bytes = prop::collection::vec(any::<u8>(), 0..6);
+    let stub = "[a-z]{0,3}".prop_map(|reason| unreadable::stub(&reason, None).to_vec());
+    let op = prop::option::weighted(0.7, prop_oneof![9 => bytes, 1 => stub]);
     let delta = ("[ab]{0,2}", "[a-c]{1,2}", 0_u64..3, version, op).prop_map(
         |(namespace, name, epoch, version, op)| Delta {
             key: ObjectKey::new(namespace, name),
@@ -103,7 +104,9 @@ proptest! {
         for (object, (key, (epoch, version, body))) in store.objects().zip(&model) {
             prop_assert_eq!((object.namespace(), object.name()), (&*key.namespace, &*key.name));
             prop_assert_eq!((object.epoch(), object.version()), (*epoch, version.clone()));
-            prop_assert_eq!(Some(object.body()), body.as_deref());
+            let stub = body.as_deref().and_then(unreadable::document);
+            prop_assert_eq!(Some(object.body()), stub.or(body.as_deref()));
+            prop_assert_eq!(store.unreadable().has(key), stub.is_some());
             prop_assert_eq!(store.get(&key.namespace, &key.name), Some(object));
         }
         for namespace in ["", "a", "aa", "ab", "b", "ba", "bb", "c"] {
