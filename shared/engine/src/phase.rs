@@ -26,6 +26,14 @@ impl<T> ByPhase<T> {
         }
     }
 
+    /// The one of a phase, to be changed.
+    pub fn get_mut(&mut self, phase: Phase) -> &mut T {
+        match phase {
+            Phase::Mutation => &mut self.mutation,
+            Phase::Validation => &mut self.validation,
+        }
+    }
+
     /// The one of a phase.
     pub fn get(&self, phase: Phase) -> &T {
         match phase {

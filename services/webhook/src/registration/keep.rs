@@ -1,6 +1,6 @@
 //! Keeping a configuration at the API server in step.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anteroom_engine::catalog::{Catalog, Catalogs, LogPosition};
 use anteroom_model::Failure;
@@ -14,14 +14,16 @@ use tokio::{
 
 use super::{
     Configuration, KnownConfigurations, PathTokens, Registration, configuration,
+    path_tokens::PathToken,
     proof::{self, Answer},
     step::{self, PROOF_PATIENCE, Step, step},
-    write::{REQUEST_TIMEOUT, Unwritten, write},
+    write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, note_token, write},
 };
 use crate::metrics::WebhookMetrics;
 
-/// The wait after somebody else wrote what we have not read yet.
-const OUTRUN_RETRY: Duration = Duration::from_millis(50);
+/// Waits after another webhook wrote at the same time, or has read more of the log, in milliseconds. The second may last as
+/// long as this one is cut off from NATS.
+const OUTRUN_RETRY_MS: (u64, u64) = (50, 5_000);
 
 /// Waits after a write that failed, in milliseconds.
 const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
@@ -74,6 +76,8 @@ struct Wanted {
     /// The position at which its policies were first read.
     policies_at: LogPosition,
     trust: Arc<str>,
+    /// The token in its paths; `None`: there is no key yet.
+    token: Option<PathToken>,
     configuration: Arc<Configuration>,
 }
 
@@ -93,6 +97,7 @@ struct Written {
 struct State {
     written: Option<Written>,
     write_backoff: Backoff,
+    outrun_backoff: Backoff,
     proof_backoff: Backoff,
 }
 
@@ -109,6 +114,7 @@ impl Keeper {
         let mut state = State {
             written: None,
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
+            outrun_backoff: Backoff::new(OUTRUN_RETRY_MS.0, OUTRUN_RETRY_MS.1),
             proof_backoff: Backoff::new(PROOF_RETRY_MS.0, PROOF_RETRY_MS.1),
         };
         loop {
@@ -132,9 +138,9 @@ impl Keeper {
 
     /// Made anew only where it may differ: entries come and go by the hundred, and have no part in it.
     fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
-        let prefix = self.tokens.prefix();
+        let token = self.tokens.wanted(self.phase);
         let is_same = |before: &Wanted| {
-            let is_reached_alike = before.trust == trust && before.configuration.prefix == prefix;
+            let is_reached_alike = before.trust == trust && before.token == token;
             is_reached_alike && speak_alike(&before.catalog, &catalog)
         };
         let policies_at = match &before {
@@ -146,12 +152,13 @@ impl Keeper {
         match before {
             Some(before) if is_same(&before) => Wanted { catalog, ..before },
             _ => {
+                let prefix = token.as_ref().map(PathToken::prefix);
                 let configuration = self.registration.configuration(
                     self.phase,
                     &catalog.policies,
                     &catalog.kinds,
                     &trust,
-                    &prefix,
+                    prefix.as_deref().unwrap_or_default(),
                 );
                 self.known.remember(&configuration);
                 Wanted {
@@ -159,6 +166,7 @@ impl Keeper {
                     catalog,
                     policies_at,
                     trust,
+                    token,
                 }
             }
         }
@@ -185,18 +193,24 @@ impl Keeper {
     }
 
     async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
-        let position = &wanted.catalog.position;
-        let (configuration, policies_at) = (&wanted.configuration, &wanted.policies_at);
-        let marks = self.registration.marks();
-        let write = write(&self.client, configuration, marks, position, policies_at);
-        let acknowledged = write.await;
+        let acknowledged = match fetch(&self.client, &wanted.configuration).await {
+            // It is to be made anew, with that token.
+            Ok(Some(there)) if note_token(&self.tokens, self.phase, &there) => {
+                return Instant::now();
+            }
+            Ok(there) => write(&self.client, &self.content(wanted), there.as_ref()).await,
+            Err(unwritten) => Err(unwritten),
+        };
         self.metrics.registered_configuration(acknowledged.is_ok());
         let now = Instant::now();
         match acknowledged {
             Ok(version) => {
                 self.check.ready();
-                self.tokens.is_written(&wanted.configuration.prefix);
+                if let Some(token) = &wanted.token {
+                    self.tokens.written(self.phase, token);
+                }
                 state.write_backoff.reset();
+                state.outrun_backoff.reset();
                 let before = state.written.take();
                 // The same object as before: nobody wrote it since.
                 let before = before.filter(|before| {
@@ -228,9 +242,19 @@ impl Keeper {
                     kind,
                     "not written: another webhook wrote it at the same time, or has read more of the log; trying again"
                 );
-                now + OUTRUN_RETRY
+                now + state.outrun_backoff.next(rand::random())
             }
             Err(Unwritten::Refused(problem)) => self.unwritten(problem, state),
+        }
+    }
+
+    fn content<'w>(&'w self, wanted: &'w Wanted) -> Content<'w> {
+        Content {
+            configuration: &wanted.configuration,
+            marks: self.registration.marks(),
+            position: &wanted.catalog.position,
+            policies_at: &wanted.policies_at,
+            path_period: wanted.token.as_ref().map(|token| token.period),
         }
     }
 

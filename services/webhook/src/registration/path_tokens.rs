@@ -1,29 +1,53 @@
 //! The secret part of the paths at which reviews are taken.
 //!
 //! Whoever can read the webhook configurations knows it, as the API server does, and no pod has to be able to. It is
-//! `/r/TOKEN` before each path. All webhooks have one key, which lies in the Secret with their certificate, so each makes
-//! the same token, and another one every hour. Those of the hours before and after are taken too, and those of the
-//! configurations that this webhook wrote last: an API server that cannot be written to is never locked out.
+//! `/r/TOKEN` before each path. All webhooks have one key, which lies in the Secret with their certificate. A token is made
+//! of the key and of a number, the *period*, which the configuration names too.
+//!
+//! A webhook goes by the period that it read or wrote last. It takes the tokens of that period and of those beside it, and
+//! an hour later it writes a configuration with the next one. Since the period stands in the configuration, webhooks agree
+//! on it however wrong their clocks are. An API server that cannot be written to is never locked out: no period passes
+//! without a write.
 //!
 //! API servers quote the path to their users if a call fails. So a token is no proof of who calls: what a review
 //! triggers is verified in the cluster as well, and a client certificate is stronger where it can be had.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use anteroom_engine::phase::ByPhase;
+use anteroom_policy::Phase;
 use anteroom_seal::{MacKey, is_equal};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// The text before the token.
-const PREFIX: &str = "/r/";
+pub(super) const PREFIX: &str = "/r/";
 
 /// The purpose of the key, so that it makes nothing else.
 const PURPOSE: &[u8] = b"anteroom review path";
 
-/// Seconds for which a token is made.
-const PERIOD_SECONDS: u64 = 60 * 60;
+/// The time for which a token is made.
+const PERIOD: Duration = Duration::from_secs(60 * 60);
 
-/// Tokens of written configurations that are remembered: two of each phase.
-const WRITTEN_MAX: usize = 4;
+/// Tokens of a phase that are remembered: an API server may go by the configuration before the last one for a moment.
+const SEEN_MAX: usize = 2;
+
+const PHASES: [Phase; 2] = [Phase::Mutation, Phase::Validation];
+
+/// The token of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathToken {
+    /// The number that it is made of.
+    pub(super) period: u64,
+    token: String,
+}
+
+impl PathToken {
+    /// Returns what stands before the paths.
+    pub(super) fn prefix(&self) -> String {
+        format!("{PREFIX}{}", self.token)
+    }
+}
 
 /// The tokens of this webhook. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -32,9 +56,26 @@ pub(crate) struct PathTokens(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     key: Option<MacKey>,
-    /// The period, and the tokens of the one before, of it, and of the one after.
-    around: Option<(u64, [String; 3])>,
-    written: VecDeque<String>,
+    of: ByPhase<OfPhase>,
+    /// All tokens that are taken.
+    taken: Vec<String>,
+}
+
+/// What is known of the configuration of a phase at the API server.
+#[derive(Default)]
+struct OfPhase {
+    /// `None`: none was read or written yet.
+    current: Option<Current>,
+    /// The tokens of those that were read or written, newest first. An earlier key may have made them.
+    seen: VecDeque<String>,
+}
+
+/// A period that a configuration names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Current {
+    period: u64,
+    /// The time from which the next one is written.
+    until: Instant,
 }
 
 /// No token stands in a log.
@@ -49,56 +90,127 @@ impl PathTokens {
     pub(crate) fn use_key(&self, key: &str) {
         let mut state = self.0.lock();
         state.key = Some(MacKey::new(key.as_bytes()));
-        state.around = None;
+        state.take_those_around(clock());
     }
 
-    /// Returns what stands before the paths of a configuration that is made now; empty without a key.
-    pub(super) fn prefix(&self) -> String {
-        match self.0.lock().around(period()) {
-            Some([_, now, _]) => format!("{PREFIX}{now}"),
-            None => String::new(),
-        }
+    /// Returns the token of a configuration that is made now; `None` without a key.
+    pub(super) fn wanted(&self, phase: Phase) -> Option<PathToken> {
+        self.0.lock().wanted(phase, Instant::now(), clock())
     }
 
-    /// Remembers what stands before the paths of a configuration that the API server has.
-    pub(super) fn is_written(&self, prefix: &str) {
-        let Some(token) = prefix.strip_prefix(PREFIX) else {
-            return;
+    /// Takes note of a configuration that the API server has: a path with its token, and the period that it names.
+    /// Returns true if another webhook has written a newer token than this one knew.
+    pub(super) fn read(&self, phase: Phase, path: &str, period: Option<u64>) -> bool {
+        let token = path
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.split('/').next());
+        let Some(token) = token else {
+            return false;
         };
         let mut state = self.0.lock();
-        if !state.written.iter().any(|known| known == token) {
-            state.written.truncate(WRITTEN_MAX - 1);
-            state.written.push_front(token.to_owned());
-        }
+        state.read(phase, token, period, Instant::now(), clock())
+    }
+
+    /// Takes note that the API server has a configuration with this token.
+    pub(super) fn written(&self, phase: Phase, token: &PathToken) {
+        let until = Instant::now() + PERIOD;
+        let mut state = self.0.lock();
+        state.see(
+            phase,
+            &token.token,
+            Current {
+                period: token.period,
+                until,
+            },
+            clock(),
+        );
     }
 
     /// Returns the rest of a path behind a token that is taken; `None` if there is none.
     pub(crate) fn accepted<'p>(&self, path: &'p str) -> Option<&'p str> {
         let (token, _) = path.strip_prefix(PREFIX)?.split_once('/')?;
-        self.0
-            .lock()
-            .accepts(token, period())
-            .then(|| &path[PREFIX.len() + token.len()..])
+        let is_taken = self.0.lock().takes(token);
+        is_taken.then(|| &path[PREFIX.len() + token.len()..])
     }
 }
 
 impl State {
-    fn around(&mut self, period: u64) -> Option<&[String; 3]> {
-        let key = self.key.as_ref()?;
-        if self.around.as_ref().is_none_or(|(of, _)| *of != period) {
-            let tokens = [period.wrapping_sub(1), period, period.wrapping_add(1)];
-            self.around = Some((period, tokens.map(|period| token(key, period))));
-        }
-        self.around.as_ref().map(|(_, tokens)| tokens)
+    /// `clock`: the period by this machine's clock, which counts only where no configuration names one.
+    fn wanted(&self, phase: Phase, now: Instant, clock: u64) -> Option<PathToken> {
+        let period = match self.of.get(phase).current {
+            None => clock,
+            Some(current) if now < current.until => current.period,
+            Some(current) => current.period.saturating_add(1),
+        };
+        let token = token(self.key.as_ref()?, period);
+        Some(PathToken { period, token })
     }
 
-    fn accepts(&mut self, token: &str, period: u64) -> bool {
-        let is_it = |known: &String| is_equal(known, token);
-        let around = self
-            .around(period)
-            .is_some_and(|around| around.iter().any(is_it));
-        around || self.written.iter().any(is_it)
+    fn read(
+        &mut self,
+        phase: Phase,
+        found: &str,
+        period: Option<u64>,
+        now: Instant,
+        clock: u64,
+    ) -> bool {
+        let Some(key) = &self.key else {
+            return false;
+        };
+        // Webhooks of earlier releases name no period, and go by their clocks.
+        let periods = period.map_or_else(|| around(clock).to_vec(), |period| vec![period]);
+        let is_of = |period: &u64| is_equal(&token(key, *period), found);
+        let Some(period) = periods.into_iter().find(is_of) else {
+            return false;
+        };
+        let is_first = self.of.get(phase).current.is_none();
+        // Nobody knows how old the first one is, if not by the clock.
+        let until = match is_first && clock > period {
+            true => now,
+            false => now + PERIOD,
+        };
+        self.see(phase, found, Current { period, until }, clock)
     }
+
+    /// Goes by a period, unless it goes by that one or by a later one: then it returns false. Takes its token in any case.
+    fn see(&mut self, phase: Phase, token: &str, seen: Current, clock: u64) -> bool {
+        let of = self.of.get_mut(phase);
+        let is_newer = of
+            .current
+            .is_none_or(|current| current.period < seen.period);
+        if is_newer {
+            of.current = Some(seen);
+        }
+        of.seen.retain(|known| known != token);
+        of.seen.truncate(SEEN_MAX - 1);
+        of.seen.push_front(token.to_owned());
+        self.take_those_around(clock);
+        is_newer
+    }
+
+    /// Takes the tokens of the periods that this webhook goes by and of those beside them, and those that it has seen.
+    fn take_those_around(&mut self, clock: u64) {
+        let mut taken = Vec::new();
+        for phase in PHASES {
+            let of = self.of.get(phase);
+            let period = of.current.map_or(clock, |current| current.period);
+            let made = self.key.iter();
+            taken.extend(made.flat_map(|key| around(period).map(|period| token(key, period))));
+            taken.extend(of.seen.iter().cloned());
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        self.taken = taken;
+    }
+
+    fn takes(&self, token: &str) -> bool {
+        self.taken.iter().any(|known| is_equal(known, token))
+    }
+}
+
+/// A period and those beside it.
+fn around(period: u64) -> [u64; 3] {
+    [period.saturating_sub(1), period, period.saturating_add(1)]
 }
 
 /// 32 hexadecimal digits.
@@ -108,15 +220,42 @@ fn token(key: &MacKey, period: u64) -> String {
     tag
 }
 
-/// The number of the period by this machine's clock. Others may be one off.
-fn period() -> u64 {
+/// The period by this machine's clock.
+fn clock() -> u64 {
     let seconds = jiff::Timestamp::now().as_second();
-    u64::try_from(seconds).unwrap_or_default() / PERIOD_SECONDS
+    u64::try_from(seconds).unwrap_or_default() / PERIOD.as_secs()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A period by the clock of the tests.
+    const NOON: u64 = 100;
+
+    const PHASE: Phase = Phase::Validation;
+
+    fn state(key: &str) -> State {
+        let mut state = State {
+            key: Some(MacKey::new(key.as_bytes())),
+            ..State::default()
+        };
+        state.take_those_around(NOON);
+        state
+    }
+
+    fn made(state: &State, period: u64) -> String {
+        token(state.key.as_ref().unwrap(), period)
+    }
+
+    /// Writes what it wants.
+    fn write(state: &mut State, now: Instant, clock: u64) -> PathToken {
+        let wanted = state.wanted(PHASE, now, clock).unwrap();
+        let until = now + PERIOD;
+        let period = wanted.period;
+        state.see(PHASE, &wanted.token, Current { period, until }, clock);
+        wanted
+    }
 
     #[test]
     fn all_webhooks_with_one_key_make_the_same_path() {
@@ -125,44 +264,108 @@ mod tests {
             tokens.use_key(key);
             tokens
         });
-        let path = format!("{}/validate/c/fail-10", one.prefix());
+        let prefix = one.wanted(PHASE).unwrap().prefix();
+        let path = format!("{prefix}/validate/c/fail-10");
         assert_eq!(other.accepted(&path), Some("/validate/c/fail-10"));
         assert_eq!(stranger.accepted(&path), None);
         assert_eq!(PathTokens::default().accepted(&path), None);
+        assert_eq!(PathTokens::default().wanted(PHASE), None);
         for path in ["/validate", "/r/", "/r//validate", "/r/x/validate", ""] {
             assert_eq!(one.accepted(path), None, "{path}");
         }
     }
 
-    #[test]
-    fn a_token_is_taken_for_an_hour_before_and_after_its_own() {
-        let mut state = State {
-            key: Some(MacKey::new(b"k")),
-            ..State::default()
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_taken_in_its_period_and_in_those_beside_it() {
+        let mut state = state("k");
+        let now = Instant::now();
+        assert_eq!(write(&mut state, now, NOON).period, NOON);
+        let taken = |state: &State| -> Vec<u64> {
+            let periods = NOON - 3..NOON + 6;
+            periods
+                .filter(|period| state.takes(&made(state, *period)))
+                .collect()
         };
-        let own = token(state.key.as_ref().unwrap(), 100);
-        for (period, expected) in [
-            (98, false),
-            (99, true),
-            (100, true),
-            (101, true),
-            (102, false),
-        ] {
-            assert_eq!(state.accepts(&own, period), expected, "{period}");
+        assert_eq!(taken(&state), [99, 100, 101]);
+        let soon = now + PERIOD - Duration::from_secs(1);
+        assert_eq!(write(&mut state, soon, NOON).period, NOON);
+        for hour in 1..4 {
+            write(&mut state, now + PERIOD * hour, NOON);
+        }
+        // The other phase was never seen, so the clock counts for it.
+        assert_eq!(taken(&state), [99, 100, 101, 102, 103, 104]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_webhook_with_a_wrong_clock_agrees_with_the_others() {
+        for wrong in [0, NOON - 5, NOON + 5, u64::MAX] {
+            let (mut right, mut other) = (state("k"), state("k"));
+            let mut now = Instant::now();
+            for hour in 0..5 {
+                let written = write(&mut right, now, NOON + hour);
+                let period = Some(written.period);
+                other.read(PHASE, &written.token, period, now, wrong);
+                let next = other.wanted(PHASE, now + PERIOD, wrong).unwrap();
+                assert_eq!(next.period, written.period + 1, "{wrong} in hour {hour}");
+                assert!(right.takes(&next.token) && other.takes(&written.token));
+                assert!(!other.read(PHASE, &written.token, period, now, wrong));
+                now += PERIOD;
+            }
         }
     }
 
-    #[test]
-    fn the_token_of_a_written_configuration_is_taken_however_old() {
-        let tokens = PathTokens::default();
-        tokens.use_key("k");
-        let old = format!("{PREFIX}{}", "0".repeat(32));
-        let path = format!("{old}/probe");
-        assert_eq!(tokens.accepted(&path), None);
-        tokens.is_written(&old);
-        assert_eq!(tokens.accepted(&path), Some("/probe"));
-        // Without a key there is none.
-        tokens.is_written("");
-        assert_eq!(tokens.0.lock().written.len(), 1);
+    #[tokio::test(start_paused = true)]
+    async fn the_period_of_another_webhook_is_taken_over() {
+        let mut state = state("k");
+        let now = Instant::now();
+        let own = write(&mut state, now, NOON);
+        let later = made(&state, 107);
+        assert!(state.read(PHASE, &later, Some(107), now, NOON));
+        assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
+        // An API server whose data were restored: the period does not go back, and its token is taken.
+        assert!(!state.read(PHASE, &own.token, Some(NOON), now, NOON));
+        assert!(state.takes(&own.token));
+        assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
+        // Of another key, or of another period than it names.
+        for (token, period) in [("0".repeat(32), 108), (later, 109), (String::new(), 110)] {
+            assert!(
+                !state.read(PHASE, &token, Some(period), now, NOON),
+                "{period}"
+            );
+        }
+        assert_eq!(state.wanted(PHASE, now, NOON).unwrap().period, 107);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_period_that_is_read_counts_from_then_or_is_over_by_the_clock() {
+        let now = Instant::now();
+        for (found, named, expected) in [
+            (NOON, true, NOON),
+            (NOON - 1, true, NOON),
+            (NOON - 50, true, NOON - 49),
+            (NOON + 50, true, NOON + 50),
+            (NOON + 1, false, NOON + 1),
+            // Of an earlier release, and older than that would take.
+            (NOON - 2, false, NOON),
+        ] {
+            let mut state = state("k");
+            let token = made(&state, found);
+            state.read(PHASE, &token, named.then_some(found), now, NOON);
+            let wanted = state.wanted(PHASE, now, NOON).unwrap();
+            assert_eq!(wanted.period, expected, "{found}, named: {named}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_of_the_key_before_are_taken_until_two_others_are_written() {
+        let mut state = state("k");
+        let now = Instant::now();
+        let old = write(&mut state, now, NOON);
+        state.key = Some(MacKey::new(b"l"));
+        let first = write(&mut state, now, NOON);
+        assert_ne!(first.token, old.token);
+        assert!(state.takes(&old.token));
+        write(&mut state, now + PERIOD, NOON);
+        assert!(!state.takes(&old.token));
     }
 }

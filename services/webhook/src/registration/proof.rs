@@ -82,8 +82,9 @@ pub(super) fn webhook(id: &str, client_config: WebhookClientConfig) -> MutatingW
 /// Returns true if the review is the proof of a webhook configuration.
 pub(crate) fn is_asked_by(review: &Review<'_>) -> bool {
     let kind = &review.head.kind;
+    let has_label = |object: Value| object["metadata"]["labels"][LABEL].is_string();
     (&*kind.group, &*kind.kind) == ("authentication.k8s.io", "SelfSubjectReview")
-        && review.head.object().contains(LABEL)
+        && serde_json::from_str(review.head.object()).is_ok_and(has_label)
 }
 
 /// Makes the review for the configuration with this id.
@@ -138,6 +139,7 @@ mod tests {
         };
         assert!(asked("SelfSubjectReview", json!({ LABEL: "x" })));
         assert!(!asked("SelfSubjectReview", json!({ "a": "x" })));
+        assert!(!asked("SelfSubjectReview", json!({ "a": LABEL })));
         assert!(!asked("TokenReview", json!({ LABEL: "x" })));
     }
 

@@ -20,10 +20,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use anteroom_engine::catalog::LogPosition;
+use anteroom_policy::Phase;
 
 use super::{
-    Marks,
+    Marks, PathTokens,
     configuration::{self, Configuration},
+    path_tokens,
 };
 
 /// Field manager for server-side apply.
@@ -31,6 +33,9 @@ const FIELD_MANAGER: &str = "anteroom-webhook";
 
 /// Annotation with the log position that it was made by: `INCARNATION/REVISION`.
 const POSITION: &str = "anteroom.dev/position";
+
+/// Annotation with the period of the token in the paths: see [`PathTokens`].
+const PATH_PERIOD: &str = "anteroom.dev/path-period";
 
 /// Limit for one request to the API server.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,38 +59,74 @@ enum Verdict {
     Write,
 }
 
-/// Writes it, if it does not say that already, and returns the resource version that it has then. `policies_at` is where
-/// the policies last changed: the object is to name that position, or a later one.
-pub(super) async fn write(
+/// A configuration, and what its object says beside it.
+pub(super) struct Content<'a> {
+    pub(super) configuration: &'a Configuration,
+    pub(super) marks: &'a Marks,
+    /// The position that it was made by.
+    pub(super) position: &'a LogPosition,
+    /// The position where the policies last changed: the object is to name that one, or a later one.
+    pub(super) policies_at: &'a LogPosition,
+    /// The period of the token in its paths; `None`: they have none.
+    pub(super) path_period: Option<u64>,
+}
+
+/// Returns the object that the API server has.
+pub(super) async fn fetch(
     client: &Client,
     wanted: &Configuration,
-    marks: &Marks,
-    position: &LogPosition,
-    policies_at: &LogPosition,
+) -> Result<Option<DynamicObject>, Unwritten> {
+    within(wanted, api(client, wanted).get_opt(&wanted.name)).await
+}
+
+/// Takes note of the token in an object. Returns true if another webhook has written a newer one than this one knew.
+pub(super) fn note_token(tokens: &PathTokens, phase: Phase, there: &DynamicObject) -> bool {
+    let reached = &there.data["webhooks"][0]["clientConfig"];
+    let path = [&reached["service"]["path"], &reached["url"]];
+    let path = path.into_iter().find_map(Value::as_str).unwrap_or_default();
+    let period = there.annotations().get(PATH_PERIOD);
+    let period = period.and_then(|period| period.parse().ok());
+    // The path of a URL may have the same beginning.
+    let mut tokens_at = path.match_indices(path_tokens::PREFIX);
+    tokens_at.any(|(at, _)| tokens.read(phase, &path[at..], period))
+}
+
+/// Writes it over `there`, which was read before, if that does not say it already. Returns the resource version that the
+/// object has then.
+pub(super) async fn write(
+    client: &Client,
+    wanted: &Content<'_>,
+    there: Option<&DynamicObject>,
 ) -> Result<Option<String>, Unwritten> {
-    let resource = configuration::resource(wanted.phase);
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let (name, mut next) = (&*wanted.name, wanted.object());
-    mark(&mut next, marks);
-    if let Some(role) = &marks.owner {
-        next.metadata.owner_references = Some(vec![owned_by(client, role, wanted).await?]);
+    let configuration = wanted.configuration;
+    let mut next = configuration.object();
+    mark(&mut next, wanted.marks);
+    if let Some(role) = &wanted.marks.owner {
+        next.metadata.owner_references = Some(vec![owned_by(client, role, configuration).await?]);
     }
-    let there = within(wanted, api.get_opt(name)).await?;
-    let verdict = |there| judge(there, &next, position, policies_at);
-    match there.as_ref().map(verdict) {
+    let verdict = there.map(|there| judge(there, &next, wanted.position, wanted.policies_at));
+    match verdict {
         Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
         Some(Verdict::Newer) => Err(Unwritten::Outrun),
         Some(Verdict::Write) | None => {
             next.metadata.resource_version = there.and_then(|there| there.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
-            annotations.insert(POSITION.to_owned(), text(position));
+            annotations.insert(POSITION.to_owned(), text(wanted.position));
+            let period = wanted.path_period.map(|period| period.to_string());
+            annotations.extend(period.map(|period| (PATH_PERIOD.to_owned(), period)));
             // The object is ours alone: whatever somebody else wrote into our fields goes.
             let parameters = PatchParams::apply(FIELD_MANAGER).force();
             let next = Patch::Apply(&next);
-            let written = within(wanted, api.patch(name, &parameters, &next)).await?;
-            Ok(written.resource_version())
+            let api = api(client, configuration);
+            let written = api.patch(&configuration.name, &parameters, &next);
+            Ok(within(configuration, written).await?.resource_version())
         }
     }
+}
+
+fn api(client: &Client, configuration: &Configuration) -> Api<DynamicObject> {
+    let resource = configuration::resource(configuration.phase);
+    Api::all_with(client.clone(), &resource)
 }
 
 fn mark(object: &mut DynamicObject, marks: &Marks) {
@@ -232,7 +273,6 @@ fn read(text: &str) -> Option<LogPosition> {
 
 #[cfg(test)]
 mod tests {
-    use anteroom_policy::Phase;
     use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, RuleWithOperations};
     use serde_json::json;
 

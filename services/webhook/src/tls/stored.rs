@@ -201,6 +201,28 @@ mod tests {
     }
 
     #[test]
+    fn a_webhook_with_a_wrong_clock_replaces_no_certificate_of_others_for_long() {
+        let right = Timestamp::now();
+        for days in [-200, -1, 1, 200, 365 * 3, 365 * 8] {
+            let wrong = right + DAY * days;
+            for first in [right, wrong] {
+                let mut stored = renew(None, &names(), first).unwrap().unwrap();
+                let mut renewals = 0;
+                for clock in [wrong, right, wrong, right] {
+                    if let Some(renewed) = renew(Some(&stored), &names(), clock).unwrap() {
+                        stored = renewed;
+                        renewals += 1;
+                    }
+                }
+                assert!(renewals <= 1, "{days} days: {renewals}");
+                let authority = stored.authority().unwrap();
+                let is_good = is_good(&authority, &stored.pair, &names(), right);
+                assert!(is_good, "{days} days");
+            }
+        }
+    }
+
+    #[test]
     fn a_broken_certificate_is_issued_anew() {
         let now = Timestamp::now();
         let good = renew(None, &names(), now).unwrap().unwrap();

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use anteroom_bus::Bus;
+use anteroom_seal::MacKey;
 use anteroom_simapi::{SimApi, SimConfig};
 use anteroom_webhook::Webhook;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use crate::{
@@ -216,5 +218,41 @@ async fn a_review_without_the_token_is_neither_read_nor_decided() {
     let counted = "anteroom_admission_review_errors_total{code=\"AR405\"} 10";
     let metrics = cluster.service.metrics.encode();
     assert!(metrics.contains(counted), "{metrics}");
+    api.shutdown().await;
+}
+
+/// Its clock is years ahead, which is no reason for anybody to refuse reviews.
+#[tokio::test]
+async fn the_token_of_a_webhook_with_a_wrong_clock_is_taken_and_kept() {
+    let api = SimApi::start(SimConfig::default()).await.unwrap();
+    let namespace = serde_json::json!({ "metadata": { "name": "anteroom" } });
+    api.put("namespaces", namespace).unwrap();
+    let clusters = [Cluster::with(&[]).await, Cluster::with(&[]).await];
+    let _one = start(&clusters[0], &api);
+    clusters[0].service.readiness.wait_ready().await;
+    let mut found = configuration(&api, |_| true).await;
+
+    let secret: Value = serde_json::from_slice(&api.objects("secrets").unwrap()[0]).unwrap();
+    let key = STANDARD.decode(secret["data"]["review.key"].as_str().unwrap());
+    let period = 1_000_000_u64;
+    let purpose = b"anteroom review path";
+    let tag = MacKey::new(&key.unwrap()).tag(&[purpose, &period.to_be_bytes()]);
+    let token = format!("/r/{}", &tag[..32]);
+    let before = token_of(&found["webhooks"][0]).to_owned();
+    let text = found.to_string().replace(&before, &token);
+    found = serde_json::from_str(&text).unwrap();
+    found["metadata"]["annotations"]["anteroom.dev/path-period"] = period.to_string().into();
+    api.put(CONFIGURATIONS, found).unwrap();
+
+    let other = start(&clusters[1], &api);
+    clusters[1].service.readiness.wait_ready().await;
+    let found = configuration(&api, |_| true).await;
+    assert_eq!(token_of(&found["webhooks"][0]), token);
+    let (client, review) = (
+        Client::of(&other).await,
+        ingress("CREATE", "s", "a.example"),
+    );
+    let answer = client.review(&format!("{token}/validate"), &review).await;
+    assert_eq!(answer["allowed"], true);
     api.shutdown().await;
 }

@@ -21,8 +21,9 @@ pub const AUTHORITY_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 3
 /// Validity of a serving certificate.
 pub const SERVING_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// Clocks differ: what is made now is valid from this much earlier.
-const SKEW: SignedDuration = SignedDuration::from_hours(1);
+/// The time before now from which a certificate is valid. Clocks may be wrong by months: what is made by one that is ahead
+/// must be good for all others, or each would replace the certificate of the other.
+const SKEW: SignedDuration = AUTHORITY_VALIDITY;
 
 /// Certificates begin and end at midnight UTC: `rcgen` takes dates without a further crate.
 fn year_month_day(at: Timestamp) -> (i32, u8, u8) {
