@@ -85,7 +85,10 @@ pub(crate) struct Memo {
 impl Memo {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let weigh = |key: &Key, result: &Result<Bytes, FactError>| {
-            let result_bytes = result.as_ref().map_or(0, Bytes::len);
+            let result_bytes = match result {
+                Ok(result) => result.len(),
+                Err(error) => error.to_string().len(),
+            };
             u32::try_from(ENTRY_BYTES + key.query.bytes() + result_bytes).unwrap_or(u32::MAX)
         };
         Self {
@@ -197,5 +200,16 @@ mod tests {
         memo.put(&view, ContentStamp::default(), &query, Ok(Bytes::new()));
         memo.results.run_pending_tasks();
         assert_eq!(memo.get(&view, ContentStamp::default(), &query), None);
+    }
+
+    #[test]
+    fn an_error_weighs_as_much_as_its_message() {
+        let memo = Memo::new(u64::MAX);
+        let (view, query) = (ViewId::new("v"), query("a", serde_json::json!({}), false));
+        let message = "m".repeat(10_000);
+        let error = FactError::RequestInvalid { message };
+        memo.put(&view, ContentStamp::default(), &query, Err(error));
+        memo.results.run_pending_tasks();
+        assert!(memo.bytes() >= 10_000, "{}", memo.bytes());
     }
 }

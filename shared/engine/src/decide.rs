@@ -81,11 +81,16 @@ impl<F: FactSource> Engine<F> {
         let Some(catalog) = catalog else {
             return Ok(not_ready(scope));
         };
-        let mut decision = self.decide_by(catalog, incoming, scope, deadline).await?;
+        let mut work = ReviewWork::new(&self.lane, incoming.bytes(), deadline);
+        let mut decision = self
+            .decide_by(catalog, incoming, scope, &mut work, deadline)
+            .await?;
         let now = self.catalog();
         let changed = now.filter(|now| !now.decides_as(catalog));
         if let Some(now) = changed.filter(|_| decision.error) {
-            decision = self.decide_by(&now, incoming, scope, deadline).await?;
+            decision = self
+                .decide_by(&now, incoming, scope, &mut work, deadline)
+                .await?;
         }
         for record in &decision.rules {
             self.recorder
@@ -100,6 +105,7 @@ impl<F: FactSource> Engine<F> {
         catalog: &Catalog,
         incoming: &I,
         scope: &Scope,
+        work: &mut ReviewWork<'_>,
         deadline: Deadline,
     ) -> Result<Decision, I::Error> {
         let head = incoming.head();
@@ -123,7 +129,6 @@ impl<F: FactSource> Engine<F> {
         if entries.is_empty() {
             return Ok(Decision::default());
         }
-        let mut work = ReviewWork::new(&self.lane, incoming.bytes(), deadline);
         let parts = catalog.exceptions.parts(&parts);
         let Some(request) = work.run(|| incoming.request(&parts)).await else {
             return Ok(no_time(scope));
@@ -132,7 +137,7 @@ impl<F: FactSource> Engine<F> {
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
         if scope.phase == Phase::Mutation {
             let (records, patch) = self
-                .change(catalog, &entries, request, &mut work, deadline)
+                .change(catalog, &entries, request, work, deadline)
                 .await;
             let mut decision = verdict::decide(records, warnings);
             decision.patch = patch.filter(|_| decision.allowed());
@@ -158,7 +163,7 @@ impl<F: FactSource> Engine<F> {
         let failing = failed.iter().flat_map(|entry| rules(entry, scope.phase));
         let running = running.chain(failing.map(|rule| RuleRun::new(rule, &request, catalog)));
         let running = running.collect();
-        let records = self.run(catalog, running, &mut work, deadline).await;
+        let records = self.run(catalog, running, work, deadline).await;
         let rules = triggered::triggered(&entries, incoming);
         let mut decision = verdict::decide(records, warnings);
         if !rules.is_empty() && decision.allowed() {

@@ -1,4 +1,5 @@
-//! Room for requests: at most so many are under way, and of the policies of one namespace a part of them.
+//! Room for requests: at most so many are under way, of the policies of one namespace a part of them, and of those of all
+//! namespaces a larger part.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,10 @@ use parking_lot::Mutex;
 
 /// The policies of one namespace have this part of the requests; one at least.
 const NAMESPACE_PART: u32 = 4;
+
+/// The policies of all namespaces together have so many hundredths of the requests, so that policies of the cluster have
+/// the rest; one at least.
+const NAMESPACES_PERCENT: u32 = 75;
 
 /// Counts the requests that are under way, those included that wait.
 #[derive(Debug)]
@@ -18,6 +23,8 @@ pub(super) struct Room {
 #[derive(Debug, Default)]
 struct UnderWay {
     all: u32,
+    /// The sum of `of_namespaces`.
+    of_all_namespaces: u32,
     /// None is 0.
     of_namespaces: BTreeMap<String, u32>,
 }
@@ -51,11 +58,17 @@ impl Room {
         }
         if !namespace.is_empty() {
             let part = (self.all_max / NAMESPACE_PART).max(1);
+            let together = u64::from(self.all_max) * u64::from(NAMESPACES_PERCENT) / 100;
+            let together = together.max(1) as u32;
+            if under_way.of_all_namespaces >= together {
+                return Err(refused(together));
+            }
             match under_way.of_namespaces.get_mut(namespace) {
                 Some(count) if *count >= part => return Err(refused(part)),
                 Some(count) => *count += 1,
                 None => drop(under_way.of_namespaces.insert(namespace.to_owned(), 1)),
             }
+            under_way.of_all_namespaces += 1;
         }
         under_way.all += 1;
         Ok(Admitted {
@@ -69,6 +82,7 @@ impl Drop for Admitted<'_> {
     fn drop(&mut self) {
         let mut under_way = self.room.under_way.lock();
         under_way.all -= 1;
+        under_way.of_all_namespaces -= u32::from(!self.namespace.is_empty());
         if let Some(count) = under_way.of_namespaces.get_mut(&self.namespace) {
             *count -= 1;
             if *count == 0 {
@@ -95,6 +109,17 @@ mod tests {
         drop((of_a, others));
         let under_way = room.under_way.lock();
         assert_eq!((under_way.all, under_way.of_namespaces.len()), (0, 0));
+    }
+
+    #[test]
+    fn many_namespaces_leave_a_quarter_to_policies_of_the_cluster() {
+        let room = Room::new(8);
+        let held = ["a", "a", "b", "b", "c", "c"].map(|namespace| room.admit(namespace).unwrap());
+        assert_eq!(room.admit("d").unwrap_err(), FactError::Busy { limit: 6 });
+        let of_cluster = [room.admit("").unwrap(), room.admit("").unwrap()];
+        assert_eq!(room.admit("").unwrap_err(), FactError::Busy { limit: 8 });
+        drop((held, of_cluster));
+        assert_eq!(room.under_way.lock().of_all_namespaces, 0);
     }
 
     #[test]

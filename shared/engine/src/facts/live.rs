@@ -118,7 +118,7 @@ impl Live {
         Ok((self.decoder.run(bytes, deadline, read).await?, origin))
     }
 
-    /// The question as it travels: sealed, where it may be about Secrets. Only the watcher knows whether it is, so
+    /// The question as it travels: sealed, where it may be about Secrets, or writes what was read in them. Only the watcher knows whether it is, so
     /// without a key it is asked in the clear, and is refused if it is.
     fn question(
         &self,
@@ -128,7 +128,7 @@ impl Live {
     ) -> Result<Question, FactError> {
         let is_open = matches!(
             live.call,
-            LiveCall::ConfigMap { .. } | LiveCall::Existing { .. } | LiveCall::Write { .. }
+            LiveCall::ConfigMap { .. } | LiveCall::Existing { .. }
         );
         let request = LiveRequest {
             policy: reader.policy.clone(),

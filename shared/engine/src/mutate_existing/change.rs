@@ -165,14 +165,20 @@ impl<'a, F: FactSource> Change<'a, F> {
 }
 
 /// Returns whether the rule does not speak of the request, or its preconditions exclude it, as far as that is known before
-/// anything is read.
-pub(super) fn is_ruled_out(catalog: &Catalog, name: &RuleName, request: &AdmissionRequest) -> bool {
+/// anything is read and within `steps_left`, of which it takes what it needs.
+pub(super) fn is_ruled_out(
+    catalog: &Catalog,
+    name: &RuleName,
+    request: &AdmissionRequest,
+    steps_left: &mut u64,
+) -> bool {
     let Some(named) = named_rule(catalog, name) else {
         return true;
     };
     let mut run = RuleRun::new(named, request, catalog);
-    let (asked, _) = off_thread(|| meter::within(REVIEW_STEPS_MAX, || run.step(0)));
-    let report = run.report().filter(|_| asked.is_none());
+    let (asked, left) = off_thread(|| meter::within(*steps_left, || run.step(0)));
+    *steps_left = left;
+    let report = run.report().filter(|_| left > 0 && asked.is_none());
     report.is_some_and(|report| {
         let outcome = &report.outcome;
         matches!(

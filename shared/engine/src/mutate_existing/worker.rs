@@ -17,8 +17,8 @@ use super::{
     written::{self, WrittenBefore},
 };
 use crate::{
-    catalog::Catalog, decide::Engine, recorder::SharedRecorder, rule::RuleName,
-    violations::Violations,
+    catalog::Catalog, decide::Engine, recorder::SharedRecorder, review_work::REVIEW_STEPS_MAX,
+    rule::RuleName, violations::Violations,
 };
 
 /// Objects of one evaluation that are written at once.
@@ -32,6 +32,10 @@ const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Parts at once, of all attempts: each holds the objects of one read.
 const PARTS_MAX: usize = 2;
+
+/// Steps for all rules that a deletion triggers together, before it is answered: those that take more are not ruled out,
+/// and one look-up serves all of them.
+const DELETION_STEPS_MAX: u64 = REVIEW_STEPS_MAX / 10;
 
 /// Evaluates rules on existing objects, and has their changes written.
 #[derive(Debug)]
@@ -119,7 +123,7 @@ impl Worker {
         attempts: u32,
     ) -> Result<Cow<'r, AdmissionRequest>, AttemptOutcome> {
         if let Some(catalog) = self.engine.catalog()
-            && is_ruled_out(&catalog, rule, request)
+            && is_ruled_out(&catalog, rule, request, &mut REVIEW_STEPS_MAX.clone())
         {
             return Err(AttemptOutcome::NotMatched);
         }
@@ -145,9 +149,10 @@ impl Worker {
         }
         let (catalog, request) = (self.engine.catalog(), &triggered.request);
         if let Some(catalog) = catalog {
+            let mut steps_left = DELETION_STEPS_MAX;
             triggered
                 .rules
-                .retain(|(rule, _)| !is_ruled_out(&catalog, rule, request));
+                .retain(|(rule, _)| !is_ruled_out(&catalog, rule, request, &mut steps_left));
         }
         let mut failed = None;
         for (rule, _) in &triggered.rules {

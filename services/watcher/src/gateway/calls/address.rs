@@ -22,7 +22,7 @@ const METADATA_V4: [Ipv4Addr; 2] = [
 /// Metadata services at IPv6 addresses that look like any other: Google Cloud's.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254);
 
-/// An address that has another one in it is what that one is.
+/// Returns the class of an address. An IPv6 address that embeds an IPv4 address has the class of that address.
 pub(crate) fn address_kind(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => kind_v4(address),
@@ -58,8 +58,15 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
             of(high, low)
         }
         [0x2002, high, low, ..] => of(high, low),
-        // As a local translator has it, whose prefix may be of any length.
+        // As a local translator has it, whose prefix has 96 bits, or 48 or 56: then these are zero, which is an inner address.
         [0x64, 0xff9b, 1, .., high, low] if of(high, low) == AddressKind::Inner => {
+            AddressKind::Inner
+        }
+        // The same with a prefix of 64 bits, and eight zeros behind it (RFC 6052, section 2.2).
+        [0x64, 0xff9b, 1, _, a @ ..=0xff, bc, d, 0]
+            if d.trailing_zeros() >= 8
+                && of(a << 8 | bc >> 8, bc << 8 | d >> 8) == AddressKind::Inner =>
+        {
             AddressKind::Inner
         }
         // Local translators, what is unique locally, and what once was local to a site.
@@ -83,14 +90,15 @@ mod tests {
                  169.254.255.255 192.0.0.192 224.0.0.1 240.0.0.1 255.255.255.255 \
                  100.100.100.200 168.63.129.16 :: ::1 fe80::1 febf::1 ff00:: ff02::1 \
                  fd00:ec2::254 fd00:ec2::23 fd00:ec2:1::1 \
-                 fd20:ce::254 64:ff9b:1::169.254.169.254 64:ff9b:1:2:3:4:7f00:1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 \
+                 fd20:ce::254 64:ff9b:1::169.254.169.254 64:ff9b:1:2:3:4:7f00:1 \
+                 64:ff9b:1:a9fe:a9:fe00:: 64:ff9b:1:ffa9:fe:a9fe:: 64:ff9b:1:ffff:a9:fea9:fe00:0 64:ff9b:1:2:7f:0:100:0 ::ffff:127.0.0.1 ::ffff:169.254.169.254 \
                  ::169.254.169.254 64:ff9b::169.254.169.254 2002:a9fe:a9fe:: 2001::1",
             ),
             (
                 AddressKind::Private,
                 "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.1 100.64.0.0 \
                  100.127.255.255 198.18.0.1 198.19.255.255 fc00:: fdff::1 fec0::1 feff::1 \
-                 64:ff9b:1::10.0.0.1 64:ff9b:1::1.1.1.1 fd00:ec1::254 fd00:ec3::1 ::ffff:10.0.0.1 64:ff9b::10.0.0.1 2002:0a00:0001::",
+                 64:ff9b:1::10.0.0.1 64:ff9b:1::1.1.1.1 64:ff9b:1:2:1:101:100:0 fd00:ec1::254 fd00:ec3::1 ::ffff:10.0.0.1 64:ff9b::10.0.0.1 2002:0a00:0001::",
             ),
             (
                 AddressKind::Public,

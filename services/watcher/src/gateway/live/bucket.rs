@@ -31,14 +31,23 @@ impl Bucket {
     /// Takes a token. Returns how long to wait for it; `None`, and nothing is taken, if that is
     /// longer than `most`.
     pub(super) fn take(&mut self, now: Instant, most: Duration) -> Option<Duration> {
-        let full = now.checked_sub(self.step * (self.burst - 1)).unwrap_or(now);
-        let at = self.next.max(full);
+        let at = self.next.max(self.full(now));
         let wait = at.saturating_duration_since(now);
         if wait > most {
             return None;
         }
         self.next = at + self.step;
         Some(wait)
+    }
+
+    /// Returns true if it was not used for long enough to be as a new one.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.next <= self.full(now)
+    }
+
+    /// The time of the next token of a full bucket.
+    fn full(&self, now: Instant) -> Instant {
+        now.checked_sub(self.step * (self.burst - 1)).unwrap_or(now)
     }
 }
 
@@ -76,6 +85,9 @@ mod tests {
             (10_000, 0, None),
         ] {
             assert_eq!(take(at_ms, most_ms), wait_ms, "{at_ms} {most_ms}");
+        }
+        for (at_ms, is_full) in [(10_000, false), (10_999, false), (11_000, true)] {
+            assert_eq!(bucket.is_full(begun + MS * at_ms), is_full, "{at_ms}");
         }
     }
 }

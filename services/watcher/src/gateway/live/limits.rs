@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use anteroom_model::FactError;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::{LiveArgs, bucket::Bucket};
@@ -16,7 +16,11 @@ const SCANS_PART: u32 = 4;
 /// The policies of one namespace have this part of what admission has; one at least.
 const NAMESPACE_PART: u32 = 4;
 
-/// Namespaces that are counted at once. At the limit, those that read nothing are forgotten.
+/// The policies of all namespaces together have so many hundredths of what admission has, so that policies of the cluster
+/// have the rest; one at least.
+const NAMESPACES_PERCENT: u32 = 75;
+
+/// Namespaces that are counted at once. At the limit, those that have read nothing for a while are forgotten.
 const NAMESPACES_MAX: usize = 1_024;
 
 /// The limits of live reads for one kind of readers.
@@ -75,11 +79,30 @@ impl Limits {
     /// # Errors
     /// [`FactError::LiveReadBusy`] where none is free before `deadline`.
     pub(super) async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, FactError> {
+        self.within(deadline, self.places.acquire()).await
+    }
+
+    /// A place as from [`Limits::place`], which may outlive these limits.
+    async fn owned_place(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, FactError> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        self.within(deadline, place).await
+    }
+
+    async fn within<P>(
+        &self,
+        deadline: Instant,
+        place: impl Future<Output = Result<P, AcquireError>>,
+    ) -> Result<P, FactError> {
         let most = deadline.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(most, self.places.acquire()).await {
+        match tokio::time::timeout(most, place).await {
             Ok(Ok(place)) => Ok(place),
             _ => Err(busy(&format!("{} live reads are under way", self.at_once))),
         }
+    }
+
+    /// Returns true if no read is under way, and the rate of reads was low enough to be forgotten.
+    fn is_unused(&self, now: Instant) -> bool {
+        self.places.available_permits() == self.at_once as usize && self.bucket.lock().is_full(now)
     }
 }
 
@@ -88,6 +111,8 @@ impl Limits {
 pub(super) struct Shares {
     per_second: u32,
     at_once: u32,
+    /// The share of all of them together.
+    together: Limits,
     namespaces: Mutex<HashMap<String, Arc<Limits>>>,
 }
 
@@ -97,11 +122,15 @@ impl Shares {
         Self {
             per_second: part(args.live_reads_per_second),
             at_once: part(args.live_read_concurrency),
+            together: Limits::new(
+                percent_of(args.live_reads_per_second),
+                percent_of(args.live_read_concurrency),
+            ),
             namespaces: Mutex::default(),
         }
     }
 
-    /// Waits until a policy of this namespace may begin one more read, and returns its place, until it is dropped.
+    /// Waits until a policy of this namespace may begin one more read, and returns its places, until they are dropped.
     ///
     /// # Errors
     /// [`FactError::LiveReadBusy`] where that is after `deadline`.
@@ -109,7 +138,7 @@ impl Shares {
         &self,
         namespace: &str,
         deadline: Instant,
-    ) -> Result<OwnedSemaphorePermit, FactError> {
+    ) -> Result<[OwnedSemaphorePermit; 2], FactError> {
         let limits = self.of_namespace(namespace);
         let of_namespace = |error| match error {
             FactError::LiveReadBusy { message } => busy(&format!(
@@ -117,16 +146,17 @@ impl Shares {
             )),
             error => error,
         };
+        let of_all = |error| match error {
+            FactError::LiveReadBusy { message } => {
+                busy(&format!("{message} for policies of namespaces together"))
+            }
+            error => error,
+        };
         limits.turn(deadline).await.map_err(of_namespace)?;
-        let most = deadline.saturating_duration_since(Instant::now());
-        let place = Arc::clone(&limits.places).acquire_owned();
-        match tokio::time::timeout(most, place).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(of_namespace(busy(&format!(
-                "{} live reads are under way",
-                self.at_once
-            )))),
-        }
+        let place = limits.owned_place(deadline).await.map_err(of_namespace)?;
+        self.together.turn(deadline).await.map_err(of_all)?;
+        let other = self.together.owned_place(deadline).await.map_err(of_all)?;
+        Ok([place, other])
     }
 
     fn of_namespace(&self, namespace: &str) -> Arc<Limits> {
@@ -135,13 +165,18 @@ impl Shares {
             return Arc::clone(limits);
         }
         if namespaces.len() >= NAMESPACES_MAX {
-            let all = self.at_once as usize;
-            namespaces.retain(|_, limits| limits.places.available_permits() < all);
+            let now = Instant::now();
+            namespaces.retain(|_, limits| !limits.is_unused(now));
         }
         let limits = Arc::new(Limits::new(self.per_second, self.at_once));
         namespaces.insert(namespace.to_owned(), Arc::clone(&limits));
         limits
     }
+}
+
+/// Returns the part of all namespaces.
+fn percent_of(whole: u32) -> u32 {
+    (u64::from(whole) * u64::from(NAMESPACES_PERCENT) / 100).max(1) as u32
 }
 
 fn busy(message: &str) -> FactError {
@@ -193,11 +228,39 @@ mod tests {
             begun += 1;
         }
         assert!((24..=26).contains(&begun), "{begun}");
+        let later = || Instant::now() + Duration::from_secs(1);
         for namespace in 0..NAMESPACES_MAX * 2 {
             let name = namespace.to_string();
-            shares.admit(&name, soon()).await.map(drop).unwrap();
+            shares.admit(&name, later()).await.map(drop).unwrap();
         }
         assert!(shares.namespaces.lock().len() <= NAMESPACES_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_namespaces_leave_a_quarter_to_policies_of_the_cluster() {
+        let shares = Shares::new(&LiveArgs {
+            live_reads_per_second: 100,
+            live_read_concurrency: 8,
+            ..LiveArgs::default()
+        });
+        let soon = || Instant::now() + Duration::from_millis(5);
+        let mut held = Vec::new();
+        for name in ["a", "a", "b", "b", "c", "c"] {
+            held.push(shares.admit(name, soon()).await.unwrap());
+        }
+        let full = shares.admit("d", soon()).await.map(drop).unwrap_err();
+        assert!(
+            full.to_string().contains("of namespaces together"),
+            "{full}"
+        );
+        drop(held);
+        // Three quarters of the rate, and as many at once.
+        let mut begun = 6;
+        for namespace in 0..100 {
+            let name = format!("n{namespace}");
+            begun += u32::from(shares.admit(&name, Instant::now()).await.is_ok());
+        }
+        assert!((74..=76).contains(&begun), "{begun}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -535,3 +535,22 @@ async fn a_policy_that_has_become_another_one_is_not_applied_as_it_was() {
     assert!(world.await.work().await);
     assert_eq!(*done.lock(), ["old", "new", "new"]);
 }
+
+#[tokio::test]
+async fn a_rule_for_which_no_steps_are_left_is_not_ruled_out() {
+    let (_, say) = watcher(vec![]);
+    let world = World::with_look_ups(copying(), false, say).await;
+    let catalog = world.worker.catalog().unwrap();
+    let mut other = json!({
+        "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "Secret"},
+        "namespace": "shop", "name": "c", "object": trigger("1"),
+    });
+    other["oldObject"] = Value::Null;
+    let other = AdmissionRequest::new(other).unwrap();
+    let mut steps_left = DELETION_STEPS_MAX;
+    assert!(is_ruled_out(&catalog, &rule(), &other, &mut steps_left));
+    assert!(0 < steps_left && steps_left < DELETION_STEPS_MAX);
+    let mut none_left = 1;
+    assert!(!is_ruled_out(&catalog, &rule(), &other, &mut none_left));
+    assert_eq!(none_left, 0);
+}
