@@ -7,7 +7,9 @@
 pub mod aggregated;
 pub mod audit;
 pub mod check;
+pub mod clock;
 pub mod cluster;
+pub mod disk;
 pub mod endpoint;
 pub mod folder;
 pub mod guard;

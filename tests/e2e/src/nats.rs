@@ -15,7 +15,7 @@ use futures::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::{process::Process, proxy::Proxy, wait};
+use crate::{disk::Disk, process::Process, proxy::Proxy, wait};
 
 use config::{KEYS, Routes};
 use server::Server;
@@ -29,6 +29,8 @@ pub struct NatsPlan {
     pub is_encrypted: bool,
     /// True: what servers say to each other goes through proxies, so that they can be cut off: see [`Nats::cut_off`].
     pub is_cuttable: bool,
+    /// The size of each server's disk; `None`: they have the machine's.
+    pub disk_bytes: Option<u64>,
 }
 
 impl Default for NatsPlan {
@@ -37,6 +39,7 @@ impl Default for NatsPlan {
             servers: 3,
             is_encrypted: true,
             is_cuttable: false,
+            disk_bytes: None,
         }
     }
 }
@@ -112,6 +115,11 @@ impl Nats {
             ways: Vec::new(),
         };
         nats.make_ways().await?;
+        if let Some(bytes) = plan.disk_bytes {
+            for server in &mut nats.servers {
+                server.mount(bytes).await?;
+            }
+        }
         for (number, server) in nats.servers.iter().enumerate() {
             server.configure(folder, plan.is_encrypted, &nats.routes(number))?;
         }
@@ -173,6 +181,11 @@ impl Nats {
         let process = self.servers[number].process.take();
         process.context("it runs")?.terminate().await?;
         Ok(())
+    }
+
+    /// Returns this server's disk, if it has one of its own: see [`NatsPlan::disk_bytes`].
+    pub fn disk(&self, number: usize) -> anyhow::Result<&Disk> {
+        self.servers[number].disk.as_ref().context("no own disk")
     }
 
     /// Sends this server a signal by name, as in `STOP`.

@@ -8,6 +8,7 @@ use std::{
 
 use super::config::{self, Routes};
 use crate::{
+    disk::Disk,
     folder,
     process::{Process, free_address, real_part},
     services, wait,
@@ -25,6 +26,8 @@ pub(super) struct Server {
     monitor: SocketAddr,
     folder: PathBuf,
     pub(super) process: Option<Process>,
+    /// The disk of its files; `None`: the machine's.
+    pub(super) disk: Option<Disk>,
 }
 
 /// The beginning of a server's name.
@@ -45,6 +48,7 @@ impl Server {
             monitor: free_address()?,
             folder: folder.to_owned(),
             process: None,
+            disk: None,
         })
     }
 
@@ -67,12 +71,23 @@ impl Server {
         Ok(())
     }
 
+    /// Gives it a disk of its own, before it is started.
+    pub(super) async fn mount(&mut self, bytes: u64) -> anyhow::Result<()> {
+        let disk = Disk::new(&self.name, &self.files(), bytes, &self.folder).await?;
+        self.disk = Some(disk);
+        Ok(())
+    }
+
     /// Starts it, unless it runs, and waits until it takes connections.
     pub(super) async fn start(&mut self) -> anyhow::Result<()> {
         if self.process.is_some() {
             return Ok(());
         }
-        let mut command = Command::new(real_part("nats-server")?);
+        let program = real_part("nats-server")?;
+        let mut command = match &self.disk {
+            Some(disk) => disk.command(&program),
+            None => Command::new(program),
+        };
         command
             .arg("-c")
             .arg(self.config())
