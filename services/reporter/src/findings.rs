@@ -151,7 +151,7 @@ impl Findings {
                 .iter()
                 .map(|finding| &finding.result);
             // Most are as they were.
-            if known.len() == results.len() && known.zip(&results).all(|(k, r)| k.says_as(r)) {
+            if known.len() == results.len() && known.zip(&results).all(|(k, r)| k.same_result(r)) {
                 return;
             }
         }
@@ -169,7 +169,8 @@ impl Findings {
         self.bytes = self.bytes.saturating_sub(of_object.bytes());
         let range = of_object.range(&finder);
         let known = &of_object.findings[range.clone()];
-        let same = |result: &RuleResult| known.iter().find(|known| known.result.says_as(result));
+        let same =
+            |result: &RuleResult| known.iter().find(|known| known.result.same_result(result));
         let findings: Vec<Finding> = results
             .into_iter()
             .map(|result| match same(&result) {

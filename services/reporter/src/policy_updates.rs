@@ -20,7 +20,7 @@ pub(crate) async fn run(mut judge: Judge) {
             done.retain(|key, _| renewed.iter().any(|policy| policy.key() == key));
             let is_new = |policy: &&UpdatedPolicy| {
                 let before = done.get(policy.key());
-                before.is_none_or(|before| !before.says_as(policy))
+                before.is_none_or(|before| !before.same_manifest(policy))
             };
             if let Some(policy) = renewed.iter().find(is_new) {
                 let triggers = judge.run_policy_update(&known, policy).await;

@@ -63,7 +63,7 @@ impl RuleResult {
 
     /// Returns whether it says the same. What is not known for the same reason is: how long something took, or
     /// how many times it was tried, is no news.
-    pub(crate) fn says_as(&self, other: &Self) -> bool {
+    pub(crate) fn same_result(&self, other: &Self) -> bool {
         let same_message = match self.is_error() {
             false => self.message == other.message,
             true => is_same_error(&self.message, &other.message),
@@ -214,7 +214,7 @@ mod tests {
             .flat_map(|all| all.keys())
             .collect();
         assert_eq!(told, ["a"], "the second name has no room");
-        assert!(!result.says_as(&before));
+        assert!(!result.same_result(&before));
     }
 
     #[test]
@@ -248,10 +248,10 @@ mod tests {
             (Outcome::Fail, "the limit is 1", "the limit is 1", true),
         ] {
             let (one, other) = (result(outcome, one), result(outcome, other));
-            assert_eq!(one.says_as(&other), same, "{one:?} {other:?}");
+            assert_eq!(one.same_result(&other), same, "{one:?} {other:?}");
         }
         let (error, fail) = (result(Outcome::Error, "m"), result(Outcome::Fail, "m"));
-        assert!(!error.says_as(&fail));
+        assert!(!error.same_result(&fail));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 mod credentials;
 
-use anteroom_engine::{catalog::Catalog, facts::BusFacts, rule::Reader};
+use anteroom_engine::{catalog::Catalog, facts::BusFacts, rule::RuleRef};
 use anteroom_model::{ErrorCode, ExistingObjects, FactError, ObjectKey};
 use anteroom_policy::{Driver, NotRun, Policy, PolicyException, PolicyKind, Problem, compile};
 use futures::future::join_all;
@@ -77,7 +77,7 @@ impl Admission {
             return;
         }
         let asked = writes.into_iter().map(async |(rule, objects)| {
-            let reader = Reader {
+            let reader = RuleRef {
                 policy: policy.clone(),
                 rule,
             };

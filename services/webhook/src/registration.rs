@@ -233,7 +233,7 @@ impl Registration {
             name: format!("{}.{verb}.anteroom.svc", of.name()),
             admission_review_versions: vec!["v1".to_owned()],
             client_config: self.client_config(format!("/{verb}"), trust_pem),
-            failure_policy: Some(match of.group.ignore || self.is_shadow {
+            failure_policy: Some(match of.class.ignore || self.is_shadow {
                 true => "Ignore".to_owned(),
                 false => "Fail".to_owned(),
             }),
@@ -244,7 +244,7 @@ impl Registration {
             reinvocation_policy: (phase == Phase::Mutation).then(|| "IfNeeded".to_owned()),
             rules: Some(of.rules()),
             side_effects: "None".to_owned(),
-            timeout_seconds: i32::try_from(of.group.timeout_seconds).ok(),
+            timeout_seconds: i32::try_from(of.class.timeout_seconds).ok(),
             ..MutatingWebhook::default()
         }
     }

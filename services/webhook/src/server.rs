@@ -29,7 +29,8 @@ use std::{
 };
 
 use anteroom_engine::{
-    decide::Engine, mutate_existing::MutateExisting, phase, policies::Scope, violations::Violations,
+    decide::Engine, mutate_existing::MutateExisting, phase, policies::CallScope,
+    violations::Violations,
 };
 use anteroom_model::ErrorCode;
 use anteroom_policy::Phase;
@@ -214,7 +215,7 @@ impl App {
                 None => Called::default(),
                 Some(rest) => called(rest),
             };
-            let scope = Scope {
+            let scope = CallScope {
                 phase,
                 ignores_errors: called.ignores_errors,
                 called: called.by.and_then(|(configuration, webhook)| {

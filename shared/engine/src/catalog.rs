@@ -55,7 +55,7 @@ impl Catalog {
     }
 
     /// Returns whether the same policies and exceptions are in force.
-    pub fn decides_as(&self, other: &Self) -> bool {
+    pub fn same_policies(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policies, &other.policies)
             && Arc::ptr_eq(&self.exceptions, &other.exceptions)
     }

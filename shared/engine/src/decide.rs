@@ -20,7 +20,7 @@ use crate::{
     drive::drive,
     facts::{BusFacts, Deadline, FactSource},
     incoming::{Head, Incoming, KindName, ResourcePath},
-    policies::{Concerned, Entry, Scope, Subject},
+    policies::{CallScope, CompiledPolicy, Concerned, Subject},
     recorder::SharedRecorder,
     review_work::{LongLane, ReviewWork},
     rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
@@ -75,7 +75,7 @@ impl<F: FactSource> Engine<F> {
         &self,
         catalog: Option<&Arc<Catalog>>,
         incoming: &I,
-        scope: &Scope,
+        scope: &CallScope,
         deadline: Deadline,
     ) -> Result<Decision, I::Error> {
         let Some(catalog) = catalog else {
@@ -86,7 +86,7 @@ impl<F: FactSource> Engine<F> {
             .decide_by(catalog, incoming, scope, &mut work, deadline)
             .await?;
         let now = self.catalog();
-        let changed = now.filter(|now| !now.decides_as(catalog));
+        let changed = now.filter(|now| !now.same_policies(catalog));
         if let Some(now) = changed.filter(|_| decision.error) {
             decision = self
                 .decide_by(&now, incoming, scope, &mut work, deadline)
@@ -104,7 +104,7 @@ impl<F: FactSource> Engine<F> {
         &self,
         catalog: &Catalog,
         incoming: &I,
-        scope: &Scope,
+        scope: &CallScope,
         work: &mut ReviewWork<'_>,
         deadline: Deadline,
     ) -> Result<Decision, I::Error> {
@@ -180,7 +180,7 @@ impl<F: FactSource> Engine<F> {
     async fn change(
         &self,
         catalog: &Catalog,
-        entries: &[&Entry],
+        entries: &[&CompiledPolicy],
         request: AdmissionRequest,
         work: &mut ReviewWork<'_>,
         deadline: Deadline,
@@ -226,7 +226,7 @@ impl<F: FactSource> Engine<F> {
     pub async fn judge(
         &self,
         catalog: &Catalog,
-        policies: &[&Entry],
+        policies: &[&CompiledPolicy],
         request: &AdmissionRequest,
         timeout: Duration,
     ) -> Vec<RuleRecord> {
@@ -280,19 +280,19 @@ fn namespace<'a>(head: &Head<'a>, group: &str, kind: &str, catalog: &Catalog) ->
 }
 
 /// The decision before the policies were read: nobody knows whether the request is allowed.
-fn not_ready(scope: &Scope) -> Decision {
+fn not_ready(scope: &CallScope) -> Decision {
     let why = "the webhook has not read its policies yet: try again";
     undecided(scope, "readiness", ErrorCode::NOT_READY, why)
 }
 
 /// The decision on a large request if there was no time to read it.
-fn no_time(scope: &Scope) -> Decision {
+fn no_time(scope: &CallScope) -> Decision {
     let why = "the webhook had no time to read a request of this size: try again";
     undecided(scope, "deadline", ErrorCode::DEADLINE_EXCEEDED, why)
 }
 
 /// The decision where no policy could be asked.
-fn undecided(scope: &Scope, rule: &str, code: ErrorCode, why: &str) -> Decision {
+fn undecided(scope: &CallScope, rule: &str, code: ErrorCode, why: &str) -> Decision {
     let message = format!("{code} {why}");
     let mut decision = Decision {
         error: true,
@@ -312,7 +312,7 @@ fn undecided(scope: &Scope, rule: &str, code: ErrorCode, why: &str) -> Decision 
 }
 
 /// The answer of a policy's conditions, with an error of one that its failure policy ignores taken for false.
-fn conditions(entry: &Entry, request: &AdmissionRequest) -> Conditions {
+fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions {
     let Ok(policy) = &entry.outcome else {
         return Conditions::Met; // It has no rules.
     };
@@ -338,9 +338,9 @@ fn conditions(entry: &Entry, request: &AdmissionRequest) -> Conditions {
 /// Leaves the policies whose conditions are met. Returns those that have one that failed: their rules come to
 /// its error.
 fn sort_by_conditions<'e>(
-    entries: &mut Vec<&'e Entry>,
+    entries: &mut Vec<&'e CompiledPolicy>,
     request: &AdmissionRequest,
-) -> Vec<&'e Entry> {
+) -> Vec<&'e CompiledPolicy> {
     let mut failed = Vec::new();
     entries.retain(|entry| match conditions(entry, request) {
         Conditions::Met => true,
@@ -353,7 +353,7 @@ fn sort_by_conditions<'e>(
     failed
 }
 
-fn rules(entry: &Entry, phase: Phase) -> impl Iterator<Item = NamedRule<'_>> {
+fn rules(entry: &CompiledPolicy, phase: Phase) -> impl Iterator<Item = NamedRule<'_>> {
     entry.outcome.iter().flat_map(move |policy| {
         let named = policy.rules().iter().zip(&entry.names);
         let is_asked = move |rule: &Rule| rule.phase() == phase && !rule.changes_existing();
@@ -363,7 +363,7 @@ fn rules(entry: &Entry, phase: Phase) -> impl Iterator<Item = NamedRule<'_>> {
 }
 
 /// The warning of a policy that is not in force.
-fn unready(entry: &Entry) -> Option<String> {
+fn unready(entry: &CompiledPolicy) -> Option<String> {
     let problems = entry.outcome.as_ref().err()?;
     let first = problems
         .first()

@@ -9,7 +9,7 @@ use bytes::Bytes;
 /// All exceptions. Immutable.
 #[derive(Debug, Default)]
 pub struct Exceptions {
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<CompiledException>>,
     /// Positions, by the policy's name, or `namespace/name` of a `Policy`; of policies of policies.kyverno.io, by kind
     /// and name, as in `ValidatingPolicy/unique-host`.
     by_policy: HashMap<String, Vec<usize>>,
@@ -19,7 +19,7 @@ pub struct Exceptions {
 
 /// One manifest, and what became of it.
 #[derive(Debug)]
-struct Entry {
+struct CompiledException {
     key: ObjectKey,
     /// `None`: it does not compile, and excepts nothing.
     exception: Option<PolicyException>,
@@ -27,7 +27,7 @@ struct Entry {
     body: Bytes,
 }
 
-impl Entry {
+impl CompiledException {
     fn compile(key: ObjectKey, body: Bytes) -> Self {
         let manifest = anteroom_wire::body::to_json(&body);
         let manifest = manifest.inspect_err(|error| {
@@ -53,7 +53,7 @@ impl Entry {
 impl Exceptions {
     /// From the manifests, compiling only those that `before` does not have.
     pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
-        let known: HashMap<&ObjectKey, &Arc<Entry>> = before
+        let known: HashMap<&ObjectKey, &Arc<CompiledException>> = before
             .entries
             .iter()
             .map(|entry| (&entry.key, entry))
@@ -61,7 +61,7 @@ impl Exceptions {
         let manifests = manifests.into_iter();
         let entries = manifests.map(|(key, body)| match known.get(&key) {
             Some(entry) if entry.body == body => Arc::clone(entry),
-            _ => Arc::new(Entry::compile(key, body)),
+            _ => Arc::new(CompiledException::compile(key, body)),
         });
         let mut exceptions = Self {
             entries: entries.collect(),
@@ -108,7 +108,7 @@ impl Exceptions {
 
     /// The number of those in force.
     pub(crate) fn count(&self) -> usize {
-        let in_force = |entry: &&Arc<Entry>| entry.exception.is_some();
+        let in_force = |entry: &&Arc<CompiledException>| entry.exception.is_some();
         self.entries.iter().filter(in_force).count()
     }
 }

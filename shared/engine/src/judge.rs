@@ -30,7 +30,7 @@ use crate::{
     decide::Engine,
     facts::BusFacts,
     mutate_existing::Worker,
-    policies::Entry,
+    policies::CompiledPolicy,
     recorder::{NoRecorder, SharedRecorder},
     violations::Violations,
 };
@@ -57,7 +57,7 @@ pub struct CatalogSnapshot(Arc<Catalog>);
 
 /// A policy that is scanned, as it was compiled. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ScannedPolicy(Arc<Entry>);
+pub struct ScannedPolicy(Arc<CompiledPolicy>);
 
 /// The outcome of one rule that speaks of an object.
 #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ impl CatalogSnapshot {
     /// Returns whether `other` says the same.
     pub fn is(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
-        one.decides_as(other)
+        one.same_policies(other)
             && Arc::ptr_eq(&one.entries, &other.entries)
             && Arc::ptr_eq(&one.kinds, &other.kinds)
     }
@@ -222,7 +222,7 @@ impl CatalogSnapshot {
     /// The policies that are scanned, in order of key.
     pub fn scanned(&self) -> impl Iterator<Item = ScannedPolicy> {
         let entries = self.0.policies.entries().iter();
-        let is_scanned = |entry: &&Arc<Entry>| {
+        let is_scanned = |entry: &&Arc<CompiledPolicy>| {
             let policy = entry.outcome.as_ref().ok();
             policy.is_some_and(|policy| policy.not_scanned().is_none())
         };

@@ -106,7 +106,7 @@ impl MutateExisting {
             triggered.rules.retain(|(_, by_own)| *by_own);
         }
         let until = deadline.min(Instant::now() + WITNESS_TIMEOUT);
-        self.worker.witness(&mut triggered, until).await;
+        self.worker.read_before_delete(&mut triggered, until).await;
         if triggered.rules.is_empty() {
             return;
         }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{phase::ByPhase, rule::RuleName};
 use index::Index;
 
-pub use scope::{Assignment, CalledWebhook, Scope};
+pub use scope::{Assignment, CallScope, CalledWebhook};
 
 /// The seconds that the API server waits for a webhook where a policy does not say.
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
@@ -30,14 +30,14 @@ const READABLE_MAX: usize = 256;
 
 /// Policies of one group are called through one webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Group {
+pub struct WebhookClass {
     /// An error admits.
     pub ignore: bool,
     /// The seconds that the API server waits.
     pub timeout_seconds: u32,
 }
 
-impl Group {
+impl WebhookClass {
     /// The group of a policy that cannot be compiled: it must not keep anybody from working.
     const UNREADY: Self = Self {
         ignore: true,
@@ -92,11 +92,11 @@ impl Need {
 
 /// One manifest, and what became of it. Immutable.
 #[derive(Debug)]
-pub struct Entry {
+pub struct CompiledPolicy {
     /// The key among the policies of all kinds.
     pub key: ObjectKey,
     /// Through which webhook it is called.
-    pub group: Group,
+    pub class: WebhookClass,
     /// The requests that it has to be called for: of one that is not ready, as far as it can be read.
     pub targets: ByPhase<Vec<Target>>,
     /// The entries and objects that it reads.
@@ -111,7 +111,7 @@ pub struct Entry {
     body: Bytes,
 }
 
-impl Entry {
+impl CompiledPolicy {
     fn compile(key: ObjectKey, body: Bytes) -> Self {
         let manifest = match anteroom_wire::body::to_json(&body) {
             Ok(manifest) => manifest,
@@ -123,7 +123,7 @@ impl Entry {
                 };
                 return Self {
                     key,
-                    group: Group::UNREADY,
+                    class: WebhookClass::UNREADY,
                     targets: ByPhase::default(),
                     needs: Vec::new(),
                     outcome: Err(vec![problem]),
@@ -139,13 +139,17 @@ impl Entry {
                 tracing::warn!(policy = %key, %problem, "policy is not ready, and not in force");
             }
         }
-        let (group, targets, needs) = match &outcome {
+        let (class, targets, needs) = match &outcome {
             Ok(policy) => (
-                Group::of(policy),
+                WebhookClass::of(policy),
                 ByPhase::of(|phase| policy.targets(phase).collect()),
                 Need::of(policy, &key),
             ),
-            Err(_) => (Group::UNREADY, unready_targets(&manifest), Vec::new()),
+            Err(_) => (
+                WebhookClass::UNREADY,
+                unready_targets(&manifest),
+                Vec::new(),
+            ),
         };
         let names = outcome.iter().flat_map(|policy| {
             let name = |rule| Arc::new(RuleName::of(policy, rule));
@@ -153,7 +157,7 @@ impl Entry {
         });
         Self {
             key,
-            group,
+            class,
             targets,
             needs,
             names: names.collect(),
@@ -178,7 +182,7 @@ impl Entry {
     }
 
     /// Returns whether its manifest is the same.
-    pub fn says_as(&self, other: &Self) -> bool {
+    pub fn same_manifest(&self, other: &Self) -> bool {
         self.body == other.body
     }
 
@@ -226,7 +230,7 @@ impl Subject<'_> {
 #[derive(Debug, Default)]
 pub struct PolicySet {
     /// In order of key.
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<CompiledPolicy>>,
     indexes: ByPhase<Index>,
     /// Versions that do not compile here, of policies whose version before does: that one stays in force.
     passed_over: HashMap<ObjectKey, Bytes>,
@@ -235,7 +239,7 @@ pub struct PolicySet {
 /// The policies that a request concerns.
 pub struct Concerned<'a> {
     /// In order of key.
-    pub entries: Vec<&'a Entry>,
+    pub entries: Vec<&'a CompiledPolicy>,
     /// All that they read of the request. It may have more, but nothing that policies of other namespaces read.
     pub parts: Cow<'a, RequestParts>,
 }
@@ -245,7 +249,7 @@ impl PolicySet {
     /// nothing of the same policy's version in `before` that does: a newer watcher may know what this build does not.
     #[must_use]
     pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
-        let known: HashMap<&ObjectKey, &Arc<Entry>> = before
+        let known: HashMap<&ObjectKey, &Arc<CompiledPolicy>> = before
             .entries
             .iter()
             .map(|entry| (&entry.key, entry))
@@ -258,7 +262,7 @@ impl PolicySet {
                 Some(known) if known.body == body => return Arc::clone(known),
                 Some(known) if was_passed_over => Err(known),
                 _ => {
-                    let read = Entry::compile(key.clone(), body.clone());
+                    let read = CompiledPolicy::compile(key.clone(), body.clone());
                     known
                         .filter(|known| read.leaves(known))
                         .map_or(Ok(read), Err)
@@ -285,12 +289,13 @@ impl PolicySet {
     }
 
     /// Returns the policies with rules of this scope that may speak of `subject`.
-    pub fn concerned(&self, scope: &Scope, subject: &Subject<'_>) -> Concerned<'_> {
+    pub fn concerned(&self, scope: &CallScope, subject: &Subject<'_>) -> Concerned<'_> {
         let phase = scope.phase;
         let candidates = self.indexes.get(phase).candidates(subject.served);
         let positions = candidates.positions(subject.namespace);
         let entries = positions.iter().map(|at| &*self.entries[*at]);
-        let concerned = |entry: &&Entry| scope.contains(entry) && entry.concerns(phase, subject);
+        let concerned =
+            |entry: &&CompiledPolicy| scope.contains(entry) && entry.concerns(phase, subject);
         Concerned {
             entries: entries.filter(concerned).collect(),
             parts: candidates.parts(subject.namespace),
@@ -304,7 +309,7 @@ impl PolicySet {
     }
 
     /// All of them, in order of key.
-    pub fn entries(&self) -> &[Arc<Entry>] {
+    pub fn entries(&self) -> &[Arc<CompiledPolicy>] {
         &self.entries
     }
 

@@ -19,7 +19,7 @@ pub struct RuleName {
     /// policies.kyverno.io.
     pub policy: String,
     /// In whose name it reads facts; has the rule's own name.
-    pub reader: Reader,
+    pub reader: RuleRef,
     /// Nobody scans what exists by its policy.
     pub unscanned: bool,
     /// The policy says that it is for scans of what exists.
@@ -72,7 +72,7 @@ impl RuleName {
                 "" => policy.name.clone().into_string(),
                 namespace => format!("{namespace}/{}", policy.name),
             },
-            reader: Reader {
+            reader: RuleRef {
                 policy,
                 rule: rule.to_owned(),
             },
@@ -99,14 +99,14 @@ impl RuleName {
 
 /// In whose name facts are read.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct RuleRef {
     /// The policy's key among those of all kinds.
     pub policy: ObjectKey,
     /// The rule's own name.
     pub rule: String,
 }
 
-impl Reader {
+impl RuleRef {
     /// The namespace that the policy is confined to, if it is a namespaced one.
     pub(crate) fn namespace(&self) -> Option<&str> {
         Some(&*self.policy.namespace).filter(|namespace| !namespace.is_empty())

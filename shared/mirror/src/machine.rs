@@ -228,7 +228,7 @@ impl Machine {
         }
         for kept in self.views.values() {
             let mut kept = kept.write();
-            if kept.feed() == RecordSource::Log {
+            if kept.record_source() == RecordSource::Log {
                 kept.away();
             }
         }
@@ -258,7 +258,7 @@ impl Machine {
         let (read, unreadable) = (self.position, self.unreadable);
         let mut unknown = Vec::new();
         for (id, kept) in &self.views {
-            match kept.read().feed() {
+            match kept.read().record_source() {
                 RecordSource::Log => {}
                 RecordSource::None if from_start && kept.read().seen() == Revision(0) => {
                     unknown.push(id.clone());
@@ -290,7 +290,9 @@ impl Machine {
         let alone = self.rereads.is_first()
             && !ailing.is_empty()
             && ailing.len() <= LOADS_MAX
-            && ailing.iter().all(|(_, feed)| *feed == RecordSource::Log)
+            && ailing
+                .iter()
+                .all(|(_, source)| *source == RecordSource::Log)
             && self.unreadable.is_none();
         match self.rereads.due(now) {
             Some(
@@ -314,7 +316,7 @@ impl Machine {
         }
         for (id, kept) in &self.views {
             let kept = kept.read();
-            let is_read = kept.feed() == RecordSource::Log || self.is_being_read(id);
+            let is_read = kept.record_source() == RecordSource::Log || self.is_being_read(id);
             if !is_read {
                 continue;
             }
@@ -328,7 +330,7 @@ impl Machine {
             } else {
                 continue;
             }
-            ailing.push((id.clone(), kept.feed()));
+            ailing.push((id.clone(), kept.record_source()));
         }
         self.healthy = ailing.is_empty();
         ailing

@@ -29,7 +29,7 @@ pub(crate) enum RecordSource {
 /// One view as the mirror keeps it.
 #[derive(Debug)]
 pub(crate) struct MirroredView {
-    feed: RecordSource,
+    record_source: RecordSource,
     /// The last record of it that the log's reader brought, whether it was taken in or passed over.
     seen: Revision,
     /// Up to here nobody can have seen that a record was superseded on its way.
@@ -83,7 +83,7 @@ impl MirroredView {
         config: &MirrorConfig,
     ) -> Self {
         Self {
-            feed: RecordSource::Alone,
+            record_source: RecordSource::Alone,
             seen,
             ..Self::new(View::waiting(id), incarnation, Revision(0), config)
         }
@@ -91,7 +91,7 @@ impl MirroredView {
 
     fn new(view: View, incarnation: Incarnation, since: Revision, config: &MirrorConfig) -> Self {
         Self {
-            feed: RecordSource::Log,
+            record_source: RecordSource::Log,
             seen: Revision(0),
             hole_min: Revision(0),
             unreadable: None,
@@ -117,11 +117,11 @@ impl MirroredView {
     /// Starts anew. An evicted view stays evicted; one that could not be opened is tried again.
     pub(crate) fn restart(&mut self, incarnation: &Incarnation, another_log: bool) {
         self.seen = Revision(0);
-        if *self.view.state() == State::Evicted && self.feed == RecordSource::None {
+        if *self.view.state() == State::Evicted && self.record_source == RecordSource::None {
             self.incarnation = incarnation.clone();
             return;
         }
-        self.feed = RecordSource::Log;
+        self.record_source = RecordSource::Log;
         self.begin(incarnation, another_log);
     }
 
@@ -168,8 +168,8 @@ impl MirroredView {
     }
 
     /// The reader whose records it takes in.
-    pub(crate) fn feed(&self) -> RecordSource {
-        self.feed
+    pub(crate) fn record_source(&self) -> RecordSource {
+        self.record_source
     }
 
     /// See the field.
@@ -195,7 +195,7 @@ impl MirroredView {
     }
 
     fn freed(&mut self) {
-        self.feed = RecordSource::None;
+        self.record_source = RecordSource::None;
         self.proof = Proof::Complete(Revision(0));
         self.claimed_at = None;
         self.freshness.forget_positions();
@@ -203,12 +203,12 @@ impl MirroredView {
 
     /// Returns true if it was freed because it could not be opened.
     pub(crate) fn is_unopened(&self) -> bool {
-        self.feed == RecordSource::None && matches!(self.view.state(), State::Failed(_))
+        self.record_source == RecordSource::None && matches!(self.view.state(), State::Failed(_))
     }
 
     /// A reader of its own is to bring its records from now on.
     pub(crate) fn read_alone(&mut self) {
-        self.feed = RecordSource::Alone;
+        self.record_source = RecordSource::Alone;
         self.freshness.forget_positions();
     }
 
@@ -222,7 +222,7 @@ impl MirroredView {
     /// The log's reader brings its records from now on. The other one was at `position`;
     /// `unreadable` as in [`MirroredView::caught_up`].
     pub(crate) fn hand_over(&mut self, position: Revision, unreadable: Option<Revision>) {
-        self.feed = RecordSource::Log;
+        self.record_source = RecordSource::Log;
         self.hole_min = position;
         self.freshness.forget_positions();
         if unreadable.is_some_and(|at| at > self.agreed_at) {
@@ -288,7 +288,7 @@ impl MirroredView {
         content: ContentStamp,
     ) {
         self.control(revision, record, None, content);
-        self.feed = RecordSource::Log;
+        self.record_source = RecordSource::Log;
         if *self.view.state() != State::Dropped {
             self.view.evict();
         }
@@ -538,7 +538,7 @@ impl MirroredView {
         };
         ViewStatus {
             state,
-            live: self.view.log() == Log::Live && self.feed == RecordSource::Log,
+            live: self.view.log() == Log::Live && self.record_source == RecordSource::Log,
             revision: self.view.served().revision(),
             objects: self.view.served().len() as u64,
             bytes: self.view.bytes().total() as u64,

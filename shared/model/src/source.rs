@@ -70,8 +70,8 @@ pub struct Collection {
     #[serde(default)]
     pub field_selector: String,
     /// The fields that are kept of each object; `None`: all but what nobody reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<RetainedFields>,
+    #[serde(default, rename = "kept", skip_serializing_if = "Option::is_none")]
+    pub retained: Option<RetainedFields>,
 }
 
 impl Collection {
@@ -82,7 +82,7 @@ impl Collection {
             namespaces: Vec::new(),
             label_selector: String::new(),
             field_selector: String::new(),
-            kept: None,
+            retained: None,
         }
     }
 
@@ -113,7 +113,9 @@ impl Collection {
         self.namespaces.dedup();
         self.label_selector = canonical_selector(&self.label_selector);
         self.field_selector = canonical_selector(&self.field_selector);
-        self.kept = self.kept.filter(|kept| *kept != RetainedFields::Whole);
+        self.retained = self
+            .retained
+            .filter(|retained| *retained != RetainedFields::Whole);
         self
     }
 }
@@ -196,19 +198,19 @@ impl Source {
                     namespaces,
                     label_selector,
                     field_selector,
-                    kept,
+                    retained,
                 } = &collection;
                 let selected = !label_selector.is_empty() || !field_selector.is_empty();
-                if namespaces.is_empty() && !selected && kept.is_none() {
+                if namespaces.is_empty() && !selected && retained.is_none() {
                     return ViewId::new(gvr.to_string());
                 }
                 // Selectors are long and free in form, so a narrowed source is named by a hash.
                 let namespaces = namespaces.join(",");
                 let mut narrowed = format!("{namespaces}\n{label_selector}\n{field_selector}");
-                if let Some(kept) = kept {
+                if let Some(retained) = retained {
                     // What is kept is a part of what the view is: one that keeps more is another.
                     narrowed.push('\n');
-                    narrowed.push_str(&kept.canonical());
+                    narrowed.push_str(&retained.canonical());
                 }
                 ViewId::new(format!("{gvr}~{:016x}", xxh3_64(narrowed.as_bytes())))
             }
@@ -234,7 +236,7 @@ impl fmt::Display for Source {
                 if !c.field_selector.is_empty() {
                     write!(f, ", fields {}", c.field_selector)?;
                 }
-                if c.kept.is_some() {
+                if c.retained.is_some() {
                     write!(f, ", of each what is read")?;
                 }
                 Ok(())
@@ -329,9 +331,9 @@ mod tests {
 
     #[test]
     fn retained_fields_are_part_of_a_views_identity() {
-        let keeping = |kept: RetainedFields| {
+        let keeping = |retained: RetainedFields| {
             Source::Collection(Collection {
-                kept: Some(kept),
+                retained: Some(retained),
                 ..ingresses()
             })
             .view_id()

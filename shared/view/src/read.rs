@@ -90,7 +90,7 @@ impl<'a> Read<'a> {
     /// The fields that are kept of each object; `None`: all of them.
     pub fn kept(self) -> Option<&'a RetainedFields> {
         match &self.store.record()?.info.source {
-            Source::Collection(collection) => collection.kept.as_ref(),
+            Source::Collection(collection) => collection.retained.as_ref(),
             Source::Objects { .. } | Source::ApiCall { .. } | Source::System { .. } => None,
         }
     }

@@ -13,7 +13,7 @@ async fn a_field_that_is_not_retained_is_an_error_and_never_null() {
     kept.keep(&["spec", "rules", "host"]);
     let mut info = collection("ingresses", "Ingress");
     if let Source::Collection(collection) = &mut info.source {
-        collection.kept = Some(kept.clone());
+        collection.retained = Some(kept.clone());
     }
     harness.view = harness.writer.open(info);
     let view = harness.view.clone();

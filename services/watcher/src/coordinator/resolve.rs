@@ -89,9 +89,9 @@ impl Resolved {
     }
 
     /// Narrows the source to these fields of each object. Changes nothing where it is no collection.
-    pub(crate) fn keep(&mut self, kept: RetainedFields) {
+    pub(crate) fn keep(&mut self, retained: RetainedFields) {
         if let Source::Collection(collection) = &mut self.info.source {
-            collection.kept = Some(kept);
+            collection.retained = Some(retained);
             *collection = collection.clone().canonical();
             self.binding.view = self.info.source.view_id();
         }

@@ -107,7 +107,7 @@ impl TypeFeed {
             lease,
             filter: ViewFilter::new(collection),
             sealed,
-            retained: collection.kept.clone().map(Arc::new),
+            retained: collection.retained.clone().map(Arc::new),
             since: ResourceVersion::default(),
             watches: BTreeMap::new(),
             is_refused: false,

@@ -141,7 +141,7 @@ impl Keeper {
         let token = self.tokens.wanted(self.phase);
         let is_same = |before: &Wanted| {
             let is_reached_alike = before.trust == trust && before.token == token;
-            is_reached_alike && speak_alike(&before.catalog, &catalog)
+            is_reached_alike && same_registration(&before.catalog, &catalog)
         };
         let policies_at = match &before {
             Some(before) if Arc::ptr_eq(&before.catalog.policies, &catalog.policies) => {
@@ -356,7 +356,7 @@ impl Keeper {
 }
 
 /// Returns true if both catalogs lead to the same configuration.
-fn speak_alike(before: &Catalog, now: &Catalog) -> bool {
+fn same_registration(before: &Catalog, now: &Catalog) -> bool {
     Arc::ptr_eq(&before.policies, &now.policies) && Arc::ptr_eq(&before.kinds, &now.kinds)
 }
 
@@ -402,7 +402,7 @@ mod tests {
                 position: LogPosition::default(),
             };
             change(&mut now);
-            speak_alike(&before, &now)
+            same_registration(&before, &now)
         };
         assert!(with(&|now| now.entries = Arc::new(Entries::default())));
         assert!(!with(&|now| now.policies = Arc::new(PolicySet::default())));

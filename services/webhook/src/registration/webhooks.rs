@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anteroom_engine::{
     kinds::{Kinds, ResourceName},
-    policies::{Entry, Group, PolicySet},
+    policies::{CompiledPolicy, PolicySet, WebhookClass},
 };
 use anteroom_model::ObjectKey;
 use anteroom_policy::{KindPattern, Operation, Phase, Target};
@@ -35,7 +35,7 @@ pub(super) type Operations = BTreeMap<ResourceName, BTreeSet<Operation>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ObjectWebhook {
     /// The failure policy, and the seconds that the API server waits.
-    pub(super) group: Group,
+    pub(super) class: WebhookClass,
     /// The namespaces that it is called for; `None`: all but the exempt ones, and what lives in none.
     pub(super) namespaces: Option<BTreeSet<String>>,
     pub(super) operations: Operations,
@@ -47,10 +47,10 @@ impl ObjectWebhook {
     /// Names it among the webhooks of its configuration: `fail-10`, or `fail.NAMESPACE` after the first of its
     /// namespaces.
     pub(super) fn name(&self) -> String {
-        let action = action(self.group.ignore);
+        let action = action(self.class.ignore);
         match self.namespaces.iter().flatten().next() {
             Some(namespace) => format!("{action}.{namespace}"),
-            None => format!("{action}-{}", self.group.timeout_seconds),
+            None => format!("{action}-{}", self.class.timeout_seconds),
         }
     }
 
@@ -83,8 +83,8 @@ impl ObjectWebhook {
 
     /// Adds what another webhook of the same failure policy is called for.
     fn unite(&mut self, other: Self) {
-        let seconds = &mut self.group.timeout_seconds;
-        *seconds = (*seconds).max(other.group.timeout_seconds);
+        let seconds = &mut self.class.timeout_seconds;
+        *seconds = (*seconds).max(other.class.timeout_seconds);
         if let (Some(own), Some(others)) = (&mut self.namespaces, other.namespaces) {
             own.extend(others);
         }
@@ -107,26 +107,26 @@ pub(super) fn webhooks(
     is_exempt: impl Fn(&str) -> bool,
     namespaced_max: usize,
 ) -> Vec<ObjectWebhook> {
-    let (of_cluster, of_namespaces): (Vec<&Entry>, Vec<_>) = policies
+    let (of_cluster, of_namespaces): (Vec<&CompiledPolicy>, Vec<_>) = policies
         .entries()
         .iter()
         .map(|entry| &**entry)
         .partition(|entry| entry.namespace().is_none());
-    let mut cluster: BTreeMap<Group, ObjectWebhook> = BTreeMap::new();
+    let mut cluster: BTreeMap<WebhookClass, ObjectWebhook> = BTreeMap::new();
     for entry in of_cluster {
         let called = of_policy(entry, phase, kinds);
-        add(&mut cluster, entry.group, called);
+        add(&mut cluster, entry.class, called);
     }
     let mut by_namespace: BTreeMap<(bool, &str), ObjectWebhook> = BTreeMap::new();
     for entry in of_namespaces {
         let called = of_policy(entry, phase, kinds);
         let namespace = entry.namespace().unwrap_or_default();
-        match cluster.get_mut(&entry.group) {
+        match cluster.get_mut(&entry.class) {
             _ if is_exempt(namespace) => {}
             Some(webhook) if covers(&webhook.operations, &called.operations) => {
                 webhook.policies.extend(called.policies);
             }
-            _ => add(&mut by_namespace, (entry.group.ignore, namespace), called),
+            _ => add(&mut by_namespace, (entry.class.ignore, namespace), called),
         }
     }
     let shared = shared(by_namespace.into_values(), namespaced_max);
@@ -147,10 +147,10 @@ fn add<K: Ord>(webhooks: &mut BTreeMap<K, ObjectWebhook>, key: K, of: ObjectWebh
 }
 
 /// The webhook that a policy would have alone.
-fn of_policy(entry: &Entry, phase: Phase, kinds: &Kinds) -> ObjectWebhook {
+fn of_policy(entry: &CompiledPolicy, phase: Phase, kinds: &Kinds) -> ObjectWebhook {
     let namespace = entry.namespace().map(str::to_owned);
     ObjectWebhook {
-        group: entry.group,
+        class: entry.class,
         namespaces: namespace.map(|namespace| [namespace].into()),
         operations: operations(entry.targets.get(phase), kinds),
         policies: vec![entry.key.clone()],
@@ -162,9 +162,9 @@ fn shared(
     webhooks: impl Iterator<Item = ObjectWebhook>,
     max: usize,
 ) -> impl Iterator<Item = ObjectWebhook> {
-    let mut alike: BTreeMap<(Group, Operations), ObjectWebhook> = BTreeMap::new();
+    let mut alike: BTreeMap<(WebhookClass, Operations), ObjectWebhook> = BTreeMap::new();
     for webhook in webhooks {
-        let key = (webhook.group, webhook.operations.clone());
+        let key = (webhook.class, webhook.operations.clone());
         add(&mut alike, key, webhook);
     }
     let mut kept: Vec<_> = alike.into_values().collect();
@@ -173,11 +173,11 @@ fn shared(
         kept.sort_by_key(|webhook| webhook.operations.len());
         let mut beyond = BTreeMap::new();
         for webhook in kept.split_off(max.saturating_sub(2)) {
-            add(&mut beyond, webhook.group.ignore, webhook);
+            add(&mut beyond, webhook.class.ignore, webhook);
         }
         kept.extend(beyond.into_values());
     }
-    kept.sort_by_cached_key(|webhook| (webhook.group.ignore, webhook.name()));
+    kept.sort_by_cached_key(|webhook| (webhook.class.ignore, webhook.name()));
     kept.into_iter()
 }
 

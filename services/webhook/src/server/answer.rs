@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anteroom_engine::{
     incoming::Incoming as _,
-    policies::{Scope, TIMEOUT_SECONDS_DEFAULT},
+    policies::{CallScope, TIMEOUT_SECONDS_DEFAULT},
     verdict::Decision,
 };
 use anteroom_model::{ErrorCode, ObjectKey};
@@ -37,7 +37,7 @@ const ASKING_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Objects, which the rules of this scope decide on.
-    Objects(Scope),
+    Objects(CallScope),
     /// Policies themselves.
     Policies,
 }
@@ -125,7 +125,7 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     match parsed {
         Ok(refusal) => json(StatusCode::OK, refusal),
         Err(error) => {
-            let about = About::Objects(Scope::all(Phase::Validation));
+            let about = About::Objects(CallScope::all(Phase::Validation));
             refused(app, &about, &error)
         }
     }
@@ -141,7 +141,7 @@ fn busy(app: &App, what: &str) -> Response {
 /// Decides and answers.
 async fn review(
     app: &App,
-    scope: &Scope,
+    scope: &CallScope,
     body: &Bytes,
     times: Times,
 ) -> Result<Response, ReviewError> {
@@ -194,7 +194,7 @@ async fn review(
 async fn decide(
     app: &App,
     review: &Review<'_>,
-    scope: &Scope,
+    scope: &CallScope,
     deadline: Instant,
 ) -> Result<Decision, ReviewError> {
     let catalog = app.engine.catalog();

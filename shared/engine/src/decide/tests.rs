@@ -83,7 +83,7 @@ async fn decide(
 ) -> Decision {
     let engine = Engine::new(now.clone(), script, Arc::new(NoRecorder));
     let deadline = Instant::now() + Duration::from_secs(1);
-    let scope = Scope::all(Phase::Validation);
+    let scope = CallScope::all(Phase::Validation);
     let decided = engine
         .decide(by.as_ref(), &Creation(Vec::new()), &scope, deadline)
         .await;
@@ -168,7 +168,7 @@ async fn a_request_that_takes_too_long_is_refused_whatever_the_failure_policy() 
             let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
             let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
             let deadline = Instant::now() + Duration::from_secs(60);
-            let scope = Scope::all(phase);
+            let scope = CallScope::all(phase);
             for (hosts, expected) in [(&few, None), (&many_plain, None), (&many, Some("AR207"))] {
                 let incoming = Creation(hosts.clone());
                 let decided = engine.decide(Some(&by), &incoming, &scope, deadline);

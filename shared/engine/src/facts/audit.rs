@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     recorder::{AuditResult, SharedRecorder},
-    rule::Reader,
+    rule::RuleRef,
 };
 
 /// Comparisons at once. One more is skipped, and counted as such.
@@ -46,7 +46,7 @@ pub(super) struct Audit {
 /// An answer of a view, and what it stands for.
 #[derive(Debug)]
 pub(super) struct Sample {
-    pub(super) reader: Reader,
+    pub(super) reader: RuleRef,
     pub(super) variable: String,
     pub(super) view: ViewRead,
     pub(super) live: LiveRead,

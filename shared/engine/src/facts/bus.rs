@@ -18,7 +18,7 @@ use super::{
     source::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
     views::{Question, Views},
 };
-use crate::{catalog::Catalog, recorder::SharedRecorder, rule::Reader};
+use crate::{catalog::Catalog, recorder::SharedRecorder, rule::RuleRef};
 
 /// The longest wait for a view that does not answer where there is another backend; at most half of the time
 /// that is left, too.
@@ -81,7 +81,7 @@ impl BusFacts {
     /// [`FactError::WriteFailed`], or why nobody could be asked.
     pub async fn write(
         &self,
-        reader: &Reader,
+        reader: &RuleRef,
         target: usize,
         object: Value,
         deadline: Deadline,
@@ -101,7 +101,7 @@ impl BusFacts {
     /// The reason why it cannot be read.
     pub async fn triggers(
         &self,
-        reader: &Reader,
+        reader: &RuleRef,
         objects: ExistingObjects,
         deadline: Deadline,
     ) -> Result<Value, FactError> {
@@ -116,7 +116,7 @@ impl BusFacts {
     /// That is not known.
     pub async fn lacks_to_write(
         &self,
-        reader: &Reader,
+        reader: &RuleRef,
         objects: ExistingObjects,
         deadline: Deadline,
     ) -> Result<Option<String>, FactError> {

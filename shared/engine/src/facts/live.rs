@@ -19,7 +19,7 @@ use super::{
     route::LiveRead,
     seal::Question,
 };
-use crate::{recorder::SharedRecorder, rule::Reader};
+use crate::{recorder::SharedRecorder, rule::RuleRef};
 
 /// Asks watchers. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Live {
     /// Makes a live read for a context entry of a policy.
     pub(super) async fn read(
         &self,
-        reader: &Reader,
+        reader: &RuleRef,
         variable: &str,
         live: LiveRead,
         deadline: Instant,
@@ -122,7 +122,7 @@ impl Live {
     /// without a key it is asked in the clear, and is refused if it is.
     fn question(
         &self,
-        reader: &Reader,
+        reader: &RuleRef,
         variable: &str,
         live: LiveRead,
     ) -> Result<Question, FactError> {

@@ -3,12 +3,12 @@
 use anteroom_model::{ErrorCode, limits::QUERIES_PER_REQUEST_MAX};
 
 use super::route::{FactRoute, ViewRead};
-use crate::rule::Reader;
+use crate::rule::RuleRef;
 
 /// A fact on its read, and the error of the view that was asked before.
 pub(super) struct PendingFact<'a> {
     pub(super) asker: usize,
-    pub(super) reader: &'a Reader,
+    pub(super) reader: &'a RuleRef,
     pub(super) route: FactRoute,
     pub(super) fallback_from: Option<ErrorCode>,
 }
@@ -23,7 +23,7 @@ pub(super) struct ViewBatch<'a> {
 impl ViewBatch<'_> {
     /// Returns whether a fact that `read` asks for may be one of them. Those of policies of different namespaces travel
     /// apart: each namespace has its own share of a replica.
-    pub(super) fn takes(&self, read: &ViewRead, reader: &Reader, has_fallback: bool) -> bool {
+    pub(super) fn takes(&self, read: &ViewRead, reader: &RuleRef, has_fallback: bool) -> bool {
         self.has_fallback == has_fallback
             && self.pending.len() < QUERIES_PER_REQUEST_MAX
             && self.pending.first().is_some_and(|(fact, first)| {

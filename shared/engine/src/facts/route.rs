@@ -34,7 +34,7 @@ use anteroom_wire::{
 };
 
 use super::confined;
-use crate::{catalog::Catalog, rule::Reader};
+use crate::{catalog::Catalog, rule::RuleRef};
 
 /// The part of a ConfigMap that a policy reads, in the shape of a live read.
 const CONFIG_MAP: &str = "{data: data || `{}`, metadata: metadata}";
@@ -117,7 +117,7 @@ impl ViewRead {
 /// The error that the reader gets where no backend may be asked.
 pub(super) fn route(
     need: FactRequest,
-    reader: &Reader,
+    reader: &RuleRef,
     catalog: &Catalog,
 ) -> Result<FactRoute, FactError> {
     let query = match &need.cel {

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::origin::Origin;
-use crate::{catalog::Catalog, rule::Reader};
+use crate::{catalog::Catalog, rule::RuleRef};
 
 /// A moment by which facts are there, or are not waited for any more.
 pub type Deadline = tokio::time::Instant;
@@ -39,7 +39,7 @@ pub struct RuleRequests<'a> {
     /// The rule's number, to tell its facts from those of other rules.
     pub asker: usize,
     /// The rule that asks.
-    pub reader: &'a Reader,
+    pub reader: &'a RuleRef,
     /// The facts that it asks for.
     pub requests: Vec<FactRequest>,
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use self::world::{Said, World, outcome};
 use super::*;
-use crate::rule::Reader;
+use crate::rule::RuleRef;
 
 impl Fact {
     /// The value or the error; `None` where the request was declined.

@@ -24,7 +24,7 @@ use super::{
     route::ViewRead,
     seal,
 };
-use crate::{recorder::SharedRecorder, rule::Reader};
+use crate::{recorder::SharedRecorder, rule::RuleRef};
 
 /// Asks replicas. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Question {
     }
 
     /// One query, of the policy of this reader.
-    pub(super) fn one(read: ViewRead, reader: &Reader) -> Self {
+    pub(super) fn one(read: ViewRead, reader: &RuleRef) -> Self {
         Self {
             view: read.view,
             entry: String::new(),

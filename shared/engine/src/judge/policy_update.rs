@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
 use super::{CatalogSnapshot, Judge, creation, is_filtered};
-use crate::{mutate_existing::TriggerSource, policies::Entry, rule::RuleName};
+use crate::{mutate_existing::TriggerSource, policies::CompiledPolicy, rule::RuleName};
 
 /// Triggers that are worked on at once.
 const AT_ONCE: usize = 8;
@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// A policy with rules that existing objects trigger. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct UpdatedPolicy(Arc<Entry>);
+pub struct UpdatedPolicy(Arc<CompiledPolicy>);
 
 /// The counts of a policy's triggers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Triggers {
 impl CatalogSnapshot {
     /// The policies with such rules, in order of key.
     pub fn run_on_update(&self) -> impl Iterator<Item = UpdatedPolicy> {
-        let has_any = |entry: &&Arc<Entry>| rules(entry).next().is_some();
+        let has_any = |entry: &&Arc<CompiledPolicy>| rules(entry).next().is_some();
         let entries = self.0.policies.entries().iter();
         entries.filter(has_any).cloned().map(UpdatedPolicy)
     }
@@ -55,8 +55,8 @@ impl UpdatedPolicy {
     }
 
     /// Returns whether it says the same.
-    pub fn says_as(&self, other: &Self) -> bool {
-        self.0.says_as(&other.0)
+    pub fn same_manifest(&self, other: &Self) -> bool {
+        self.0.same_manifest(&other.0)
     }
 }
 
@@ -146,7 +146,7 @@ impl Judge {
 }
 
 /// The rules that what exists triggers, and the kinds of their triggers.
-fn rules(entry: &Entry) -> impl Iterator<Item = (&Arc<RuleName>, Vec<KindPattern>)> {
+fn rules(entry: &CompiledPolicy) -> impl Iterator<Item = (&Arc<RuleName>, Vec<KindPattern>)> {
     entry.outcome.iter().flat_map(|policy| {
         let named = policy.rules().iter().zip(&entry.names);
         let renewed = named.filter(|(rule, _)| rule.runs_on_policy_update());

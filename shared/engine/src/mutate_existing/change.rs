@@ -13,7 +13,7 @@ use crate::{
     decide::Engine,
     drive::Driver,
     facts::{Answer, Fact, FactSource, RuleRequests},
-    policies::Entry,
+    policies::CompiledPolicy,
     review_work::{REVIEW_STEPS_MAX, off_thread},
     rule::{RuleName, RuleResult},
     rule_run::{NamedRule, RuleRun},
@@ -198,16 +198,16 @@ fn named_rule<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<NamedRule<'c>
 }
 
 /// Returns whether the rule's policy says now what it said in `catalog`.
-pub(super) fn says_still<F>(engine: &Engine<F>, catalog: &Catalog, name: &RuleName) -> bool {
+pub(super) fn is_unchanged<F>(engine: &Engine<F>, catalog: &Catalog, name: &RuleName) -> bool {
     let now = engine.catalog();
     let now = now.as_ref().and_then(|now| entry_of(now, name));
     let begun_with = entry_of(catalog, name);
     now.zip(begun_with)
-        .is_some_and(|(now, begun_with)| now.says_as(begun_with))
+        .is_some_and(|(now, begun_with)| now.same_manifest(begun_with))
 }
 
 /// The entry of the rule's policy.
-fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c Entry> {
+fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c CompiledPolicy> {
     let mut entries = catalog.policies.entries().iter();
     let entry = entries.find(|entry| entry.key == name.reader.policy);
     entry.map(|entry| &**entry)

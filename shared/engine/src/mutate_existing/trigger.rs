@@ -13,14 +13,14 @@
 //! | any | anything else | it is not stored yet, or never was |
 //!
 //! Of what is deleted the content cannot be looked up any more. It is read before the request is answered
-//! ([`MutateExisting::witness`](super::MutateExisting::witness)).
+//! ([`MutateExisting::read_before_delete`](super::MutateExisting::read_before_delete)).
 
 use anteroom_model::FactError;
 use anteroom_policy::{AdmissionRequest, Operation};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{facts::BusFacts, rule::Reader};
+use crate::{facts::BusFacts, rule::RuleRef};
 
 /// The effect of a request, as the cluster shows it.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) enum Effect {
 /// The reason why it cannot be read.
 pub(super) async fn look_up(
     facts: &BusFacts,
-    reader: &Reader,
+    reader: &RuleRef,
     request: &AdmissionRequest,
     deadline: Instant,
 ) -> Result<Option<Value>, FactError> {

@@ -11,7 +11,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use super::{
     TIMEOUT, Triggered,
     attempt::{AttemptOutcome, LOOKS_MAX, Next, TriggerSource, first, next},
-    change::{Change, is_ruled_out, says_still},
+    change::{Change, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
     trigger::{self, Effect},
     written::{self, WrittenBefore},
@@ -143,7 +143,7 @@ impl Worker {
 
     /// Reads what a request deletes, before it is answered: afterwards nobody knows what it was. Rules of which that
     /// cannot be read do not run.
-    pub(super) async fn witness(&self, triggered: &mut Triggered, deadline: Instant) {
+    pub(super) async fn read_before_delete(&self, triggered: &mut Triggered, deadline: Instant) {
         if self.trusts_reviews || triggered.request.operation() != Operation::Delete {
             return;
         }
@@ -202,14 +202,14 @@ impl Worker {
         let Some(mut change) = change else {
             return AttemptOutcome::NotMatched;
         };
-        earlier.begin(&catalog, |before| says_still(&self.engine, before, rule));
+        earlier.begin(&catalog, |before| is_unchanged(&self.engine, before, rule));
         let mut worst = match earlier.is_empty() {
             true => AttemptOutcome::Unchanged,
             false => AttemptOutcome::Written,
         };
         let (mut count, mut refused) = (0, ForbiddenTargets::default());
         while let Some(changed) = change.next_changed().await {
-            if !says_still(&self.engine, &catalog, rule) {
+            if !is_unchanged(&self.engine, &catalog, rule) {
                 return AttemptOutcome::Conflict;
             }
             let is_done = |changed: &ChangedObject| refused.has(changed) || earlier.has(changed);

@@ -8,7 +8,7 @@ use std::{
 
 use anteroom_policy::{KindPattern, Phase, RequestParts, ServedKind};
 
-use super::Entry;
+use super::CompiledPolicy;
 
 /// The policies with rules of one phase. Each stands by the kinds or by the plurals that it names.
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ struct Positions {
 }
 
 impl Index {
-    pub(super) fn of(entries: &[Arc<Entry>], phase: Phase) -> Self {
-        let names = |entry: &Entry, name: fn(&KindPattern) -> Option<&String>| {
+    pub(super) fn of(entries: &[Arc<CompiledPolicy>], phase: Phase) -> Self {
+        let names = |entry: &CompiledPolicy, name: fn(&KindPattern) -> Option<&String>| {
             let targets = entry.targets.get(phase).iter();
             let kinds = targets.flat_map(|target| &target.kinds);
             kinds.filter_map(name).cloned().collect()
@@ -82,9 +82,9 @@ fn plural(pattern: &KindPattern) -> Option<&String> {
 
 impl Names {
     fn of(
-        entries: &[Arc<Entry>],
+        entries: &[Arc<CompiledPolicy>],
         phase: Phase,
-        names: impl Fn(&Entry) -> BTreeSet<String>,
+        names: impl Fn(&CompiledPolicy) -> BTreeSet<String>,
     ) -> Self {
         let is_wildcard = |name: &String| name.contains(['*', '?']);
         let named = entries.iter().flat_map(|entry| names(entry));
@@ -156,7 +156,7 @@ impl<'a> Found<'a> {
 }
 
 impl Candidates {
-    fn add(&mut self, at: usize, entry: &Entry, phase: Phase) {
+    fn add(&mut self, at: usize, entry: &CompiledPolicy, phase: Phase) {
         let found = match entry.namespace() {
             None => &mut self.everywhere,
             Some(namespace) => self.by_namespace.entry(namespace.to_owned()).or_default(),

@@ -5,14 +5,14 @@ use std::{collections::HashMap, sync::Arc};
 use anteroom_model::ObjectKey;
 use anteroom_policy::Phase;
 
-use super::Entry;
+use super::CompiledPolicy;
 
 /// The rules that a call is about, and how it ends where none of them is at fault.
 ///
 /// A call that comes by a webhook configuration that nobody knows here is about all policies: so nothing that is
 /// enforced is let by while configurations and policies change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scope {
+pub struct CallScope {
     /// The phase of the rules.
     pub phase: Phase,
     /// An error outside of any policy admits.
@@ -63,7 +63,7 @@ impl Assignment {
     }
 }
 
-impl Scope {
+impl CallScope {
     /// All rules of a phase. An error refuses.
     pub fn all(phase: Phase) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Scope {
 
     /// Returns whether the call is about this policy. A policy that the called configuration does not have yet
     /// is asked at each webhook of its failure policy.
-    pub(super) fn contains(&self, entry: &Entry) -> bool {
+    pub(super) fn contains(&self, entry: &CompiledPolicy) -> bool {
         let Some(CalledWebhook {
             assignment,
             webhook,
@@ -85,7 +85,7 @@ impl Scope {
         };
         match assignment.by_policy.get(&entry.key) {
             Some(at) => at == webhook,
-            None => entry.group.ignore == self.ignores_errors,
+            None => entry.class.ignore == self.ignores_errors,
         }
     }
 }

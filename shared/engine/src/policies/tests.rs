@@ -18,7 +18,7 @@ fn subject(kind: &str) -> Subject<'_> {
     }
 }
 
-fn names(set: &PolicySet, scope: &Scope, subject: &Subject<'_>) -> Vec<String> {
+fn names(set: &PolicySet, scope: &CallScope, subject: &Subject<'_>) -> Vec<String> {
     let concerned = set.concerned(scope, subject).entries;
     let keys = concerned.iter().map(|entry| entry.key.to_string());
     keys.collect()
@@ -40,7 +40,7 @@ fn policies_are_found_by_kind_and_operation_in_order_of_name() {
         ),
         ("e", manifest(&["Ingress"], only_updates)),
     ]);
-    let all = &Scope::all(Phase::Validation);
+    let all = &CallScope::all(Phase::Validation);
     assert_eq!(names(&set, all, &subject("Ingress")), ["b", "d"]);
     assert_eq!(names(&set, all, &subject("Service")), ["c"]);
     assert_eq!(names(&set, all, &subject("Ingest")), ["b"]);
@@ -86,7 +86,7 @@ fn policies_are_found_by_kind_and_by_plural() {
         subject.served.resource = resource;
         subject.served.subresource = subresource;
         subject.namespace = namespace;
-        names(&set, &Scope::all(Phase::Validation), &subject)
+        names(&set, &CallScope::all(Phase::Validation), &subject)
     };
     let (all, validating) = ("*", "ValidatingPolicy/p");
     let (namespaced, mutating) = ("n/NamespacedValidatingPolicy/p", "MutatingPolicy/p");
@@ -149,7 +149,7 @@ fn each_phase_has_its_own_policies_and_their_request_fields() {
         (Phase::Mutation, &["a", "c"][..], object.clone()),
         (Phase::Validation, &["b", "c", "d"], json!({})),
     ] {
-        let concerned = set.concerned(&Scope::all(phase), &subject("Ingress"));
+        let concerned = set.concerned(&CallScope::all(phase), &subject("Ingress"));
         let names: Vec<_> = concerned
             .entries
             .iter()
@@ -180,7 +180,7 @@ fn a_call_is_about_the_policies_of_its_webhook_or_about_all() {
     assignment.add("fail-10".to_owned(), [key("assigned"), key("moved")]);
     assignment.add("ignore-10".to_owned(), [key("ignoring"), key("gone")]);
     let assignment = Arc::new(assignment);
-    let called = |webhook| Scope {
+    let called = |webhook| CallScope {
         phase: Phase::Validation,
         ignores_errors: webhook == "ignore-10",
         called: assignment.position(webhook).map(|webhook| CalledWebhook {
@@ -193,7 +193,7 @@ fn a_call_is_about_the_policies_of_its_webhook_or_about_all() {
         (called("ignore-10"), &["ignoring"]),
         (called("fail-7"), &["assigned", "ignoring", "moved", "new"]),
         (
-            Scope::all(Phase::Validation),
+            CallScope::all(Phase::Validation),
             &["assigned", "ignoring", "moved", "new"],
         ),
     ] {
@@ -224,12 +224,12 @@ fn a_policy_with_match_conditions_is_grouped_and_reads_their_fields() {
             with("authorizer.path('/x').check('get').allowed()"),
         ),
     ]);
-    let scope = Scope {
+    let scope = CallScope {
         called: Some(CalledWebhook {
             assignment: Arc::default(),
             webhook: 0,
         }),
-        ..Scope::all(Phase::Validation)
+        ..CallScope::all(Phase::Validation)
     };
     assert_eq!(names(&set, &scope, &subject("Ingress")), ["conditional"]);
     assert_eq!(set.counts(), (1, 2));
@@ -286,7 +286,7 @@ fn a_policy_that_does_not_compile_is_found_by_its_readable_match() {
         ("c", manifest(&[], legacy)),
     ]);
     assert_eq!(set.counts(), (0, 3));
-    let concerned = set.concerned(&Scope::all(Phase::Validation), &subject("Ingress"));
+    let concerned = set.concerned(&CallScope::all(Phase::Validation), &subject("Ingress"));
     let concerned = concerned.entries;
     let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
     assert_eq!(found, ["a", "c"]);
@@ -294,7 +294,7 @@ fn a_policy_that_does_not_compile_is_found_by_its_readable_match() {
     assert!(
         concerned
             .iter()
-            .all(|entry| entry.group.ignore && entry.outcome.is_err())
+            .all(|entry| entry.class.ignore && entry.outcome.is_err())
     );
 }
 
@@ -325,7 +325,7 @@ fn a_namespaced_policy_is_found_in_its_namespace_alone() {
             namespace,
             ..subject(kind)
         };
-        let found = names(&set, &Scope::all(Phase::Validation), &subject);
+        let found = names(&set, &CallScope::all(Phase::Validation), &subject);
         assert_eq!(found, expected, "{kind} in {namespace:?}");
     }
 }
@@ -349,7 +349,7 @@ fn a_request_is_read_only_for_the_fields_its_policies_use() {
         ("Service", json!({ "b": 2, "c": 3 })),
         ("Pod", json!({ "b": 2 })),
     ] {
-        let concerned = set.concerned(&Scope::all(Phase::Validation), &subject(kind));
+        let concerned = set.concerned(&CallScope::all(Phase::Validation), &subject(kind));
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{kind}");
     }
@@ -386,7 +386,7 @@ fn a_request_is_not_read_for_policies_of_other_namespaces() {
             namespace,
             ..subject("Ingress")
         };
-        let concerned = set.concerned(&Scope::all(Phase::Validation), &subject);
+        let concerned = set.concerned(&CallScope::all(Phase::Validation), &subject);
         let read = concerned.parts.field("object", &object.to_string());
         assert_eq!(read.unwrap().unwrap(), expected, "{namespace:?}");
     }
@@ -416,7 +416,7 @@ fn a_version_that_does_not_compile_leaves_the_one_before_in_force() {
     assert_eq!(next(&PolicySet::default(), &broken).counts(), (0, 1));
     // A version that compiles takes its place.
     let mended = next(&third, &versioned("u", &json!(["Service"])));
-    let all = &Scope::all(Phase::Validation);
+    let all = &CallScope::all(Phase::Validation);
     assert_eq!(names(&mended, all, &subject("Service")), ["p"]);
     assert!(names(&mended, all, &subject("Ingress")).is_empty());
 }

@@ -68,7 +68,7 @@ impl Machine {
                 changing(now, &news.view, kept, effects, |kept| {
                     // Also where nothing is known of the view but its name.
                     kept.heard(now);
-                    let read = match kept.feed() {
+                    let read = match kept.record_source() {
                         RecordSource::Log => self.position,
                         RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),
                     };
@@ -83,7 +83,7 @@ impl Machine {
         self.behind = false;
         for kept in self.views.values() {
             let mut kept = kept.write();
-            if kept.feed() == RecordSource::Log {
+            if kept.record_source() == RecordSource::Log {
                 kept.reached(now, self.position, self.hole);
                 self.behind |= kept.is_behind();
             }

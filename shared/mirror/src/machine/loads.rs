@@ -97,7 +97,7 @@ impl Machine {
     /// A view that was freed is wanted again. Nothing happens to any other.
     pub(crate) fn load(&mut self, id: &ViewId) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let passed = |kept: &SharedView| kept.read().feed() == RecordSource::None;
+        let passed = |kept: &SharedView| kept.read().record_source() == RecordSource::None;
         if self.views.get(id).is_some_and(passed) {
             self.want_load(id, &mut effects);
         }

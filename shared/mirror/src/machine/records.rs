@@ -19,7 +19,7 @@ impl Machine {
             Record::Control(record) => record.state == ViewState::Dropped,
             Record::Delta { .. } => false,
         };
-        let Some(feed) = self.feed(&id) else {
+        let Some(source) = self.record_source(&id) else {
             if dropped {
                 self.unheld.remove(&id);
             } else {
@@ -35,7 +35,7 @@ impl Machine {
                 self.wrote(Group::of(&record.info.source), record.epoch);
                 self.dropped(revision, record, effects);
             }
-            record if feed == RecordSource::Log => {
+            record if source == RecordSource::Log => {
                 let hole = (self.scope == Scope::All).then_some(self.hole);
                 let met_before = self.views.contains_key(&id);
                 self.take_in(now, revision, record, hole, effects);
@@ -51,9 +51,9 @@ impl Machine {
     }
 
     /// The reader whose records the view takes in; `None` if it is not held here.
-    pub(super) fn feed(&self, id: &ViewId) -> Option<RecordSource> {
+    pub(super) fn record_source(&self, id: &ViewId) -> Option<RecordSource> {
         match self.views.get(id) {
-            Some(kept) => Some(kept.read().feed()),
+            Some(kept) => Some(kept.read().record_source()),
             None => self.hold.holds(id).then_some(RecordSource::Log),
         }
     }
@@ -170,14 +170,14 @@ impl Machine {
             effects.push(Effect::AllChanged);
             return;
         };
-        match self.feed(&id) {
+        match self.record_source(&id) {
             None => {
                 self.unheld.insert(id, revision);
             }
-            Some(feed) => {
+            Some(source) => {
                 let kept = Arc::clone(self.view(&id, revision, effects));
                 kept.write().see(revision);
-                match feed {
+                match source {
                     RecordSource::Log => kept.write().unreadable(revision),
                     RecordSource::Alone | RecordSource::None => self.hand_over(now, &id, effects),
                 }

@@ -82,7 +82,7 @@ fn of_resource(resource: &ResourceSource, catalog: &Catalog) -> Result<Resolved,
             namespaces,
             label_selector: label_selector.unwrap_or_default(),
             field_selector,
-            kept: None,
+            retained: None,
         };
         return Ok(Resolved::collection(found, collection, Shape::Document));
     };

@@ -42,7 +42,7 @@ fn of_collection(
         namespaces,
         label_selector: reference.label_selector.clone(),
         field_selector: reference.field_selector.clone(),
-        kept: None,
+        retained: None,
     };
     // How it is presented is said by whoever asks: a call as the API server answers it, a
     // `resourceCache` as a document.

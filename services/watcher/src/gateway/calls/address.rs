@@ -10,7 +10,7 @@ pub(crate) enum AddressKind {
     /// A private network: of this cluster, or beside it.
     Private,
     /// Loopback, link-local, metadata services, unassigned: nobody asks anything there.
-    Inner,
+    NeverCalled,
 }
 
 /// Metadata services and their like which stand at addresses that look like any other.
@@ -33,9 +33,9 @@ pub(crate) fn address_kind(address: IpAddr) -> AddressKind {
 fn kind_v4(address: Ipv4Addr) -> AddressKind {
     let [a, b, c, _] = address.octets();
     match (a, b, c) {
-        _ if METADATA_V4.contains(&address) => AddressKind::Inner,
+        _ if METADATA_V4.contains(&address) => AddressKind::NeverCalled,
         // This network, loopback, link-local, protocol assignments, multicast, and what is reserved.
-        (0 | 127 | 224.., ..) | (169, 254, _) | (192, 0, 0) => AddressKind::Inner,
+        (0 | 127 | 224.., ..) | (169, 254, _) | (192, 0, 0) => AddressKind::NeverCalled,
         (10, ..) | (192, 168, _) | (172, 16..=31, _) | (100, 64..=127, _) | (198, 18..=19, _) => {
             AddressKind::Private
         }
@@ -50,17 +50,17 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
         kind_v4(Ipv4Addr::new(a, b, c, d))
     };
     match address.segments() {
-        _ if address == METADATA_V6 => AddressKind::Inner,
+        _ if address == METADATA_V6 => AddressKind::NeverCalled,
         // A network of such services: of metadata, names, time, credentials.
-        [0xfd00, 0xec2, ..] => AddressKind::Inner,
+        [0xfd00, 0xec2, ..] => AddressKind::NeverCalled,
         // Written as IPv4 in IPv6, with `::` and `::1` among them, and as a translator has it.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
             of(high, low)
         }
         [0x2002, high, low, ..] => of(high, low),
         // As a local translator has it, whose prefix has 96 bits, or 48 or 56: then these are zero, which is an inner address.
-        [0x64, 0xff9b, 1, .., high, low] if of(high, low) == AddressKind::Inner => {
-            AddressKind::Inner
+        [0x64, 0xff9b, 1, .., high, low] if of(high, low) == AddressKind::NeverCalled => {
+            AddressKind::NeverCalled
         }
         // The same with a prefix of 64 bits, and eight zeros behind it (RFC 6052, section 2.2).
         [0x64, 0xff9b, 1, _, a @ ..=0xff, bc, d, 0]
@@ -72,7 +72,7 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
         // Local translators, what is unique locally, and what once was local to a site.
         [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => AddressKind::Private,
         // Tunnels to an address that is hidden in it, link-local, multicast.
-        [0x2001, 0, ..] | [0xfe80..=0xfebf | 0xff00.., ..] => AddressKind::Inner,
+        [0x2001, 0, ..] | [0xfe80..=0xfebf | 0xff00.., ..] => AddressKind::NeverCalled,
         _ => AddressKind::Public,
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     fn addresses_of_machines_and_of_networks_are_told_from_anybodys() {
         for (kinds, addresses) in [
             (
-                AddressKind::Inner,
+                AddressKind::NeverCalled,
                 "0.0.0.0 0.1.2.3 127.0.0.1 127.255.255.255 169.254.0.0 169.254.169.254 \
                  169.254.255.255 192.0.0.192 224.0.0.1 240.0.0.1 255.255.255.255 \
                  100.100.100.200 168.63.129.16 :: ::1 fe80::1 febf::1 ff00:: ff02::1 \

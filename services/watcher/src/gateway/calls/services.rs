@@ -27,7 +27,7 @@ impl AddressFilter for Services {
     }
 
     fn permits(&self, address: IpAddr) -> bool {
-        address_kind(address) != AddressKind::Inner
+        address_kind(address) != AddressKind::NeverCalled
     }
 
     fn refusal(&self) -> &'static str {

@@ -39,7 +39,7 @@ impl AddressFilter for Registries {
         match address_kind(address) {
             AddressKind::Public => true,
             AddressKind::Private => !self.public_only,
-            AddressKind::Inner => false,
+            AddressKind::NeverCalled => false,
         }
     }
 

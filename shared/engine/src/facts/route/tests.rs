@@ -42,8 +42,8 @@ fn catalog(records: &[EntryRecord]) -> Catalog {
     }
 }
 
-fn by(namespace: Option<&str>) -> Reader {
-    Reader {
+fn by(namespace: Option<&str>) -> RuleRef {
+    RuleRef {
         policy: ObjectKey::new(namespace.unwrap_or_default(), "p"),
         rule: "r".into(),
     }

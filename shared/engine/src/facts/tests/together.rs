@@ -16,8 +16,8 @@ fn request(id: u32, target: FactTarget, is_pushed_down: bool) -> FactRequest {
     }
 }
 
-fn reader(policy: &str) -> Reader {
-    Reader {
+fn reader(policy: &str) -> RuleRef {
+    RuleRef {
         policy: ObjectKey::new("", policy),
         rule: "r".into(),
     }
@@ -108,7 +108,7 @@ async fn policies_of_different_namespaces_ask_a_view_apart() {
             Some(query::encode_outcome(&outcome(said)).unwrap())
         })
         .await;
-    let readers = ["", "a", "b", "a", ""].map(|namespace| Reader {
+    let readers = ["", "a", "b", "a", ""].map(|namespace| RuleRef {
         policy: ObjectKey::new(namespace, "p"),
         rule: "r".into(),
     });

@@ -30,7 +30,7 @@ use super::{super::*, pods};
 use crate::{
     catalog::Catalog,
     recorder::{AuditResult, Recorder},
-    rule::Reader,
+    rule::RuleRef,
     testing,
 };
 
@@ -198,7 +198,7 @@ impl World {
                 cel: None,
             });
         let deadline = Instant::now() + Duration::from_secs(10);
-        let reader = Reader {
+        let reader = RuleRef {
             policy: ObjectKey::new("", "p"),
             rule: "r".into(),
         };

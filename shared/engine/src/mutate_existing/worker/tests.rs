@@ -279,7 +279,7 @@ async fn nothing_is_looked_up_for_a_rule_that_does_not_speak_of_the_request() {
             by_manager: false,
         };
         let until = Instant::now() + TIMEOUT;
-        world.worker.witness(&mut triggered, until).await;
+        world.worker.read_before_delete(&mut triggered, until).await;
         assert_eq!(triggered.rules.is_empty(), operation == "DELETE");
     }
     assert_eq!(looks.load(Ordering::SeqCst), 0);
@@ -329,7 +329,7 @@ async fn a_deletion_is_of_what_was_there_before_it_was_answered() {
         };
         world
             .worker
-            .witness(&mut triggered, Instant::now() + TIMEOUT)
+            .read_before_delete(&mut triggered, Instant::now() + TIMEOUT)
             .await;
         assert_eq!(triggered.rules.is_empty(), expected.is_none(), "{of}");
         if let Some(expected) = expected {

@@ -78,7 +78,7 @@ fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
         };
         let catalog = catalog(&[own, shared, refused]);
         let way = |policy: &str| {
-            let reader = Reader {
+            let reader = RuleRef {
                 policy: ObjectKey::new("", policy),
                 rule: "r".into(),
             };
