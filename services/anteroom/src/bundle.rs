@@ -11,7 +11,7 @@
 mod archive;
 mod ask;
 mod clean;
-mod pick;
+mod redact;
 
 use std::{
     io::{IsTerminal as _, stdin},

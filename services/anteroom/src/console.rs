@@ -26,7 +26,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use self::listen::Console;
-use crate::{operator::hear, output::print};
+use crate::{operator::connection, output::print};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -56,7 +56,7 @@ pub(crate) struct ConsoleArgs {
 /// Runs `anteroom console`.
 pub(crate) async fn run(args: ConsoleArgs, service: Service) -> anyhow::Result<()> {
     let listener = bind(args.listen_address)?;
-    let bus = hear::connect(&args.nats).await?;
+    let bus = connection::connect(&args.nats).await?;
     print(&format!("http://{}/", listener.local_addr()?))?;
     let stop = service.shutdown.token();
     let served = serve(listener, Arc::clone(&bus), args.nats.cluster.clone());

@@ -13,14 +13,14 @@
 //! | `verdicts` | whether each policy runs, and how its reads are answered |
 //! | `differences` | what of docs/differences.md a policy is sure to be about |
 //! | `kinds`, `rights` | what the watcher has to be allowed |
-//! | `likes`, `convert`, `settings` | Kyverno's settings, and the chart's keys for them |
+//! | `chart_keys`, `convert`, `settings` | Kyverno's settings, and the chart's keys for them |
 //! | `report`, `yaml` | the three files |
 
+mod chart_keys;
 mod convert;
 mod differences;
 mod installation;
 mod kinds;
-mod likes;
 mod live;
 mod report;
 mod rights;

@@ -5,21 +5,21 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `hear` | the connection: heartbeats, taps and statuses |
+//! | `connection` | the connection: heartbeats, taps and statuses |
 //! | `system` | the parts of a system and its views, put together from heartbeats. Pure |
 //! | `window` | the decisions of the last seconds, put together from all webhooks. Pure |
 //! | `table`, `screen` | text tables; the terminal |
-//! | `look` | a system as text, for the demo's page |
+//! | `status_text` | a system as text, for the demo's page |
 //! | `top`, `tap` | the commands |
 
-pub(crate) mod hear;
-mod look;
+pub(crate) mod connection;
 mod screen;
+mod status_text;
 pub(crate) mod system;
 pub(crate) mod table;
 pub(crate) mod tap;
 pub(crate) mod top;
 pub(crate) mod window;
 
-pub use look::{Look, denial};
 pub use screen::{Key, Screen};
+pub use status_text::{LiveStatus, denial};

@@ -4,11 +4,11 @@
 //! the log is read, so the limit holds then too.
 
 mod keeper;
+mod last_use;
 pub(crate) mod rule;
-mod uses;
 
 pub(crate) use keeper::{DesiredOptions, Keeper};
-pub(crate) use uses::{Use, Uses};
+pub(crate) use last_use::{Use, Uses};
 
 use anteroom_runtime::units;
 

@@ -17,7 +17,7 @@
 //! | a minute after the start, or later on | stays ready: the readiness report mentions it, and a rule that needs it waits, and gets the error of its state |
 //!
 //! A webhook that is not ready decides nothing, and most policies need none of what is missing. Whoever has lost NATS alone
-//! leaves by another check ([`left_behind`](crate::registration::left_behind)).
+//! leaves by another check ([`lagging_check`](crate::registration::lagging_check)).
 //!
 //! Heartbeats of replicas say what they hold.
 

@@ -1,11 +1,11 @@
 //! The two webhook configurations that the policies come to: of the rules that change objects, and of
-//! those that judge them. Pure; [`keep`] writes them, and [`proof`] shows that the API server goes by
+//! those that judge them. Pure; [`keeper`] writes them, and [`proof`] shows that the API server goes by
 //! them.
 
 mod configuration;
-mod keep;
-mod known;
-pub(crate) mod left_behind;
+mod keeper;
+mod known_configurations;
+pub(crate) mod lagging_check;
 mod path_tokens;
 pub(crate) mod proof;
 mod step;
@@ -31,8 +31,8 @@ use k8s_openapi::{
 use crate::args::Args;
 
 pub(crate) use configuration::Configuration;
-pub(crate) use keep::{Called, Keeper};
-pub(crate) use known::KnownConfigurations;
+pub(crate) use keeper::{Called, Keeper};
+pub(crate) use known_configurations::KnownConfigurations;
 pub(crate) use path_tokens::PathTokens;
 pub(crate) use webhooks::action;
 

@@ -26,7 +26,7 @@ use crate::{
     exempt::Exempt,
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
-    registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration, left_behind},
+    registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration, lagging_check},
     server,
     tap::{Taps, Teller},
     tls,
@@ -123,7 +123,7 @@ impl<'a> Parts<'a> {
             let check = readiness.check("left behind", "the bus");
             let name = self.args.webhook_configuration.clone();
             let (client, bus, stop) = (client.clone(), self.bus(), self.shutdown());
-            let keep = left_behind::keep(client, name, bus, catalogs.clone(), check, stop);
+            let keep = lagging_check::keep(client, name, bus, catalogs.clone(), check, stop);
             self.tasks.spawn("left behind", keep);
         }
         let keep = |(client, phase): (Client, Phase)| {

@@ -9,8 +9,8 @@ use crate::{
     dialect::Dialect,
     error::CompileError,
     fact::{FactFunction, Site},
+    list_uses::{Document, ListUse},
     subquery::Subquery,
-    uses::{Document, ListUse},
 };
 
 /// A fact that an expression asks for.

@@ -33,7 +33,7 @@
 //! | `narrow`, `probes` | elements that matter; questions to an index |
 //! | `key_path`, `key_values` | paths to keys; the keys of an object |
 //! | `objects` | lists of objects that are read in place |
-//! | `reads`, `object_reads`, `uses` | what is read of requests, objects and lists |
+//! | `request_reads`, `object_reads`, `list_uses` | what is read of requests, objects and lists |
 //! | `error` | errors of compiling and evaluating |
 //!
 //! # Limits
@@ -58,17 +58,17 @@ mod key_path;
 mod key_values;
 mod kind;
 mod limits;
+mod list_uses;
 mod narrow;
 mod object_reads;
 mod objects;
 mod probes;
 mod program;
-mod reads;
+mod request_reads;
 mod scan;
 mod split;
 mod subquery;
 mod unparse;
-mod uses;
 mod value;
 
 pub use budget::Budget;
@@ -85,13 +85,13 @@ pub use key_path::{KeyPath, Missing, Step};
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };
+pub use list_uses::{Document, ListAccess, ListUse};
 pub use object_reads::ReadDepth;
 pub use objects::{Candidates, ObjectList};
 pub use probes::Probes;
 pub use program::Program;
 pub use scan::{CONDITIONALS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};
 pub use subquery::{Subquery, SubqueryAnswer, SubqueryRequest};
-pub use uses::{Document, ListAccess, ListUse};
 
 #[cfg(test)]
 mod tests;

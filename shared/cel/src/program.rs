@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{ast::Expr, fact::Site, kind::Kind, reads::Reads, value::Val};
+use crate::{ast::Expr, fact::Site, kind::Kind, request_reads::Reads, value::Val};
 
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]

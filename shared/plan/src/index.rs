@@ -18,7 +18,7 @@ use anteroom_view::{Object, Snapshot};
 use crate::{
     Changes, IndexKey, KeyProgram, Reading, Scalar,
     changes::{Changed, Difference},
-    reads::{reads_of_one, reads_of_path},
+    field_reads::{reads_of_one, reads_of_path},
 };
 
 pub use gather::Terms;

@@ -23,7 +23,7 @@
 //! | `chain` | projections, filters and flattenings, element by element |
 //! | `counts` | counts that are kept up to date |
 //! | `sliced` | evaluation slice by slice |
-//! | `reads` | the fields that an expression can read |
+//! | `field_reads` | the fields that an expression can read |
 //! | `text` | a syntax tree as text again |
 //! | `describe` | a plan in words |
 //! | `cel` | CEL over the objects of a view |
@@ -64,10 +64,10 @@ mod chain;
 mod changes;
 mod counts;
 mod describe;
+mod field_reads;
 mod index;
 mod key;
 mod narrow;
-mod reads;
 mod sliced;
 mod text;
 
@@ -79,8 +79,8 @@ pub use counts::{
     Count, CountedExpression, Counter, CounterKey, IndexedCount, Measure, extract_counts,
 };
 pub use describe::{Objects, PlanDescription, describe};
+pub use field_reads::{pruned, reads};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, KeyProgram, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
-pub use reads::{pruned, reads};
 pub use sliced::{NoPart, Part, Sliced, Whole};

@@ -9,7 +9,7 @@
 //! - `subquery` makes one query of an entry's expression and of a use;
 //! - `multi_fact` does so for expressions about several facts;
 //! - `projection` finds out which fields of a fact are read at all, where it is fetched whole;
-//! - `uses` puts these together for a rule, and `explain` describes the result for people;
+//! - `fact_uses` puts these together for a rule, and `explain` describes the result for people;
 //! - `references` lists what has to be kept for a policy, and `request_parts` which parts of a request it reads.
 //!
 //! Push-down is only an optimisation: where a subquery fails or nobody answers it, the rule evaluates the
@@ -38,18 +38,18 @@
 mod dependency;
 mod explain;
 mod fact;
+mod fact_uses;
 mod multi_fact;
 mod projection;
 mod references;
 pub(crate) mod request_parts;
 mod subquery;
-mod uses;
 mod visitor;
 
 pub use dependency::may_miss_key;
 pub use explain::{Read, ReadSource, Usage};
+pub(crate) use fact_uses::prepare;
 pub use request_parts::RequestParts;
-pub(crate) use uses::prepare;
 
 #[cfg(test)]
 mod tests;

@@ -88,7 +88,7 @@ pub fn is_answer(message: &[u8]) -> bool {
 }
 
 /// The asker's side of one question: it opens the answer. There may be several, of all who were asked.
-pub struct Asked {
+pub struct QuestionSecret {
     private: PrivateKey,
     public: [u8; PUBLIC_KEY_BYTES],
     psk: Salt,
@@ -105,7 +105,7 @@ pub(crate) fn ask(
     ring: &KeyRing,
     of: AskedOf<'_>,
     plain: &[u8],
-) -> Result<(Bytes, Asked), SealError> {
+) -> Result<(Bytes, QuestionSecret), SealError> {
     let with = ring.sealing().ok_or(SealError::NoAskerKey)?;
     let (private, public) = pair()?;
     let id_bytes = u8::try_from(with.id.len()).map_err(|_| SealError::Malformed {
@@ -116,7 +116,7 @@ pub(crate) fn ask(
     question_key(with, &public, of)?
         .seal_in_place_append_tag(only_nonce(), Aad::from(&head), &mut sealed)
         .map_err(|_| SealError::Library { what: "seal" })?;
-    let asked = Asked {
+    let asked = QuestionSecret {
         private,
         public,
         psk: with.psk(),
@@ -159,7 +159,7 @@ pub(crate) fn open_question(
     Ok((opened.into(), Answering { public, key }))
 }
 
-impl Asked {
+impl QuestionSecret {
     /// Opens an answer.
     ///
     /// # Errors
@@ -194,9 +194,9 @@ impl Asked {
     }
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for QuestionSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked").finish_non_exhaustive()
+        f.debug_struct("QuestionSecret").finish_non_exhaustive()
     }
 }
 
@@ -432,7 +432,7 @@ mod tests {
         let keys = ring(&[("k", 7)]);
         let (question, asked) = ask(&keys, AskedOf::Live, b"x").unwrap();
         let (_, answering) = open_question(&keys, AskedOf::Live, &question).unwrap();
-        assert_eq!(format!("{asked:?}"), "Asked { .. }");
+        assert_eq!(format!("{asked:?}"), "QuestionSecret { .. }");
         assert_eq!(format!("{answering:?}"), "Answering { .. }");
     }
 }

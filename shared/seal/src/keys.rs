@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-use crate::{Answering, Asked, AskedOf, KeyRing, KeysError, SealError, asking, body};
+use crate::{Answering, AskedOf, KeyRing, KeysError, QuestionSecret, SealError, asking, body};
 
 /// The interval at which the file is read again. A Secret's files are symbolic links that are swapped, which
 /// file notifications see unreliably; reading a small file costs nothing.
@@ -93,7 +93,7 @@ impl Keys {
     ///
     /// # Errors
     /// [`SealError::NoAskerKey`], or [`SealError::Library`].
-    pub fn ask(&self, of: AskedOf<'_>, plain: &[u8]) -> Result<(Bytes, Asked), SealError> {
+    pub fn ask(&self, of: AskedOf<'_>, plain: &[u8]) -> Result<(Bytes, QuestionSecret), SealError> {
         let ring = self.0.ring.load();
         asking::ask(ring.as_deref().ok_or(SealError::NoAskerKey)?, of, plain)
     }

@@ -38,7 +38,7 @@ mod mac;
 mod ring;
 
 pub use args::{AskerArgs, SealArgs};
-pub use asking::{Answering, Asked, AskedOf, is_answer, is_question, withheld};
+pub use asking::{Answering, AskedOf, QuestionSecret, is_answer, is_question, withheld};
 pub use body::{MAGIC, is_sealed};
 pub use error::{KeysError, SealError};
 pub use identity::identity;

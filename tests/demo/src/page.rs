@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
-use anteroom_command::operator::{Key, Look, Screen, denial};
+use anteroom_command::operator::{Key, LiveStatus, Screen, denial};
 use anteroom_load::{Live, Plan, Report, Stop};
 use anteroom_wire::tap::TapFilter;
 use anyhow::bail;
@@ -84,7 +84,7 @@ async fn look(
 ) -> anyhow::Result<()> {
     let transcript = Transcript::new(false);
     let tour = Tour::new(cluster, system, &transcript);
-    let mut look = Look::begin(system.bus(), TapFilter::default()).await?;
+    let mut look = LiveStatus::begin(system.bus(), TapFilter::default()).await?;
     let mut screen = Screen::open()?;
     let mut playing: Option<Playing<'_>> = None;
     let mut draw = interval(DRAW_INTERVAL);
@@ -149,7 +149,7 @@ impl Page {
         }
     }
 
-    fn refresh(&mut self, report: Report, look: &mut Look) {
+    fn refresh(&mut self, report: Report, look: &mut LiveStatus) {
         let seconds = report.seconds - self.report.seconds;
         if seconds > 0.0 {
             let decided = report.decisions.saturating_sub(self.report.decisions);

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::{BundleArgs, archive::Archive, pick};
+use super::{BundleArgs, archive::Archive, redact};
 use crate::{
-    asker::{Asked, Asker},
+    asker::{Asker, ReadResult},
     check,
 };
 
@@ -21,23 +21,27 @@ type Picked = fn(&Value) -> Value;
 
 /// Objects of the namespace: name in the archive, path, and what is taken of each.
 const OBJECTS: [(&str, &str, Picked); 8] = [
-    ("deployments", "apis/apps/v1/{}/deployments", pick::workload),
+    (
+        "deployments",
+        "apis/apps/v1/{}/deployments",
+        redact::workload,
+    ),
     (
         "statefulsets",
         "apis/apps/v1/{}/statefulsets",
-        pick::workload,
+        redact::workload,
     ),
-    ("jobs", "apis/batch/v1/{}/jobs", pick::workload),
-    ("pods", "api/v1/{}/pods", pick::pod),
-    ("services", "api/v1/{}/services", pick::other),
-    ("claims", "api/v1/{}/persistentvolumeclaims", pick::other),
+    ("jobs", "apis/batch/v1/{}/jobs", redact::workload),
+    ("pods", "api/v1/{}/pods", redact::pod),
+    ("services", "api/v1/{}/services", redact::other),
+    ("claims", "api/v1/{}/persistentvolumeclaims", redact::other),
     (
         "budgets",
         "apis/policy/v1/{}/poddisruptionbudgets",
-        pick::other,
+        redact::other,
     ),
     ("events", "api/v1/{}/events", |event| {
-        pick::event(event).unwrap_or_default()
+        redact::event(event).unwrap_or_default()
     }),
 ];
 
@@ -117,14 +121,14 @@ pub(super) async fn everything(
         }
         archive.json(
             &format!("objects/{kind}.json"),
-            listed(found, pick::configuration),
+            listed(found, redact::configuration),
         );
     }
     for (name, path) in STATUSES {
         let objects = asker.all(&format!("/{path}")).await;
         archive.json(
             &format!("statuses/{name}.json"),
-            listed(objects, pick::status),
+            listed(objects, redact::status),
         );
     }
     for pod in pods.iter().take(PODS_MAX) {
@@ -133,8 +137,8 @@ pub(super) async fn everything(
     Ok(())
 }
 
-fn listed(objects: Asked<Vec<Value>>, picked: Picked) -> Asked<Value> {
-    let mut document = pick::all(&objects?, picked);
+fn listed(objects: ReadResult<Vec<Value>>, picked: Picked) -> ReadResult<Value> {
+    let mut document = redact::all(&objects?, picked);
     if let Some(items) = document["items"].as_array_mut() {
         items.retain(|item| !item.is_null());
     }

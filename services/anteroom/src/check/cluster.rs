@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::nats::Heard;
-use crate::asker::{Asked, Asker, TIMEOUT};
+use crate::asker::{Asker, ReadResult, TIMEOUT};
 
 /// The answers of the API server.
 #[derive(Debug)]
@@ -20,26 +20,26 @@ pub(super) struct Cluster {
     /// The namespace of the installation.
     pub(super) namespace: String,
     /// The version of Kubernetes: major and minor.
-    pub(super) version: Asked<(u32, u32)>,
+    pub(super) version: ReadResult<(u32, u32)>,
     /// The API server's clock is ahead of this one by so many seconds.
-    pub(super) clock_ahead_seconds: Asked<i64>,
-    pub(super) definitions: Asked<Vec<Value>>,
-    pub(super) deployments: Asked<Vec<Value>>,
-    pub(super) stateful_sets: Asked<Vec<Value>>,
-    pub(super) storage_classes: Asked<Vec<Value>>,
-    pub(super) validating: Asked<Vec<Value>>,
-    pub(super) mutating: Asked<Vec<Value>>,
+    pub(super) clock_ahead_seconds: ReadResult<i64>,
+    pub(super) definitions: ReadResult<Vec<Value>>,
+    pub(super) deployments: ReadResult<Vec<Value>>,
+    pub(super) stateful_sets: ReadResult<Vec<Value>>,
+    pub(super) storage_classes: ReadResult<Vec<Value>>,
+    pub(super) validating: ReadResult<Vec<Value>>,
+    pub(super) mutating: ReadResult<Vec<Value>>,
     /// The endpoints of the webhook's Service.
-    pub(super) endpoints: Asked<Vec<Value>>,
+    pub(super) endpoints: ReadResult<Vec<Value>>,
     /// The Secrets with keys of NATS and with the webhook's certificate.
-    pub(super) nats_secret: Asked<Option<Value>>,
-    pub(super) webhook_secret: Asked<Option<Value>>,
-    pub(super) policies: Asked<Vec<Value>>,
-    pub(super) entries: Asked<Vec<Value>>,
+    pub(super) nats_secret: ReadResult<Option<Value>>,
+    pub(super) webhook_secret: ReadResult<Option<Value>>,
+    pub(super) policies: ReadResult<Vec<Value>>,
+    pub(super) entries: ReadResult<Vec<Value>>,
     /// The rights that the caller lacks for an installation, as in `create deployments.apps`.
-    pub(super) lacking: Asked<Vec<String>>,
+    pub(super) lacking: ReadResult<Vec<String>>,
     /// The messages heard over NATS; `None`: nobody said where it is.
-    pub(super) nats: Option<Asked<Heard>>,
+    pub(super) nats: Option<ReadResult<Heard>>,
 }
 
 /// The kinds of objects that an installation creates: group and plural.
@@ -63,7 +63,7 @@ const CREATED: [(&str, &str); 14] = [
 impl Cluster {
     /// Returns what is known by this alone: the API server was not asked.
     pub(super) fn unasked(heard: Heard) -> Self {
-        fn no<T>() -> Asked<T> {
+        fn no<T>() -> ReadResult<T> {
             Err("the API server was not asked".to_owned())
         }
         Self {
@@ -142,7 +142,7 @@ fn configurations(kind: &str) -> String {
 }
 
 /// Objects of two resources, of which the second need not be defined.
-fn together(kinds: Vec<Asked<Option<Vec<Value>>>>) -> Asked<Vec<Value>> {
+fn together(kinds: Vec<ReadResult<Option<Vec<Value>>>>) -> ReadResult<Vec<Value>> {
     let mut kinds = kinds.into_iter();
     let first = kinds.next().transpose()?.flatten();
     let mut all = first.ok_or("it is not defined: see crds-served")?;
@@ -154,7 +154,7 @@ fn together(kinds: Vec<Asked<Option<Vec<Value>>>>) -> Asked<Vec<Value>> {
 
 impl Asker<'_> {
     /// Returns the version, and how far the API server's clock is ahead.
-    async fn version(&self) -> anyhow::Result<(Asked<(u32, u32)>, Asked<i64>)> {
+    async fn version(&self) -> anyhow::Result<(ReadResult<(u32, u32)>, ReadResult<i64>)> {
         let request = Request::get("/version").body(Body::empty())?;
         let answer = timeout(TIMEOUT, self.0.send(request)).await;
         let answer = answer.context("the API server does not answer")??;
@@ -178,7 +178,7 @@ impl Asker<'_> {
         ))
     }
 
-    async fn lacking(&self, namespace: &str) -> Asked<Vec<String>> {
+    async fn lacking(&self, namespace: &str) -> ReadResult<Vec<String>> {
         let api: Api<SelfSubjectAccessReview> = Api::all(self.0.clone());
         let mut lacking = Vec::new();
         for (group, resource) in CREATED {

@@ -1,7 +1,7 @@
 //! The findings of checks. Pure.
 
 use super::cluster::Cluster;
-use crate::asker::Asked;
+use crate::asker::ReadResult;
 
 /// A fact that should hold.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ const NAMED_MAX: usize = 5;
 
 impl Finding {
     /// Returns the finding that `find` makes of an answer; without one the check is not asked.
-    pub(super) fn of<T>(asked: &Asked<T>, find: impl FnOnce(&T) -> Self) -> Self {
+    pub(super) fn of<T>(asked: &ReadResult<T>, find: impl FnOnce(&T) -> Self) -> Self {
         match asked {
             Ok(answer) => find(answer),
             Err(reason) => Self::NotAsked(reason.clone()),

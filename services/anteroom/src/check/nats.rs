@@ -10,7 +10,7 @@ use anteroom_wire::{
 use serde_json::{Value, json};
 
 use crate::operator::{
-    hear::{self, Beats, Tapping},
+    connection::{self, Beats, Tapping},
     system::System,
     window::{By, Decisions, Window},
 };
@@ -56,7 +56,7 @@ pub(super) fn is_named(args: &NatsArgs) -> bool {
 /// # Errors
 /// NATS cannot be reached, or does not know the login.
 pub(super) async fn ask(args: &NatsArgs) -> anyhow::Result<Heard> {
-    let bus = hear::connect(args).await?;
+    let bus = connection::connect(args).await?;
     let tap = Tap {
         filter: TapFilter {
             denied: true,
@@ -84,7 +84,7 @@ pub(super) async fn ask(args: &NatsArgs) -> anyhow::Result<Heard> {
         anyhow::Ok(())
     };
     let listened = tokio::time::timeout(LISTEN, listen).await;
-    let statuses = hear::statuses(&*bus).await;
+    let statuses = connection::statuses(&*bus).await;
     bad.end().await;
     all.end().await;
     bus.close().await;

@@ -23,7 +23,7 @@ use axum_server::Handle;
 
 use super::{
     listen::Console,
-    pages::{self, Asked},
+    pages::{self, PageQuery},
 };
 
 /// The headers of a request; more is refused.
@@ -133,17 +133,17 @@ async fn overview(State(console): State<Console>) -> Response {
     shown(&pages::overview(&console), StatusCode::OK)
 }
 
-async fn views(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
+async fn views(State(console): State<Console>, Query(asked): Query<PageQuery>) -> Response {
     console.note_reader(false);
     shown(&pages::views(&console, &asked), StatusCode::OK)
 }
 
-async fn policies(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
+async fn policies(State(console): State<Console>, Query(asked): Query<PageQuery>) -> Response {
     console.note_reader(false);
     shown(&pages::policies(&console, &asked), StatusCode::OK)
 }
 
-async fn policy(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
+async fn policy(State(console): State<Console>, Query(asked): Query<PageQuery>) -> Response {
     console.note_reader(false);
     match pages::policy(&console, &asked) {
         Ok(page) => shown(&page, StatusCode::OK),
@@ -151,12 +151,12 @@ async fn policy(State(console): State<Console>, Query(asked): Query<Asked>) -> R
     }
 }
 
-async fn denials(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
+async fn denials(State(console): State<Console>, Query(asked): Query<PageQuery>) -> Response {
     console.note_reader(false);
     shown(&pages::denials(&console, &asked), StatusCode::OK)
 }
 
-async fn denial(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
+async fn denial(State(console): State<Console>, Query(asked): Query<PageQuery>) -> Response {
     console.note_reader(false);
     match pages::denial(&console, &asked) {
         Ok(page) => shown(&page, StatusCode::OK),
@@ -164,7 +164,7 @@ async fn denial(State(console): State<Console>, Query(asked): Query<Asked>) -> R
     }
 }
 
-async fn tap(State(console): State<Console>, Query(asked): Query<Asked>) -> Response {
+async fn tap(State(console): State<Console>, Query(asked): Query<PageQuery>) -> Response {
     console.note_reader(true);
     shown(&pages::tap(&console, &asked), StatusCode::OK)
 }

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::operator::{
-    hear::{self, Beats, Tapping},
+    connection::{self, Beats, Tapping},
     system::System,
     tap::time_of,
     window::{By, Window},
@@ -261,7 +261,7 @@ async fn poll_statuses(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Result<
         tick.tick().await;
         let is_due = last.is_none_or(|last| last.elapsed() >= STATUS_INTERVAL);
         if is_due && console.is_looked_at().0 {
-            let said = hear::statuses(&**bus).await;
+            let said = connection::statuses(&**bus).await;
             console.state().statuses = Some(said.map_err(|error| format!("{error:#}")));
             last = Some(Instant::now());
         }

@@ -31,7 +31,7 @@ const ATTENTION_MAX: usize = 20;
 /// The parameters of a page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Asked {
+pub(super) struct PageQuery {
     filter: String,
     trouble: String,
     page: String,
@@ -40,7 +40,7 @@ pub(super) struct Asked {
     id: String,
 }
 
-impl Asked {
+impl PageQuery {
     fn page(&self) -> usize {
         self.page.parse().unwrap_or(1)
     }
@@ -244,7 +244,7 @@ pub(super) struct Views {
     turn: Turn,
 }
 
-pub(super) fn views(console: &Console, asked: &Asked) -> Views {
+pub(super) fn views(console: &Console, asked: &PageQuery) -> Views {
     let state = console.state();
     let rows = state.system.views(Instant::now()).into_iter();
     let mut rows: Vec<_> = rows
@@ -270,7 +270,7 @@ pub(super) struct Policies {
     left_out: u64,
 }
 
-pub(super) fn policies(console: &Console, asked: &Asked) -> Policies {
+pub(super) fn policies(console: &Console, asked: &PageQuery) -> Policies {
     let mut state = console.state();
     let decisions = state.window.decisions(By::default(), Instant::now());
     let rows = objects(&state).iter();
@@ -303,7 +303,7 @@ pub(super) struct Policy {
     denials: Vec<DecisionRow>,
 }
 
-pub(super) fn policy(console: &Console, asked: &Asked) -> Result<Policy, Absent> {
+pub(super) fn policy(console: &Console, asked: &PageQuery) -> Result<Policy, Absent> {
     let by = By {
         kind: true,
         namespace: false,
@@ -344,7 +344,7 @@ pub(super) struct Denials {
     turn: Turn,
 }
 
-pub(super) fn denials(console: &Console, asked: &Asked) -> Denials {
+pub(super) fn denials(console: &Console, asked: &PageQuery) -> Denials {
     let state = console.state();
     let rows = state.denials.iter().rev().map(DecisionRow::of);
     let mut rows: Vec<_> = rows.filter(|row| row.holds(&asked.filter)).collect();
@@ -370,7 +370,7 @@ pub(super) struct Denial {
     left_out: u64,
 }
 
-pub(super) fn denial(console: &Console, asked: &Asked) -> Result<Denial, Absent> {
+pub(super) fn denial(console: &Console, asked: &PageQuery) -> Result<Denial, Absent> {
     let state = console.state();
     let Some(seen) = state.denials.iter().find(|seen| seen.id == asked.id) else {
         drop(state);
@@ -399,7 +399,7 @@ pub(super) struct Tap {
     left_out: u64,
 }
 
-pub(super) fn tap(console: &Console, asked: &Asked) -> Tap {
+pub(super) fn tap(console: &Console, asked: &PageQuery) -> Tap {
     let state = console.state();
     let rows = state.decisions.iter().rev().map(DecisionRow::of);
     Tap {

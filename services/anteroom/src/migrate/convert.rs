@@ -3,7 +3,7 @@
 use anteroom_policy::ResourceFilters;
 use serde_json::Value;
 
-use super::likes::Around;
+use super::chart_keys::SettingContext;
 
 /// The result of converting a setting.
 #[derive(Debug, Default, PartialEq)]
@@ -15,7 +15,7 @@ pub(super) struct Converted {
 }
 
 /// A conversion.
-pub(super) type Convert = fn(&Value, &Around) -> Converted;
+pub(super) type Convert = fn(&Value, &SettingContext) -> Converted;
 
 fn to(value: impl Into<Value>) -> Converted {
     let value = Some(value.into());
@@ -38,12 +38,12 @@ fn inner(value: &Value) -> Value {
 }
 
 /// Takes the value as it is.
-pub(super) fn same(value: &Value, _: &Around) -> Converted {
+pub(super) fn same(value: &Value, _: &SettingContext) -> Converted {
     to(value.clone())
 }
 
 /// Takes a truth value, as Go spells it.
-pub(super) fn boolean(value: &Value, _: &Around) -> Converted {
+pub(super) fn boolean(value: &Value, _: &SettingContext) -> Converted {
     match text(value) {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => to(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => to(false),
@@ -52,13 +52,13 @@ pub(super) fn boolean(value: &Value, _: &Around) -> Converted {
 }
 
 /// A list with commas.
-pub(super) fn words(value: &Value, _: &Around) -> Converted {
+pub(super) fn words(value: &Value, _: &SettingContext) -> Converted {
     let words = text(value).split(',').map(str::trim);
     to(words.filter(|word| !word.is_empty()).collect::<Vec<_>>())
 }
 
 /// One filter is one element. With one that it cannot read, a service would not start.
-pub(super) fn filters(value: &Value, _: &Around) -> Converted {
+pub(super) fn filters(value: &Value, _: &SettingContext) -> Converted {
     let filters = text(value).split_inclusive(']').map(str::trim);
     let (found, broken): (Vec<_>, Vec<_>) = filters
         .filter(|filter| !filter.is_empty())
@@ -70,7 +70,7 @@ pub(super) fn filters(value: &Value, _: &Around) -> Converted {
 }
 
 /// The namespaces that selectors exclude by name, and Kyverno's own.
-pub(super) fn namespaces(value: &Value, around: &Around) -> Converted {
+pub(super) fn namespaces(value: &Value, around: &SettingContext) -> Converted {
     let selectors = match inner(value) {
         Value::Array(all) => all,
         one => vec![one],
@@ -101,7 +101,7 @@ pub(super) fn namespaces(value: &Value, around: &Around) -> Converted {
 }
 
 /// Names and values. The services take them in a list with commas.
-pub(super) fn pairs(value: &Value, _: &Around) -> Converted {
+pub(super) fn pairs(value: &Value, _: &SettingContext) -> Converted {
     let pairs = inner(value);
     let fits = |(key, value): (&String, &Value)| {
         !key.contains(['=', ',']) && value.as_str().is_some_and(|value| !value.contains(','))
@@ -116,7 +116,7 @@ pub(super) fn pairs(value: &Value, _: &Around) -> Converted {
 }
 
 /// A number of bytes; 0 is no limit in Kyverno.
-pub(super) fn bytes(value: &Value, _: &Around) -> Converted {
+pub(super) fn bytes(value: &Value, _: &SettingContext) -> Converted {
     match text(value).parse::<u64>() {
         Ok(bytes) if bytes > 0 => to(bytes.to_string()),
         _ => no("There is always a limit here."),
@@ -124,7 +124,7 @@ pub(super) fn bytes(value: &Value, _: &Around) -> Converted {
 }
 
 /// From Go's form of durations, as in `1h30m0s`.
-pub(super) fn duration(value: &Value, _: &Around) -> Converted {
+pub(super) fn duration(value: &Value, _: &SettingContext) -> Converted {
     match seconds(text(value)).filter(|seconds| *seconds > 0) {
         Some(seconds) if seconds % 3_600 == 0 => to(format!("{}h", seconds / 3_600)),
         Some(seconds) if seconds % 60 == 0 => to(format!("{}m", seconds / 60)),
@@ -153,7 +153,7 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// Exceptions are on only with a namespace to read them from.
-pub(super) fn exceptions(value: &Value, around: &Around) -> Converted {
+pub(super) fn exceptions(value: &Value, around: &SettingContext) -> Converted {
     match text(value) == "true" && !around.flags.contains_key("exceptionNamespace") {
         true => no("Without --exceptionNamespace, Kyverno reads no exceptions either."),
         false => boolean(value, around),
@@ -161,7 +161,7 @@ pub(super) fn exceptions(value: &Value, around: &Around) -> Converted {
 }
 
 /// More replicas than the chart's are taken over, fewer are not.
-pub(super) fn replicas(value: &Value, _: &Around) -> Converted {
+pub(super) fn replicas(value: &Value, _: &SettingContext) -> Converted {
     match value.as_u64() {
         Some(more @ 3..=100) => to(more),
         _ => Converted::default(),
@@ -182,9 +182,9 @@ mod tests {
                  \"operator\":\"NotIn\",\"values\":{values}}}],\"matchLabels\":null}}}}"
             )
         };
-        let around = Around {
+        let around = SettingContext {
             namespaces: ["kyverno".to_owned()].into(),
-            ..Around::default()
+            ..SettingContext::default()
         };
         let cases: [(Convert, Value, Value, bool); 21] = [
             (words, json!("a, b,"), json!(["a", "b"]), false),

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
+    chart_keys::{CHART_KEYS, ChartKey, KyvernoSetting, SettingContext},
     convert::Converted,
     installation::{Installation, Part, text, title},
-    likes::{Around, LIKES, Ours, Place},
     yaml,
 };
 
@@ -57,9 +57,9 @@ impl Settings {
             .iter()
             .chain(deployments.iter().map(|(_, one)| one));
         let homes = objects.map(|object| text(object, "/metadata/namespace"));
-        let around = Around {
+        let around = SettingContext {
             namespaces: homes.filter(|home| !home.is_empty()).collect(),
-            ..Around::default()
+            ..SettingContext::default()
         };
         for config in &installation.config {
             found.take(None, config, &around);
@@ -69,7 +69,7 @@ impl Settings {
             found.take(
                 Some(*part),
                 deployment,
-                &Around {
+                &SettingContext {
                     flags,
                     ..around.clone()
                 },
@@ -80,7 +80,7 @@ impl Settings {
     }
 
     /// Takes what the table knows of an object, and names what it does not know. What comes first counts.
-    fn take(&mut self, of: Option<Part>, object: &Value, around: &Around) {
+    fn take(&mut self, of: Option<Part>, object: &Value, around: &SettingContext) {
         let mut unknown: BTreeSet<String> = match of {
             Some(_) => around.flags.keys().cloned().collect(),
             None => object["data"]
@@ -90,14 +90,16 @@ impl Settings {
                 .cloned()
                 .collect(),
         };
-        for (place, ours) in &LIKES {
+        for (place, ours) in &CHART_KEYS {
             let (name, value) = match (*place, of) {
-                (Place::Config(key), None) => (key.to_owned(), object["data"].get(key).cloned()),
-                (Place::Flag(part, flag), Some(of)) if part == of => {
+                (KyvernoSetting::Config(key), None) => {
+                    (key.to_owned(), object["data"].get(key).cloned())
+                }
+                (KyvernoSetting::Flag(part, flag), Some(of)) if part == of => {
                     let value = around.flags.get(flag);
                     (flag.to_owned(), value.map(|value| value.as_str().into()))
                 }
-                (Place::Field(part, pointer), Some(of)) if part == of => (
+                (KyvernoSetting::Field(part, pointer), Some(of)) if part == of => (
                     pointer[1..].replace('/', "."),
                     object.pointer(pointer).cloned(),
                 ),
@@ -124,15 +126,15 @@ impl Settings {
         }
     }
 
-    fn take_one(&mut self, ours: &Ours, value: &Value, from: &str, around: &Around) {
+    fn take_one(&mut self, ours: &ChartKey, value: &Value, from: &str, around: &SettingContext) {
         let lacks = match ours {
-            Ours::Nothing(usual, why) => {
+            ChartKey::Nothing(usual, why) => {
                 let is_usual = value
                     .as_str()
                     .is_none_or(|text| text.is_empty() || text == *usual);
                 (!is_usual).then(|| (*why).to_owned())
             }
-            Ours::Key(key, default, convert) => {
+            ChartKey::Key(key, default, convert) => {
                 let Converted { value, lacks } = convert(value, around);
                 let is_taken = self.taken.iter().any(|taken| taken.key == *key);
                 let default: Option<Value> = serde_json::from_str(default).ok();

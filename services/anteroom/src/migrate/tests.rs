@@ -9,7 +9,7 @@ use clap::Parser;
 use kube::{Client, Config};
 
 use super::{
-    likes::{LIKES, Ours},
+    chart_keys::{CHART_KEYS, ChartKey},
     rights::SOURCES,
     *,
 };
@@ -261,7 +261,7 @@ fn flags_are_read_as_go_reads_them_and_nothing_else_is_shown() {
             "v=true"
         ]
     );
-    let around = likes::Around::default();
+    let around = chart_keys::SettingContext::default();
     for (text, expected) in [
         ("1", Some(json!(true))),
         ("F", Some(json!(false))),
@@ -298,8 +298,8 @@ fn values_are_what_the_schema_allows() {
 fn every_key_is_one_of_the_chart_and_has_its_value_there() {
     let schema: Value = serde_json::from_str(&deployed("chart/values.schema.json")).unwrap();
     let values = anteroom_functions::yaml::read(&deployed("chart/values.yaml")).unwrap();
-    for (_, ours) in &LIKES {
-        let Ours::Key(key, default, _) = ours else {
+    for (_, ours) in &CHART_KEYS {
+        let ChartKey::Key(key, default, _) = ours else {
             continue;
         };
         let default: Value = serde_json::from_str(default).unwrap();

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    hear::{self, Tapping},
+    connection::{self, Tapping},
     table::{count, micros, millis, one_line},
     top::FilterArgs,
 };
@@ -63,7 +63,7 @@ pub(crate) struct TapArgs {
 
 /// Runs `anteroom tap`.
 pub(crate) async fn run(args: TapArgs, service: Service) -> anyhow::Result<()> {
-    let bus = hear::connect(&args.nats).await?;
+    let bus = connection::connect(&args.nats).await?;
     let tap = Tap {
         filter: args.filter.filter(),
         records_per_second: RECORDS_PER_SECOND_MAX,

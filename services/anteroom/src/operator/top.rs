@@ -16,7 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use self::text::{Shown, Sort};
 use super::{
-    hear::{self, Beats, Tapping},
+    connection::{self, Beats, Tapping},
     screen::{Key, Screen},
     system::System,
     window::{By, Window},
@@ -151,7 +151,7 @@ pub(crate) struct Heard {
 
 /// Runs `anteroom top`.
 pub(crate) async fn run(args: TopArgs, service: Service) -> anyhow::Result<()> {
-    let bus = hear::connect(&args.nats).await?;
+    let bus = connection::connect(&args.nats).await?;
     let tap = Tap {
         filter: args.filter.filter(),
         ..Tap::default()

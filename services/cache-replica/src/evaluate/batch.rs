@@ -56,7 +56,7 @@ pub(crate) struct Batch {
 
 /// One query of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Asking<'b> {
+pub(super) struct QueryContext<'b> {
     pub(super) batch: &'b Batch,
     pub(super) prepared: &'b Prepared,
     pub(super) plan: &'b Plan,
@@ -146,9 +146,12 @@ impl Batch {
     ///
     /// # Errors
     /// The expression or the selection is invalid.
-    pub(super) fn asking<'b>(&'b self, prepared: &'b Prepared) -> Result<Asking<'b>, FactError> {
+    pub(super) fn context<'b>(
+        &'b self,
+        prepared: &'b Prepared,
+    ) -> Result<QueryContext<'b>, FactError> {
         match &prepared.plan {
-            Ok(Planned::Jmespath(plan, select)) => Ok(Asking {
+            Ok(Planned::Jmespath(plan, select)) => Ok(QueryContext {
                 batch: self,
                 prepared,
                 plan,
@@ -162,7 +165,7 @@ impl Batch {
     }
 }
 
-impl<'b> Asking<'b> {
+impl<'b> QueryContext<'b> {
     pub(super) fn read(&self) -> Read<'b> {
         self.batch.state.read()
     }

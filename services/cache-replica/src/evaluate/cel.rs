@@ -48,14 +48,14 @@ pub(crate) struct CelPrepared {
 
 /// One query in CEL of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct CelAsking<'b> {
+pub(super) struct CelQueryContext<'b> {
     batch: &'b Batch,
     prepared: &'b Prepared,
     cel: &'b CelPrepared,
     query: &'b CelQuery,
 }
 
-impl<'b> CelAsking<'b> {
+impl<'b> CelQueryContext<'b> {
     /// `None`: the query is not in CEL.
     pub(super) fn of(batch: &'b Batch, prepared: &'b Prepared) -> Option<Self> {
         Some(Self {
@@ -143,21 +143,21 @@ impl Evaluator {
     /// Returns the result of a query in CEL, if it takes no time that another could miss.
     pub(super) fn answer_cel_inline(
         &self,
-        asking: CelAsking<'_>,
+        context: CelQueryContext<'_>,
     ) -> Option<Result<Bytes, FactError>> {
-        if self.verifies() || asking.cel.plan.is_long() {
+        if self.verifies() || context.cel.plan.is_long() {
             return None;
         }
-        let (mut budget, _) = asking.batch.deadline.limit(self.budget);
+        let (mut budget, _) = context.batch.deadline.limit(self.budget);
         budget.steps = budget.steps.min(INLINE_STEPS_MAX);
-        let host = self.host(asking.batch, Pace::Inline);
-        match self.attempt(asking, budget, &host) {
+        let host = self.host(context.batch, Pace::Inline);
+        match self.attempt(context, budget, &host) {
             Attempt::Done {
                 result: Err(FactError::BudgetExceeded { .. } | FactError::DeadlineExceeded { .. }),
                 ..
             }
             | Attempt::Cut => {
-                asking.cel.plan.took_long(true);
+                context.cel.plan.took_long(true);
                 None
             }
             Attempt::Done {
@@ -166,7 +166,7 @@ impl Evaluator {
                 examined,
                 ..
             } => {
-                self.note(asking, is_narrowed, examined);
+                self.note(context, is_narrowed, examined);
                 Some(result)
             }
         }
@@ -190,8 +190,8 @@ impl Evaluator {
             return result;
         }
         let all = self.scan_cel(batch, index, false).await?;
-        let expression = match CelAsking::of(batch, &batch.queries[index]) {
-            Some(asking) => asking.query.expression.as_str(),
+        let expression = match CelQueryContext::of(batch, &batch.queries[index]) {
+            Some(context) => context.query.expression.as_str(),
             None => "",
         };
         self.verified_of(batch, expression, result, all)
@@ -209,10 +209,10 @@ impl Evaluator {
             let _permit = permit;
             // It may have waited for a thread.
             batch.deadline.check()?;
-            let Some(asking) = CelAsking::of(&batch, &batch.queries[index]) else {
+            let Some(context) = CelQueryContext::of(&batch, &batch.queries[index]) else {
                 return Err(not_in_cel());
             };
-            span.in_scope(|| Ok(this.attempt_at_length(asking)))
+            span.in_scope(|| Ok(this.attempt_at_length(context)))
         });
         attempt.await.unwrap_or_else(|error| {
             Err(FactError::EvaluationFailed {
@@ -221,8 +221,8 @@ impl Evaluator {
         })
     }
 
-    fn attempt_at_length(&self, asking: CelAsking<'_>) -> Attempt {
-        if let Some(result) = self.cel_remembered(asking) {
+    fn attempt_at_length(&self, context: CelQueryContext<'_>) -> Attempt {
+        if let Some(result) = self.cel_remembered(context) {
             return Attempt::Done {
                 result,
                 steps: 0,
@@ -230,9 +230,9 @@ impl Evaluator {
                 examined: 0,
             };
         }
-        let (budget, _) = asking.batch.deadline.limit(self.budget);
-        let host = self.host(asking.batch, Pace::Worker);
-        let attempt = self.attempt(asking, budget, &host);
+        let (budget, _) = context.batch.deadline.limit(self.budget);
+        let host = self.host(context.batch, Pace::Worker);
+        let attempt = self.attempt(context, budget, &host);
         if let Attempt::Done {
             result,
             steps,
@@ -240,9 +240,9 @@ impl Evaluator {
             examined,
         } = &attempt
         {
-            asking.cel.plan.took_long(*steps > INLINE_STEPS_MAX);
-            self.note(asking, *is_narrowed, *examined);
-            self.remember_cel(asking, result);
+            context.cel.plan.took_long(*steps > INLINE_STEPS_MAX);
+            self.note(context, *is_narrowed, *examined);
+            self.remember_cel(context, result);
         }
         attempt
     }
@@ -258,7 +258,7 @@ impl Evaluator {
         let _permit = permit.map_err(|_| batch.deadline.exceeded())?;
         let (this, of) = (Arc::clone(self), Arc::clone(batch));
         let evaluate = move |turns: &Turns| {
-            let Some(asking) = CelAsking::of(&of, &of.queries[index]) else {
+            let Some(context) = CelQueryContext::of(&of, &of.queries[index]) else {
                 return Err(not_in_cel());
             };
             let (budget, _) = of.deadline.limit(this.budget);
@@ -266,16 +266,16 @@ impl Evaluator {
             if !by_index {
                 host.derived = None;
             }
-            match this.attempt(asking, budget, &host) {
+            match this.attempt(context, budget, &host) {
                 Attempt::Done {
                     result, examined, ..
                 } => {
                     this.metrics.scanned();
                     // Otherwise it verifies another answer, which was counted.
                     if by_index {
-                        this.note(asking, false, examined);
+                        this.note(context, false, examined);
                     }
-                    this.remember_cel(asking, &result);
+                    this.remember_cel(context, &result);
                     result
                 }
                 Attempt::Cut => Err(of.deadline.exceeded()),
@@ -298,8 +298,8 @@ impl Evaluator {
     }
 
     /// Counts an evaluation whose result is an answer.
-    fn note(&self, asking: CelAsking<'_>, is_narrowed: bool, examined: u64) {
-        asking.batch.examines(examined);
+    fn note(&self, context: CelQueryContext<'_>, is_narrowed: bool, examined: u64) {
+        context.batch.examines(examined);
         self.metrics.evaluated();
         if is_narrowed {
             self.metrics.looked_up();
@@ -309,7 +309,7 @@ impl Evaluator {
     /// Evaluates a query in one place.
     fn attempt(
         &self,
-        asking: CelAsking<'_>,
+        context: CelQueryContext<'_>,
         budget: anteroom_jmespath::Budget,
         host: &Host<'_>,
     ) -> Attempt {
@@ -319,12 +319,12 @@ impl Evaluator {
             is_narrowed: host.has_asked.load(Ordering::Relaxed),
             examined,
         };
-        let documents = match Documents::of(asking, host) {
+        let documents = match Documents::of(context, host) {
             Ok(documents) => documents,
             Err(error) => return done(Err(error), 0, 0),
         };
-        let inputs = documents.inputs(asking);
-        let plan = &asking.cel.plan;
+        let inputs = documents.inputs(context);
+        let plan = &context.cel.plan;
         let limit = Budget {
             steps: budget.steps,
             built_bytes: budget.built_bytes,
@@ -340,7 +340,7 @@ impl Evaluator {
         done(
             outcome(value, budget).map_err(|error| match error {
                 FactError::BudgetExceeded { .. } if is_shortened => {
-                    asking.batch.deadline.exceeded()
+                    context.batch.deadline.exceeded()
                 }
                 error => error,
             }),
@@ -349,16 +349,16 @@ impl Evaluator {
         )
     }
 
-    fn cel_remembered(&self, asking: CelAsking<'_>) -> Option<Result<Bytes, FactError>> {
-        if !asking.cel.plan.is_deterministic {
+    fn cel_remembered(&self, context: CelQueryContext<'_>) -> Option<Result<Bytes, FactError>> {
+        if !context.cel.plan.is_deterministic {
             return None;
         }
-        self.remembered_of(asking.batch, asking.prepared)
+        self.remembered_of(context.batch, context.prepared)
     }
 
-    fn remember_cel(&self, asking: CelAsking<'_>, result: &Result<Bytes, FactError>) {
-        if asking.cel.plan.is_deterministic {
-            self.remember_of(asking.batch, asking.prepared, result);
+    fn remember_cel(&self, context: CelQueryContext<'_>, result: &Result<Bytes, FactError>) {
+        if context.cel.plan.is_deterministic {
+            self.remember_of(context.batch, context.prepared, result);
         }
     }
 }

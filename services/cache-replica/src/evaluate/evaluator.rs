@@ -11,8 +11,8 @@ use anteroom_plan::Language;
 use bytes::Bytes;
 
 use super::{
-    batch::{Asking, Batch, Prepared},
-    cel::CelAsking,
+    batch::{Batch, Prepared, QueryContext},
+    cel::CelQueryContext,
     facts::{Found, QueryFacts},
     path::{AnswerPath, Stage},
 };
@@ -90,21 +90,21 @@ impl Evaluator {
         batch: &Batch,
         prepared: &Prepared,
     ) -> Option<Result<Bytes, FactError>> {
-        if let Some(asking) = CelAsking::of(batch, prepared) {
-            return self.answer_cel_inline(asking);
+        if let Some(context) = CelQueryContext::of(batch, prepared) {
+            return self.answer_cel_inline(context);
         }
-        let asking = match batch.asking(prepared) {
-            Ok(asking) => asking,
+        let context = match batch.context(prepared) {
+            Ok(context) => context,
             Err(error) => return Some(Err(error)),
         };
-        let (view, read) = (batch.view.id(), asking.read());
-        let retained = asking.plan.check_retained(view, read, asking.select);
-        if let Err(error) = retained.and_then(|()| asking.select.check_readable(read)) {
+        let (view, read) = (batch.view.id(), context.read());
+        let retained = context.plan.check_retained(view, read, context.select);
+        if let Err(error) = retained.and_then(|()| context.select.check_readable(read)) {
             return Some(Err(error));
         }
-        let mut facts = QueryFacts::new(self, asking);
+        let mut facts = QueryFacts::new(self, context);
         match AnswerPath::choose(Stage::Arrival, &mut facts) {
-            AnswerPath::Inline => Some(self.evaluate_over(asking, facts.found.as_ref())),
+            AnswerPath::Inline => Some(self.evaluate_over(context, facts.found.as_ref())),
             AnswerPath::Remembered => facts.remembered,
             AnswerPath::Offloaded | AnswerPath::Sliced | AnswerPath::Whole => None,
         }
@@ -118,13 +118,13 @@ impl Evaluator {
     /// Evaluates one query over these objects, or over all that are selected.
     pub(super) fn evaluate_over(
         &self,
-        asking: Asking<'_>,
+        context: QueryContext<'_>,
         found: Option<&Found>,
     ) -> Result<Bytes, FactError> {
-        let Asking { plan, select, .. } = asking;
-        let (budget, is_shortened) = asking.deadline().limit(self.budget);
-        let environment = asking.environment(self.plans.functions(), budget);
-        let read = asking.read();
+        let QueryContext { plan, select, .. } = context;
+        let (budget, is_shortened) = context.deadline().limit(self.budget);
+        let environment = context.environment(self.plans.functions(), budget);
+        let read = context.read();
         let all = || {
             let selected = select.apply(read)?;
             selected.evaluate(&plan.expression, &environment)
@@ -140,25 +140,25 @@ impl Evaluator {
                 }
             })
         };
-        asking.examines(found.map(|found| found.objects.len()));
+        context.examines(found.map(|found| found.objects.len()));
         let result = match found.and_then(few) {
             None => all(),
-            Some(result) if self.is_verified() => self.verified(asking, result, all()),
+            Some(result) if self.is_verified() => self.verified(context, result, all()),
             Some(result) => result,
         };
         self.metrics.evaluated();
         if is_shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
-            return Err(asking.deadline().exceeded());
+            return Err(context.deadline().exceeded());
         }
         result
     }
 
     /// Returns the result of an equal query over the same content.
-    pub(super) fn remembered(&self, asking: Asking<'_>) -> Option<Result<Bytes, FactError>> {
-        if !asking.plan.is_deterministic {
+    pub(super) fn remembered(&self, context: QueryContext<'_>) -> Option<Result<Bytes, FactError>> {
+        if !context.plan.is_deterministic {
             return None;
         }
-        self.remembered_of(asking.batch, asking.prepared)
+        self.remembered_of(context.batch, context.prepared)
     }
 
     /// Returns the result of an equal query in any language over the same content.
@@ -174,9 +174,9 @@ impl Evaluator {
     }
 
     /// Keeps a result for the next query that is equal, unless it depends on the moment.
-    pub(super) fn remember(&self, asking: Asking<'_>, result: &Result<Bytes, FactError>) {
-        if asking.plan.is_deterministic {
-            self.remember_of(asking.batch, asking.prepared, result);
+    pub(super) fn remember(&self, context: QueryContext<'_>, result: &Result<Bytes, FactError>) {
+        if context.plan.is_deterministic {
+            self.remember_of(context.batch, context.prepared, result);
         }
     }
 
@@ -211,11 +211,11 @@ impl Evaluator {
     /// costs too much, or takes too long.
     pub(super) fn verified(
         &self,
-        asking: Asking<'_>,
+        context: QueryContext<'_>,
         few: Result<Bytes, FactError>,
         all: Result<Bytes, FactError>,
     ) -> Result<Bytes, FactError> {
-        self.verified_of(asking.batch, &asking.query().expression, few, all)
+        self.verified_of(context.batch, &context.query().expression, few, all)
     }
 
     /// Compares a result of an expression in any language with that of a scan, as [`Self::verified`] does.

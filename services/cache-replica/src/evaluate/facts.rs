@@ -8,7 +8,7 @@ use anteroom_view::Object;
 use bytes::Bytes;
 
 use super::{
-    batch::Asking,
+    batch::QueryContext,
     evaluator::Evaluator,
     path::{INLINE_OBJECTS_MAX, QueryTraits},
 };
@@ -27,17 +27,17 @@ pub(super) struct Found {
 /// The facts about one query.
 pub(super) struct QueryFacts<'e> {
     evaluator: &'e Evaluator,
-    asking: Asking<'e>,
+    context: QueryContext<'e>,
     pub(super) found: Option<Found>,
     pub(super) remembered: Option<Result<Bytes, FactError>>,
     pub(super) sliced: Option<Arc<Sliced>>,
 }
 
 impl<'e> QueryFacts<'e> {
-    pub(super) fn new(evaluator: &'e Evaluator, asking: Asking<'e>) -> Self {
+    pub(super) fn new(evaluator: &'e Evaluator, context: QueryContext<'e>) -> Self {
         Self {
             evaluator,
-            asking,
+            context,
             found: None,
             remembered: None,
             sliced: None,
@@ -45,9 +45,9 @@ impl<'e> QueryFacts<'e> {
     }
 
     fn find(&self, limit: LookupLimit) -> Option<Found> {
-        let Asking { plan, select, .. } = self.asking;
-        let (view, state) = (&self.asking.batch.view, &self.asking.batch.state);
-        let query = self.asking.query();
+        let QueryContext { plan, select, .. } = self.context;
+        let (view, state) = (&self.context.batch.view, &self.context.batch.state);
+        let query = self.context.query();
         let derived = &self.evaluator.derived;
         let rewritten = derived.substitute_counts(view, state, plan, select, query);
         let objects = {
@@ -82,16 +82,16 @@ impl QueryTraits for QueryFacts<'_> {
     }
 
     fn objects(&self) -> usize {
-        self.asking.read().len()
+        self.context.read().len()
     }
 
     fn selected(&self, most: usize) -> usize {
-        self.asking.select.looks_at(self.asking.read(), most)
+        self.context.select.looks_at(self.context.read(), most)
     }
 
     fn selects_at_most(&self, objects: usize, bytes: usize) -> bool {
-        let read = self.asking.read();
-        self.asking.select.is_within(read, objects, bytes)
+        let read = self.context.read();
+        self.context.select.is_within(read, objects, bytes)
     }
 
     fn finds(&mut self, limit: LookupLimit) -> bool {
@@ -103,13 +103,13 @@ impl QueryTraits for QueryFacts<'_> {
     }
 
     fn is_remembered(&mut self) -> bool {
-        self.remembered = self.evaluator.remembered(self.asking);
+        self.remembered = self.evaluator.remembered(self.context);
         self.remembered.is_some()
     }
 
     fn is_sliceable(&mut self) -> bool {
-        let Asking { plan, select, .. } = self.asking;
-        let read = self.asking.read();
+        let QueryContext { plan, select, .. } = self.context;
+        let read = self.context.read();
         let cut = |document| plan.sliced(document);
         // A selection that a slice cannot tell cannot be cut: one with a limit.
         let is_listed = select.among(read, [].iter()).is_some();

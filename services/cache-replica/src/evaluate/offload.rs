@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::time::timeout;
 
 use super::{
-    batch::{Asking, Batch},
-    cel::CelAsking,
+    batch::{Batch, QueryContext},
+    cel::CelQueryContext,
     evaluator::Evaluator,
     facts::QueryFacts,
     path::{AnswerPath, Stage},
@@ -45,7 +45,7 @@ impl Evaluator {
         batch: &Arc<Batch>,
         index: usize,
     ) -> Result<Bytes, FactError> {
-        if CelAsking::of(batch, &batch.queries[index]).is_some() {
+        if CelQueryContext::of(batch, &batch.queries[index]).is_some() {
             return self.answer_cel_at_length(batch, index).await;
         }
         let planned = match self.plan_offloaded(batch, index).await? {
@@ -74,7 +74,7 @@ impl Evaluator {
             let _permit = permit;
             // It may have waited for a thread.
             batch.deadline.check()?;
-            span.in_scope(|| Ok(this.plan(batch.asking(&batch.queries[index])?)))
+            span.in_scope(|| Ok(this.plan(batch.context(&batch.queries[index])?)))
         });
         plan.await.unwrap_or_else(|error| {
             Err(FactError::EvaluationFailed {
@@ -84,27 +84,27 @@ impl Evaluator {
     }
 
     /// Evaluates a query over some of the objects, or says how all of them are to be looked through.
-    fn plan(&self, asking: Asking<'_>) -> Planned {
-        let mut facts = QueryFacts::new(self, asking);
+    fn plan(&self, context: QueryContext<'_>) -> Planned {
+        let mut facts = QueryFacts::new(self, context);
         let path = AnswerPath::choose(Stage::Worker, &mut facts);
         match (path, facts.remembered, facts.sliced) {
             (AnswerPath::Remembered, Some(result), _) => Planned::Done(result),
             (AnswerPath::Inline | AnswerPath::Offloaded, ..) => {
-                let result = self.evaluate_over(asking, facts.found.as_ref());
-                self.remember(asking, &result);
+                let result = self.evaluate_over(context, facts.found.as_ref());
+                self.remember(context, &result);
                 Planned::Done(result)
             }
             (AnswerPath::Sliced, _, Some(sliced)) => {
                 let pieces = match sliced.is_of_objects_alone() {
-                    true => self.pieces.get(&piece_key(asking)),
+                    true => self.pieces.get(&piece_key(context)),
                     false => None,
                 };
-                let (budget, _) = asking.deadline().limit(self.budget);
+                let (budget, _) = context.deadline().limit(self.budget);
                 let scan = Scan::new(
                     sliced,
-                    &asking.batch.state,
-                    asking.select,
-                    asking.query(),
+                    &context.batch.state,
+                    context.select,
+                    context.query(),
                     self.plans.functions(),
                     budget,
                     pieces.as_deref(),
@@ -132,20 +132,20 @@ impl Evaluator {
         };
         self.metrics.evaluated();
         self.metrics.scanned();
-        let asking = batch.asking(&batch.queries[index])?;
-        asking.examines(None);
+        let context = batch.context(&batch.queries[index])?;
+        context.examines(None);
         let is_shortened = scan.budget.steps < self.budget.steps;
         if is_shortened && matches!(result, Err(FactError::BudgetExceeded { .. })) {
             return Err(batch.deadline.exceeded());
         }
         if result.is_ok() && scan.sliced.is_of_objects_alone() {
-            self.pieces.put(piece_key(asking), scan.pieces());
+            self.pieces.put(piece_key(context), scan.pieces());
         }
-        self.remember(asking, &result);
+        self.remember(context, &result);
         match self.is_verified() {
             true => {
                 let all = self.evaluate_whole(batch, index).await;
-                self.verified(asking, result, all)
+                self.verified(context, result, all)
             }
             false => result,
         }
@@ -158,9 +158,9 @@ impl Evaluator {
     ) -> Result<Bytes, FactError> {
         let (this, of) = (Arc::clone(self), Arc::clone(batch));
         let evaluate = move || {
-            let asking = of.asking(&of.queries[index])?;
-            let result = this.evaluate_over(asking, None);
-            this.remember(asking, &result);
+            let context = of.context(&of.queries[index])?;
+            let result = this.evaluate_over(context, None);
+            this.remember(context, &result);
             result
         };
         let namespace = &batch.namespace;
@@ -170,9 +170,9 @@ impl Evaluator {
     }
 }
 
-fn piece_key(asking: Asking<'_>) -> PieceKey {
+fn piece_key(context: QueryContext<'_>) -> PieceKey {
     PieceKey {
-        view: asking.batch.view.id().clone(),
-        query: asking.prepared.key().clone(),
+        view: context.batch.view.id().clone(),
+        query: context.prepared.key().clone(),
     }
 }

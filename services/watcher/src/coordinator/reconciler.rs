@@ -7,7 +7,7 @@
 //! beats of webhooks ─▶ EnforcementTracker ───────┴─▶ StatusReporter ─▶ statuses
 //! ```
 
-mod held_back;
+mod held_versions;
 mod notes;
 
 use std::{
@@ -44,7 +44,7 @@ use crate::{
     source::discovery::Catalog,
 };
 
-use held_back::HeldBack;
+use held_versions::HeldVersion;
 pub(crate) use notes::Manifests;
 
 /// Reasons that a change of what the API server serves may remove.
@@ -70,7 +70,7 @@ pub(super) struct Reconciler {
     policies: PolicyStore,
     exceptions: ExceptionStore,
     quotas: Quotas,
-    held_back: BTreeMap<PolicyId, HeldBack>,
+    held_back: BTreeMap<PolicyId, HeldVersion>,
     /// Policies that earlier terms left in the log, and that were not read in this one.
     inherited: PoliciesInLog,
     registry: Registry,

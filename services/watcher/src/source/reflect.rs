@@ -31,7 +31,7 @@ use crate::source::{
     apiserver::{ApiServer, Fault, Line},
     metrics::WatchMetrics,
 };
-use forbidden_check::{Doubt, Verdict};
+use forbidden_check::{ForbiddenCheck, RefusalVerdict};
 use machine::{Command, Effect, Input, Machine};
 use parse::{Malformed, Page, WatchEvent};
 
@@ -211,7 +211,7 @@ pub(crate) async fn run_with(
         machine,
         control,
         heard_at: Instant::now(),
-        doubt: Doubt::default(),
+        forbidden_check: ForbiddenCheck::default(),
         ahead: None,
     };
     loop {
@@ -251,7 +251,7 @@ struct Reflector<S> {
     control: Control,
     /// When the source last said what it holds, or changed.
     heard_at: Instant,
-    doubt: Doubt,
+    forbidden_check: ForbiddenCheck,
     ahead: Option<Ahead>,
 }
 
@@ -315,7 +315,7 @@ impl<S: Sink> Reflector<S> {
                 effect => self.apply_effect(effect).await,
             }
         }
-        self.doubt.allowed();
+        self.forbidden_check.allowed();
         if complete && limit > 1 {
             self.heard_at = Instant::now();
         }
@@ -370,7 +370,7 @@ impl<S: Sink> Reflector<S> {
             Ok(lines) => lines,
             Err(fault) => return self.fail(fault).await,
         };
-        self.doubt.allowed();
+        self.forbidden_check.allowed();
         let _open = self.metrics.open();
         let opened = Instant::now();
         let life_max = Duration::from_secs(seconds) + stale_after / 12;
@@ -484,10 +484,12 @@ impl<S: Sink> Reflector<S> {
     async fn fail(&mut self, fault: Fault) {
         self.metrics.error(fault.code());
         let fault = match &fault {
-            Fault::Refused { code: 403, .. } if !self.doubt.is_over() => self.doubted(fault).await,
+            Fault::Refused { code: 403, .. } if !self.forbidden_check.is_over() => {
+                self.check_refusal(fault).await
+            }
             Fault::Refused { .. } => fault,
             _ => {
-                self.doubt.interrupted();
+                self.forbidden_check.interrupted();
                 fault
             }
         };
@@ -496,19 +498,19 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Takes in a refusal, which may be of an API server that has not read its rules yet.
-    async fn doubted(&mut self, fault: Fault) -> Fault {
+    async fn check_refusal(&mut self, fault: Fault) -> Fault {
         let said = self.api.readiness().await;
-        let verdict = self.doubt.judge(said, Instant::now());
+        let verdict = self.forbidden_check.judge(said, Instant::now());
         let fault = match verdict {
-            Verdict::AskAgain => match self.ask_again().await {
+            RefusalVerdict::AskAgain => match self.ask_again().await {
                 Err(fault @ Fault::Refused { .. }) => fault,
                 Err(other) => return other,
                 Ok(()) => return not_ready(&fault),
             },
-            Verdict::Believed => fault,
-            Verdict::Doubted => return not_ready(&fault),
+            RefusalVerdict::Confirmed => fault,
+            RefusalVerdict::Unconfirmed => return not_ready(&fault),
         };
-        self.doubt.believe();
+        self.forbidden_check.confirm();
         fault
     }
 

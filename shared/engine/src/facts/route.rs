@@ -130,7 +130,7 @@ pub(super) fn route(
             cel: None,
         },
     };
-    let asked = Asked {
+    let asked = FactLookup {
         catalog,
         policy: &reader.policy,
         namespace: reader.namespace(),
@@ -180,7 +180,7 @@ fn cel_query(asked: &CelRequest) -> CelQuery {
 }
 
 /// A fact that is asked for, without its target.
-struct Asked<'a> {
+struct FactLookup<'a> {
     catalog: &'a Catalog,
     policy: &'a ObjectKey,
     namespace: Option<&'a str>,
@@ -189,7 +189,7 @@ struct Asked<'a> {
     query: Query,
 }
 
-impl Asked<'_> {
+impl FactLookup<'_> {
     fn entry(
         self,
         kind: EntryKind,

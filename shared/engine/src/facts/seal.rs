@@ -1,14 +1,14 @@
 //! Questions about Secrets, which are sealed with an asker key, and their answers.
 
 use anteroom_model::FactError;
-use anteroom_seal::{Asked, AskedOf, Keys, SealError, is_answer};
+use anteroom_seal::{AskedOf, Keys, QuestionSecret, SealError, is_answer};
 use bytes::Bytes;
 
 /// A request as it travels, and what opens its answer.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) body: Bytes,
-    asked: Option<Asked>,
+    asked: Option<QuestionSecret>,
 }
 
 impl Question {

@@ -7,7 +7,7 @@ use anteroom_model::RetainedFields;
 use anteroom_view::{Object, Snapshot, ViewNode};
 
 use super::Count;
-use crate::{Changes, changes::Changed, index::KEY_BUDGET, reads::reads_to_count};
+use crate::{Changes, changes::Changed, field_reads::reads_to_count, index::KEY_BUDGET};
 
 /// Identifies a counter. Counts with equal keys share one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

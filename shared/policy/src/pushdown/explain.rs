@@ -3,7 +3,7 @@
 use anteroom_cel::{FactRead, ListUse, Program, Subquery};
 use anteroom_model::EntryKind;
 
-use super::{multi_fact::FoundUse, uses::uses_in};
+use super::{fact_uses::uses_in, multi_fact::FoundUse};
 use crate::ir::{
     CollectionReference, Reference, Rule,
     cel::{Cel, CelDialect, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},

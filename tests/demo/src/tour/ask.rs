@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anteroom_command::operator::Look;
+use anteroom_command::operator::LiveStatus;
 use anteroom_load::{Answer, Client, ingress, review};
 use anteroom_wire::tap::{DecisionRecord, TapFilter};
 use anyhow::{Context as _, bail};
@@ -22,7 +22,7 @@ const ASK_INTERVAL: Duration = Duration::from_millis(20);
 /// Somebody who asks for a host.
 pub(super) struct Asker {
     client: Client,
-    look: Look,
+    look: LiveStatus,
 }
 
 impl Asker {
@@ -34,7 +34,7 @@ impl Asker {
         };
         Ok(Self {
             client: Client::new(system.target())?,
-            look: Look::begin(system.bus(), filter).await?,
+            look: LiveStatus::begin(system.bus(), filter).await?,
         })
     }
 

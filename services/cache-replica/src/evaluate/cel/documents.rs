@@ -6,7 +6,7 @@ use anteroom_plan::ViewList;
 use anteroom_view::Lazy;
 use anteroom_wire::body::BodyNode;
 
-use super::{CelAsking, Host};
+use super::{CelQueryContext, Host};
 
 /// The documents of a query.
 pub(super) struct Documents<'b>(Vec<Document<'b>>);
@@ -25,12 +25,12 @@ enum Document<'b> {
 impl<'b> Documents<'b> {
     /// # Errors
     /// Something of one of them is not known.
-    pub(super) fn of(asking: CelAsking<'b>, host: &'b Host<'b>) -> Result<Self, FactError> {
-        let read = asking.batch.state.read();
+    pub(super) fn of(context: CelQueryContext<'b>, host: &'b Host<'b>) -> Result<Self, FactError> {
+        let read = context.batch.state.read();
         if let Some(kept) = read.kept() {
-            asking.check_retained(kept)?;
+            context.check_retained(kept)?;
         }
-        let documents = asking.cel.selects.iter().map(|select| {
+        let documents = context.cel.selects.iter().map(|select| {
             Ok(match select.lazy(read) {
                 Ok(Lazy::One(node)) => Document::One(node),
                 Ok(Lazy::List(objects)) => Document::List {
@@ -46,10 +46,10 @@ impl<'b> Documents<'b> {
     }
 
     /// The inputs of the expression: see [`crate::plan::inputs`].
-    pub(super) fn inputs<'d>(&'d self, asking: CelAsking<'d>) -> Vec<Input<'d>> {
+    pub(super) fn inputs<'d>(&'d self, context: CelQueryContext<'d>) -> Vec<Input<'d>> {
         let documents = self.0.iter().map(Document::input);
-        let parameters = asking.prepared.query.parameters.values().map(Input::json);
-        let failed = asking.query.failed.iter().map(|(name, message)| {
+        let parameters = context.prepared.query.parameters.values().map(Input::json);
+        let failed = context.query.failed.iter().map(|(name, message)| {
             Input::failed(EvalError::Input {
                 name: name.clone(),
                 message: message.clone(),

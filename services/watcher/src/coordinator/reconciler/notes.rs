@@ -4,7 +4,7 @@ use anteroom_model::{Dependent, EntryKind, Failure, ObjectKey};
 use anteroom_policy::PolicyKind;
 use tokio::time::Instant;
 
-use super::{FOLLOWING, HeldBack, Reconciler};
+use super::{FOLLOWING, HeldVersion, Reconciler};
 use crate::{
     coordinator::{
         effect::{Effect, SystemView, Write},
@@ -188,7 +188,7 @@ impl Reconciler {
     }
 
     /// Returns the policy as this object says it.
-    pub(super) fn policy_of(&self, id: &PolicyId, object: &RawObject) -> HeldBack {
+    pub(super) fn policy_of(&self, id: &PolicyId, object: &RawObject) -> HeldVersion {
         let (mut manifest, record) = PolicyManifest::read(object, id.kind());
         let allowed = id.may_read_secrets(&self.options.secrets);
         manifest.secrets_forbidden =
@@ -197,12 +197,12 @@ impl Reconciler {
         manifest.writes_forbidden = !may_write && !manifest.changes.is_empty();
         let referred = self.resolver().referred_by(id, &manifest);
         let sources = quotas::sources(&referred);
-        HeldBack::new(id, manifest, record, referred, sources)
+        HeldVersion::new(id, manifest, record, referred, sources)
     }
 
     /// The policy is in force from here on.
-    pub(super) fn policy_admitted(&mut self, id: &PolicyId, policy: HeldBack) {
-        let HeldBack {
+    pub(super) fn policy_admitted(&mut self, id: &PolicyId, policy: HeldVersion) {
+        let HeldVersion {
             manifest,
             write,
             referred,

@@ -1,4 +1,4 @@
-mod held_back;
+mod held_versions;
 
 use std::sync::Arc;
 

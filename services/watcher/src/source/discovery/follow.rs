@@ -18,7 +18,7 @@ use tokio::{
 use super::{Catalog, fetch, loss};
 use crate::source::{
     apiserver::{ApiServer, Fault},
-    reflect::forbidden_check::{Doubt, Verdict},
+    reflect::forbidden_check::{ForbiddenCheck, RefusalVerdict},
 };
 
 /// The interval at which kinds are read when nothing is known to have changed.
@@ -65,9 +65,9 @@ impl Discovery {
     /// Asks, for ever.
     pub(crate) async fn run(&self, api: &ApiServer) {
         let mut backoff = Backoff::new(RETRY_BASE_MS, RETRY_MAX_MS);
-        let mut doubt = Doubt::default();
+        let mut check = ForbiddenCheck::default();
         loop {
-            match self.read_served(api, &mut doubt).await {
+            match self.read_served(api, &mut check).await {
                 Ok(Some(catalog)) => {
                     backoff.reset();
                     self.found(catalog);
@@ -90,7 +90,7 @@ impl Discovery {
     async fn read_served(
         &self,
         api: &ApiServer,
-        doubt: &mut Doubt,
+        check: &mut ForbiddenCheck,
     ) -> Result<Option<Catalog>, Fault> {
         let before = self.catalog.borrow().clone();
         let mut catalog = fetch::catalog(api).await?;
@@ -99,16 +99,16 @@ impl Discovery {
             None => true,
         };
         if less {
-            match doubt.judge(api.readiness().await, Instant::now()) {
-                Verdict::Doubted => return Ok(None),
-                Verdict::AskAgain => catalog = fetch::catalog(api).await?,
-                Verdict::Believed => {}
+            match check.judge(api.readiness().await, Instant::now()) {
+                RefusalVerdict::Unconfirmed => return Ok(None),
+                RefusalVerdict::AskAgain => catalog = fetch::catalog(api).await?,
+                RefusalVerdict::Confirmed => {}
             }
             if let Some(before) = &before {
                 loss::mark(before, &mut catalog, &loss::registered(api).await?);
             }
         }
-        doubt.allowed();
+        check.allowed();
         Ok(Some(catalog))
     }
 

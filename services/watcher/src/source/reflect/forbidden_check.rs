@@ -15,23 +15,23 @@ const UNTOLD_MAX: Duration = Duration::from_secs(10);
 
 /// The verdict on a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RefusalVerdict {
     /// The refusal is true.
-    Believed,
+    Confirmed,
     /// The refusal may be from before the API server was ready: ask again, once, and believe what it says.
     AskAgain,
     /// The refusal tells nothing.
-    Doubted,
+    Unconfirmed,
 }
 
 /// The refusals of one source, and how far they are believed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Doubt {
-    believed: bool,
+pub(crate) struct ForbiddenCheck {
+    is_confirmed: bool,
     since: Option<Instant>,
 }
 
-impl Doubt {
+impl ForbiddenCheck {
     /// Something was allowed: the next refusal is the first one.
     pub(crate) fn allowed(&mut self) {
         *self = Self::default();
@@ -39,12 +39,12 @@ impl Doubt {
 
     /// A refusal was believed, and so are those that follow it.
     pub(crate) fn is_over(&self) -> bool {
-        self.believed
+        self.is_confirmed
     }
 
     /// It is refused: nothing has to be asked until something is allowed.
-    pub(crate) fn believe(&mut self) {
-        self.believed = true;
+    pub(crate) fn confirm(&mut self) {
+        self.is_confirmed = true;
     }
 
     /// It failed otherwise: what comes next may be another API server, or the same that starts again.
@@ -52,19 +52,19 @@ impl Doubt {
         self.since = None;
     }
 
-    pub(crate) fn judge(&mut self, said: Readiness, now: Instant) -> Verdict {
+    pub(crate) fn judge(&mut self, said: Readiness, now: Instant) -> RefusalVerdict {
         if said == Readiness::NotReady {
             self.interrupted();
         }
         let since = *self.since.get_or_insert(now);
         match said {
-            _ if self.believed => Verdict::Believed,
-            Readiness::Ready => Verdict::AskAgain,
-            Readiness::NotReady => Verdict::Doubted,
+            _ if self.is_confirmed => RefusalVerdict::Confirmed,
+            Readiness::Ready => RefusalVerdict::AskAgain,
+            Readiness::NotReady => RefusalVerdict::Unconfirmed,
             Readiness::Untold if now.saturating_duration_since(since) >= UNTOLD_MAX => {
-                Verdict::Believed
+                RefusalVerdict::Confirmed
             }
-            Readiness::Untold => Verdict::Doubted,
+            Readiness::Untold => RefusalVerdict::Unconfirmed,
         }
     }
 }
@@ -76,21 +76,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_is_believed_once_the_api_server_is_ready_or_never_says() {
         let now = Instant::now();
-        let mut doubt = Doubt::default();
-        assert_eq!(doubt.judge(Readiness::Untold, now), Verdict::Doubted);
-        assert_eq!(doubt.judge(Readiness::NotReady, now), Verdict::Doubted);
-        assert_eq!(doubt.judge(Readiness::Ready, now), Verdict::AskAgain);
+        let mut check = ForbiddenCheck::default();
+        assert_eq!(
+            check.judge(Readiness::Untold, now),
+            RefusalVerdict::Unconfirmed
+        );
+        assert_eq!(
+            check.judge(Readiness::NotReady, now),
+            RefusalVerdict::Unconfirmed
+        );
+        assert_eq!(check.judge(Readiness::Ready, now), RefusalVerdict::AskAgain);
         let last = now + UNTOLD_MAX - Duration::from_millis(1);
-        assert_eq!(doubt.judge(Readiness::Untold, last), Verdict::Doubted);
-        doubt.interrupted();
-        assert_eq!(doubt.judge(Readiness::Untold, last), Verdict::Doubted);
+        assert_eq!(
+            check.judge(Readiness::Untold, last),
+            RefusalVerdict::Unconfirmed
+        );
+        check.interrupted();
+        assert_eq!(
+            check.judge(Readiness::Untold, last),
+            RefusalVerdict::Unconfirmed
+        );
         let later = last + UNTOLD_MAX;
-        assert_eq!(doubt.judge(Readiness::Untold, later), Verdict::Believed);
-        assert_eq!(doubt.judge(Readiness::NotReady, later), Verdict::Doubted);
-        assert_eq!(doubt.judge(Readiness::Untold, later), Verdict::Doubted);
-        doubt.believe();
-        assert!(doubt.is_over());
-        doubt.allowed();
-        assert_eq!(doubt.judge(Readiness::Untold, later), Verdict::Doubted);
+        assert_eq!(
+            check.judge(Readiness::Untold, later),
+            RefusalVerdict::Confirmed
+        );
+        assert_eq!(
+            check.judge(Readiness::NotReady, later),
+            RefusalVerdict::Unconfirmed
+        );
+        assert_eq!(
+            check.judge(Readiness::Untold, later),
+            RefusalVerdict::Unconfirmed
+        );
+        check.confirm();
+        assert!(check.is_over());
+        check.allowed();
+        assert_eq!(
+            check.judge(Readiness::Untold, later),
+            RefusalVerdict::Unconfirmed
+        );
     }
 }

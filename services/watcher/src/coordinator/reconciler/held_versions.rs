@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// A policy that waits for room, as it will be put in force.
-pub(super) struct HeldBack {
+pub(super) struct HeldVersion {
     pub(super) manifest: PolicyManifest,
     pub(super) write: Write,
     pub(super) referred: Vec<Referred>,
     pub(super) sources: BTreeSet<String>,
 }
 
-impl HeldBack {
+impl HeldVersion {
     /// Returns the policy as it was read, with what it has kept.
     pub(super) fn new(
         id: &PolicyId,
@@ -51,7 +51,7 @@ impl HeldBack {
 
 impl Reconciler {
     /// Puts a policy in force, or holds it back.
-    pub(super) fn policy_read(&mut self, id: PolicyId, policy: HeldBack) {
+    pub(super) fn policy_read(&mut self, id: PolicyId, policy: HeldVersion) {
         if let Some(failure) = self.not_compiled(&id, &policy.manifest) {
             // A version that waited for room is not wanted any more.
             self.held_back.remove(&id);
@@ -67,12 +67,12 @@ impl Reconciler {
     }
 
     /// Returns whether this version compiles, and is within its quotas.
-    pub(super) fn may_be_in_force(&self, id: &PolicyId, policy: &HeldBack) -> bool {
+    pub(super) fn may_be_in_force(&self, id: &PolicyId, policy: &HeldVersion) -> bool {
         policy.manifest.in_force.is_some() && self.quotas.check(id, &policy.sources).is_ok()
     }
 
     /// Puts the version of a policy in force that an earlier term left in the log, before `now`, which cannot be.
-    pub(super) fn policy_inherited(&mut self, id: &PolicyId, now: &HeldBack, body: &Bytes) {
+    pub(super) fn policy_inherited(&mut self, id: &PolicyId, now: &HeldVersion, body: &Bytes) {
         let Ok(manifest) = anteroom_wire::body::to_json(body) else {
             return;
         };
@@ -120,7 +120,7 @@ impl Reconciler {
 
     /// Tries policies again that were held back: others may read less by now.
     pub(super) fn try_held_back(&mut self) {
-        let fits = |(id, policy): (&PolicyId, &HeldBack)| {
+        let fits = |(id, policy): (&PolicyId, &HeldVersion)| {
             let fits = self.quotas.check(id, &policy.sources).is_ok();
             fits.then(|| id.clone())
         };

@@ -9,7 +9,7 @@ use super::{
 
 /// The place of a setting in Kyverno.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum KyvernoSetting {
     /// A key of its ConfigMap.
     Config(&'static str),
     /// A flag of a Deployment, without the dashes.
@@ -20,7 +20,7 @@ pub(super) enum Place {
 
 /// The surroundings of a setting.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Around {
+pub(super) struct SettingContext {
     /// The namespaces that Kyverno is in.
     pub(super) namespaces: BTreeSet<String>,
     /// All flags of the same Deployment.
@@ -28,7 +28,7 @@ pub(super) struct Around {
 }
 
 /// The like of a setting in the chart.
-pub(super) enum Ours {
+pub(super) enum ChartKey {
     /// A key of the chart, its value there as JSON, and the conversion.
     Key(&'static str, &'static str, Convert),
     /// No key: the value that nobody has chosen, and what to do in its place.
@@ -36,15 +36,15 @@ pub(super) enum Ours {
 }
 
 use self::{
-    Ours::{Key, Nothing},
-    Place::{Config, Field, Flag},
+    ChartKey::{Key, Nothing},
+    KyvernoSetting::{Config, Field, Flag},
 };
 
 const ROLES: &str = "Users are not exempt by role. Name groups or users: config.excludeGroups, config.excludeUsernames.";
 
 /// All settings that are known, each with what it is like.
 #[rustfmt::skip]
-pub(super) const LIKES: [(Place, Ours); 29] = [
+pub(super) const CHART_KEYS: [(KyvernoSetting, ChartKey); 29] = [
     (Config("resourceFilters"), Key("config.resourceFilters", "[]", convert::filters)),
     (Config("excludeGroups"), Key("config.excludeGroups", "[]", convert::words)),
     (Config("excludeUsernames"), Key("config.excludeUsernames", "[]", convert::words)),

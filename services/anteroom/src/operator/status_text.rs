@@ -6,7 +6,7 @@ use anteroom_bus::Bus;
 use anteroom_wire::tap::{DecisionRecord, RECORDS_PER_SECOND_MAX, Tap, TapFilter};
 
 use super::{
-    hear::{Beats, Tapping},
+    connection::{Beats, Tapping},
     system::System,
     table::one_line,
     tap::{coded_message, fact_text, object_of},
@@ -18,13 +18,13 @@ use super::{
 };
 
 /// A look at a running system: the decisions of its webhooks, and its parts by their heartbeats.
-pub struct Look {
+pub struct LiveStatus {
     tapping: Tapping,
     beats: Beats,
     heard: Heard,
 }
 
-impl Look {
+impl LiveStatus {
     /// Begins to look at the decisions that pass the filter.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ mod tests {
         let webhook = LocalBus::new();
         let mut asked = webhook.signals::<Tap>().await.unwrap();
         let bus: Arc<dyn Bus> = Arc::new(webhook.join());
-        let mut look = Look::begin(&bus, TapFilter::default()).await.unwrap();
+        let mut look = LiveStatus::begin(&bus, TapFilter::default()).await.unwrap();
         let told = tokio::join!(look.next(), async {
             let tapped = Tapped {
                 id: asked.next().await.unwrap().id,
