@@ -137,7 +137,7 @@ impl Rights {
         for read in rule.reads() {
             match &read.source {
                 ReadSource::Kept { reference, .. }
-                | ReadSource::SettingContext { reference, .. } => {
+                | ReadSource::Around { reference, .. } => {
                     let (group, resource) = match reference {
                         Reference::Collection(all) => (all.group.as_deref(), &*all.resource),
                         Reference::Object(one) => (Some(&*one.group), &*one.resource),
