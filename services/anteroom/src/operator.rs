@@ -21,5 +21,5 @@ pub(crate) mod tap;
 pub(crate) mod top;
 pub(crate) mod window;
 
-pub use screen::{Key, Screen};
+pub use screen::{KeyPress, Screen};
 pub use status_text::{LiveStatus, denial};

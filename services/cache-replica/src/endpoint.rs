@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::{Address, Bus, BusError, Incoming, Serving};
 use anteroom_mirror::{ViewHandle, ViewStatus};
 use anteroom_runtime::{Check, telemetry};
-use anteroom_view::State;
+use anteroom_view::LifeState;
 use anteroom_wire::WireError;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -129,7 +129,7 @@ impl ViewEndpoint {
                 }
                 match now.state {
                     // The fallback address tells that. Calls to other views may still come here.
-                    State::Evicted => self.check.ready(),
+                    LifeState::Evicted => self.check.ready(),
                     state => {
                         let reason = format!("the view, which is {}", state.name());
                         self.check.not_ready(reason);

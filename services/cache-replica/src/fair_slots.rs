@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 /// Slots, and who waits for one.
 #[derive(Debug)]
-pub(crate) struct FairSlots(Mutex<State>);
+pub(crate) struct FairSlots(Mutex<QueueState>);
 
 /// A slot, until it is dropped.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Slot(Option<Arc<FairSlots>>);
 type Waiting = VecDeque<oneshot::Sender<Slot>>;
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     free: usize,
     cluster: Waiting,
     /// None is empty.
@@ -41,10 +41,10 @@ const SWEEP_MIN: usize = 64;
 
 impl FairSlots {
     pub(crate) fn new(free: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State {
+        Arc::new(Self(Mutex::new(QueueState {
             free,
             sweep_at: SWEEP_MIN,
-            ..State::default()
+            ..QueueState::default()
         })))
     }
 
@@ -79,7 +79,7 @@ impl FairSlots {
     }
 }
 
-impl State {
+impl QueueState {
     fn wait(&mut self, namespace: &str) -> oneshot::Receiver<Slot> {
         if self.queued >= self.sweep_at {
             self.sweep();

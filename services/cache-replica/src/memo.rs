@@ -18,7 +18,7 @@ const ENTRY_BYTES: usize = 256;
 /// Everything that a result depends on. The content's stamp is part of it, so a changed view never
 /// answers with an older result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct MemoKey {
     view: ViewId,
     content: ContentStamp,
     query: QueryKey,
@@ -79,12 +79,12 @@ impl QueryKey {
 /// Results, bounded by bytes.
 #[derive(Debug)]
 pub(crate) struct Memo {
-    results: Cache<Key, Result<Bytes, FactError>>,
+    results: Cache<MemoKey, Result<Bytes, FactError>>,
 }
 
 impl Memo {
     pub(crate) fn new(bytes_max: u64) -> Self {
-        let weigh = |key: &Key, result: &Result<Bytes, FactError>| {
+        let weigh = |key: &MemoKey, result: &Result<Bytes, FactError>| {
             let result_bytes = match result {
                 Ok(result) => result.len(),
                 Err(error) => error.to_string().len(),
@@ -127,8 +127,8 @@ impl Memo {
     }
 }
 
-fn key(view: &ViewId, content: ContentStamp, query: &QueryKey) -> Key {
-    Key {
+fn key(view: &ViewId, content: ContentStamp, query: &QueryKey) -> MemoKey {
+    MemoKey {
         view: view.clone(),
         content,
         query: query.clone(),

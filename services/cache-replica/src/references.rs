@@ -27,13 +27,13 @@ const READ_MAX: usize = 100_000;
 /// The time of a call that is kept for its answer, after a wait that came to nothing.
 const ANSWER_TIME: Duration = Duration::from_millis(10);
 
-type Key = (ViewId, ObjectKey);
+type ReferenceKey = (ViewId, ObjectKey);
 
 /// References that were asked for and read, for the replica's beats.
 #[derive(Debug, Default)]
 pub(crate) struct References {
-    asked: Mutex<BTreeSet<Key>>,
-    read: Mutex<HashSet<Key>>,
+    asked: Mutex<BTreeSet<ReferenceKey>>,
+    read: Mutex<HashSet<ReferenceKey>>,
     /// Something was asked for: a beat is due.
     due: Notify,
 }
@@ -103,14 +103,14 @@ impl References {
     }
 
     /// Returns the references that were asked for since the last call.
-    pub(crate) fn take_asked(&self) -> Vec<Key> {
+    pub(crate) fn take_asked(&self) -> Vec<ReferenceKey> {
         std::mem::take(&mut *self.asked.lock())
             .into_iter()
             .collect()
     }
 
     /// Returns references that were read, [`READ_KEYS_MAX`] at most. The next call returns the rest.
-    pub(crate) fn take_read(&self) -> Vec<Key> {
+    pub(crate) fn take_read(&self) -> Vec<ReferenceKey> {
         let mut read = self.read.lock();
         if read.len() <= READ_KEYS_MAX {
             return std::mem::take(&mut *read).into_iter().collect();

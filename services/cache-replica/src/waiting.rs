@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anteroom_mirror::Mirror;
 use anteroom_model::{EntryKind, EntryRecord, ViewId, system};
-use anteroom_view::{Object, State};
+use anteroom_view::{LifeState, Object};
 
 /// Entries that are looked at: declared ones stand before what policies refer to, of which there may be
 /// a hundred thousand.
@@ -18,7 +18,10 @@ pub(crate) fn with_entries(reason: &str, mirror: &Mirror) -> String {
     let views = mirror.views().borrow().clone();
     let missing = views.iter().filter(|(_, view)| {
         let state = view.status().borrow().state.clone();
-        matches!(state, State::Unsynced | State::Syncing | State::Stale)
+        matches!(
+            state,
+            LifeState::Unsynced | LifeState::Syncing | LifeState::Stale
+        )
     });
     let missing: BTreeSet<&ViewId> = missing.map(|(id, _)| id).collect();
     let names = mirror.view(&system::entries()).and_then(|entries| {

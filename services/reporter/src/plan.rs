@@ -22,7 +22,7 @@ use crate::findings::Finder;
 const UNREAD_MAX: usize = 1_000;
 
 /// A state of a view. Cheap to clone.
-pub(crate) trait State: Clone {
+pub(crate) trait ViewSnapshot: Clone {
     /// An object in it.
     type Object;
 
@@ -30,7 +30,7 @@ pub(crate) trait State: Clone {
     fn is(&self, other: &Self) -> bool;
 
     /// Returns the steps from `before` (`None`: from nothing) to this one, in order.
-    fn since(&self, before: Option<&Self>) -> Vec<Step<Self::Object>>;
+    fn since(&self, before: Option<&Self>) -> Vec<WalkStep<Self::Object>>;
 
     /// Every object.
     fn all(&self) -> Vec<Self::Object>;
@@ -47,7 +47,7 @@ pub(crate) trait State: Clone {
 
 /// One step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step<O> {
+pub(crate) enum WalkStep<O> {
     /// The object is there, and has to be judged.
     Judge(O),
     /// The object of this UID is gone.
@@ -65,10 +65,10 @@ struct Walker {
 
 /// From one state of a view to another, for policies that stand at the same state.
 #[derive(Debug)]
-pub(crate) struct Walk<S: State> {
+pub(crate) struct Walk<S: ViewSnapshot> {
     pub(crate) view: ViewId,
     policies: Vec<Walker>,
-    steps: std::vec::IntoIter<Step<S::Object>>,
+    steps: std::vec::IntoIter<WalkStep<S::Object>>,
     /// `None`: it leads nowhere, and looks at some objects again.
     to: Option<S>,
     /// So many of the steps that are next are about what just changed.
@@ -91,7 +91,7 @@ struct Unread {
 
 impl Unread {
     /// Notes one more. Those that are gone by this state count only until there is no room.
-    fn put<S: State>(&mut self, key: &ObjectKey, state: Option<&S>) {
+    fn put<S: ViewSnapshot>(&mut self, key: &ObjectKey, state: Option<&S>) {
         if self.more || self.keys.contains(key) {
             return;
         }
@@ -106,15 +106,15 @@ impl Unread {
     }
 
     /// Notes the unreadable objects of `other` too.
-    fn add<S: State>(&mut self, other: &Self, state: Option<&S>) {
+    fn add<S: ViewSnapshot>(&mut self, other: &Self, state: Option<&S>) {
         self.more |= other.more;
         other.keys.iter().for_each(|key| self.put(key, state));
     }
 }
 
-impl<S: State> Walk<S> {
+impl<S: ViewSnapshot> Walk<S> {
     /// The next steps, at most so many; none: it is at its end.
-    pub(crate) fn take(&mut self, steps_max: usize) -> Vec<Step<S::Object>> {
+    pub(crate) fn take(&mut self, steps_max: usize) -> Vec<WalkStep<S::Object>> {
         self.urgent = self.urgent.saturating_sub(steps_max);
         self.steps.by_ref().take(steps_max).collect()
     }
@@ -150,7 +150,7 @@ impl<S: State> Walk<S> {
         let changed: HashSet<String> = changes.iter().filter_map(uid::<S>).collect();
         let others: HashSet<ObjectKey> = changes.iter().filter_map(key::<S>).collect();
         // What was to be said of them is of an earlier time. One without a UID is known by its key alone.
-        let is_as_it_was = |step: &Step<S::Object>| match uid::<S>(step) {
+        let is_as_it_was = |step: &WalkStep<S::Object>| match uid::<S>(step) {
             Some(uid) => !changed.contains(&uid),
             None => key::<S>(step).is_none_or(|key| !others.contains(&key)),
         };
@@ -230,7 +230,7 @@ impl<S> Default for ScanPlan<S> {
     }
 }
 
-impl<S: State> ScanPlan<S> {
+impl<S: ViewSnapshot> ScanPlan<S> {
     /// From now on these are all. Whoever is no longer among them is forgotten, and has to be in the
     /// findings. Returns whether anybody is.
     pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
@@ -350,7 +350,7 @@ impl<S: State> ScanPlan<S> {
         let at = self.finders.get_mut(finder).filter(|at| !at.walks)?;
         let seen = at.seen.as_ref()?;
         let objects = objects.iter().filter_map(|key| seen.get(key));
-        let steps: Vec<_> = objects.map(Step::Judge).collect();
+        let steps: Vec<_> = objects.map(WalkStep::Judge).collect();
         if steps.is_empty() {
             return None;
         }
@@ -451,22 +451,22 @@ impl<S: State> ScanPlan<S> {
 }
 
 /// Whom a step is about.
-fn uid<S: State>(step: &Step<S::Object>) -> Option<String> {
+fn uid<S: ViewSnapshot>(step: &WalkStep<S::Object>) -> Option<String> {
     match step {
-        Step::Judge(object) => S::uid(object),
-        Step::Forget(uid) => Some(uid.clone()),
+        WalkStep::Judge(object) => S::uid(object),
+        WalkStep::Forget(uid) => Some(uid.clone()),
     }
 }
 
 /// The key of the object that has to be judged.
-fn key<S: State>(step: &Step<S::Object>) -> Option<ObjectKey> {
+fn key<S: ViewSnapshot>(step: &WalkStep<S::Object>) -> Option<ObjectKey> {
     match step {
-        Step::Judge(object) => Some(S::key(object)),
-        Step::Forget(_) => None,
+        WalkStep::Judge(object) => Some(S::key(object)),
+        WalkStep::Forget(_) => None,
     }
 }
 
-fn steps<S: State>(seen: Option<&S>, is_current: bool, to: &S) -> Vec<Step<S::Object>> {
+fn steps<S: ViewSnapshot>(seen: Option<&S>, is_current: bool, to: &S) -> Vec<WalkStep<S::Object>> {
     let steps = to.since(seen);
     if is_current || seen.is_none() {
         return steps;
@@ -474,8 +474,8 @@ fn steps<S: State>(seen: Option<&S>, is_current: bool, to: &S) -> Vec<Step<S::Ob
     // All of them, and what is gone.
     let gone = steps
         .into_iter()
-        .filter(|step| matches!(step, Step::Forget(_)));
-    let all = to.all().into_iter().map(Step::Judge);
+        .filter(|step| matches!(step, WalkStep::Forget(_)));
+    let all = to.all().into_iter().map(WalkStep::Judge);
     gone.chain(all).collect()
 }
 

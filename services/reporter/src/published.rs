@@ -21,7 +21,7 @@ use crate::{
     findings::OBJECTS_MAX,
     report::Report,
     shared::{Owner, Unsettled},
-    store::{Key, Listed},
+    store::{Listed, ReportKey},
 };
 
 /// Reports that are remembered, beside the few that are just written: those of all objects that are held, and half
@@ -89,13 +89,13 @@ impl ReportState {
 #[derive(Debug)]
 pub(crate) struct PublishedReports {
     reports_max: usize,
-    rows: HashMap<Arc<Key>, ReportState>,
+    rows: HashMap<Arc<ReportKey>, ReportState>,
     /// Reports of an earlier time whose objects have not been met yet.
-    left: HashMap<Arc<Key>, InheritedReport>,
+    left: HashMap<Arc<ReportKey>, InheritedReport>,
     /// `None`: nothing is known of any object.
     unsettled: Option<Arc<Unsettled>>,
     /// The times at which reports are to be looked at again: each report once.
-    later: BTreeSet<(Instant, Arc<Key>)>,
+    later: BTreeSet<(Instant, Arc<ReportKey>)>,
     /// A list is under way.
     lists: bool,
     /// Reports that may be there and are not remembered, about; 0: there are none.
@@ -184,7 +184,7 @@ impl PublishedReports {
         let is_missing =
             |row: &ReportState| !row.is_listed && !row.is_touched && row.content.is_some();
         let missing = self.rows.iter_mut().filter(|(_, row)| is_missing(row));
-        let missing: Vec<Arc<Key>> = missing
+        let missing: Vec<Arc<ReportKey>> = missing
             .map(|(key, row)| {
                 row.content = None;
                 Arc::clone(key)
@@ -202,7 +202,7 @@ impl PublishedReports {
     pub(crate) fn look_at_all(&mut self, now: Instant) {
         let idle = self.rows.iter();
         let idle = idle.filter(|(_, row)| row.busy.is_none() && row.at.is_none());
-        let idle: Vec<Arc<Key>> = idle.map(|(key, _)| Arc::clone(key)).collect();
+        let idle: Vec<Arc<ReportKey>> = idle.map(|(key, _)| Arc::clone(key)).collect();
         idle.iter().for_each(|key| self.put_off(key, now));
     }
 
@@ -225,7 +225,7 @@ impl PublishedReports {
     }
 
     /// Returns whether a listed report that has no room is looked at now.
-    fn has_turn(&mut self, key: &Arc<Key>, is_settled: bool) -> bool {
+    fn has_turn(&mut self, key: &Arc<ReportKey>, is_settled: bool) -> bool {
         self.beyond_now += 1;
         self.beyond = self.beyond.max(self.beyond_now);
         let most = self
@@ -246,7 +246,7 @@ impl PublishedReports {
         let is_idle = |row: Option<&ReportState>| {
             row.is_some_and(|row| row.at.is_none() && row.busy.is_none())
         };
-        let settled: Vec<Arc<Key>> = settled
+        let settled: Vec<Arc<ReportKey>> = settled
             .map(|(key, _)| Arc::clone(key))
             .filter(|key| is_idle(self.rows.get(key)))
             .collect();
@@ -265,7 +265,7 @@ impl PublishedReports {
     }
 
     /// Takes a report that is due to be looked at again.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Key> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<ReportKey> {
         self.next_at().filter(|at| *at <= now)?;
         let (_, key) = self.later.pop_first()?;
         if let Some(row) = self.rows.get_mut(&key) {
@@ -283,7 +283,7 @@ impl PublishedReports {
     /// written is on its way from now on, until it is [done](Self::done).
     pub(crate) fn begin(
         &mut self,
-        key: &Key,
+        key: &ReportKey,
         owner: Option<&Owner>,
         report: Option<Report>,
     ) -> ReportAction {
@@ -331,7 +331,7 @@ impl PublishedReports {
         }
     }
 
-    fn begin_write(&mut self, key: &Arc<Key>, action: ReportAction) -> ReportAction {
+    fn begin_write(&mut self, key: &Arc<ReportKey>, action: ReportAction) -> ReportAction {
         let row = self.row(key);
         row.busy = Some(false);
         row.is_touched = true;
@@ -342,7 +342,7 @@ impl PublishedReports {
     /// Looks at a report that is not remembered: it may be there, and of an earlier time.
     fn begin_unknown(
         &mut self,
-        key: &Arc<Key>,
+        key: &Arc<ReportKey>,
         owner: Option<&Owner>,
         is_said: bool,
     ) -> ReportAction {
@@ -364,7 +364,7 @@ impl PublishedReports {
     }
 
     /// Takes in the content of a report of an earlier time: it is looked at as any other.
-    pub(crate) fn was_read(&mut self, key: &Key, now: Instant) {
+    pub(crate) fn was_read(&mut self, key: &ReportKey, now: Instant) {
         let key = self.shared(key);
         let row = self.row(&key);
         row.busy = None;
@@ -379,7 +379,7 @@ impl PublishedReports {
     /// knows, and it is tried again after a while, by `random`.
     pub(crate) fn done(
         &mut self,
-        key: &Key,
+        key: &ReportKey,
         content: Result<Option<String>, ()>,
         random: u64,
         now: Instant,
@@ -409,7 +409,7 @@ impl PublishedReports {
         self.trim(&key);
     }
 
-    fn put_off(&mut self, key: &Arc<Key>, at: Instant) {
+    fn put_off(&mut self, key: &Arc<ReportKey>, at: Instant) {
         if let Some(before) = self.row(key).at.replace(at) {
             self.later.remove(&(before, Arc::clone(key)));
         }
@@ -417,7 +417,7 @@ impl PublishedReports {
     }
 
     /// Takes a row that nothing waits for away, where it says nothing, or where there are too many.
-    fn trim(&mut self, key: &Arc<Key>) {
+    fn trim(&mut self, key: &Arc<ReportKey>) {
         let Some(row) = self.rows.get(key) else {
             return;
         };
@@ -437,12 +437,12 @@ impl PublishedReports {
         }
     }
 
-    fn row(&mut self, key: &Arc<Key>) -> &mut ReportState {
+    fn row(&mut self, key: &Arc<ReportKey>) -> &mut ReportState {
         self.rows.entry(Arc::clone(key)).or_default()
     }
 
     /// Each key once.
-    fn shared(&self, key: &Key) -> Arc<Key> {
+    fn shared(&self, key: &ReportKey) -> Arc<ReportKey> {
         let known = self.rows.get_key_value(key);
         known.map_or_else(|| Arc::new(key.clone()), |(known, _)| Arc::clone(known))
     }

@@ -4,28 +4,28 @@ use anteroom_jmespath::{Node as _, Shape};
 use anteroom_model::ObjectKey;
 use anteroom_view::{Change, Object, Snapshot};
 
-use crate::plan::{State, Step};
+use crate::plan::{ViewSnapshot, WalkStep};
 
-impl State for Snapshot {
+impl ViewSnapshot for Snapshot {
     type Object = Object;
 
     fn is(&self, other: &Self) -> bool {
         Snapshot::is(self, other)
     }
 
-    fn since(&self, before: Option<&Self>) -> Vec<Step<Object>> {
+    fn since(&self, before: Option<&Self>) -> Vec<WalkStep<Object>> {
         let Some(before) = before else {
-            return self.all().into_iter().map(Step::Judge).collect();
+            return self.all().into_iter().map(WalkStep::Judge).collect();
         };
         let mut steps = Vec::new();
         self.changes_since(before, |change| match change {
-            Change::Added(new) => steps.push(Step::Judge(new.clone())),
-            Change::Removed(old) => steps.extend(uid(old).map(Step::Forget)),
+            Change::Added(new) => steps.push(WalkStep::Judge(new.clone())),
+            Change::Removed(old) => steps.extend(uid(old).map(WalkStep::Forget)),
             Change::Replaced { old, new } => {
                 // One that was deleted and made again under its name is another object.
                 let gone = uid(old).filter(|gone| uid(new).as_ref() != Some(gone));
-                steps.extend(gone.map(Step::Forget));
-                steps.push(Step::Judge(new.clone()));
+                steps.extend(gone.map(WalkStep::Forget));
+                steps.push(WalkStep::Judge(new.clone()));
             }
         });
         steps

@@ -37,12 +37,12 @@ const KINDS: [&str; 2] = ["PolicyReport", "ClusterPolicyReport"];
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A report by its namespace (empty: a cluster-wide one) and name.
-pub(crate) type Key = (String, String);
+pub(crate) type ReportKey = (String, String);
 
 /// A report of ours that was there before.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed {
-    pub(crate) key: Key,
+    pub(crate) key: ReportKey,
     /// The hash of the report's content.
     pub(crate) content: String,
     /// The object that the report is about.
@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// Returns the content of a report; nothing where it is gone.
-    pub(crate) async fn read(&self, key: &Key) -> Result<ReportedSince, Fault> {
+    pub(crate) async fn read(&self, key: &ReportKey) -> Result<ReportedSince, Fault> {
         let found = within(self.api(key).get_opt(&key.1)).await?;
         Ok(found
             .map(|found| reported_since(&found.data))
@@ -127,7 +127,7 @@ impl Store {
 
     /// Writes a report as a whole, whether it is there or not. What somebody else wrote under its name is
     /// left alone.
-    pub(crate) async fn apply(&self, key: &Key, mut manifest: Value) -> Result<(), Fault> {
+    pub(crate) async fn apply(&self, key: &ReportKey, mut manifest: Value) -> Result<(), Fault> {
         // Never another one that has taken its place meanwhile.
         if let Some(uid) = self.uid_of_own(key).await? {
             manifest["metadata"]["uid"] = uid.into();
@@ -140,7 +140,7 @@ impl Store {
     }
 
     /// Removes a report. One that is gone already is removed, and one of somebody else was never ours.
-    pub(crate) async fn delete(&self, key: &Key) -> Result<(), Fault> {
+    pub(crate) async fn delete(&self, key: &ReportKey) -> Result<(), Fault> {
         let uid = match self.uid_of_own(key).await {
             Ok(Some(uid)) => uid,
             Ok(None) | Err(Fault::Foreign) => return Ok(()),
@@ -160,7 +160,7 @@ impl Store {
     }
 
     /// The UID of the report of this name; `None`: there is none.
-    async fn uid_of_own(&self, key: &Key) -> Result<Option<String>, Fault> {
+    async fn uid_of_own(&self, key: &ReportKey) -> Result<Option<String>, Fault> {
         let api = self.api(key);
         match within(api.get_metadata_opt(&key.1)).await? {
             Some(found) => own_uid(found.metadata).map(Some),
@@ -168,7 +168,7 @@ impl Store {
         }
     }
 
-    fn api(&self, (namespace, _): &Key) -> Api<DynamicObject> {
+    fn api(&self, (namespace, _): &ReportKey) -> Api<DynamicObject> {
         let client = self.client.clone();
         match namespace.as_str() {
             "" => Api::all_with(client, &resource("ClusterPolicyReport")),

@@ -19,7 +19,7 @@ use crate::{
     report::{self, Report, ReportedSince},
     result::Subject,
     shared::{Owner, Shared, Unsettled, owner_of},
-    store::{Fault, Key, Listed, Place, Store},
+    store::{Fault, Listed, Place, ReportKey, Store},
 };
 
 /// Writes on their way at one time.
@@ -33,7 +33,7 @@ const NAMED_MAX: usize = 10;
 
 /// A write that has come to its end.
 struct Done {
-    key: Key,
+    key: ReportKey,
     /// The content that the report has now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
@@ -214,7 +214,7 @@ impl Writer {
     }
 
     /// Takes the reports that are looked at next: those that are due again, and those that changed, with their objects.
-    fn next(&mut self) -> Option<(Key, Option<Owner>)> {
+    fn next(&mut self) -> Option<(ReportKey, Option<Owner>)> {
         if let Some(due) = self.published.take_due(Instant::now()) {
             return Some((due, None));
         }
@@ -223,7 +223,7 @@ impl Writer {
     }
 
     /// Returns whether there is something to write.
-    fn begin(&mut self, key: Key, owner: Option<&Owner>) -> bool {
+    fn begin(&mut self, key: ReportKey, owner: Option<&Owner>) -> bool {
         let (store, metrics) = (self.store.clone(), self.metrics.clone());
         let report = self.report(&key);
         let write = match self.published.begin(&key, owner, report) {
@@ -277,7 +277,7 @@ impl Writer {
     }
 
     /// Returns the report that is to be there; `None`: none.
-    fn report(&self, key: &Key) -> Option<Report> {
+    fn report(&self, key: &ReportKey) -> Option<Report> {
         let about = self.shared.about();
         self.shared.with(|findings| {
             let of_object = findings.of_object(&key.1)?;
@@ -376,7 +376,7 @@ fn some_of(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
     (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
 }
 
-fn key(subject: &Subject) -> Key {
+fn key(subject: &Subject) -> ReportKey {
     (subject.namespace.to_string(), subject.uid.to_string())
 }
 

@@ -63,12 +63,12 @@ pub(crate) struct Taps(Arc<Inner>);
 struct Inner {
     /// The number of leases: what a decision looks at.
     leases: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<TapState>,
     gauge: Gauge,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TapState {
     leases: Vec<Lease>,
     /// The last denials and errors, with their times.
     kept: VecDeque<(Instant, DecisionRecord)>,
@@ -110,7 +110,7 @@ impl Taps {
     /// Begins, renews or ends a tap. Returns the reason why it is refused, if it is.
     fn take(&self, tap: Tap, now: Instant) -> Result<(), String> {
         let mut state = self.0.state.lock();
-        let State { leases, kept } = &mut *state;
+        let TapState { leases, kept } = &mut *state;
         let known = leases.iter().position(|lease| lease.id() == tap.id);
         let result = match known {
             _ if tap.id.is_empty() || tap.id.len() > NAME_BYTES_MAX => {

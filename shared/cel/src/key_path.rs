@@ -13,13 +13,13 @@ use anteroom_jmespath::Scalar;
 pub struct KeyPath(Arc<Inner>);
 
 struct Inner {
-    steps: Box<[Step]>,
+    steps: Box<[KeyStep]>,
     hash: u64,
 }
 
 /// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum KeyStep {
     /// To a field of a map.
     Field {
         /// The field's name.
@@ -51,7 +51,7 @@ pub enum Missing {
 }
 
 impl KeyPath {
-    pub(crate) fn new(steps: Vec<Step>) -> Self {
+    pub(crate) fn new(steps: Vec<KeyStep>) -> Self {
         let mut hasher = DefaultHasher::new();
         steps.hash(&mut hasher);
         Self(Arc::new(Inner {
@@ -61,7 +61,7 @@ impl KeyPath {
     }
 
     /// The steps.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[KeyStep] {
         &self.0.steps
     }
 }
@@ -74,8 +74,8 @@ impl fmt::Display for KeyPath {
         }
         for (at, step) in self.steps().iter().enumerate() {
             match step {
-                Step::Each => f.write_str("[]")?,
-                Step::Field { name, missing } => {
+                KeyStep::Each => f.write_str("[]")?,
+                KeyStep::Field { name, missing } => {
                     let dot = if at > 0 { "." } else { "" };
                     let mark = if *missing == Missing::Error { "" } else { "?" };
                     write!(f, "{dot}{name}{mark}")?;

@@ -4,7 +4,7 @@ use anteroom_jmespath::{Node as _, Scalar, Shape};
 use anteroom_wire::body::BodyNode;
 
 use crate::{
-    key_path::{KeyPath, Missing, Step},
+    key_path::{KeyPath, KeyStep, Missing},
     value::scalar_of_node,
 };
 
@@ -17,39 +17,41 @@ impl KeyPath {
     }
 }
 
-fn values(node: BodyNode<'_>, steps: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
+fn values(node: BodyNode<'_>, steps: &[KeyStep], each: &mut dyn FnMut(Scalar)) -> bool {
     let Some((step, rest)) = steps.split_first() else {
         // A list or a map equals no value without parts, and that is no error.
         scalar_of_node(node).into_iter().for_each(each);
         return false;
     };
     match (step, node.shape()) {
-        (Step::Field { name, missing }, Shape::Object(_)) => match node.field(name) {
+        (KeyStep::Field { name, missing }, Shape::Object(_)) => match node.field(name) {
             Some(value) => values(value, rest, each),
             None => absent(missing, rest, each),
         },
         (_, Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::String(_)) => {
             in_scalar(steps, each)
         }
-        (Step::Field { .. }, Shape::Array(_)) => true,
-        (Step::Each, Shape::Array(_)) => node
+        (KeyStep::Field { .. }, Shape::Array(_)) => true,
+        (KeyStep::Each, Shape::Array(_)) => node
             .elements()
             .fold(false, |irregular, one| values(one, rest, each) | irregular),
-        (Step::Each, Shape::Object(_)) if rest.is_empty() => {
+        (KeyStep::Each, Shape::Object(_)) if rest.is_empty() => {
             node.entries()
                 .for_each(|(key, _)| each(Scalar::Text(key.into())));
             false
         }
         // The keys are texts, and all alike.
-        (Step::Each, Shape::Object(_)) => node.entries().next().is_some() && in_scalar(rest, each),
+        (KeyStep::Each, Shape::Object(_)) => {
+            node.entries().next().is_some() && in_scalar(rest, each)
+        }
     }
 }
 
 /// Passes on the values of a path in a scalar, which has no fields: where one is asked for with `?` or `has()`, that
 /// is no error. Returns whether the outcome is irregular.
-fn in_scalar(steps: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
+fn in_scalar(steps: &[KeyStep], each: &mut dyn FnMut(Scalar)) -> bool {
     match steps.split_first() {
-        Some((Step::Field { missing, .. }, rest)) if *missing != Missing::SkipInMap => {
+        Some((KeyStep::Field { missing, .. }, rest)) if *missing != Missing::SkipInMap => {
             absent(missing, rest, each)
         }
         _ => true,
@@ -57,20 +59,20 @@ fn in_scalar(steps: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
 }
 
 /// Passes on the values at the end of a path on which a field is missing. Returns whether the outcome is irregular.
-fn absent(missing: &Missing, rest: &[Step], each: &mut dyn FnMut(Scalar)) -> bool {
+fn absent(missing: &Missing, rest: &[KeyStep], each: &mut dyn FnMut(Scalar)) -> bool {
     match (missing, rest.first()) {
         (Missing::Error, _) => true,
         (Missing::Skip | Missing::SkipInMap, _) => false,
-        (Missing::AsNext | Missing::EmptyMap, Some(Step::Field { missing, .. })) => {
+        (Missing::AsNext | Missing::EmptyMap, Some(KeyStep::Field { missing, .. })) => {
             absent(missing, rest.get(1..).unwrap_or_default(), each)
         }
-        (Missing::AsNext, None | Some(Step::Each)) => true,
+        (Missing::AsNext, None | Some(KeyStep::Each)) => true,
         (Missing::Default(value), None) => {
             each(value.clone());
             false
         }
         (Missing::Default(_), Some(_)) => in_scalar(rest, each),
-        (Missing::EmptyList | Missing::EmptyMap, None | Some(Step::Each)) => false,
-        (Missing::EmptyList, Some(Step::Field { .. })) => true,
+        (Missing::EmptyList | Missing::EmptyMap, None | Some(KeyStep::Each)) => false,
+        (Missing::EmptyList, Some(KeyStep::Field { .. })) => true,
     }
 }

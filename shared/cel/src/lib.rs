@@ -81,7 +81,7 @@ pub use fact::{Argument, Fact, FactFunction, FactScope, Host, Site, plural_of_ki
 pub use fact_reads::FactRead;
 pub use functions::names as function_names;
 pub use input::Input;
-pub use key_path::{KeyPath, Missing, Step};
+pub use key_path::{KeyPath, KeyStep, Missing};
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     Names, Program,
     ast::{Expr, Macro},
-    key_path::Step,
+    key_path::KeyStep,
     narrow::{Access, Matching, Narrow, Operand, Probe},
     unparse::write,
 };
@@ -189,7 +189,7 @@ impl Words<'_> {
 
     fn probe(&self, probe: &Probe) -> String {
         let (key, operand) = (&probe.key, self.operand(&probe.operand));
-        let is_list = key.steps().contains(&Step::Each);
+        let is_list = key.steps().contains(&KeyStep::Each);
         match (probe.matching, is_list) {
             (Matching::Among, true) => format!("with one of {operand} among {key}"),
             (Matching::Among, false) => format!("whose {key} is one of {operand}"),

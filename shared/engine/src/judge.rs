@@ -382,7 +382,7 @@ mod tests {
         let policy = policy.unwrap();
         let mut evaluation =
             anteroom_policy::Evaluation::start(&policy, &policy.rules()[0], request);
-        let anteroom_policy::Step::Done(report) = evaluation.step() else {
+        let anteroom_policy::RuleStep::Done(report) = evaluation.step() else {
             return false;
         };
         report.outcome == RuleOutcome::Pass

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use anteroom_model::FactError;
 use anteroom_policy::{
     AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactTarget, FailureAction, Policy,
-    Rule, RuleError, RuleOutcome, RuleReport, Step,
+    Rule, RuleError, RuleOutcome, RuleReport, RuleStep,
 };
 use tokio::time::Instant;
 
@@ -114,12 +114,12 @@ impl<'a> RuleRun<'a> {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         loop {
             let mut requests = match self.evaluation.step() {
-                Step::Done(report) => {
+                RuleStep::Done(report) => {
                     self.took = begun.elapsed();
                     self.report = Some(report);
                     return None;
                 }
-                Step::Need(requests) => requests,
+                RuleStep::Need(requests) => requests,
             };
             if self.knows_secrets {
                 requests.retain(|request| !self.declines(request));

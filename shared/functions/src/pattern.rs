@@ -139,7 +139,7 @@ fn map(
     let pattern = expanded.as_ref().unwrap_or(pattern);
     let (first, others): (Vec<_>, Vec<_>) = pattern
         .iter()
-        .map(|(written, pattern)| Key::parse(written, pattern))
+        .map(|(written, pattern)| PatternKey::parse(written, pattern))
         .partition(|key| key.anchor.is_first());
     anchored(first, object, path)?;
     in_order(others)
@@ -149,14 +149,14 @@ fn map(
 
 /// One entry of a pattern's map.
 #[derive(Clone, Copy, Debug)]
-struct Key<'p> {
+struct PatternKey<'p> {
     written: &'p str,
     anchor: Anchor,
     name: &'p str,
     pattern: &'p Value,
 }
 
-impl<'p> Key<'p> {
+impl<'p> PatternKey<'p> {
     fn parse(written: &'p str, pattern: &'p Value) -> Self {
         let (anchor, name) = Anchor::parse(written);
         Self {
@@ -173,7 +173,7 @@ impl<'p> Key<'p> {
 /// If an anchor skips this map, the anchors after it are not evaluated. A skip of a nested value counts only if no
 /// other anchor of this map applied: a list without a matching element says nothing of the list beside it.
 fn anchored(
-    mut keys: Vec<Key<'_>>,
+    mut keys: Vec<PatternKey<'_>>,
     object: &Map<String, Value>,
     path: &str,
 ) -> Result<(), Mismatch> {
@@ -199,7 +199,7 @@ fn anchored(
 /// Sorts keys. First come those that may say that the pattern does not speak of the object, the last of the
 /// alphabet before the others; then the rest, in its order. The first that differs is told, and it decides
 /// between "differs" and "does not speak of it".
-fn in_order(mut keys: Vec<Key<'_>>) -> Vec<Key<'_>> {
+fn in_order(mut keys: Vec<PatternKey<'_>>) -> Vec<PatternKey<'_>> {
     keys.sort_unstable_by_key(|key| key.written);
     let (mut ordered, rest): (Vec<_>, Vec<_>) = keys
         .into_iter()
@@ -209,7 +209,7 @@ fn in_order(mut keys: Vec<Key<'_>>) -> Vec<Key<'_>> {
     ordered
 }
 
-fn one_key(key: Key<'_>, object: &Map<String, Value>, outer: &str) -> Result<(), Mismatch> {
+fn one_key(key: PatternKey<'_>, object: &Map<String, Value>, outer: &str) -> Result<(), Mismatch> {
     let (found, pattern) = (object.get(key.name), key.pattern);
     let path = format!("{outer}{}/", key.name);
     match (key.anchor, found) {

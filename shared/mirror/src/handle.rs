@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_model::{FactError, Incarnation, Revision, ViewId};
-use anteroom_view::{Read, Snapshot, State};
+use anteroom_view::{LifeState, Read, Snapshot};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{ReadPosition, ServedFrom, ViewStatus, freshness::Moment, machine::SharedView};
@@ -163,7 +163,7 @@ impl ViewHandle {
                 if reached && counts() {
                     return true;
                 }
-                if now.state == State::Dropped {
+                if now.state == LifeState::Dropped {
                     return false;
                 }
                 let changed = tokio::select! {

@@ -6,7 +6,7 @@
 use anteroom_model::{
     Delta, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
 };
-use anteroom_view::{Applied, Effect, Log, Snapshot, State, View};
+use anteroom_view::{Applied, Effect, LifeState, Log, Snapshot, View};
 use bytes::Bytes;
 
 use crate::{
@@ -117,7 +117,7 @@ impl MirroredView {
     /// Starts anew. An evicted view stays evicted; one that could not be opened is tried again.
     pub(crate) fn restart(&mut self, incarnation: &Incarnation, another_log: bool) {
         self.seen = Revision(0);
-        if *self.view.state() == State::Evicted && self.record_source == RecordSource::None {
+        if *self.view.state() == LifeState::Evicted && self.record_source == RecordSource::None {
             self.incarnation = incarnation.clone();
             return;
         }
@@ -203,7 +203,8 @@ impl MirroredView {
 
     /// Returns true if it was freed because it could not be opened.
     pub(crate) fn is_unopened(&self) -> bool {
-        self.record_source == RecordSource::None && matches!(self.view.state(), State::Failed(_))
+        self.record_source == RecordSource::None
+            && matches!(self.view.state(), LifeState::Failed(_))
     }
 
     /// A reader of its own is to bring its records from now on.
@@ -289,7 +290,7 @@ impl MirroredView {
     ) {
         self.control(revision, record, None, content);
         self.record_source = RecordSource::Log;
-        if *self.view.state() != State::Dropped {
+        if *self.view.state() != LifeState::Dropped {
             self.view.evict();
         }
     }
@@ -437,7 +438,7 @@ impl MirroredView {
     pub(crate) fn is_forsaken(&self) -> bool {
         let unknown = self.view.followed().record().is_none() && self.view.followed().is_empty();
         let read = matches!(self.view.log(), Log::Live | Log::Rebuilding);
-        unknown && read && *self.view.state() != State::Synced
+        unknown && read && *self.view.state() != LifeState::Synced
     }
 
     /// The time since the source was last heard from; `u64::MAX` if that is not known.
@@ -470,8 +471,8 @@ impl MirroredView {
     /// Returns true if [`MirroredView::age`] would change its state.
     pub(crate) fn has_aged(&self, now: Moment) -> bool {
         match self.view.state() {
-            State::Synced => self.is_over_age(now),
-            State::Stale => !self.is_over_age(now),
+            LifeState::Synced => self.is_over_age(now),
+            LifeState::Stale => !self.is_over_age(now),
             _ => false,
         }
     }
@@ -533,7 +534,7 @@ impl MirroredView {
     /// The status of the view.
     pub(crate) fn status(&self) -> ViewStatus {
         let state = match self.view.state() {
-            state if state.answers() && !self.proof.answers() => State::Unsynced,
+            state if state.answers() && !self.proof.answers() => LifeState::Unsynced,
             state => state.clone(),
         };
         ViewStatus {

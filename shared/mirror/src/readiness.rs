@@ -2,7 +2,7 @@
 
 use anteroom_bus::Scope;
 use anteroom_model::{ViewId, system};
-use anteroom_view::State;
+use anteroom_view::LifeState;
 
 use crate::handle::ViewSet;
 
@@ -38,9 +38,9 @@ pub(crate) fn judge(required: &[ViewId], caught_up_once: bool, views: &ViewSet) 
         let state = view.status().borrow().state.clone();
         match state {
             // An error that can be told is an answer.
-            State::Synced | State::Failed(_) | State::Evicted | State::Dropped => {}
-            State::Stale => waiting.push(format!("fresh news of view {id}")),
-            State::Unsynced | State::Syncing => {
+            LifeState::Synced | LifeState::Failed(_) | LifeState::Evicted | LifeState::Dropped => {}
+            LifeState::Stale => waiting.push(format!("fresh news of view {id}")),
+            LifeState::Unsynced | LifeState::Syncing => {
                 waiting.push(format!("view {id}, which is {}", state.name()));
             }
         }

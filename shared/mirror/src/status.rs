@@ -1,13 +1,13 @@
 //! The status of a view, for readers that wait for it.
 
 use anteroom_model::{Incarnation, ResourceVersion, Revision};
-use anteroom_view::State;
+use anteroom_view::LifeState;
 
 /// The status of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewStatus {
     /// The state that decides what a reader gets.
-    pub state: State,
+    pub state: LifeState,
     /// Every record that is read takes effect at once. Otherwise records are gathered beside the data
     /// that is served.
     pub live: bool,
@@ -25,7 +25,7 @@ impl ViewStatus {
     /// Returns true if every reader gets the truth from it: data that is complete and fresh, or the
     /// very error of its source. Otherwise another mirror had better be asked.
     pub fn serves(&self) -> bool {
-        matches!(self.state, State::Synced | State::Failed(_))
+        matches!(self.state, LifeState::Synced | LifeState::Failed(_))
     }
 }
 

@@ -3,7 +3,7 @@
 //! An expression over such objects gives what it gives over the whole ones, errors included: see
 //! [`anteroom_jmespath::reads`].
 
-use anteroom_cel::{KeyPath, Step};
+use anteroom_cel::{KeyPath, KeyStep};
 use anteroom_jmespath::{
     Expression,
     reads::{self, Reached, Use},
@@ -37,7 +37,7 @@ pub(crate) fn reads_of_one(expression: &Expression) -> RetainedFields {
 pub(crate) fn reads_of_path(path: &KeyPath) -> RetainedFields {
     let mut fields = Vec::new();
     for step in path.steps() {
-        if let Step::Field { name, .. } = step {
+        if let KeyStep::Field { name, .. } = step {
             fields.push(&**name);
         }
     }

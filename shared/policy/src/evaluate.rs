@@ -41,7 +41,7 @@ pub use limits::{
     MUTATED_BYTES_MAX, PUSHED_DOWN_PER_RULE_MAX,
 };
 pub use match_conditions::Conditions;
-pub use report::{CelRequest, FactRead, FactRequest, RuleOutcome, RuleReport, Step};
+pub use report::{CelRequest, FactRead, FactRequest, RuleOutcome, RuleReport, RuleStep};
 
 #[cfg(test)]
 mod tests;

@@ -66,8 +66,8 @@ pub use compile::{
 pub use evaluate::{
     CelRequest, Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX,
     FOREACH_ELEMENTS_IN_ALL_MAX, FOREACH_ELEMENTS_MAX, FactRead, FactRequest, MUTATED_BYTES_MAX,
-    NotScanned, PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, SCANNED_MAX,
-    ScannedKinds, Step, scanned,
+    NotScanned, PUSHED_DOWN_PER_RULE_MAX, RuleError, RuleOutcome, RuleReport, RuleStep,
+    SCANNED_MAX, ScannedKinds, scanned,
 };
 pub use ir::{
     AdmissionRequest, ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, ChangedObject,

@@ -7,7 +7,7 @@ mod random;
 use std::cell::Cell;
 
 use anteroom_policy::{
-    AdmissionRequest, Evaluation, FactRequest, Policy, RuleError, RuleOutcome, Step, compile,
+    AdmissionRequest, Evaluation, FactRequest, Policy, RuleError, RuleOutcome, RuleStep, compile,
 };
 use proptest::{
     prelude::*,
@@ -37,8 +37,8 @@ fn outcome(policy: &Policy, case: &Case, parts: Parts) -> (RuleOutcome, usize, u
     let (mut answered, mut cut) = (0, 0);
     for _ in 0..1_000 {
         let needs = match evaluation.step() {
-            Step::Done(report) => return (report.outcome, answered, cut),
-            Step::Need(needs) => needs,
+            RuleStep::Done(report) => return (report.outcome, answered, cut),
+            RuleStep::Need(needs) => needs,
         };
         assert!(!needs.is_empty());
         for need in needs {

@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     KEY_BYTES, MAGIC, SealError,
-    ring::{Key, KeyRing},
+    ring::{KeyRing, SealKey},
 };
 
 /// Bytes of a public key.
@@ -240,7 +240,7 @@ fn only_nonce() -> Nonce {
 
 /// The key of one question: nobody makes the same public key twice.
 fn question_key(
-    with: &Key,
+    with: &SealKey,
     asker: &[u8; PUBLIC_KEY_BYTES],
     of: AskedOf<'_>,
 ) -> Result<LessSafeKey, SealError> {
@@ -291,7 +291,7 @@ fn derive_failed(_: aws_lc_rs::error::Unspecified) -> SealError {
     }
 }
 
-impl Key {
+impl SealKey {
     /// The key's bytes, as the salt of HKDF: its output is secret as long as they are.
     fn psk(&self) -> Salt {
         Salt::new(HKDF_SHA256, self.bytes.as_ref())

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::{
     SealError,
-    ring::{Key, KeyRing},
+    ring::{KeyRing, SealKey},
 };
 
 /// The first byte of what is sealed. No MessagePack value begins with it.
@@ -75,7 +75,7 @@ pub(crate) fn open(
     Ok(opened.into())
 }
 
-fn head(key: &Key) -> Result<Vec<u8>, SealError> {
+fn head(key: &SealKey) -> Result<Vec<u8>, SealError> {
     let length = u8::try_from(key.id.len()).map_err(|_| SealError::Malformed {
         problem: "the key's name is too long",
     })?;

@@ -23,10 +23,10 @@ pub const KEYS_FILE_BYTES_MAX: usize = 64 * 1024;
 /// Nonces are random, so one key may seal about 2³² bodies before two of them become likely to be
 /// the same: at a hundred changes of Secrets a second, a year and more.
 pub struct KeyRing {
-    keys: Vec<Key>,
+    keys: Vec<SealKey>,
 }
 
-pub(crate) struct Key {
+pub(crate) struct SealKey {
     pub(crate) id: String,
     pub(crate) bytes: Zeroizing<[u8; KEY_BYTES]>,
     pub(crate) aead: RandomizedNonceKey,
@@ -45,7 +45,7 @@ impl KeyRing {
                 bytes_max: KEYS_FILE_BYTES_MAX,
             });
         }
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<SealKey> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line_number = index + 1;
             let line = line.trim();
@@ -78,7 +78,7 @@ impl KeyRing {
         let aead = RandomizedNonceKey::new(&AES_256_GCM, bytes.as_ref()).map_err(failed)?;
         let id = "ephemeral".to_owned();
         Ok(Self {
-            keys: vec![Key { id, bytes, aead }],
+            keys: vec![SealKey { id, bytes, aead }],
         })
     }
 
@@ -87,16 +87,16 @@ impl KeyRing {
         self.keys.iter().map(|key| key.id.as_str())
     }
 
-    pub(crate) fn sealing(&self) -> Option<&Key> {
+    pub(crate) fn sealing(&self) -> Option<&SealKey> {
         self.keys.first()
     }
 
-    pub(crate) fn key(&self, id: &str) -> Option<&Key> {
+    pub(crate) fn key(&self, id: &str) -> Option<&SealKey> {
         self.keys.iter().find(|key| key.id == id)
     }
 }
 
-fn key(line: &str) -> Result<Key, &'static str> {
+fn key(line: &str) -> Result<SealKey, &'static str> {
     let mut words = line.split_ascii_whitespace();
     let (Some(id), Some(base64), None) = (words.next(), words.next(), words.next()) else {
         return Err("not two words");
@@ -113,7 +113,7 @@ fn key(line: &str) -> Result<Key, &'static str> {
     }
     bytes.copy_from_slice(&decoded);
     let aead = RandomizedNonceKey::new(&AES_256_GCM, bytes.as_ref());
-    Ok(Key {
+    Ok(SealKey {
         id: id.to_owned(),
         aead: aead.map_err(|_| "the key is refused")?,
         bytes,

@@ -1,6 +1,6 @@
 //! The life of a view: a pure state machine.
 //!
-//! Two questions, kept apart: what a reader gets ([`State`]), and what becomes of the log's records
+//! Two questions, kept apart: what a reader gets ([`LifeState`]), and what becomes of the log's records
 //! ([`Log`]).
 //!
 //! **A view that answers always answers from a state that was complete at one position of the log.** Records
@@ -17,7 +17,7 @@ use anteroom_model::{Failure, ViewState};
 
 /// The state of a view, which decides what a reader gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LifeState {
     /// Nothing: the log has not been read to its end, or says nothing of the view, or what was held
     /// turned out to be incomplete.
     Unsynced,
@@ -36,7 +36,7 @@ pub enum State {
     Dropped,
 }
 
-impl State {
+impl LifeState {
     /// Returns true if there are objects to answer from.
     pub fn answers(&self) -> bool {
         matches!(self, Self::Synced | Self::Stale)
@@ -122,7 +122,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     /// The state that decides what a reader gets.
-    pub state: State,
+    pub state: LifeState,
     /// The use that is made of records.
     pub log: Log,
 }
@@ -130,21 +130,21 @@ pub struct Life {
 impl Life {
     /// A view met while the log is being read.
     pub fn reading() -> Self {
-        Self::new(State::Unsynced, Log::Reading)
+        Self::new(LifeState::Unsynced, Log::Reading)
     }
 
     /// A view that waits for the log to be read for it.
     pub fn waiting() -> Self {
-        Self::new(State::Unsynced, Log::Passed)
+        Self::new(LifeState::Unsynced, Log::Passed)
     }
 
     /// A view whose very first record comes while the log is followed live: nothing of it can have
     /// been missed.
     pub fn live() -> Self {
-        Self::new(State::Unsynced, Log::Live)
+        Self::new(LifeState::Unsynced, Log::Live)
     }
 
-    fn new(state: State, log: Log) -> Self {
+    fn new(state: LifeState, log: Log) -> Self {
         Self { state, log }
     }
 
@@ -158,8 +158,8 @@ impl Life {
             Event::Control(said) => self.control(said),
             Event::Broken { served } => self.broken(served),
             Event::Aged { over } => self.aged(over),
-            Event::Evict => self.passed(State::Evicted),
-            Event::Fail(failure) => self.passed(State::Failed(failure.clone())),
+            Event::Evict => self.passed(LifeState::Evicted),
+            Event::Fail(failure) => self.passed(LifeState::Failed(failure.clone())),
         }
     }
 
@@ -169,7 +169,7 @@ impl Life {
         }
         let state = match self.state {
             // What the writer last said is forgotten with everything else.
-            State::Syncing => State::Unsynced,
+            LifeState::Syncing => LifeState::Unsynced,
             other => other,
         };
         (Self::new(state, Log::Reading), Effect::Free)
@@ -195,15 +195,15 @@ impl Life {
         match said {
             Some(ViewState::Synced) => (Self::new(self.state.synced(), Log::Live), Effect::Install),
             Some(ViewState::Failed { failure }) => (
-                Self::new(State::Failed(failure.clone()), Log::Live),
+                Self::new(LifeState::Failed(failure.clone()), Log::Live),
                 Effect::Install,
             ),
-            Some(ViewState::Dropped) => (Self::new(State::Dropped, Log::Live), Effect::Free),
+            Some(ViewState::Dropped) => (Self::new(LifeState::Dropped, Log::Live), Effect::Free),
             Some(ViewState::Syncing) | None if self.state.answers() => {
                 (Self::new(self.state, Log::Rebuilding), Effect::None)
             }
-            Some(ViewState::Syncing) => (Self::new(State::Syncing, Log::Live), Effect::Install),
-            None => (Self::new(State::Unsynced, Log::Live), Effect::Install),
+            Some(ViewState::Syncing) => (Self::new(LifeState::Syncing, Log::Live), Effect::Install),
+            None => (Self::new(LifeState::Unsynced, Log::Live), Effect::Install),
         }
     }
 
@@ -219,15 +219,15 @@ impl Life {
         match said {
             ViewState::Synced => (Self::new(self.state.synced(), Log::Live), settled),
             ViewState::Failed { failure } => (
-                Self::new(State::Failed(failure.clone()), Log::Live),
+                Self::new(LifeState::Failed(failure.clone()), Log::Live),
                 settled,
             ),
-            ViewState::Dropped => (Self::new(State::Dropped, Log::Live), Effect::Free),
+            ViewState::Dropped => (Self::new(LifeState::Dropped, Log::Live), Effect::Free),
             ViewState::Syncing if self.log == Log::Rebuilding => (self, Effect::None),
             ViewState::Syncing if self.state.answers() => {
                 (Self::new(self.state, Log::Rebuilding), Effect::StageCopy)
             }
-            ViewState::Syncing => (Self::new(State::Syncing, Log::Live), Effect::None),
+            ViewState::Syncing => (Self::new(LifeState::Syncing, Log::Live), Effect::None),
         }
     }
 
@@ -236,8 +236,10 @@ impl Life {
             return (self, Effect::None);
         }
         let state = match self.state {
-            State::Synced | State::Stale if served || self.log == Log::Live => State::Unsynced,
-            State::Syncing => State::Unsynced,
+            LifeState::Synced | LifeState::Stale if served || self.log == Log::Live => {
+                LifeState::Unsynced
+            }
+            LifeState::Syncing => LifeState::Unsynced,
             other => other,
         };
         (Self::new(state, Log::Lost), Effect::AskRestart)
@@ -245,22 +247,22 @@ impl Life {
 
     fn aged(self, over: bool) -> (Self, Effect) {
         let state = match self.state {
-            State::Synced if over => State::Stale,
-            State::Stale if !over => State::Synced,
+            LifeState::Synced if over => LifeState::Stale,
+            LifeState::Stale if !over => LifeState::Synced,
             other => other,
         };
         (Self::new(state, self.log), Effect::None)
     }
 
-    fn passed(self, state: State) -> (Self, Effect) {
+    fn passed(self, state: LifeState) -> (Self, Effect) {
         match self.state {
-            State::Dropped => (self, Effect::None),
+            LifeState::Dropped => (self, Effect::None),
             _ => (Self::new(state, Log::Passed), Effect::Free),
         }
     }
 }
 
-impl State {
+impl LifeState {
     /// Complete now. Only news makes a stale view fresh, and a control record brings none.
     fn synced(self) -> Self {
         match self {

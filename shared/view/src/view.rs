@@ -3,7 +3,7 @@
 use anteroom_model::{Delta, FactError, Failure, Revision, ViewId, ViewRecord, ViewState};
 
 use crate::{
-    Applied, Effect, Event, Ignored, Life, Log, Read, Snapshot, State, Store, ViewBytes,
+    Applied, Effect, Event, Ignored, Life, LifeState, Log, Read, Snapshot, Store, ViewBytes,
     store::Draft,
 };
 
@@ -168,7 +168,7 @@ impl View {
     }
 
     /// The state that decides what a reader gets.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &LifeState {
         &self.life.state
     }
 
@@ -211,32 +211,32 @@ impl View {
             state: state.into(),
         };
         match &self.life.state {
-            State::Synced | State::Stale if age_ms <= age_max_ms => Ok(()),
-            State::Synced | State::Stale if age_ms == u64::MAX => {
+            LifeState::Synced | LifeState::Stale if age_ms <= age_max_ms => Ok(()),
+            LifeState::Synced | LifeState::Stale if age_ms == u64::MAX => {
                 Err(not_synced("no watcher has said yet how old its data is"))
             }
-            State::Synced | State::Stale => Err(FactError::Stale {
+            LifeState::Synced | LifeState::Stale => Err(FactError::Stale {
                 view: self.id.to_string(),
                 age_ms,
                 age_max_ms,
                 silent_ms: None,
             }),
-            State::Unsynced if self.life.log == Log::Reading => {
+            LifeState::Unsynced if self.life.log == Log::Reading => {
                 Err(not_synced("its records in the log are still being read"))
             }
-            State::Unsynced if self.life.log == Log::Lost => Err(not_synced(
+            LifeState::Unsynced if self.life.log == Log::Lost => Err(not_synced(
                 "a record of the log was missed, so the log is read again",
             )),
-            State::Unsynced if self.life.log == Log::Passed => Err(not_synced(
+            LifeState::Unsynced if self.life.log == Log::Passed => Err(not_synced(
                 "it waits for its turn to be loaded from the log",
             )),
-            State::Unsynced => Err(not_synced("no watcher has written it to the log yet")),
-            State::Syncing => Err(not_synced("the watcher is still listing its source")),
-            State::Failed(failure) => Err(FactError::Failed {
+            LifeState::Unsynced => Err(not_synced("no watcher has written it to the log yet")),
+            LifeState::Syncing => Err(not_synced("the watcher is still listing its source")),
+            LifeState::Failed(failure) => Err(FactError::Failed {
                 view: self.id.to_string(),
                 failure: failure.clone(),
             }),
-            State::Evicted => Err(FactError::Evicted {
+            LifeState::Evicted => Err(FactError::Evicted {
                 view: self.id.to_string(),
                 message: match self.life.log {
                     Log::Reading => "it is being loaded again",
@@ -244,7 +244,7 @@ impl View {
                 }
                 .to_owned(),
             }),
-            State::Dropped => Err(not_synced("no entry and no policy needs it any more")),
+            LifeState::Dropped => Err(not_synced("no entry and no policy needs it any more")),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, pin::Pin, sync::Arc, time::Duration};
 
-use anteroom_command::operator::{Key, LiveStatus, Screen, denial};
+use anteroom_command::operator::{KeyPress, LiveStatus, Screen, denial};
 use anteroom_load::{Live, Plan, Report, Stop};
 use anteroom_wire::tap::TapFilter;
 use anyhow::bail;
@@ -99,8 +99,8 @@ async fn look(
                 }
             }
             key = screen.key() => match key? {
-                Key::Quit => break,
-                Key::Character(key) if playing.is_none() => {
+                KeyPress::Quit => break,
+                KeyPress::Character(key) if playing.is_none() => {
                     let step = Step::of_key(key);
                     playing = step.map(|step| Box::pin(tour.play(step)) as Playing<'_>);
                 }

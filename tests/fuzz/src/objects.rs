@@ -8,7 +8,7 @@ use anteroom_patch::{
     merge,
 };
 use anteroom_policy::{
-    AdmissionRequest, Driver, Evaluation, Policy, PolicyException, Step, compile, compile_for,
+    AdmissionRequest, Driver, Evaluation, Policy, PolicyException, RuleStep, compile, compile_for,
 };
 use serde_json::{Value, json};
 
@@ -66,8 +66,8 @@ fn decide(policy: &Policy, rule: usize, request: &AdmissionRequest) {
     let mut evaluation = Evaluation::start(policy, &policy.rules()[rule], request);
     for _ in 0..STEPS_MAX {
         match evaluation.step() {
-            Step::Done(_) => return,
-            Step::Need(facts) => {
+            RuleStep::Done(_) => return,
+            RuleStep::Need(facts) => {
                 assert!(!facts.is_empty(), "it would wait for ever");
                 for fact in facts {
                     let view = String::new();

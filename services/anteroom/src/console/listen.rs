@@ -46,11 +46,11 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Console {
     pub(super) cluster: Arc<str>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ConsoleState>>,
 }
 
 /// The state behind the pages.
-pub(super) struct State {
+pub(super) struct ConsoleState {
     pub(super) system: System,
     pub(super) window: Window,
     /// `None`: not asked yet.
@@ -80,7 +80,7 @@ pub(super) struct Seen {
 impl Console {
     /// Nothing was heard yet.
     pub(super) fn new(cluster: String) -> Self {
-        let state = State {
+        let state = ConsoleState {
             system: System::default(),
             window: Window::new(SPAN),
             statuses: None,
@@ -97,7 +97,7 @@ impl Console {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ConsoleState> {
         self.state.lock()
     }
 
@@ -118,7 +118,7 @@ impl Console {
     }
 }
 
-impl State {
+impl ConsoleState {
     /// Keeps what a webhook told.
     pub(super) fn keep(&mut self, tapped: Tapped, now: Timestamp, all: bool) {
         if all {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
-    listen::{Console, SPAN, State},
+    listen::{Console, ConsoleState, SPAN},
     rows::{DecisionRow, Object, Rule, RuleSaid, Turn, View, link, name_of, sparkline},
 };
 use crate::{
@@ -85,7 +85,7 @@ struct Head {
 }
 
 impl Head {
-    fn of(console: &Console, state: &State, path: &'static str) -> Self {
+    fn of(console: &Console, state: &ConsoleState, path: &'static str) -> Self {
         let mut notices = Vec::new();
         if state.system.webhooks().is_empty() && state.system.watchers().is_empty() {
             notices.push("Nothing was heard of any part yet.".to_owned());
@@ -115,7 +115,7 @@ impl Head {
     }
 }
 
-fn objects(state: &State) -> &[ObjectStatus] {
+fn objects(state: &ConsoleState) -> &[ObjectStatus] {
     match &state.statuses {
         Some(Ok(StatusReply { objects, .. })) => objects,
         _ => &[],
@@ -173,7 +173,7 @@ pub(super) fn overview(console: &Console) -> Overview {
     }
 }
 
-fn parts(state: &State) -> Vec<Part> {
+fn parts(state: &ConsoleState) -> Vec<Part> {
     let system = &state.system;
     let watchers = system.watchers();
     let (replicas, webhooks) = (system.replicas(), system.webhooks());
@@ -230,7 +230,7 @@ fn parts(state: &State) -> Vec<Part> {
     ]
 }
 
-fn last_denials(state: &State, is_meant: impl Fn(&DecisionRow) -> bool) -> Vec<DecisionRow> {
+fn last_denials(state: &ConsoleState, is_meant: impl Fn(&DecisionRow) -> bool) -> Vec<DecisionRow> {
     let newest = state.denials.iter().rev().map(DecisionRow::of);
     newest.filter(is_meant).take(LAST_DENIALS).collect()
 }
@@ -427,7 +427,7 @@ pub(super) fn checks(console: &Console) -> Checks {
     }
 }
 
-fn found(state: &State, decisions: &Decisions, now: Instant) -> Vec<check::Row> {
+fn found(state: &ConsoleState, decisions: &Decisions, now: Instant) -> Vec<check::Row> {
     let statuses = match &state.statuses {
         None => Err("not asked yet".to_owned()),
         Some(said) => said.clone(),

@@ -136,8 +136,7 @@ impl Rights {
     fn rule(&mut self, rule: &Rule, whose: Needing<'_>, kinds: &Kinds) {
         for read in rule.reads() {
             match &read.source {
-                ReadSource::Kept { reference, .. }
-                | ReadSource::Around { reference, .. } => {
+                ReadSource::Kept { reference, .. } | ReadSource::Around { reference, .. } => {
                     let (group, resource) = match reference {
                         Reference::Collection(all) => (all.group.as_deref(), &*all.resource),
                         Reference::Object(one) => (Some(&*one.group), &*one.resource),

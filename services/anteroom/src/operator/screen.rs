@@ -17,7 +17,7 @@ use futures::StreamExt as _;
 
 /// A key, as far as it means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum KeyPress {
     /// `q`, or Ctrl-C.
     Quit,
     /// Enter.
@@ -55,7 +55,7 @@ impl Screen {
     ///
     /// # Errors
     /// The terminal was closed.
-    pub async fn key(&mut self) -> anyhow::Result<Key> {
+    pub async fn key(&mut self) -> anyhow::Result<KeyPress> {
         loop {
             let event = self
                 .events
@@ -100,9 +100,9 @@ fn fit(line: &str, columns: u16) -> String {
     shown.take(columns.into()).collect()
 }
 
-fn key_of(event: &Event) -> Option<Key> {
+fn key_of(event: &Event) -> Option<KeyPress> {
     match event {
-        Event::Resize(..) => Some(Key::Resized),
+        Event::Resize(..) => Some(KeyPress::Resized),
         Event::Key(KeyEvent {
             code,
             modifiers,
@@ -110,12 +110,12 @@ fn key_of(event: &Event) -> Option<Key> {
             ..
         }) => match code {
             // In raw mode it sends no signal.
-            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Key::Quit),
-            KeyCode::Char('q') => Some(Key::Quit),
-            KeyCode::Char(typed) => Some(Key::Character(*typed)),
-            KeyCode::Enter => Some(Key::Enter),
-            KeyCode::Esc => Some(Key::Escape),
-            KeyCode::Backspace => Some(Key::Backspace),
+            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(KeyPress::Quit),
+            KeyCode::Char('q') => Some(KeyPress::Quit),
+            KeyCode::Char(typed) => Some(KeyPress::Character(*typed)),
+            KeyCode::Enter => Some(KeyPress::Enter),
+            KeyCode::Esc => Some(KeyPress::Escape),
+            KeyCode::Backspace => Some(KeyPress::Backspace),
             _ => None,
         },
         _ => None,
@@ -132,12 +132,15 @@ mod tests {
         let plain = KeyModifiers::NONE;
         assert_eq!(
             press(KeyCode::Char('c'), KeyModifiers::CONTROL),
-            Some(Key::Quit)
+            Some(KeyPress::Quit)
         );
-        assert_eq!(press(KeyCode::Char('c'), plain), Some(Key::Character('c')));
-        assert_eq!(press(KeyCode::Char('q'), plain), Some(Key::Quit));
+        assert_eq!(
+            press(KeyCode::Char('c'), plain),
+            Some(KeyPress::Character('c'))
+        );
+        assert_eq!(press(KeyCode::Char('q'), plain), Some(KeyPress::Quit));
         assert_eq!(press(KeyCode::F(1), plain), None);
-        assert_eq!(key_of(&Event::Resize(80, 24)), Some(Key::Resized));
+        assert_eq!(key_of(&Event::Resize(80, 24)), Some(KeyPress::Resized));
         assert_eq!(fit("abcdef", 3), "abc");
         assert_eq!(fit("a\u{1b}[2Jb", 80), "a\u{fffd}[2Jb");
     }

@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use self::text::{Shown, Sort};
 use super::{
     connection::{self, Beats, Tapping},
-    screen::{Key, Screen},
+    screen::{KeyPress, Screen},
     system::System,
     window::{By, Window},
 };
@@ -209,7 +209,7 @@ async fn show(
             }
             beat = beats.next() => heard.system.take_beat(beat?, Instant::now()),
             key = key(&mut screen) => match key? {
-                Key::Quit if !shown.is_typing() => return Ok(()),
+                KeyPress::Quit if !shown.is_typing() => return Ok(()),
                 key => {
                     shown.press(key);
                     draw_on(&mut screen, &shown, &mut heard)?;
@@ -267,7 +267,7 @@ async fn next(
     }
 }
 
-async fn key(screen: &mut Option<Screen>) -> anyhow::Result<Key> {
+async fn key(screen: &mut Option<Screen>) -> anyhow::Result<KeyPress> {
     match screen {
         Some(screen) => screen.key().await,
         None => std::future::pending().await,

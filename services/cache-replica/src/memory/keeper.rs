@@ -9,7 +9,7 @@ use std::{
 use anteroom_mirror::{Mirror, ViewHandle};
 use anteroom_model::{DesiredView, Revision, ViewId, ViewOptions, system};
 use anteroom_runtime::Check;
-use anteroom_view::State;
+use anteroom_view::LifeState;
 use anteroom_wire::body;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -143,7 +143,7 @@ impl Keeper {
     }
 
     fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {
-        let evicted = view.status().borrow().state == State::Evicted;
+        let evicted = view.status().borrow().state == LifeState::Evicted;
         let phase = self.phase(now, id, evicted);
         let options = self.desired.options_of(id);
         if options.sealed {

@@ -87,7 +87,7 @@ fn away_ms(times: u32) -> u64 {
 
 /// The rule. `room` is what views may take; `None`: there is no limit but the views' own.
 pub(crate) fn decide(now: u64, room: Option<u64>, views: &[Subject]) -> Decision {
-    let mut state = State {
+    let mut state = EvictionState {
         now,
         views,
         held: vec![true; views.len()],
@@ -113,14 +113,14 @@ fn over_own(view: &Subject) -> bool {
     !view.stays && view.bytes_max.is_some_and(|max| view.bytes > max)
 }
 
-struct State<'v> {
+struct EvictionState<'v> {
     now: u64,
     views: &'v [Subject],
     held: Vec<bool>,
     decision: Decision,
 }
 
-impl State<'_> {
+impl EvictionState<'_> {
     fn total(&self) -> u64 {
         self.held_views().map(|(_, view)| view.bytes).sum()
     }

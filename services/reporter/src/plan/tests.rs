@@ -31,27 +31,27 @@ fn uid(name: u16, incarnation: u32) -> String {
     format!("{name}-{incarnation}")
 }
 
-impl State for Fake {
+impl ViewSnapshot for Fake {
     type Object = Thing;
 
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn since(&self, before: Option<&Self>) -> Vec<Step<Thing>> {
+    fn since(&self, before: Option<&Self>) -> Vec<WalkStep<Thing>> {
         let Some(Self(before)) = before else {
-            return self.all().into_iter().map(Step::Judge).collect();
+            return self.all().into_iter().map(WalkStep::Judge).collect();
         };
         let of = |name: &u16, (made, content): &(u32, u8)| Self::uid(&(*name, *made, *content));
         let gone = before.iter().filter_map(|(name, old)| {
             let now = self.0.get(name).and_then(|now| of(name, now));
             of(name, old).filter(|old| now.as_ref() != Some(old))
         });
-        let gone = gone.map(Step::Forget);
+        let gone = gone.map(WalkStep::Forget);
         let changed = self.0.iter();
         let changed = changed.filter(|(name, now)| before.get(*name) != Some(*now));
         let changed = changed
-            .map(|(name, (incarnation, content))| Step::Judge((*name, *incarnation, *content)));
+            .map(|(name, (incarnation, content))| WalkStep::Judge((*name, *incarnation, *content)));
         gone.chain(changed).collect()
     }
 
@@ -269,11 +269,11 @@ impl World {
         let index = usize::from(walk.view == view(1));
         let steps = walk.take(count);
         let met = steps.iter().filter_map(|step| match step {
-            Step::Judge((name, _, content)) => {
+            WalkStep::Judge((name, _, content)) => {
                 let key = ObjectKey::new("", name.to_string());
                 Some((key, is_readable(*content)))
             }
-            Step::Forget(_) => None,
+            WalkStep::Forget(_) => None,
         });
         let met: Vec<_> = met.collect();
         let objects = met.iter().map(|(key, is_readable)| (key, *is_readable));
@@ -284,12 +284,12 @@ impl World {
                 let number: u8 = finder.policy.name.parse().unwrap();
                 let content = &self.policies[&number];
                 match &step {
-                    Step::Judge(thing) if !is_readable(thing.2) => {}
-                    Step::Judge(thing) => {
+                    WalkStep::Judge(thing) if !is_readable(thing.2) => {}
+                    WalkStep::Judge(thing) => {
                         let results = judge(*content, thing.2);
                         self.findings.put(&subject(*thing), &finder, results, 0);
                     }
-                    Step::Forget(uid) => self.findings.forget(uid, &finder),
+                    WalkStep::Forget(uid) => self.findings.forget(uid, &finder),
                 }
             }
         }
@@ -407,15 +407,15 @@ fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
     };
     let one = state(&[(1, 1, 0), (2, 1, 0), (3, 1, 0), (4, 1, 0)]);
     let mut walk = plan.walks(|_| Some(one.clone()), never).remove(0);
-    assert_eq!(walk.take(1), [Step::Judge((1, 1, 0))]);
+    assert_eq!(walk.take(1), [WalkStep::Judge((1, 1, 0))]);
     let two = state(&[(1, 1, 0), (2, 2, 0), (4, 1, 5), (5, 1, 0)]);
     walk.extend(&two);
     let changes = [
-        Step::Forget(uid(2, 1)),
-        Step::Forget(uid(3, 1)),
-        Step::Judge((2, 2, 0)),
-        Step::Judge((4, 1, 5)),
-        Step::Judge((5, 1, 0)),
+        WalkStep::Forget(uid(2, 1)),
+        WalkStep::Forget(uid(3, 1)),
+        WalkStep::Judge((2, 2, 0)),
+        WalkStep::Judge((4, 1, 5)),
+        WalkStep::Judge((5, 1, 0)),
     ];
     assert!(!walk.is_of_all());
     assert_eq!(walk.take(9), changes);
@@ -483,10 +483,10 @@ fn an_object_without_a_uid_is_not_judged_by_an_older_state() {
     let mut walk = plan.walks(|_| Some(one.clone()), never).remove(0);
     walk.extend(&state([1, NAMELESS, NAMELESS]));
     let steps = [
-        Step::Forget(uid(1, 1)),
-        Step::Judge((0, 1, 1)),
-        Step::Judge((1, 1, NAMELESS)),
-        Step::Judge((2, 1, NAMELESS)),
+        WalkStep::Forget(uid(1, 1)),
+        WalkStep::Judge((0, 1, 1)),
+        WalkStep::Judge((1, 1, NAMELESS)),
+        WalkStep::Judge((2, 1, NAMELESS)),
     ];
     assert_eq!(walk.take(9), steps);
 }
@@ -527,7 +527,7 @@ fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
     assert!(plan.again(&finder, &keys).is_none(), "it walks");
     plan.arrived(walk);
     let mut walk = plan.again(&finder, &keys).unwrap();
-    assert_eq!(walk.take(9), [Step::Judge((1, 1, 1))]);
+    assert_eq!(walk.take(9), [WalkStep::Judge((1, 1, 1))]);
     plan.arrived(walk);
     assert_eq!(plan.unread(&finder).map(|keys| keys.len()), Some(0));
 }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use crate::store::Key;
+use crate::store::ReportKey;
 
 /// The position where one list left off, so that the next one goes on there.
 ///
@@ -11,7 +11,7 @@ use crate::store::Key;
 #[derive(Debug, Default)]
 pub(super) struct RevisitCursor {
     /// The last report that had its turn; `None`: the next list begins with the first.
-    last: Option<Arc<Key>>,
+    last: Option<Arc<ReportKey>>,
     /// A report behind `last` found no room, and so had no turn.
     is_cut: bool,
 }
@@ -23,8 +23,8 @@ impl RevisitCursor {
     }
 
     /// Returns whether this one, the next of the list, has its turn. `has_room` says that there is room for it.
-    pub(super) fn take(&mut self, key: &Arc<Key>, has_room: bool) -> bool {
-        let is_behind = |last: &Arc<Key>| as_listed(key, last).is_gt();
+    pub(super) fn take(&mut self, key: &Arc<ReportKey>, has_room: bool) -> bool {
+        let is_behind = |last: &Arc<ReportKey>| as_listed(key, last).is_gt();
         if !self.last.as_ref().is_none_or(is_behind) {
             return false;
         }
@@ -44,13 +44,13 @@ impl RevisitCursor {
 }
 
 /// The order of a list: those of namespaces first, each kind as its keys in etcd.
-fn as_listed(one: &Key, other: &Key) -> Ordering {
-    let of_cluster = |key: &Key| key.0.is_empty();
+fn as_listed(one: &ReportKey, other: &ReportKey) -> Ordering {
+    let of_cluster = |key: &ReportKey| key.0.is_empty();
     let kinds = of_cluster(one).cmp(&of_cluster(other));
     kinds.then_with(|| path(one).cmp(path(other)))
 }
 
-fn path((namespace, name): &Key) -> impl Iterator<Item = u8> {
+fn path((namespace, name): &ReportKey) -> impl Iterator<Item = u8> {
     namespace.bytes().chain([b'/']).chain(name.bytes())
 }
 
@@ -58,7 +58,7 @@ fn path((namespace, name): &Key) -> impl Iterator<Item = u8> {
 mod tests {
     use super::*;
 
-    fn key(namespace: &str, name: &str) -> Arc<Key> {
+    fn key(namespace: &str, name: &str) -> Arc<ReportKey> {
         Arc::new((namespace.to_owned(), name.to_owned()))
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::*;
 
-fn key(name: &str) -> Key {
+fn key(name: &str) -> ReportKey {
     ("n".to_owned(), name.to_owned())
 }
 

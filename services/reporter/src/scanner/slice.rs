@@ -17,7 +17,7 @@ use futures::{StreamExt as _, stream};
 use super::{Waiting, slice_scheduler::Lane};
 use crate::{
     metrics::ReporterMetrics,
-    plan::Step,
+    plan::WalkStep,
     result::{RuleResult, Subject},
 };
 
@@ -104,13 +104,13 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    pub(super) async fn find(&self, steps: Vec<Step<Object>>) -> Vec<Found> {
+    pub(super) async fn find(&self, steps: Vec<WalkStep<Object>>) -> Vec<Found> {
         let finding = stream::iter(steps).map(|step| async move {
             // Where nothing waits, others get their turn all the same.
             tokio::task::yield_now().await;
             match step {
-                Step::Forget(uid) => Found::Gone(uid),
-                Step::Judge(object) => self.look_at(&object).await,
+                WalkStep::Forget(uid) => Found::Gone(uid),
+                WalkStep::Judge(object) => self.look_at(&object).await,
             }
         });
         // In order: what is gone may come again.

@@ -20,9 +20,9 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// The statuses of a term as they were found last: also those that a shadow does not write. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Statuses(Arc<Mutex<BTreeMap<Key, ObjectStatus>>>);
+pub(crate) struct Statuses(Arc<Mutex<BTreeMap<StatusKey, ObjectStatus>>>);
 
-type Key = (&'static str, String, String);
+type StatusKey = (&'static str, String, String);
 
 impl Statuses {
     /// Notes a status.
@@ -57,7 +57,7 @@ impl Statuses {
     }
 }
 
-fn key(target: &StatusTarget) -> Key {
+fn key(target: &StatusTarget) -> StatusKey {
     (target.kind, target.namespace.clone(), target.name.clone())
 }
 

@@ -16,7 +16,7 @@ use super::{
     Configuration, KnownConfigurations, PathTokens, Registration, configuration,
     path_tokens::PathToken,
     proof::{self, Answer},
-    step::{self, PROOF_PATIENCE, Step, step},
+    step::{self, PROOF_PATIENCE, RegistrationStep, step},
     write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, note_token, write},
 };
 use crate::metrics::WebhookMetrics;
@@ -94,7 +94,7 @@ struct Written {
 }
 
 /// State of the loop of a [`Keeper`].
-struct State {
+struct KeeperState {
     written: Option<Written>,
     write_backoff: Backoff,
     outrun_backoff: Backoff,
@@ -111,7 +111,7 @@ impl Keeper {
     ) -> anyhow::Result<()> {
         let stop = shutdown.token();
         let mut wanted: Option<Wanted> = None;
-        let mut state = State {
+        let mut state = KeeperState {
             written: None,
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
             outrun_backoff: Backoff::new(OUTRUN_RETRY_MS.0, OUTRUN_RETRY_MS.1),
@@ -173,7 +173,7 @@ impl Keeper {
     }
 
     /// Does what is to be done next, and returns when to look again.
-    async fn step(&self, wanted: &Wanted, state: &mut State) -> Instant {
+    async fn step(&self, wanted: &Wanted, state: &mut KeeperState) -> Instant {
         if let Some(written) = &mut state.written {
             written.stands.wanted = written.configuration == wanted.configuration;
             written.stands.marked = written.policies_at == wanted.policies_at;
@@ -183,16 +183,16 @@ impl Keeper {
         }
         let stands = state.written.as_ref().map(|written| written.stands);
         match step(stands, Instant::now()) {
-            Step::Rest(until) => {
+            RegistrationStep::Rest(until) => {
                 self.publish_position(state);
                 until
             }
-            Step::Write => self.write(wanted, state).await,
-            Step::Prove => self.prove(state).await,
+            RegistrationStep::Write => self.write(wanted, state).await,
+            RegistrationStep::Prove => self.prove(state).await,
         }
     }
 
-    async fn write(&self, wanted: &Wanted, state: &mut State) -> Instant {
+    async fn write(&self, wanted: &Wanted, state: &mut KeeperState) -> Instant {
         let acknowledged = match fetch(&self.client, &wanted.configuration).await {
             // It is to be made anew, with that token.
             Ok(Some(there)) if note_token(&self.tokens, self.phase, &there) => {
@@ -259,7 +259,7 @@ impl Keeper {
     }
 
     /// It is not written: says so, and when to try again.
-    fn unwritten(&self, problem: String, state: &mut State) -> Instant {
+    fn unwritten(&self, problem: String, state: &mut KeeperState) -> Instant {
         // Once it was written, answering goes on: the API server calls us by what it has.
         if state.write_backoff.attempt() == 0 {
             tracing::warn!(
@@ -273,7 +273,7 @@ impl Keeper {
         Instant::now() + state.write_backoff.next(rand::random())
     }
 
-    async fn prove(&self, state: &mut State) -> Instant {
+    async fn prove(&self, state: &mut KeeperState) -> Instant {
         let Some(written) = &mut state.written else {
             return Instant::now();
         };
@@ -330,7 +330,7 @@ impl Keeper {
     }
 
     /// Publishes the position of a proven configuration.
-    fn publish_position(&self, state: &State) {
+    fn publish_position(&self, state: &KeeperState) {
         let Some(written) = state.written.as_ref().filter(|w| w.stands.proven) else {
             return;
         };

@@ -51,10 +51,10 @@ impl PathToken {
 
 /// The tokens of this webhook. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PathTokens(Arc<Mutex<State>>);
+pub(crate) struct PathTokens(Arc<Mutex<TokenState>>);
 
 #[derive(Default)]
-struct State {
+struct TokenState {
     key: Option<MacKey>,
     of: ByPhase<OfPhase>,
     /// All tokens that are taken.
@@ -79,9 +79,9 @@ struct Current {
 }
 
 /// No token stands in a log.
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for TokenState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
+        f.debug_struct("TokenState").finish_non_exhaustive()
     }
 }
 
@@ -134,7 +134,7 @@ impl PathTokens {
     }
 }
 
-impl State {
+impl TokenState {
     /// `clock`: the period by this machine's clock, which counts only where no configuration names one.
     fn wanted(&self, phase: Phase, now: Instant, clock: u64) -> Option<PathToken> {
         let period = match self.of.get(phase).current {
@@ -235,21 +235,21 @@ mod tests {
 
     const PHASE: Phase = Phase::Validation;
 
-    fn state(key: &str) -> State {
-        let mut state = State {
+    fn state(key: &str) -> TokenState {
+        let mut state = TokenState {
             key: Some(MacKey::new(key.as_bytes())),
-            ..State::default()
+            ..TokenState::default()
         };
         state.take_those_around(NOON);
         state
     }
 
-    fn made(state: &State, period: u64) -> String {
+    fn made(state: &TokenState, period: u64) -> String {
         token(state.key.as_ref().unwrap(), period)
     }
 
     /// Writes what it wants.
-    fn write(state: &mut State, now: Instant, clock: u64) -> PathToken {
+    fn write(state: &mut TokenState, now: Instant, clock: u64) -> PathToken {
         let wanted = state.wanted(PHASE, now, clock).unwrap();
         let until = now + PERIOD;
         let period = wanted.period;
@@ -280,7 +280,7 @@ mod tests {
         let mut state = state("k");
         let now = Instant::now();
         assert_eq!(write(&mut state, now, NOON).period, NOON);
-        let taken = |state: &State| -> Vec<u64> {
+        let taken = |state: &TokenState| -> Vec<u64> {
             let periods = NOON - 3..NOON + 6;
             periods
                 .filter(|period| state.takes(&made(state, *period)))

@@ -51,7 +51,7 @@ pub(super) struct Written {
 
 /// The next thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RegistrationStep {
     Write,
     Prove,
     /// Nothing, until then.
@@ -59,26 +59,26 @@ pub(super) enum Step {
 }
 
 /// Returns the next thing to do at `now`.
-pub(super) fn step(written: Option<Written>, now: Instant) -> Step {
+pub(super) fn step(written: Option<Written>, now: Instant) -> RegistrationStep {
     let Some(written) = written else {
-        return Step::Write;
+        return RegistrationStep::Write;
     };
     let recheck = written.checked + RECHECK;
     if now >= recheck {
-        return Step::Write;
+        return RegistrationStep::Write;
     }
     let mark = written.checked + MARK_AFTER;
     match (written.wanted, written.proven) {
-        (true, true) if written.marked => Step::Rest(recheck),
-        (true, true) if now < mark => Step::Rest(mark),
-        (true, true) => Step::Write,
-        (false, true) => Step::Write,
-        (false, false) if now >= written.at + PROOF_PATIENCE => Step::Write,
+        (true, true) if written.marked => RegistrationStep::Rest(recheck),
+        (true, true) if now < mark => RegistrationStep::Rest(mark),
+        (true, true) => RegistrationStep::Write,
+        (false, true) => RegistrationStep::Write,
+        (false, false) if now >= written.at + PROOF_PATIENCE => RegistrationStep::Write,
         (_, false) if written.unknowable => match written.at + MARGIN {
-            until if now < until => Step::Rest(until),
-            _ => Step::Prove,
+            until if now < until => RegistrationStep::Rest(until),
+            _ => RegistrationStep::Prove,
         },
-        (_, false) => Step::Prove,
+        (_, false) => RegistrationStep::Prove,
     }
 }
 
@@ -111,20 +111,24 @@ mod tests {
             ..after(true, true)
         };
         for (written, now, expected) in [
-            (None, 0, Step::Write),
-            (Some(after(true, false)), 0, Step::Prove),
-            (Some(after(true, false)), 29_999, Step::Prove),
-            (Some(after(true, false)), 30_000, Step::Write),
-            (Some(after(true, true)), 5, Step::Rest(ms(30_000))),
-            (Some(after(true, true)), 30_000, Step::Write),
-            (Some(unmarked), 5, Step::Rest(ms(5_000))),
-            (Some(unmarked), 5_000, Step::Write),
-            (Some(checked), 30_000, Step::Rest(ms(60_000))),
-            (Some(after(false, true)), 5, Step::Write),
-            (Some(after(false, false)), 1_999, Step::Prove),
-            (Some(after(false, false)), 2_000, Step::Write),
-            (Some(unknowable), 999, Step::Rest(ms(1_000))),
-            (Some(unknowable), 1_000, Step::Prove),
+            (None, 0, RegistrationStep::Write),
+            (Some(after(true, false)), 0, RegistrationStep::Prove),
+            (Some(after(true, false)), 29_999, RegistrationStep::Prove),
+            (Some(after(true, false)), 30_000, RegistrationStep::Write),
+            (
+                Some(after(true, true)),
+                5,
+                RegistrationStep::Rest(ms(30_000)),
+            ),
+            (Some(after(true, true)), 30_000, RegistrationStep::Write),
+            (Some(unmarked), 5, RegistrationStep::Rest(ms(5_000))),
+            (Some(unmarked), 5_000, RegistrationStep::Write),
+            (Some(checked), 30_000, RegistrationStep::Rest(ms(60_000))),
+            (Some(after(false, true)), 5, RegistrationStep::Write),
+            (Some(after(false, false)), 1_999, RegistrationStep::Prove),
+            (Some(after(false, false)), 2_000, RegistrationStep::Write),
+            (Some(unknowable), 999, RegistrationStep::Rest(ms(1_000))),
+            (Some(unknowable), 1_000, RegistrationStep::Prove),
         ] {
             assert_eq!(step(written, ms(now)), expected, "{written:?} at {now}");
         }

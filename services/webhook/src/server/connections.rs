@@ -53,7 +53,7 @@ pub(super) struct Connections(Arc<Mutex<Table>>);
 struct Table {
     next: u64,
     /// In the order in which they were opened.
-    open: BTreeMap<u64, Arc<State>>,
+    open: BTreeMap<u64, Arc<ConnectionState>>,
     /// When each peer last proved itself.
     known: HashMap<IpAddr, Instant>,
 }
@@ -62,12 +62,12 @@ struct Table {
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     table: Connections,
 }
 
 #[derive(Debug)]
-struct State {
+struct ConnectionState {
     peer: IpAddr,
     opened: Instant,
     proven: AtomicBool,
@@ -76,7 +76,7 @@ struct State {
     closing: CancellationToken,
 }
 
-impl State {
+impl ConnectionState {
     fn is_proven(&self) -> bool {
         self.proven.load(Ordering::Relaxed)
     }
@@ -104,7 +104,7 @@ impl Connections {
         }
         let id = table.next;
         table.next += 1;
-        let state = Arc::new(State {
+        let state = Arc::new(ConnectionState {
             peer,
             opened: now,
             proven: AtomicBool::new(false),

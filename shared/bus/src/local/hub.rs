@@ -19,13 +19,13 @@ use crate::{Address, BusError, Incoming, LogHead};
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) options: LocalOptions,
-    state: Mutex<State>,
+    state: Mutex<HubState>,
     /// Bumped whenever a follower may have something to do.
     changed: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct HubState {
     pub(super) log: Option<Log>,
     /// Logs made so far: the incarnation's name, so that a run is the same every time.
     logs_made: u64,
@@ -50,7 +50,7 @@ pub(super) struct Server {
 
 impl Hub {
     pub(super) fn new(options: LocalOptions) -> Self {
-        let state = State {
+        let state = HubState {
             log: None,
             logs_made: 0,
             log_bytes_max: options.log_bytes_max,
@@ -69,7 +69,7 @@ impl Hub {
     }
 
     /// Reads or changes the broker's state; never held across an await.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut HubState) -> T) -> T {
         act(&mut self.state.lock())
     }
 
@@ -179,7 +179,7 @@ impl Hub {
     }
 }
 
-impl State {
+impl HubState {
     /// Makes a log if there is none.
     pub(super) fn ensure_log(&mut self, tombstone_ttl: Duration) -> &mut Log {
         let logs_made = &mut self.logs_made;

@@ -57,7 +57,7 @@ pub(super) struct Pass {
 
 /// One result of [`Consumer::next`].
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum ConsumerEvent {
     /// The next record.
     Record(Delivered),
     /// The server has met the log's end there, and has delivered everything in scope before it.
@@ -147,7 +147,7 @@ impl Consumer {
 
     /// Returns the next record, or the log's end. The future may be dropped without losing
     /// anything.
-    pub(super) async fn next(&mut self) -> Result<Step, Lost> {
+    pub(super) async fn next(&mut self) -> Result<ConsumerEvent, Lost> {
         loop {
             if self.remaining == 0 {
                 self.pull().await?;
@@ -157,7 +157,7 @@ impl Consumer {
                 Arrival::Record(at) => {
                     self.count(at.delivered)?;
                     self.remaining -= 1;
-                    return Ok(Step::Record(Delivered {
+                    return Ok(ConsumerEvent::Record(Delivered {
                         revision: at.revision,
                         maybe_last: at.pending == 0,
                         message,
@@ -166,7 +166,7 @@ impl Consumer {
                 Arrival::Heartbeat { delivered, .. } if delivered > self.delivered => {
                     return Err(self.gap(delivered));
                 }
-                Arrival::Heartbeat { scanned, .. } => return Ok(Step::Idle { scanned }),
+                Arrival::Heartbeat { scanned, .. } => return Ok(ConsumerEvent::Idle { scanned }),
                 // The end of a pull before this one may come late.
                 Arrival::PullEnded if *message.subject == *self.pull_subject() => {
                     self.remaining = 0;

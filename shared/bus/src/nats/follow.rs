@@ -21,7 +21,7 @@ use tokio::{
 
 use super::{
     Shared,
-    consumer::{Consumer, Delivered, Lost, Pass, Step},
+    consumer::{Consumer, ConsumerEvent, Delivered, Lost, Pass},
     earlier::EarlierEnd,
     link,
     verify::Verifier,
@@ -223,8 +223,8 @@ impl Reader {
         loop {
             tokio::select! {
                 step = consumer.next() => match step? {
-                    Step::Record(delivered) => self.deliver(delivered).await?,
-                    Step::Idle { scanned } => self.idle(scanned).await?,
+                    ConsumerEvent::Record(delivered) => self.deliver(delivered).await?,
+                    ConsumerEvent::Idle { scanned } => self.idle(scanned).await?,
                 },
                 _ = verify.tick() => self.verify(&mut verifier).await?,
                 () = &mut lost => {

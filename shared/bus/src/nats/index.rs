@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Shared,
-    consumer::{Consumer, Lost, Pass, Step},
+    consumer::{Consumer, ConsumerEvent, Lost, Pass},
 };
 use crate::{BusError, LogHead, LogIndex};
 
@@ -93,15 +93,15 @@ impl Reading<'_> {
         let mut taken = 0;
         while !(exact && taken >= waiting) {
             match timeout_at(self.deadline, consumer.next()).await {
-                Ok(Ok(Step::Record(delivered))) => {
+                Ok(Ok(ConsumerEvent::Record(delivered))) => {
                     taken += 1;
                     take(&delivered.message);
                     if delivered.revision >= self.head.last {
                         break;
                     }
                 }
-                Ok(Ok(Step::Idle { scanned })) if scanned >= self.head.last => break,
-                Ok(Ok(Step::Idle { .. })) => {}
+                Ok(Ok(ConsumerEvent::Idle { scanned })) if scanned >= self.head.last => break,
+                Ok(Ok(ConsumerEvent::Idle { .. })) => {}
                 Ok(Err(Lost::Gap(message) | Lost::Gone(message))) => {
                     return Err(BusError::Unavailable { message });
                 }

@@ -2,14 +2,14 @@
 
 use crate::{
     ast::{Expr, Macro, MacroKind},
-    key_path::{KeyPath, Missing, Step},
+    key_path::{KeyPath, KeyStep, Missing},
     value::{Val, scalar_of},
 };
 
 /// A path that a term takes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<KeyStep>,
     /// The path comes to an optional value.
     pub(super) is_optional: bool,
     /// The step from which on the path is optional.
@@ -24,13 +24,13 @@ pub(super) struct Scope {
     /// One for each variable from the element on.
     variables: Vec<Variable>,
     /// Paths whose last field is there, or the body is decided without it, as the guard says of what lacks it.
-    guards: Vec<(Vec<Step>, Missing)>,
+    guards: Vec<(Vec<KeyStep>, Missing)>,
 }
 
 #[derive(Clone, Debug)]
 enum Variable {
     /// The variable is at this path in the element.
-    Within(Vec<Step>),
+    Within(Vec<KeyStep>),
     /// The variable has nothing to do with the element.
     Apart,
 }
@@ -67,7 +67,7 @@ impl Scope {
     }
 
     /// With what a guard says.
-    pub(super) fn guard(&mut self, path: &[Step], field: &str, missing: Missing) {
+    pub(super) fn guard(&mut self, path: &[KeyStep], field: &str, missing: Missing) {
         let mut path = path.to_vec();
         path.push(error(field));
         self.guards.push((path, missing));
@@ -133,7 +133,7 @@ impl Scope {
             return (!path.is_optional).then_some(path);
         }
         let mut path = self.path(term)?;
-        path.steps.push(Step::Each);
+        path.steps.push(KeyStep::Each);
         (!path.is_optional).then_some(path)
     }
 
@@ -145,7 +145,7 @@ impl Scope {
             let mut guards = guards
                 .filter(|(guard, _)| path.steps.get(..=at) == Some(&**guard))
                 .map(|(_, missing)| missing);
-            let Step::Field { name, .. } = step else {
+            let KeyStep::Field { name, .. } = step else {
                 return step.clone();
             };
             let Some(first) = guards.next() else {
@@ -156,7 +156,7 @@ impl Scope {
                 true => Missing::Skip,
                 false => first.clone(),
             };
-            Step::Field {
+            KeyStep::Field {
                 name: name.clone(),
                 missing,
             }
@@ -180,8 +180,8 @@ fn is_plain_map(made: &Macro) -> bool {
     made.kind == MacroKind::Map && made.filter.is_none() && !made.is_of_pairs
 }
 
-fn error(name: &str) -> Step {
-    Step::Field {
+fn error(name: &str) -> KeyStep {
+    KeyStep::Field {
         name: name.into(),
         missing: Missing::Error,
     }
@@ -193,7 +193,7 @@ impl Path {
             true => Missing::Skip,
             false => Missing::Error,
         };
-        self.steps.push(Step::Field {
+        self.steps.push(KeyStep::Field {
             name: name.into(),
             missing,
         });
@@ -213,7 +213,7 @@ impl Path {
         // The fields of an optional lead to the same end, whichever of them is missing.
         let mut last = true;
         for step in self.steps.iter_mut().skip(self.optional_from).rev() {
-            if let Step::Field { missing, .. } = step {
+            if let KeyStep::Field { missing, .. } = step {
                 *missing = match last {
                     true => other.clone(),
                     false => Missing::AsNext,

@@ -9,7 +9,7 @@ use anteroom_bus::{RestartCause, Scope};
 use anteroom_model::{
     Epoch, FactError, Incarnation, ObjectKey, ResourceVersion, ViewId, ViewState,
 };
-use anteroom_view::State;
+use anteroom_view::LifeState;
 use anteroom_wire::envelope::Record;
 use proptest::prelude::*;
 use serde_json::json;
@@ -117,7 +117,7 @@ fn synced_world() -> World {
     world
 }
 
-fn state(world: &World, view: usize) -> State {
+fn state(world: &World, view: usize) -> LifeState {
     world.machine.views[&views()[view]].read().status().state
 }
 
@@ -180,7 +180,7 @@ fn a_fault_that_reading_one_view_does_not_mend_has_the_whole_log_read() {
 fn an_evicted_view_answers_evicted_and_comes_back_complete() {
     let mut world = synced_world();
     world.take(Step::Evict(0));
-    assert_eq!(state(&world, 0), State::Evicted);
+    assert_eq!(state(&world, 0), LifeState::Evicted);
     let kept = Arc::clone(&world.machine.views[&views()[0]]);
     assert_eq!(kept.read().status().bytes, 0);
     let refused = kept.read().read(world.now, Some(u64::MAX)).unwrap_err();
@@ -193,11 +193,15 @@ fn an_evicted_view_answers_evicted_and_comes_back_complete() {
     ] {
         world.take(step);
     }
-    assert_eq!(state(&world, 0), State::Evicted, "until it is asked for");
+    assert_eq!(
+        state(&world, 0),
+        LifeState::Evicted,
+        "until it is asked for"
+    );
     world.take(Step::Load(0));
     world.take(Step::Put(0, 3));
     world.take(Step::LoadDeliver(1));
-    assert_eq!(state(&world, 0), State::Evicted, "half of it is here");
+    assert_eq!(state(&world, 0), LifeState::Evicted, "half of it is here");
     world.take(Step::LoadDeliver(u8::MAX));
     assert!(world.loads.is_empty(), "handed over");
     world.take(Step::Put(0, 4));
@@ -247,7 +251,7 @@ fn views_of_others_are_not_held_and_those_taken_over_are_loaded() {
     assert!(!world.machine.views.contains_key(&views()[1]));
     world.take(Step::Hold([false, true]));
     assert!(!world.machine.views.contains_key(&views()[0]));
-    assert_eq!(state(&world, 1), State::Unsynced);
+    assert_eq!(state(&world, 1), LifeState::Unsynced);
     world.take(Step::LoadDeliver(u8::MAX));
     world.take(Step::Beat);
     assert_eq!(world.read(1, |read, _| read.len()), Some(1));
@@ -296,7 +300,7 @@ fn sealed_bodies_are_opened_or_fail_their_view_alone_until_they_can_be() {
     seal(&mut world, 1);
     world.settle_written();
     let failure = Failure::new("SealedUnreadable", "key `k2` is not in the ring: mount it");
-    assert_eq!(state(&world, 0), State::Failed(failure));
+    assert_eq!(state(&world, 0), LifeState::Failed(failure));
     assert_eq!(world.read(1, |read, _| read.len()), Some(1));
     ring.0.store(true, std::sync::atomic::Ordering::Relaxed);
     let effects = world.machine.reopen();
@@ -370,10 +374,10 @@ fn age_alone_makes_a_view_stale_and_a_beat_makes_it_fresh() {
     world.take(Step::Beat);
     world.now += Duration::from_millis(limits.age_max_ms - 10);
     world.take(Step::Wait(1));
-    assert_eq!(state(&world, 0), State::Synced, "its writer is silent");
+    assert_eq!(state(&world, 0), LifeState::Synced, "its writer is silent");
     world.now += Duration::from_millis(20);
     world.take(Step::Wait(1));
-    assert_eq!(state(&world, 0), State::Stale);
+    assert_eq!(state(&world, 0), LifeState::Stale);
     let error = world.error(0).unwrap();
     assert!(
         matches!(error, FactError::Stale { silent_ms: Some(ms), age_ms, age_max_ms, .. }
@@ -386,7 +390,7 @@ fn age_alone_makes_a_view_stale_and_a_beat_makes_it_fresh() {
             .contains("its watcher has not been heard from for")
     );
     world.take(Step::Beat);
-    assert_eq!(state(&world, 0), State::Synced);
+    assert_eq!(state(&world, 0), LifeState::Synced);
     assert_eq!(world.error(0), None);
 }
 
@@ -460,10 +464,10 @@ fn a_beat_of_an_earlier_term_does_not_refresh_a_view() {
     world.now += Duration::from_millis(MirrorConfig::default().age_max_ms + 1);
     world.take(Step::Beat);
     world.take(Step::Wait(1));
-    assert_eq!(state(&world, 0), State::Stale);
+    assert_eq!(state(&world, 0), LifeState::Stale);
     assert_eq!(
         state(&world, 1),
-        State::Synced,
+        LifeState::Synced,
         "its writer's term is as it was"
     );
 }
@@ -479,13 +483,13 @@ fn a_writers_silence_ages_the_views_of_its_own_group_and_no_others() {
         world.machine.beat(world.now, &beat);
     }
     world.take(Step::Wait(1));
-    assert_eq!(state(&world, 0), State::Stale);
-    assert_eq!(state(&world, 1), State::Synced);
+    assert_eq!(state(&world, 0), LifeState::Stale);
+    assert_eq!(state(&world, 1), LifeState::Synced);
     // A beat that does not name the view says that its group's writer lives, and nothing of the view's age.
     let mut beat = world.a_beat(0);
     beat.views.clear();
     world.machine.beat(world.now, &beat);
-    assert_eq!(state(&world, 0), State::Stale);
+    assert_eq!(state(&world, 0), LifeState::Stale);
     let error = world.error(0).unwrap();
     assert!(
         matches!(
@@ -518,8 +522,8 @@ fn a_view_with_an_age_limit_of_its_own_is_held_to_that_one() {
             world.machine.beat(world.now, &beat);
         }
     }
-    assert_eq!(state(&world, 0), State::Synced);
-    assert_eq!(state(&world, 1), State::Stale);
+    assert_eq!(state(&world, 0), LifeState::Synced);
+    assert_eq!(state(&world, 1), LifeState::Stale);
 }
 
 #[test]
@@ -531,11 +535,11 @@ fn a_failed_source_answers_with_its_error_and_a_dropped_view_is_gone() {
     };
     world.take(Step::Control(0, failed));
     world.take(Step::Deliver(1));
-    assert_eq!(state(&world, 0), State::Failed(failure));
+    assert_eq!(state(&world, 0), LifeState::Failed(failure));
     let kept = Arc::clone(&world.machine.views[&views()[0]]);
     world.take(Step::Control(0, ViewState::Dropped));
     world.take(Step::Deliver(1));
     assert!(!world.machine.views.contains_key(&views()[0]));
-    assert_eq!(kept.read().status().state, State::Dropped);
+    assert_eq!(kept.read().status().state, LifeState::Dropped);
     assert_eq!(kept.read().status().bytes, 0);
 }

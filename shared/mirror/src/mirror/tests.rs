@@ -2,7 +2,7 @@
 
 use anteroom_bus::local::{Chances, LocalBus};
 use anteroom_model::{ObjectKey, ResourceVersion, ViewState, system};
-use anteroom_view::State;
+use anteroom_view::LifeState;
 use serde_json::{Value, json};
 
 use super::*;
@@ -120,7 +120,7 @@ async fn an_object_change_does_not_wake_those_who_wait_for_a_view_to_serve() {
     assert!(!serving.has_changed().unwrap());
     harness.mirror.evict(&view);
     serving.wait_for(|serves| !serves).await.unwrap();
-    assert_eq!(harness.view().status().borrow().state, State::Evicted);
+    assert_eq!(harness.view().status().borrow().state, LifeState::Evicted);
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn a_broker_that_stops_leaves_last_good_data_that_says_its_age() {
         "it is young enough"
     );
     tokio::time::sleep(Duration::from_millis(MirrorConfig::default().age_max_ms)).await;
-    assert_eq!(harness.view().status().borrow().state, State::Stale);
+    assert_eq!(harness.view().status().borrow().state, LifeState::Stale);
     assert_eq!(harness.items(), None, "nobody who names no age gets it");
     let last_good = harness
         .view()
@@ -235,7 +235,7 @@ async fn a_wrong_digest_is_counted_and_its_view_read_again() {
     harness.writer.control_record(record).await;
     let mut status = harness.view().status();
     status
-        .wait_for(|status| status.state == State::Unsynced)
+        .wait_for(|status| status.state == LifeState::Unsynced)
         .await
         .unwrap();
     assert!(harness.metrics.digest_mismatches_of(&harness.view) >= 1);
@@ -321,7 +321,7 @@ async fn a_mirror_of_some_views_waits_for_those() {
 impl Harness {
     async fn until_evicted(&self) {
         let mut status = self.view().status();
-        let evicted = status.wait_for(|status| status.state == State::Evicted);
+        let evicted = status.wait_for(|status| status.state == LifeState::Evicted);
         evicted.await.unwrap();
     }
 }

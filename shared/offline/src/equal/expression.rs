@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use self::reader::Reader;
 use super::{
-    place::{Place, Step, place},
+    place::{Place, PlaceStep, place},
     token::Language,
 };
 
@@ -64,7 +64,7 @@ impl Reached {
         }
     }
 
-    fn step(&self, step: &Step) -> Self {
+    fn step(&self, step: &PlaceStep) -> Self {
         if self.is_made {
             return self.clone();
         }
@@ -83,7 +83,7 @@ impl Reached {
                 is_listed: false,
                 ..self.clone()
             },
-            false => self.step(&Step::Each),
+            false => self.step(&PlaceStep::Each),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    place::{Key, Place, Step, pointers, title},
+    place::{Place, PlaceStep, PointerStep, pointers, title},
     variation::{Change, Changes, Mentioned, Rank},
     vocabulary::Vocabulary,
 };
@@ -69,7 +69,7 @@ impl Guide {
             let mut below = all.range(place.clone()..).skip(1);
             let next = below.next().filter(|next| next.starts_with(place));
             mentioned.is_leaf = next.is_none();
-            let elements = [&place[..], &[Step::Each]].concat();
+            let elements = [&place[..], &[PlaceStep::Each]].concat();
             let mut below = all
                 .range(elements.clone()..)
                 .skip_while(|one| **one == elements);
@@ -96,7 +96,7 @@ impl Guide {
             for pointer in pointers(object, place) {
                 let name = title(&pointer);
                 let is_name = NAMES.contains(&&*name);
-                let is_other = matches!(&*pointer, [Key::Field(spec), Key::Field(field), ..]
+                let is_other = matches!(&*pointer, [PointerStep::Field(spec), PointerStep::Field(field), ..]
                     if **spec == *"spec" && others.contains(&&**field));
                 if is_other || KINDS.contains(&&*name) {
                     continue;
@@ -113,7 +113,7 @@ impl Guide {
             }
         }
         let lists = self.places.keys().filter_map(|place| {
-            let at = place.iter().position(|step| *step == Step::Each)?;
+            let at = place.iter().position(|step| *step == PlaceStep::Each)?;
             place.get(..at)
         });
         made.appended(&lists.collect());

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     expression::Reached,
     group::Group,
-    place::{Place, Step},
+    place::{Place, PlaceStep},
 };
 
 /// The depth to which a pattern is followed.
@@ -37,7 +37,7 @@ pub(super) fn read(
                 // A wildcard stands for one name here.
                 let name = names.literals.iter().find_map(Value::as_str).unwrap_or(key);
                 let mut below = place.clone();
-                below.push(Step::Field(name.into()));
+                below.push(PlaceStep::Field(name.into()));
                 read(value, &below, templates, found);
                 if key.contains("{{") {
                     found.push(names);
@@ -46,7 +46,7 @@ pub(super) fn read(
         }
         Value::Array(elements) => {
             let mut below = place.clone();
-            below.push(Step::Each);
+            below.push(PlaceStep::Each);
             for element in elements {
                 read(element, &below, templates, found);
             }

@@ -22,7 +22,7 @@ pub(super) const POINTERS_MAX: usize = 16;
 
 /// A step from a value to one inside it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum PlaceStep {
     /// The field of an object.
     Field(Box<str>),
     /// Every element of a list, or every value of a map.
@@ -30,27 +30,27 @@ pub(super) enum Step {
 }
 
 /// A place as a policy names it, from the object on.
-pub(super) type Place = Vec<Step>;
+pub(super) type Place = Vec<PlaceStep>;
 
 /// A step in one object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum PointerStep {
     Field(Box<str>),
     At(usize),
 }
 
 /// A place in one object, which may not be there yet.
-pub(super) type Pointer = Vec<Key>;
+pub(super) type Pointer = Vec<PointerStep>;
 
 /// Returns where a place is in an object: in the first and the last element of a list. What is not there is where it
 /// would be.
-pub(super) fn pointers(object: &Value, place: &[Step]) -> Vec<Pointer> {
+pub(super) fn pointers(object: &Value, place: &[PlaceStep]) -> Vec<Pointer> {
     let mut found = Vec::new();
     expand(Some(object), place, &mut Vec::new(), &mut found);
     found
 }
 
-fn expand(value: Option<&Value>, steps: &[Step], at: &mut Pointer, found: &mut Vec<Pointer>) {
+fn expand(value: Option<&Value>, steps: &[PlaceStep], at: &mut Pointer, found: &mut Vec<Pointer>) {
     if found.len() == POINTERS_MAX {
         return;
     }
@@ -58,34 +58,34 @@ fn expand(value: Option<&Value>, steps: &[Step], at: &mut Pointer, found: &mut V
         found.push(at.clone());
         return;
     };
-    let is_map = matches!(at.last(), Some(Key::Field(name)) if MAPS.contains(&&**name));
-    let mut below = |key: Key, value: Option<&Value>, rest: &[Step]| {
+    let is_map = matches!(at.last(), Some(PointerStep::Field(name)) if MAPS.contains(&&**name));
+    let mut below = |key: PointerStep, value: Option<&Value>, rest: &[PlaceStep]| {
         at.push(key);
         expand(value, rest, at, found);
         at.pop();
     };
     match (step, value) {
-        (Step::Each, Some(Value::Array(list))) if !list.is_empty() => {
+        (PlaceStep::Each, Some(Value::Array(list))) if !list.is_empty() => {
             for index in ends(list) {
-                below(Key::At(index), list.get(index), rest);
+                below(PointerStep::At(index), list.get(index), rest);
             }
         }
-        (Step::Each, Some(Value::Object(map))) if !map.is_empty() => {
+        (PlaceStep::Each, Some(Value::Object(map))) if !map.is_empty() => {
             for (name, value) in map.iter().take(ELEMENTS_MAX) {
-                below(Key::Field(name.as_str().into()), Some(value), rest);
+                below(PointerStep::Field(name.as_str().into()), Some(value), rest);
             }
         }
-        (Step::Each, _) if is_map => below(Key::Field("x".into()), None, rest),
-        (Step::Each, _) => below(Key::At(0), None, rest),
+        (PlaceStep::Each, _) if is_map => below(PointerStep::Field("x".into()), None, rest),
+        (PlaceStep::Each, _) => below(PointerStep::At(0), None, rest),
         // A projection of JMESPath names what it passes no more.
-        (Step::Field(_), Some(Value::Array(list))) if !list.is_empty() => {
+        (PlaceStep::Field(_), Some(Value::Array(list))) if !list.is_empty() => {
             for index in ends(list) {
-                below(Key::At(index), list.get(index), steps);
+                below(PointerStep::At(index), list.get(index), steps);
             }
         }
-        (Step::Field(name), value) => {
+        (PlaceStep::Field(name), value) => {
             let inside = value.and_then(|value| value.get(&**name));
-            below(Key::Field(name.clone()), inside, rest);
+            below(PointerStep::Field(name.clone()), inside, rest);
         }
     }
 }
@@ -100,15 +100,15 @@ fn ends(list: &[Value]) -> Vec<usize> {
 }
 
 /// Returns the value at a pointer.
-pub(super) fn get<'v>(value: &'v Value, pointer: &[Key]) -> Option<&'v Value> {
+pub(super) fn get<'v>(value: &'v Value, pointer: &[PointerStep]) -> Option<&'v Value> {
     pointer.iter().try_fold(value, |value, key| match key {
-        Key::Field(name) => value.get(&**name),
-        Key::At(index) => value.get(*index),
+        PointerStep::Field(name) => value.get(&**name),
+        PointerStep::At(index) => value.get(*index),
     })
 }
 
 /// Puts a value at a pointer, making what is missing on the way; `None` removes it.
-pub(super) fn set(value: &mut Value, pointer: &[Key], to: Option<Value>) {
+pub(super) fn set(value: &mut Value, pointer: &[PointerStep], to: Option<Value>) {
     let Some((key, rest)) = pointer.split_first() else {
         if let Some(to) = to {
             *value = to;
@@ -116,19 +116,19 @@ pub(super) fn set(value: &mut Value, pointer: &[Key], to: Option<Value>) {
         return;
     };
     match (key, rest, to) {
-        (Key::Field(name), [], None) => {
+        (PointerStep::Field(name), [], None) => {
             if let Value::Object(fields) = value {
                 fields.remove(&**name);
             }
         }
-        (Key::At(index), [], None) => {
+        (PointerStep::At(index), [], None) => {
             if let Value::Array(list) = value
                 && *index < list.len()
             {
                 list.remove(*index);
             }
         }
-        (Key::Field(name), rest, to) => {
+        (PointerStep::Field(name), rest, to) => {
             if !value.is_object() {
                 if to.is_none() {
                     return;
@@ -146,7 +146,7 @@ pub(super) fn set(value: &mut Value, pointer: &[Key], to: Option<Value>) {
                 }
             }
         }
-        (Key::At(index), rest, to) => {
+        (PointerStep::At(index), rest, to) => {
             if !value.is_array() {
                 if to.is_none() {
                     return;
@@ -184,10 +184,11 @@ const REQUIRED: &[&[&str]] = &[
 
 /// Returns whether an API server takes no Pod without what is at a pointer. Kinds that are about something else have
 /// no such fields but for `spec`.
-pub(super) fn is_required(pointer: &[Key]) -> bool {
+pub(super) fn is_required(pointer: &[PointerStep]) -> bool {
     // Containers are all there is of a list that is to have one.
     let names = names(pointer);
-    let is_first = pointer.last() == Some(&Key::At(0)) && matches!(&*names, [.., "containers", ""]);
+    let is_first =
+        pointer.last() == Some(&PointerStep::At(0)) && matches!(&*names, [.., "containers", ""]);
     let templates: [&[&str]; 3] = [
         &[],
         &["spec", "template"],
@@ -200,7 +201,7 @@ pub(super) fn is_required(pointer: &[Key]) -> bool {
 }
 
 /// Returns whether a container stands at a pointer.
-pub(super) fn is_container(pointer: &[Key]) -> bool {
+pub(super) fn is_container(pointer: &[PointerStep]) -> bool {
     let names = names(pointer);
     matches!(
         &*names,
@@ -212,29 +213,29 @@ pub(super) fn is_container(pointer: &[Key]) -> bool {
     )
 }
 
-fn names(pointer: &[Key]) -> Vec<&str> {
+fn names(pointer: &[PointerStep]) -> Vec<&str> {
     pointer
         .iter()
         .map(|key| match key {
-            Key::Field(name) => &**name,
-            Key::At(_) => "",
+            PointerStep::Field(name) => &**name,
+            PointerStep::At(_) => "",
         })
         .collect()
 }
 
 /// A pointer for people, as in `spec.containers[0].image`.
-pub(super) fn title(pointer: &[Key]) -> String {
+pub(super) fn title(pointer: &[PointerStep]) -> String {
     let mut text = String::new();
     for key in pointer {
         match key {
-            Key::At(index) => {
+            PointerStep::At(index) => {
                 let _ = write!(text, "[{index}]");
             }
-            Key::Field(name) if name.contains(['.', '/']) => {
+            PointerStep::Field(name) if name.contains(['.', '/']) => {
                 let _ = write!(text, "[{name:?}]");
             }
-            Key::Field(name) if text.is_empty() => text.push_str(name),
-            Key::Field(name) => {
+            PointerStep::Field(name) if text.is_empty() => text.push_str(name),
+            PointerStep::Field(name) => {
                 let _ = write!(text, ".{name}");
             }
         }
@@ -248,10 +249,10 @@ pub(super) fn place(text: &str) -> Place {
     for part in text.split('.') {
         let name = part.trim_end_matches("[]");
         if !name.is_empty() {
-            place.push(Step::Field(name.into()));
+            place.push(PlaceStep::Field(name.into()));
         }
         if part.ends_with("[]") {
-            place.push(Step::Each);
+            place.push(PlaceStep::Each);
         }
     }
     place

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    place::{Key, Pointer, get},
+    place::{Pointer, PointerStep, get},
     vocabulary::Vocabulary,
 };
 use crate::resource::Resource;
@@ -176,7 +176,7 @@ pub(super) fn roots(object: &Value) -> Vec<Pointer> {
     let field = |names: &[&str]| -> Pointer {
         names
             .iter()
-            .map(|name| Key::Field((*name).into()))
+            .map(|name| PointerStep::Field((*name).into()))
             .collect()
     };
     let all = [

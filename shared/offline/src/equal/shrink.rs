@@ -4,7 +4,7 @@ use anteroom_policy::Operation;
 use serde_json::Value;
 
 use super::{
-    place::{Key, Pointer, get, is_required, set},
+    place::{Pointer, PointerStep, get, is_required, set},
     request::Request,
 };
 
@@ -127,15 +127,15 @@ impl Shrinking<'_> {
 fn list(value: &Value, at: &mut Pointer, found: &mut Vec<Pointer>) {
     let is_kept = KEPT.iter().any(|kept| {
         let own = at.iter().map(|key| match key {
-            Key::Field(name) => &**name,
-            Key::At(_) => "",
+            PointerStep::Field(name) => &**name,
+            PointerStep::At(_) => "",
         });
         own.eq(kept.iter().copied())
     });
     if !at.is_empty() && !is_kept {
         found.push(at.clone());
     }
-    let mut below = |key: Key, value: &Value| {
+    let mut below = |key: PointerStep, value: &Value| {
         at.push(key);
         list(value, at, found);
         at.pop();
@@ -143,12 +143,12 @@ fn list(value: &Value, at: &mut Pointer, found: &mut Vec<Pointer>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                below(Key::Field(name.as_str().into()), value);
+                below(PointerStep::Field(name.as_str().into()), value);
             }
         }
         Value::Array(elements) => {
             for (index, value) in elements.iter().enumerate() {
-                below(Key::At(index), value);
+                below(PointerStep::At(index), value);
             }
         }
         _ => {}

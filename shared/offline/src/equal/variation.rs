@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::place::{
-    Key, MAPS, Pointer, Step, get, is_container, is_required, pointers, set, title,
+    MAPS, PlaceStep, Pointer, PointerStep, get, is_container, is_required, pointers, set, title,
 };
 
 /// The most changes of one object.
@@ -65,7 +65,7 @@ impl Change {
     }
 
     /// Moves the change to an object at `root` within another object.
-    pub(super) fn below(mut self, root: &[Key]) -> Self {
+    pub(super) fn below(mut self, root: &[PointerStep]) -> Self {
         for (pointer, _) in &mut self.puts {
             pointer.splice(0..0, root.iter().cloned());
         }
@@ -187,7 +187,7 @@ impl<'o> Changes<'o> {
                 if is_map {
                     if let Value::String(name) = &neighbour {
                         let mut inside = at.clone();
-                        inside.push(Key::Field(name.as_str().into()));
+                        inside.push(PointerStep::Field(name.as_str().into()));
                         self.put(rank, false, &inside, Some("x".into()));
                     }
                     continue;
@@ -222,7 +222,7 @@ impl<'o> Changes<'o> {
     }
 
     /// Lists with one element more, which has one change: some of their elements are as they should be then.
-    pub(super) fn appended(&mut self, lists: &BTreeSet<&[Step]>) {
+    pub(super) fn appended(&mut self, lists: &BTreeSet<&[PlaceStep]>) {
         let single: Vec<Change> = self.found.clone();
         for list in lists {
             for at in pointers(self.object, list) {
@@ -233,9 +233,9 @@ impl<'o> Changes<'o> {
                     continue;
                 };
                 let mut first_at = at.clone();
-                first_at.push(Key::At(0));
+                first_at.push(PointerStep::At(0));
                 let mut end = at.clone();
-                end.push(Key::At(last));
+                end.push(PointerStep::At(last));
                 for change in &single {
                     let Some((pointer, to)) = change.puts.first() else {
                         continue;
@@ -253,8 +253,8 @@ impl<'o> Changes<'o> {
 }
 
 /// Returns whether a map of texts stands at a pointer.
-fn is_map(at: &[Key]) -> bool {
-    matches!(at.last(), Some(Key::Field(name)) if MAPS.contains(&&**name))
+fn is_map(at: &[PointerStep]) -> bool {
+    matches!(at.last(), Some(PointerStep::Field(name)) if MAPS.contains(&&**name))
 }
 
 /// An element like another one, with a name of its own.

@@ -8,7 +8,7 @@ use super::{
     expression::{Reached, Scope, read},
     group::Group,
     pattern,
-    place::{Step, place},
+    place::{PlaceStep, place},
     token::Language,
 };
 
@@ -152,9 +152,9 @@ impl Vocabulary {
             let path = operation["path"].as_str().unwrap_or_default();
             for start in &at.objects.places {
                 let steps = path.split('/').skip(1).map(|step| match step {
-                    "-" => Step::Each,
-                    step if step.contains("{{") || step.parse::<usize>().is_ok() => Step::Each,
-                    step => Step::Field(step.replace("~1", "/").replace("~0", "~").into()),
+                    "-" => PlaceStep::Each,
+                    step if step.contains("{{") || step.parse::<usize>().is_ok() => PlaceStep::Each,
+                    step => PlaceStep::Field(step.replace("~1", "/").replace("~0", "~").into()),
                 });
                 group
                     .places
@@ -269,7 +269,7 @@ impl Vocabulary {
             for key in key_group.literals.iter().filter_map(Value::as_str).take(1) {
                 let mut group = Group::default();
                 let mut at = place("metadata");
-                at.extend([field, key].map(|name| Step::Field(name.into())));
+                at.extend([field, key].map(|name| PlaceStep::Field(name.into())));
                 group.places.insert(at);
                 texts(value)
                     .iter()

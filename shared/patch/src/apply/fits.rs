@@ -6,7 +6,7 @@ use serde_json::{Map as Fields, Value};
 
 use super::{
     item,
-    path::{Path, Step},
+    path::{Path, PathStep},
     types::{List, Map, Scalar, Type, TypeId, Types},
 };
 
@@ -75,7 +75,7 @@ impl<'t> Fits<'t> {
         path: &Path<'_>,
     ) -> Result<(), Misfit> {
         for (name, value) in fields {
-            let path = path.below(Step::Field(name));
+            let path = path.below(PathStep::Field(name));
             match map.field(name) {
                 Some(id) => self.value(id, value, &path)?,
                 None if self.is_patch => {
@@ -91,12 +91,12 @@ impl<'t> Fits<'t> {
         let mut seen = BTreeSet::new();
         for (place, element) in elements.iter().enumerate() {
             if list.is_atomic {
-                self.value(list.element, element, &path.below(Step::Index(place)))?;
+                self.value(list.element, element, &path.below(PathStep::Index(place)))?;
                 continue;
             }
             let item = item::identity(list, element)
-                .map_err(|problem| misfit(&path.below(Step::Index(place)), problem))?;
-            let path = path.below(Step::Item(&item));
+                .map_err(|problem| misfit(&path.below(PathStep::Index(place)), problem))?;
+            let path = path.below(PathStep::Item(&item));
             self.value(list.element, element, &path)?;
             if self.is_patch && !seen.insert(item.clone()) {
                 let twice = || misfit(&path, "the element is there twice");
@@ -172,7 +172,7 @@ fn collect(types: &Types, id: TypeId, value: &Value, path: &Path<'_>, found: &mu
             }
             for (name, value) in fields {
                 if let Some(id) = map.fields.get(name) {
-                    collect(types, *id, value, &path.below(Step::Field(name)), found);
+                    collect(types, *id, value, &path.below(PathStep::Field(name)), found);
                 }
             }
         }
@@ -184,7 +184,7 @@ fn collect(types: &Types, id: TypeId, value: &Value, path: &Path<'_>, found: &mu
                 found.push(path.text());
             }
             for (place, element) in elements.iter().enumerate() {
-                let path = path.below(Step::Index(place));
+                let path = path.below(PathStep::Index(place));
                 collect(types, list.element, element, &path, found);
             }
         }

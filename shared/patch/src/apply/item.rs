@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::types::{Key, List};
+use super::types::{List, ListMapKey};
 
 /// Returns the identity of an element, as it is written in paths: `[containerPort=80,protocol="TCP"]`, or
 /// `["a"]` in a set.
@@ -25,7 +25,7 @@ fn of_set(element: &Value) -> Result<String, &'static str> {
     }
 }
 
-fn of_keys(keys: &[Key], element: &Value) -> Result<String, &'static str> {
+fn of_keys(keys: &[ListMapKey], element: &Value) -> Result<String, &'static str> {
     let Some(element) = element.as_object() else {
         return Err("an element of a list with keys must be an object");
     };

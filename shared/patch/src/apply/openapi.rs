@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     built_in, record, smallest,
-    types::{Key, List, Map, ObjectSchema, Scalar, SchemaError, TYPES_MAX, Type, TypeId},
+    types::{List, ListMapKey, Map, ObjectSchema, Scalar, SchemaError, TYPES_MAX, Type, TypeId},
 };
 use crate::size;
 
@@ -322,7 +322,7 @@ impl<'d> Reader<'d> {
     ) -> Result<List, SchemaError> {
         let merged = merged_by(schema, place)?;
         let items = schema.get("items");
-        let keys = merged.iter().flatten().map(|name| Key {
+        let keys = merged.iter().flatten().map(|name| ListMapKey {
             name: (*name).to_owned(),
             default: items.and_then(|items| self.default(items, name)),
         });

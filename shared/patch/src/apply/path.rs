@@ -5,11 +5,11 @@ use std::fmt;
 /// A path, as Kubernetes writes it: `.spec.containers[name="app"].image`.
 pub(super) struct Path<'p> {
     above: Option<&'p Path<'p>>,
-    step: Step<'p>,
+    step: PathStep<'p>,
 }
 
 /// A step of a path.
-pub(super) enum Step<'p> {
+pub(super) enum PathStep<'p> {
     /// None: the value itself.
     Root,
     /// A field.
@@ -23,10 +23,10 @@ pub(super) enum Step<'p> {
 impl<'p> Path<'p> {
     pub(super) const ROOT: Self = Self {
         above: None,
-        step: Step::Root,
+        step: PathStep::Root,
     };
 
-    pub(super) fn below(&'p self, step: Step<'p>) -> Self {
+    pub(super) fn below(&'p self, step: PathStep<'p>) -> Self {
         let above = Some(self);
         Self { above, step }
     }
@@ -45,10 +45,10 @@ impl fmt::Display for Path<'_> {
             above.fmt(f)?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Index(place) => write!(f, "[{place}]"),
-            Step::Item(item) => f.write_str(item),
+            PathStep::Root => Ok(()),
+            PathStep::Field(name) => write!(f, ".{name}"),
+            PathStep::Index(place) => write!(f, "[{place}]"),
+            PathStep::Item(item) => f.write_str(item),
         }
     }
 }

@@ -11,7 +11,9 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Map as Fields, Value, json};
 
-use super::types::{Key, List, Map, ObjectSchema, Scalar, SchemaError, TYPES_MAX, Type, TypeId};
+use super::types::{
+    List, ListMapKey, Map, ObjectSchema, Scalar, SchemaError, TYPES_MAX, Type, TypeId,
+};
 
 /// A type as JSON.
 pub(super) fn write(of: &Type) -> Value {
@@ -173,14 +175,14 @@ fn read_list(part: &Value, count: usize) -> Option<List> {
     })
 }
 
-fn read_key(key: &Value) -> Option<Key> {
+fn read_key(key: &Value) -> Option<ListMapKey> {
     let (name, default) = match key.as_array().map(Vec::as_slice) {
         None => (key, None),
         Some([name, default]) => (name, Some(default.clone())),
         Some(_) => return None,
     };
     let name = name.as_str()?.to_owned();
-    Some(Key { name, default })
+    Some(ListMapKey { name, default })
 }
 
 fn read_map(part: &Value, count: usize) -> Option<Map> {

@@ -40,12 +40,12 @@ pub(super) struct List {
     pub(super) element: TypeId,
     pub(super) is_atomic: bool,
     /// The fields that tell elements from each other; none: the elements themselves do.
-    pub(super) keys: Vec<Key>,
+    pub(super) keys: Vec<ListMapKey>,
 }
 
 /// A field by which elements of a list are told from each other.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Key {
+pub(super) struct ListMapKey {
     pub(super) name: String,
     /// The value of an element that does not have the field.
     pub(super) default: Option<Value>,

@@ -135,7 +135,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AdmissionRequest, Evaluation, Rule, Step, compile};
+    use crate::{AdmissionRequest, Evaluation, Rule, RuleStep, compile};
 
     fn exception(spec: &Value) -> Result<PolicyException, String> {
         let manifest = json!({
@@ -170,7 +170,7 @@ mod tests {
             let is_covered = |rule: &&Rule| {
                 let evaluation = Evaluation::start(&policy, rule, &request);
                 let mut evaluation = evaluation.with_exceptions([&exception]);
-                let Step::Done(report) = evaluation.step() else {
+                let RuleStep::Done(report) = evaluation.step() else {
                     panic!("nothing is to be asked");
                 };
                 report.excepted_by == ["ns/e"]

@@ -10,7 +10,7 @@ use super::{
     interrupt::Stop,
     match_conditions,
     pass::{Pass, RuleContext, SharedState, judge},
-    report::{RuleOutcome, RuleReport, Step},
+    report::{RuleOutcome, RuleReport, RuleStep},
     run_state::RunState,
     surroundings,
 };
@@ -100,10 +100,10 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Goes on as far as the facts at hand allow.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> RuleStep {
         self.state.run.begin();
         match self.outcome() {
-            Some(outcome) => Step::Done(RuleReport {
+            Some(outcome) => RuleStep::Done(RuleReport {
                 outcome,
                 action: self.action,
                 facts: self.state.facts.record(),
@@ -115,7 +115,7 @@ impl<'a> Evaluation<'a> {
                 depends_on_arrival: self.state.run.depends_on_arrival(),
                 properties: self.state.run.properties.drain(..).collect(),
             }),
-            None => Step::Need(self.state.facts.questions()),
+            None => RuleStep::Need(self.state.facts.questions()),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::ir::{ChangedObject, FactTarget, FailureAction};
     clippy::large_enum_variant,
     reason = "it is taken apart where it is returned"
 )]
-pub enum Step {
+pub enum RuleStep {
     /// Ask for these, [`Evaluation::supply`](super::Evaluation::supply) each answer, and step again.
     Need(Vec<FactRequest>),
     /// There is nothing left to do.

@@ -24,7 +24,7 @@ use crate::ir::{
     template::{Bound, Prepared, Resolve, ValueTemplate},
 };
 use root::Root;
-use states::State;
+use states::EntryState;
 pub(super) use states::States;
 
 /// Bytes of what one expression gives in a rule; more is an error.
@@ -131,12 +131,12 @@ impl Scope<'_> {
         let Some(entry) = self.find(name) else {
             return Ok(None);
         };
-        if matches!(self.states.0[entry], State::Unloaded) {
+        if matches!(self.states.0[entry], EntryState::Unloaded) {
             self.load(entry)?;
         }
         Ok(match &self.states.0[entry] {
-            State::Loaded(value) => Some(Arc::clone(value)),
-            State::Unloaded | State::Absent(_) => None,
+            EntryState::Loaded(value) => Some(Arc::clone(value)),
+            EntryState::Unloaded | EntryState::Absent(_) => None,
         })
     }
 
@@ -167,11 +167,11 @@ impl Scope<'_> {
         let name = &entries[entry].name;
         let state = match &entries[entry].loader {
             Loader::Fact(fact) => match before.load_fact(name, fact)? {
-                Some(value) => State::Loaded(value),
-                None => State::Absent(left_out(name)),
+                Some(value) => EntryState::Loaded(value),
+                None => EntryState::Absent(left_out(name)),
             },
             // Never unloaded: see `States::within`.
-            Loader::Given => State::Loaded(Arc::new(Value::Null)),
+            Loader::Given => EntryState::Loaded(Arc::new(Value::Null)),
             Loader::Variable {
                 value,
                 query,
@@ -179,7 +179,7 @@ impl Scope<'_> {
             } => {
                 let (value, query) = (value.as_ref(), query.as_ref());
                 let loaded = before.load_variable(name, value, query, default.as_ref());
-                State::Loaded(loaded.map_err(|interrupt| without_value(name, interrupt))?)
+                EntryState::Loaded(loaded.map_err(|interrupt| without_value(name, interrupt))?)
             }
         };
         self.states.0[entry] = state;
@@ -266,7 +266,7 @@ impl Scope<'_> {
         let mut described = variable_error(written, error);
         if let EvalError::MissingKey { key } = error
             && let Some(entry) = self.find(key)
-            && let State::Absent(reason) = &self.states.0[entry]
+            && let EntryState::Absent(reason) = &self.states.0[entry]
         {
             described.message = format!(
                 "{}: context entry `{key}` has no value: {reason}",

@@ -87,8 +87,8 @@ fn drive_over(
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report, asked),
-            Step::Need(facts) => {
+            RuleStep::Done(report) => return (report, asked),
+            RuleStep::Need(facts) => {
                 assert!(
                     !facts.is_empty() && asked.len() < 100,
                     "it goes on: {asked:?}"
@@ -396,19 +396,19 @@ fn a_driver_that_does_not_answer_is_asked_again() {
     let evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
     let mut evaluation = evaluation.with_whole_facts();
     let first = evaluation.step();
-    assert!(matches!(&first, Step::Need(facts) if facts.len() == 1));
+    assert!(matches!(&first, RuleStep::Need(facts) if facts.len() == 1));
     evaluation.supply(17, Ok(Value::Null));
     assert_eq!(evaluation.step(), first);
     evaluation.supply(0, Ok(json!([])));
     evaluation.supply(0, Ok(json!(["a"])));
     assert!(matches!(
         evaluation.step(),
-        Step::Done(RuleReport {
+        RuleStep::Done(RuleReport {
             outcome: RuleOutcome::Pass,
             ..
         })
     ));
-    assert!(matches!(evaluation.step(), Step::Done(_)));
+    assert!(matches!(evaluation.step(), RuleStep::Done(_)));
 }
 
 #[test]
@@ -433,9 +433,9 @@ fn a_fact_that_a_driver_goes_on_without_is_a_missing_key() {
             }
             for _ in 0..8 {
                 match evaluation.step() {
-                    Step::Done(report) if is_whole => return report.outcome,
-                    Step::Done(_) => break,
-                    Step::Need(facts) => {
+                    RuleStep::Done(report) if is_whole => return report.outcome,
+                    RuleStep::Done(_) => break,
+                    RuleStep::Need(facts) => {
                         facts.iter().for_each(|fact| evaluation.leave_out(fact.id));
                     }
                 }

@@ -85,13 +85,13 @@ impl Footprint {
             }
             ValueTemplate::Map(entries) => {
                 for (written, value) in entries {
-                    let key = match Key::of(written.source()) {
-                        Key::Directive => {
+                    let key = match MergeKey::of(written.source()) {
+                        MergeKey::Directive => {
                             self.anything = true;
                             return;
                         }
-                        Key::Condition(_) if !adds(value) => continue,
-                        Key::Condition(key) | Key::Field(key) => key,
+                        MergeKey::Condition(_) if !adds(value) => continue,
+                        MergeKey::Condition(key) | MergeKey::Field(key) => key,
                     };
                     self.named(written, Some(key)).merge(value);
                 }
@@ -110,13 +110,13 @@ impl Footprint {
             }
             Value::Object(entries) => {
                 for (written, value) in entries {
-                    let key = match Key::of(written) {
-                        Key::Directive => {
+                    let key = match MergeKey::of(written) {
+                        MergeKey::Directive => {
                             self.anything = true;
                             return;
                         }
-                        Key::Condition(_) if !Anchor::adds(value) => continue,
-                        Key::Condition(key) | Key::Field(key) => key,
+                        MergeKey::Condition(_) if !Anchor::adds(value) => continue,
+                        MergeKey::Condition(key) | MergeKey::Field(key) => key,
                     };
                     self.field(key).merge_fixed(value);
                 }
@@ -176,7 +176,7 @@ impl Footprint {
 }
 
 /// The meaning of a key in a merge.
-enum Key<'k> {
+enum MergeKey<'k> {
     /// The key says how to merge.
     Directive,
     /// A condition on this field, which may add something below.
@@ -184,7 +184,7 @@ enum Key<'k> {
     Field(&'k str),
 }
 
-impl<'k> Key<'k> {
+impl<'k> MergeKey<'k> {
     fn of(written: &'k str) -> Self {
         match Anchor::of(written) {
             Some((Anchor::Condition | Anchor::Global, key)) => Self::Condition(key),

@@ -17,7 +17,7 @@ use std::{
 use anteroom_model::FactError;
 use anteroom_policy::{
     AdmissionRequest, Driver, Evaluation, FactRequest, Policy, PolicyException, Rule, RuleOutcome,
-    Step, compile_for,
+    RuleStep, compile_for,
 };
 use change::Tape;
 use proptest::{
@@ -73,8 +73,8 @@ fn evaluate(
     let mut evaluation = Evaluation::start(policy, rule, request);
     for _ in 0..STEPS_MAX {
         let needs = match evaluation.step() {
-            Step::Done(report) => return report.outcome,
-            Step::Need(needs) => needs,
+            RuleStep::Done(report) => return report.outcome,
+            RuleStep::Need(needs) => needs,
         };
         assert!(!needs.is_empty());
         for need in needs {

@@ -14,20 +14,20 @@ fn failure() -> Failure {
     Failure::new("Forbidden", "no")
 }
 
-fn states() -> [State; 7] {
+fn states() -> [LifeState; 7] {
     [
-        State::Unsynced,
-        State::Syncing,
-        State::Synced,
-        State::Stale,
-        State::Failed(failure()),
-        State::Evicted,
-        State::Dropped,
+        LifeState::Unsynced,
+        LifeState::Syncing,
+        LifeState::Synced,
+        LifeState::Stale,
+        LifeState::Failed(failure()),
+        LifeState::Evicted,
+        LifeState::Dropped,
     ]
 }
 
 fn lives() -> Vec<Life> {
-    let of = |state: &State| LOGS.map(|log| Life::new(state.clone(), log));
+    let of = |state: &LifeState| LOGS.map(|log| Life::new(state.clone(), log));
     states().iter().flat_map(of).collect()
 }
 
@@ -209,9 +209,9 @@ fn a_failure_reaches_readers_at_once_and_heals_by_itself() {
     let failed = ViewState::Failed { failure: failure() };
     for state in states() {
         let (life, _) = Life::new(state, Log::Live).step(Event::Control(&failed));
-        assert_eq!(life.state, State::Failed(failure()));
+        assert_eq!(life.state, LifeState::Failed(failure()));
         let (life, _) = life.step(Event::Control(&ViewState::Synced));
-        assert_eq!(life, Life::new(State::Synced, Log::Live));
+        assert_eq!(life, Life::new(LifeState::Synced, Log::Live));
     }
 }
 
@@ -219,7 +219,7 @@ fn a_failure_reaches_readers_at_once_and_heals_by_itself() {
 #[test]
 fn a_freed_view_answers_evicted_until_it_is_read_again() {
     for life in lives() {
-        if life.state == State::Dropped {
+        if life.state == LifeState::Dropped {
             continue;
         }
         let (evicted, effect) = life.step(Event::Evict);
@@ -227,7 +227,7 @@ fn a_freed_view_answers_evicted_until_it_is_read_again() {
         for (name, event) in events() {
             let (next, _) = evicted.clone().step(event);
             let failed = matches!(event, Event::Fail(_));
-            assert!(failed || next.state == State::Evicted, "{name}");
+            assert!(failed || next.state == LifeState::Evicted, "{name}");
         }
     }
 }
@@ -238,7 +238,7 @@ fn a_broken_view_does_not_answer() {
     for life in lives().into_iter().filter(may_answer) {
         let (next, effect) = life.clone().step(Event::Broken { served: true });
         assert!(!next.state.answers(), "{life:?}");
-        if life.state != State::Dropped && life.log != Log::Passed {
+        if life.state != LifeState::Dropped && life.log != Log::Passed {
             assert_eq!(
                 (next.log, effect),
                 (Log::Lost, Effect::AskRestart),

@@ -51,7 +51,7 @@ proptest! {
             reader.check()?;
         }
         reader.step(Step::Aged(false));
-        prop_assert_eq!(reader.view.state(), &State::Synced);
+        prop_assert_eq!(reader.view.state(), &LifeState::Synced);
         prop_assert_eq!(reader.view.log(), Log::Live);
         prop_assert_eq!(reader.served_from, reader.logs.len() - 1);
         let read = reader.view.read(0, 0).unwrap();
@@ -68,7 +68,7 @@ fn synced() -> Reader {
     while !reader.is_live {
         reader.step(Step::Read);
     }
-    assert_eq!(reader.view.state(), &State::Synced);
+    assert_eq!(reader.view.state(), &LifeState::Synced);
     reader
 }
 
@@ -176,7 +176,7 @@ fn a_control_record_of_an_earlier_epoch_is_ignored() {
     record.state = failed();
     let effect = reader.view.control(Revision(100), record);
     assert_eq!(effect, Effect::None);
-    assert_eq!(reader.view.state(), &State::Synced);
+    assert_eq!(reader.view.state(), &LifeState::Synced);
 }
 
 #[test]

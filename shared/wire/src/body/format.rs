@@ -92,7 +92,7 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// Bytes and values that a marker with a length field before `at` announces.
-fn long(bytes: &[u8], at: usize, step: Step) -> Option<(usize, usize)> {
+fn long(bytes: &[u8], at: usize, step: MarkerLayout) -> Option<(usize, usize)> {
     let field = bytes.get(at.checked_sub(usize::from(step.length_bytes))?..at)?;
     let length = field
         .iter()
@@ -108,7 +108,7 @@ fn long(bytes: &[u8], at: usize, step: Step) -> Option<(usize, usize)> {
 
 /// The way to get past a marker.
 #[derive(Clone, Copy)]
-struct Step {
+struct MarkerLayout {
     /// The marker itself, its length field, and its payload where the marker alone tells its size.
     bytes: u8,
     /// Values that follow, where the marker alone tells.
@@ -130,7 +130,7 @@ enum Counts {
 }
 
 /// A table rather than a `match`, since a jump per value is mispredicted most of the time.
-static STEPS: [Step; 256] = {
+static STEPS: [MarkerLayout; 256] = {
     let mut steps = [step(0, 0); 256];
     let mut marker = 0;
     while marker < 256 {
@@ -140,7 +140,7 @@ static STEPS: [Step; 256] = {
     steps
 };
 
-const fn step_of(marker: u8) -> Step {
+const fn step_of(marker: u8) -> MarkerLayout {
     match marker {
         0x00..=0x7f | 0xc0 | 0xc2 | 0xc3 | 0xe0..=0xff => step(1, 0),
         0x80..=0x8f => step(1, (marker & 0x0f) * 2),
@@ -166,8 +166,8 @@ const fn step_of(marker: u8) -> Step {
     }
 }
 
-const fn step(bytes: u8, values: u8) -> Step {
-    Step {
+const fn step(bytes: u8, values: u8) -> MarkerLayout {
+    MarkerLayout {
         bytes,
         values,
         length_bytes: 0,
@@ -175,8 +175,8 @@ const fn step(bytes: u8, values: u8) -> Step {
     }
 }
 
-const fn long_step(bytes: u8, length_bytes: u8, counts: Counts) -> Step {
-    Step {
+const fn long_step(bytes: u8, length_bytes: u8, counts: Counts) -> MarkerLayout {
+    MarkerLayout {
         bytes,
         values: 0,
         length_bytes,

@@ -83,23 +83,23 @@ fn keys_sort_filter_and_pause() {
             .to_owned()
     };
     assert!(first(&shown, &mut heard).starts_with("often / r      Pod   shop"));
-    shown.press(Key::Character('s'));
+    shown.press(KeyPress::Character('s'));
     assert!(first(&shown, &mut heard).starts_with("denies / r"));
-    shown.press(Key::Character('p'));
+    shown.press(KeyPress::Character('p'));
     assert!(shown.is_paused() && shown.text(&mut heard).contains("paused"));
-    shown.press(Key::Character('/'));
+    shown.press(KeyPress::Character('/'));
     for typed in "oft".chars() {
-        shown.press(Key::Character(typed));
+        shown.press(KeyPress::Character(typed));
     }
     assert!(shown.is_typing());
-    shown.press(Key::Enter);
+    shown.press(KeyPress::Enter);
     assert_eq!(shown.text(&mut heard).lines().count(), 4);
     assert!(first(&shown, &mut heard).starts_with("often / r"));
-    shown.press(Key::Escape);
+    shown.press(KeyPress::Escape);
     assert_eq!(shown.text(&mut heard).lines().count(), 5);
     // While a filter is typed, q is a letter.
-    shown.press(Key::Character('/'));
-    shown.press(Key::Quit);
+    shown.press(KeyPress::Character('/'));
+    shown.press(KeyPress::Quit);
     assert_eq!(shown.text(&mut heard).lines().count(), 3);
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        screen::Key,
+        screen::KeyPress,
         system::System,
         table::{bytes, count, micros, millis, table},
         window::{By, Decisions, RuleRead, RuleRow},
@@ -102,17 +102,17 @@ impl Shown {
         self.is_paused
     }
 
-    pub(super) fn press(&mut self, key: Key) {
+    pub(super) fn press(&mut self, key: KeyPress) {
         match key {
-            Key::Escape => (self.is_typing, self.text) = (false, String::new()),
-            Key::Enter => self.is_typing = false,
-            Key::Backspace => drop(self.text.pop()),
-            Key::Character(typed) if self.is_typing => self.text.push(typed),
-            Key::Quit if self.is_typing => self.text.push('q'),
-            Key::Character('/') => self.is_typing = true,
-            Key::Character('p' | ' ') => self.is_paused = !self.is_paused,
-            Key::Character('s') => self.sort = self.sort.next(),
-            Key::Character(_) | Key::Quit | Key::Resized => {}
+            KeyPress::Escape => (self.is_typing, self.text) = (false, String::new()),
+            KeyPress::Enter => self.is_typing = false,
+            KeyPress::Backspace => drop(self.text.pop()),
+            KeyPress::Character(typed) if self.is_typing => self.text.push(typed),
+            KeyPress::Quit if self.is_typing => self.text.push('q'),
+            KeyPress::Character('/') => self.is_typing = true,
+            KeyPress::Character('p' | ' ') => self.is_paused = !self.is_paused,
+            KeyPress::Character('s') => self.sort = self.sort.next(),
+            KeyPress::Character(_) | KeyPress::Quit | KeyPress::Resized => {}
         }
     }
 

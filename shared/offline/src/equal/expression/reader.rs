@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Found, Reached, Scope};
 use crate::equal::{
-    place::Step,
+    place::PlaceStep,
     token::{Language, Token, tokens},
 };
 
@@ -170,7 +170,7 @@ impl Reader {
 
     fn root(&self, name: &str) -> Reached {
         if let Some(current) = &self.current {
-            return current.step(&Step::Field(name.into()));
+            return current.step(&PlaceStep::Field(name.into()));
         }
         let root = |name| Reached {
             is_root: Some(name),
@@ -238,11 +238,11 @@ impl Reader {
             }
             (Some("Object"), name) => Reached {
                 is_root: of.is_root,
-                ..of.step(&Step::Field(name.into()))
+                ..of.step(&PlaceStep::Field(name.into()))
             },
             (_, name) => Reached {
                 is_listed: of.is_listed,
-                ..of.step(&Step::Field(name.into()))
+                ..of.step(&PlaceStep::Field(name.into()))
             },
         }
     }
@@ -323,7 +323,7 @@ impl Reader {
             }
             if self.mark(1) == Some(':') {
                 if let (Some(of), Some(name)) = (of, self.name(0)) {
-                    let places = of.step(&Step::Field(name.into())).places;
+                    let places = of.step(&PlaceStep::Field(name.into())).places;
                     self.found.places.extend(places);
                 }
                 self.at += 2;

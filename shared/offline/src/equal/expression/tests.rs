@@ -1,11 +1,11 @@
 use super::*;
 
-fn text(place: &[Step]) -> String {
+fn text(place: &[PlaceStep]) -> String {
     let mut text = String::new();
     for step in place {
         match step {
-            Step::Each => text.push_str("[]"),
-            Step::Field(name) => {
+            PlaceStep::Each => text.push_str("[]"),
+            PlaceStep::Field(name) => {
                 text.push('.');
                 text.push_str(name);
             }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::{AdmissionRequest, Driver, Evaluation, RuleOutcome, Step, compile, compile_for};
+use crate::{AdmissionRequest, Driver, Evaluation, RuleOutcome, RuleStep, compile, compile_for};
 
 /// The problems of a policy of this one rule.
 fn problems(kind: &str, rule: &str) -> Vec<String> {
@@ -236,7 +236,7 @@ spec:
             }));
             let request = request.unwrap();
             let step = Evaluation::start(&policy, &policy.rules()[rule], &request).step();
-            let Step::Done(report) = step else {
+            let RuleStep::Done(report) = step else {
                 panic!("{kind}: {step:?}");
             };
             assert_eq!(report.outcome, expected, "{kind} {image}");

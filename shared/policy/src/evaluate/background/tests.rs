@@ -2,7 +2,7 @@ use anteroom_model::GroupVersionResource;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{Driver, Reporting, RuleOutcome, Step, compile_for};
+use crate::{Driver, Reporting, RuleOutcome, RuleStep, compile_for};
 
 fn policy(spec: &Value) -> Policy {
     let manifest = json!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy",
@@ -186,8 +186,8 @@ fn a_policy_off_at_admission_still_judges_existing_objects() {
         "object": {"metadata": {"name": "a"}, "x": 1}}))
     .unwrap();
     let outcome = |mut evaluation: Evaluation<'_>| match evaluation.step() {
-        Step::Done(report) => report.outcome,
-        Step::Need(_) => panic!("there are no facts"),
+        RuleStep::Done(report) => report.outcome,
+        RuleStep::Need(_) => panic!("there are no facts"),
     };
     let rule = &policy.rules()[0];
     let message = "m".to_owned();

@@ -27,12 +27,12 @@ pub(super) struct CelHost<'v> {
     facts: &'v [CelFact],
     home: Option<&'v str>,
     known: &'v Facts,
-    state: RefCell<State>,
+    state: RefCell<HostState>,
 }
 
 /// The needs and failures that the expressions came upon.
 #[derive(Default)]
-struct State {
+struct HostState {
     /// Facts that are needed and were not asked for.
     demands: Vec<(String, Question)>,
     /// Reads that failed, by the number that the evaluator knows them by.
@@ -40,7 +40,7 @@ struct State {
 }
 
 /// The needs and failures of a host whose step is over.
-pub(super) struct Demands(State);
+pub(super) struct Demands(HostState);
 
 impl<'v> CelHost<'v> {
     pub(super) fn new(cel: &'v Cel, home: Option<&'v str>, known: &'v Facts) -> Self {

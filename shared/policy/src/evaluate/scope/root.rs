@@ -5,7 +5,7 @@ use std::{cell::Cell, iter, slice, sync::Arc, vec};
 use anteroom_jmespath::{Node, Shape};
 use serde_json::Value;
 
-use super::states::{State, States};
+use super::states::{EntryState, States};
 use crate::ir::{AdmissionRequest, context::ContextEntry};
 
 /// The request and the visible entries side by side. An entry of the same name hides an earlier one.
@@ -55,9 +55,9 @@ impl<'a> Root<'a> {
             return self.request.root().get(name);
         };
         match &self.states.0[entry] {
-            State::Loaded(value) => Some(value),
-            State::Absent(_) => None,
-            State::Unloaded => {
+            EntryState::Loaded(value) => Some(value),
+            EntryState::Absent(_) => None,
+            EntryState::Unloaded => {
                 if self.missed.get().is_none() {
                     self.missed.set(Some(entry));
                 }
@@ -73,8 +73,8 @@ impl<'a> Root<'a> {
                 .iter()
                 .zip(&self.states.0)
                 .filter_map(|(entry, state)| match state {
-                    State::Loaded(value) => Some((&*entry.name, &**value)),
-                    State::Unloaded | State::Absent(_) => None,
+                    EntryState::Loaded(value) => Some((&*entry.name, &**value)),
+                    EntryState::Unloaded | EntryState::Absent(_) => None,
                 });
         let of_request = self
             .request

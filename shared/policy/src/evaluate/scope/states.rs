@@ -10,11 +10,11 @@ use crate::ir::{
 };
 
 /// The states of a rule's entries, kept from step to step so that nothing is loaded twice.
-pub(crate) struct States(pub(super) Vec<State>);
+pub(crate) struct States(pub(super) Vec<EntryState>);
 
 /// The state of an entry. A fact that could not be read is none: it ends the evaluation.
 #[derive(Clone)]
-pub(super) enum State {
+pub(super) enum EntryState {
     Unloaded,
     Loaded(Arc<Value>),
     /// The driver goes on without it: it is as if it were not there, so that a `||` may stand in for it.
@@ -23,7 +23,7 @@ pub(super) enum State {
 
 impl States {
     pub(crate) fn new(entries: &[Arc<ContextEntry>]) -> Self {
-        Self(vec![State::Unloaded; entries.len()])
+        Self(vec![EntryState::Unloaded; entries.len()])
     }
 }
 
@@ -40,9 +40,9 @@ impl States {
         for entry in added {
             let is_index = entry.name.starts_with("elementIndex");
             states.push(match (&entry.loader, is_index) {
-                (Loader::Given, false) => State::Loaded(Arc::clone(element)),
-                (Loader::Given, true) => State::Loaded(Arc::new(index.into())),
-                _ => State::Unloaded,
+                (Loader::Given, false) => EntryState::Loaded(Arc::clone(element)),
+                (Loader::Given, true) => EntryState::Loaded(Arc::new(index.into())),
+                _ => EntryState::Unloaded,
             });
         }
         Self(states)

@@ -9,7 +9,7 @@ use anteroom_jmespath::EvalError;
 use anteroom_model::FactError;
 use serde_json::Value;
 
-use super::{Scope, states::State};
+use super::{Scope, states::EntryState};
 use crate::{
     evaluate::{
         facts::{Lookup, Question, is_of_evaluation},
@@ -63,7 +63,7 @@ impl Scope<'_> {
     fn may_ask(&self, subquery: &Subquery) -> bool {
         self.facts.takes_subqueries()
             && self.find(&subquery.variable) == Some(subquery.entry)
-            && matches!(self.states.0[subquery.entry], State::Unloaded)
+            && matches!(self.states.0[subquery.entry], EntryState::Unloaded)
     }
 
     fn ask(

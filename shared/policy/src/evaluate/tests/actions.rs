@@ -338,7 +338,7 @@ fn match_conditions_are_evaluated_for_requests_and_existing_objects() {
             let policy = compile_for(&manifest, driver).unwrap();
             assert_eq!(outcome(&policy), expected, "{conditions:?} {failure}");
             let mut existing = Evaluation::of_existing(&policy, &policy.rules()[0], &request);
-            let Step::Done(report) = existing.step() else {
+            let RuleStep::Done(report) = existing.step() else {
                 panic!("{conditions:?}");
             };
             assert_eq!(
@@ -372,12 +372,12 @@ fn a_failed_condition_is_an_error_only_of_rules_that_may_match() {
         let rules = policy.rules().iter();
         let outcomes = rules.map(
             |rule| match Evaluation::start(policy, rule, &request).step() {
-                Step::Done(report) => match report.outcome {
+                RuleStep::Done(report) => match report.outcome {
                     RuleOutcome::Error(error) => error.to_string(),
                     RuleOutcome::NotMatched => ".".to_owned(),
                     other => panic!("{other:?}"),
                 },
-                step @ Step::Need(_) => panic!("{step:?}"),
+                step @ RuleStep::Need(_) => panic!("{step:?}"),
             },
         );
         outcomes.collect::<Vec<_>>()
@@ -410,8 +410,8 @@ fn conditions_known_to_be_met_are_not_evaluated_again() {
     let request = create(&ingress("a", &["x"]));
     let evaluation = || Evaluation::start(&policy, &policy.rules()[0], &request);
     let outcome = |mut evaluation: Evaluation<'_>| match evaluation.step() {
-        Step::Done(report) => report.outcome,
-        step @ Step::Need(_) => panic!("{step:?}"),
+        RuleStep::Done(report) => report.outcome,
+        step @ RuleStep::Need(_) => panic!("{step:?}"),
     };
     assert_eq!(policy.conditions(&request), Conditions::NotMet);
     assert_eq!(outcome(evaluation()), RuleOutcome::NotMatched);

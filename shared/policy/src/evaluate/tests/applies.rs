@@ -50,7 +50,7 @@ fn applied(policy: &Policy, (group, version, kind): (&str, &str, &str)) -> Vec<S
     let speaks = |rule: &&Rule| {
         let mut evaluation = Evaluation::start(policy, rule, &request);
         match evaluation.step() {
-            Step::Done(report) => report.outcome != RuleOutcome::NotMatched,
+            RuleStep::Done(report) => report.outcome != RuleOutcome::NotMatched,
             need => panic!("{need:?}"),
         }
     };

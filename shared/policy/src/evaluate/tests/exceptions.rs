@@ -25,8 +25,8 @@ fn judged(
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report, asked),
-            Step::Need(facts) => {
+            RuleStep::Done(report) => return (report, asked),
+            RuleStep::Need(facts) => {
                 for fact in facts {
                     assert!(!fact.is_pushed_down);
                     asked.push(fact.target.to_string());

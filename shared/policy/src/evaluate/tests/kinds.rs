@@ -82,8 +82,8 @@ fn outcomes(
         let mut evaluation = Evaluation::start(policy, rule, request).with_whole_facts();
         for _ in 0..16 {
             match evaluation.step() {
-                Step::Done(report) => return report,
-                Step::Need(requests) => {
+                RuleStep::Done(report) => return report,
+                RuleStep::Need(requests) => {
                     for request in requests {
                         evaluation.supply(request.id, answer(&request.target));
                     }

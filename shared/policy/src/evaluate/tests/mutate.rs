@@ -328,7 +328,7 @@ proptest! {
             if let Ok(policy) = compile_for(&manifest, Driver::ALL) {
                 let request = create(&object);
                 let mut evaluation = Evaluation::start(&policy, &policy.rules[0], &request);
-                prop_assert!(matches!(evaluation.step(), Step::Done(_)));
+                prop_assert!(matches!(evaluation.step(), RuleStep::Done(_)));
             }
         }
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     AdmissionRequest, ChangedObject, Driver, EXISTING_BATCHES_MAX, Evaluation, FactTarget, Policy,
-    RuleOutcome, RuleReport, Step, compile_for,
+    RuleOutcome, RuleReport, RuleStep, compile_for,
 };
 
 const DRIVER: Driver = Driver {
@@ -55,8 +55,8 @@ fn run(
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report, asked),
-            Step::Need(needs) => {
+            RuleStep::Done(report) => return (report, asked),
+            RuleStep::Need(needs) => {
                 for need in needs {
                     let FactTarget::Existing(objects) = need.target else {
                         panic!("{:?}", need.target);
@@ -226,8 +226,8 @@ fn changes_of_one_part_can_be_taken_before_the_next_part_is_read() {
     let (mut taken, parts) = (Vec::new(), parts(3));
     let report = loop {
         match evaluation.step() {
-            Step::Done(report) => break report,
-            Step::Need(needs) => {
+            RuleStep::Done(report) => break report,
+            RuleStep::Need(needs) => {
                 let [need] = &*needs else {
                     panic!("{needs:?}");
                 };

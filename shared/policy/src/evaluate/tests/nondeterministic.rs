@@ -22,8 +22,8 @@ fn asked(rule: &str, request: &AdmissionRequest, data: &Value) -> (RuleOutcome, 
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report.outcome, asked),
-            Step::Need(facts) => {
+            RuleStep::Done(report) => return (report.outcome, asked),
+            RuleStep::Need(facts) => {
                 for fact in facts {
                     evaluation.supply(fact.id, answer(&fact, data));
                     asked.push(fact);
@@ -64,7 +64,7 @@ fn a_report_says_whether_the_moment_was_asked_for() {
         let policy = policy(&rule);
         let request = at(1);
         let mut evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
-        let Step::Done(report) = evaluation.step() else {
+        let RuleStep::Done(report) = evaluation.step() else {
             panic!("it asks for a fact");
         };
         assert_eq!(report.outcome, RuleOutcome::Pass);

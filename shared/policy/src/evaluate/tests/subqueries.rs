@@ -13,8 +13,8 @@ fn steps(
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report, asked),
-            Step::Need(needs) => {
+            RuleStep::Done(report) => return (report, asked),
+            RuleStep::Need(needs) => {
                 asked.push(needs.iter().map(|need| need.expression.clone()).collect());
                 for need in needs {
                     evaluation.supply(need.id, answer(&need));

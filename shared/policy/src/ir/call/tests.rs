@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     AdmissionRequest, CollectionReference, Evaluation, FactTarget, KeptTarget, NamedObject, Policy,
-    Reference, Rule, RuleOutcome, Step, compile,
+    Reference, Rule, RuleOutcome, RuleStep, compile,
 };
 
 /// A policy whose only entry is `x`, and is referred to; of namespace `own`, if there is one.
@@ -50,8 +50,8 @@ pub(crate) fn request(a: &str, b: &str) -> AdmissionRequest {
 pub(crate) fn target(policy: &Policy, request: &AdmissionRequest) -> Result<FactTarget, String> {
     let rule: &Rule = &policy.rules()[0];
     match Evaluation::start(policy, rule, request).step() {
-        Step::Need(mut facts) => Ok(facts.remove(0).target),
-        Step::Done(report) => match report.outcome {
+        RuleStep::Need(mut facts) => Ok(facts.remove(0).target),
+        RuleStep::Done(report) => match report.outcome {
             RuleOutcome::Error(error) => Err(format!("{} {error}", error.code())),
             other => panic!("{other:?}"),
         },

@@ -42,12 +42,12 @@ struct Document<'d> {
 
 /// The path of a text in its document.
 struct TextPath<'d> {
-    steps: Vec<Step<'d>>,
+    steps: Vec<PathSegment<'d>>,
     about: &'d str,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step<'d> {
+enum PathSegment<'d> {
     /// Without its anchor.
     Key(&'d str),
     Index(usize),
@@ -64,14 +64,14 @@ impl<'d> Document<'d> {
             Value::Array(elements) => {
                 let mut made = Vec::with_capacity(elements.len());
                 for (at, element) in elements.iter().enumerate() {
-                    made.push(self.within(Step::Index(at), element, place)?);
+                    made.push(self.within(PathSegment::Index(at), element, place)?);
                 }
                 Value::Array(made)
             }
             Value::Object(entries) => {
                 let mut made = Map::new();
                 for (key, value) in entries {
-                    let step = Step::Key(bare(key));
+                    let step = PathSegment::Key(bare(key));
                     made.insert(key.clone(), self.within(step, value, place)?);
                 }
                 Value::Object(made)
@@ -82,7 +82,7 @@ impl<'d> Document<'d> {
 
     fn within(
         &mut self,
-        step: Step<'d>,
+        step: PathSegment<'d>,
         value: &'d Value,
         place: &mut TextPath<'d>,
     ) -> Result<Value, TemplateProblem> {
@@ -197,7 +197,7 @@ impl TextPath<'_> {
     fn joined(&self, path: &str) -> Vec<String> {
         let mut steps: Vec<String> = match path.starts_with('/') {
             true => Vec::new(),
-            false => self.steps.iter().map(Step::written).collect(),
+            false => self.steps.iter().map(PathSegment::written).collect(),
         };
         for step in path.split('/') {
             match step {
@@ -244,9 +244,9 @@ impl TextPath<'_> {
         let mut made = self.about.to_owned();
         for step in &self.steps {
             match step {
-                Step::Index(at) => made.push_str(&format!("[{at}]")),
-                Step::Key(key) if is_identifier(key) => made.extend([".", key]),
-                Step::Key(key) => {
+                PathSegment::Index(at) => made.push_str(&format!("[{at}]")),
+                PathSegment::Key(key) if is_identifier(key) => made.extend([".", key]),
+                PathSegment::Key(key) => {
                     // Braces would end the variable.
                     let quoted = Value::from(*key).to_string();
                     let quoted = quoted.replace('{', "\\u007b").replace('}', "\\u007d");
@@ -258,7 +258,7 @@ impl TextPath<'_> {
     }
 }
 
-impl Step<'_> {
+impl PathSegment<'_> {
     fn written(&self) -> String {
         match self {
             Self::Key(key) => (*key).to_owned(),

@@ -33,12 +33,12 @@ pub(crate) trait AddressFilter: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct HttpClients {
     filter: Arc<dyn AddressFilter>,
-    made: Arc<Mutex<HashMap<Key, Client>>>,
+    made: Arc<Mutex<HashMap<ClientKey, Client>>>,
 }
 
 /// The purpose of a client.
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct ClientKey {
     ca_bundle: Option<String>,
     /// True if it connects to hosts that may be at any address.
     is_trusted: bool,
@@ -63,7 +63,7 @@ impl HttpClients {
         url: &Url,
         ca_bundle: Option<&str>,
     ) -> Result<Client, CallFault> {
-        let key = Key {
+        let key = ClientKey {
             ca_bundle: ca_bundle.map(str::to_owned),
             is_trusted: self.is_trusted(url)?,
         };

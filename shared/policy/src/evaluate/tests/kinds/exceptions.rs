@@ -15,7 +15,7 @@ fn an_exception_exempts_the_policy_that_it_names_until_it_expires() {
         let rule = &policy.rules()[0];
         let evaluation = Evaluation::start(&policy, rule, &request);
         match evaluation.with_exceptions([&exception]).step() {
-            Step::Done(report) => report.outcome,
+            RuleStep::Done(report) => report.outcome,
             step => panic!("{step:?}"),
         }
     };
@@ -50,7 +50,7 @@ fn an_exception_exempts_the_policy_that_it_names_until_it_expires() {
     let exception = exception(&later);
     let at_no_time = Evaluation::start(&policy, &policy.rules()[0], &request);
     match at_no_time.with_exceptions([&exception]).step() {
-        Step::Done(report) => assert!(fails(&report.outcome), "{:?}", report.outcome),
+        RuleStep::Done(report) => assert!(fails(&report.outcome), "{:?}", report.outcome),
         step => panic!("{step:?}"),
     }
 }
@@ -64,8 +64,8 @@ fn with_exceptions(policy: &Policy, exceptions: &[&PolicyException]) -> RuleOutc
         Evaluation::start(policy, rule, &request).with_exceptions(exceptions.iter().copied());
     loop {
         let requests = match evaluation.step() {
-            Step::Done(report) => return report.outcome,
-            Step::Need(requests) => requests,
+            RuleStep::Done(report) => return report.outcome,
+            RuleStep::Need(requests) => requests,
         };
         for request in requests {
             assert_eq!(request.variable, "namespaceObject");
@@ -155,7 +155,7 @@ fn an_exception_with_values_gives_them_to_expressions() {
         let exception = exception(&spec);
         let evaluation = Evaluation::start(&policy, &policy.rules()[0], &request);
         match evaluation.with_exceptions([&exception]).step() {
-            Step::Done(report) => report.outcome,
+            RuleStep::Done(report) => report.outcome,
             step => panic!("{step:?}"),
         }
     };

@@ -58,8 +58,8 @@ fn run_with(
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
-            Step::Done(report) => return (report, asked),
-            Step::Need(needs) => {
+            RuleStep::Done(report) => return (report, asked),
+            RuleStep::Need(needs) => {
                 assert!(!needs.is_empty(), "it waits for nothing");
                 for need in needs {
                     evaluation.supply(need.id, exists(&need.target));
@@ -246,7 +246,7 @@ fn without_targets_of_its_own_it_changes_what_comes_and_what_it_matches() {
     }))
     .unwrap();
     let change = Evaluation::start(&policy, &policy.rules()[0], &request).step();
-    let Step::Done(report) = change else {
+    let RuleStep::Done(report) = change else {
         panic!("{change:?}");
     };
     assert!(

@@ -101,14 +101,14 @@ fn drive_subqueries(
     let (mut parts, mut lists) = (0, 0);
     for _ in 0..16 {
         match evaluation.step() {
-            Step::Done(report) => {
+            RuleStep::Done(report) => {
                 let outcome = match report.outcome {
                     RuleOutcome::Error(error) => error.to_string(),
                     outcome => format!("{outcome:?}"),
                 };
                 return (outcome, (parts, lists));
             }
-            Step::Need(requests) => {
+            RuleStep::Need(requests) => {
                 for asked in requests {
                     let answer = match &asked.cel {
                         Some(cel) => {
