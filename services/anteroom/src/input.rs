@@ -33,7 +33,7 @@ const DOCUMENTS_MAX: usize = 100_000;
 
 /// The documents of several files.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct InputDocuments {
     pub(crate) documents: Vec<Value>,
     /// Files in folders that could not be read.
     pub(crate) passed_over: Vec<String>,
@@ -44,8 +44,8 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// A file that is named cannot be read, or there are more than [`DOCUMENTS_MAX`] documents.
-pub(crate) fn manifests(paths: &[PathBuf]) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+pub(crate) fn manifests(paths: &[PathBuf]) -> anyhow::Result<InputDocuments> {
+    let mut found = InputDocuments::default();
     for path in paths {
         if path == Path::new("-") {
             found.take(documents(path)?)?;
@@ -65,7 +65,7 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-impl Found {
+impl InputDocuments {
     fn take(&mut self, documents: Vec<Value>) -> anyhow::Result<()> {
         self.documents.extend(anteroom_offline::listed(documents));
         if self.documents.len() > DOCUMENTS_MAX {

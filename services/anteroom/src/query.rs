@@ -149,7 +149,7 @@ impl QueryArgs {
     async fn ask(&self, bus: &dyn Bus, keys: &Keys) -> Result<(QueryReply, Value), FactError> {
         connected(bus).await;
         let found = if self.view {
-            Found {
+            ResolvedQuery {
                 entry: String::new(),
                 binding: Binding::whole(ViewId::new(self.entry.as_str())),
                 expression: self.expression.clone(),
@@ -184,11 +184,11 @@ impl QueryArgs {
     }
 
     /// Resolves the entry to its view, as the replicas know it.
-    async fn resolve(&self, bus: &dyn Bus) -> Result<Found, FactError> {
+    async fn resolve(&self, bus: &dyn Bus) -> Result<ResolvedQuery, FactError> {
         // An entry's own name may hold dots: the whole is looked for first.
         let whole = self.records(bus, &self.entry).await?;
         if let Some(record) = self.pick(&whole) {
-            return Ok(Found {
+            return Ok(ResolvedQuery {
                 binding: record.binding()?.clone(),
                 entry: record.name,
                 expression: self.expression.clone(),
@@ -230,7 +230,7 @@ impl QueryArgs {
     }
 
     /// A projection of the entry, and the expression over that.
-    fn projected(&self, record: &EntryRecord, name: &str) -> Result<Found, FactError> {
+    fn projected(&self, record: &EntryRecord, name: &str) -> Result<ResolvedQuery, FactError> {
         let projections = &record.projections;
         let Some(projection) = projections.iter().find(|of| of.name == name) else {
             let known: Vec<_> = projections.iter().map(|of| of.name.as_str()).collect();
@@ -245,7 +245,7 @@ impl QueryArgs {
         } else {
             format!("({}) | {}", projection.expression, self.expression)
         };
-        Ok(Found {
+        Ok(ResolvedQuery {
             binding: record.binding()?.clone(),
             entry: record.name.clone(),
             expression,
@@ -264,7 +264,7 @@ impl QueryArgs {
 }
 
 /// A query, and the view that it goes to.
-struct Found {
+struct ResolvedQuery {
     entry: String,
     binding: Binding,
     expression: String,

@@ -28,7 +28,7 @@ use crate::{
     metrics::ReporterMetrics,
     report::named,
     result::{RuleResult, Subject},
-    shared::{About, Shared},
+    shared::{About, SharedFindings},
     store::{Fault, within},
 };
 
@@ -123,7 +123,7 @@ impl Events {
 
     /// Sends Events of what a webhook found at admission. A refused request has no object, so its Event is on the
     /// policy alone. The same Event is sent once within some minutes.
-    pub(crate) fn tell_admission(&self, found: &Admission, shared: &Shared, now_s: i64) {
+    pub(crate) fn tell_admission(&self, found: &Admission, shared: &SharedFindings, now_s: i64) {
         let (about, window) = (shared.about(), now_s / AGAIN_AFTER_S);
         for event in admission_events(found, &about, window) {
             let name = event.metadata.name.clone().unwrap_or_default();

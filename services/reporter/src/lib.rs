@@ -57,7 +57,7 @@ use events::Events;
 use lease::Candidate;
 use metrics::ReporterMetrics;
 use scanner::Scanner;
-use shared::Shared;
+use shared::SharedFindings;
 use store::Store;
 use writer::Writer;
 
@@ -146,7 +146,7 @@ impl Reporter {
     fn begin_term(&self) -> Tasks {
         tracing::info!(holder = self.holder, "holds the lease: starts reporting");
         self.metrics.leads(true);
-        let shared = Shared::new();
+        let shared = SharedFindings::new();
         let scanner = Scanner::new(
             Arc::clone(&self.bus),
             self.judge.clone(),

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     rescan_trigger::{Mark, RescanTrigger},
     retry::Retries,
-    slice::{FactTimeoutBackoff, Found, Slice, Tools},
+    slice::{FactTimeoutBackoff, ScannedObject, Slice, Tools},
     slice_scheduler::{Candidate, Lane, SliceScheduler},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     metrics::ReporterMetrics,
     plan::{ScanPlan, Walk},
     result::RuleResult,
-    shared::{Kind, Shared, Unsettled},
+    shared::{Kind, SharedFindings, Unsettled},
 };
 
 /// Objects that are judged in one go, before anything else gets its turn.
@@ -66,7 +66,7 @@ struct Waiting {
 pub(crate) struct Scanner {
     judge: Judge,
     mirror: Mirror,
-    shared: Shared,
+    shared: SharedFindings,
     metrics: ReporterMetrics,
     plan: ScanPlan<Snapshot>,
     known: Option<CatalogSnapshot>,
@@ -96,7 +96,7 @@ impl Scanner {
     pub(crate) fn new(
         bus: Arc<dyn Bus>,
         judge: Judge,
-        shared: Shared,
+        shared: SharedFindings,
         metrics: ReporterMetrics,
         interval: Duration,
         mirrored: MirrorMetrics,
@@ -339,7 +339,7 @@ impl Scanner {
             found,
         } = slice;
         self.scheduler.ended(lane);
-        let met = found.iter().filter_map(Found::object);
+        let met = found.iter().filter_map(ScannedObject::object);
         self.plan.came_to(&mut waiting.walk, met);
         // Some may be gone meanwhile.
         let finders = self.plan.on(&waiting.walk);
@@ -348,8 +348,10 @@ impl Scanner {
             let now_s = Timestamp::now().as_second();
             for found in found {
                 match found {
-                    Found::Gone(uid) => finders.iter().for_each(|f| findings.forget(&uid, f)),
-                    Found::Judged(_, subject, results) => {
+                    ScannedObject::Gone(uid) => {
+                        finders.iter().for_each(|f| findings.forget(&uid, f))
+                    }
+                    ScannedObject::Judged(_, subject, results) => {
                         // Those and the finders are in one order.
                         let mut results = results.into_iter().peekable();
                         for finder in &finders {
@@ -364,7 +366,7 @@ impl Scanner {
                             findings.put(&subject, finder, own, now_s);
                         }
                     }
-                    Found::Unreadable(_) => self.metrics.unreadable(),
+                    ScannedObject::Unreadable(_) => self.metrics.unreadable(),
                 }
             }
             self.metrics.objects(findings.len());

@@ -45,7 +45,7 @@ pub(crate) type Owner = (Kind, ObjectKey);
 
 /// Shared by scanner and writer. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedFindings {
     findings: Arc<Mutex<Findings>>,
     about: Arc<Mutex<Arc<HashMap<ObjectKey, About>>>>,
     /// Changes with every change of the findings.
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
     unsettled: watch::Sender<Option<Arc<Unsettled>>>,
 }
 
-impl Shared {
+impl SharedFindings {
     pub(crate) fn new() -> Self {
         Self {
             findings: Arc::default(),

@@ -6,13 +6,13 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::{Bus, BusExt as _, Heard, Violations};
 use jiff::Timestamp;
 
-use crate::{events::Events, shared::Shared};
+use crate::{events::Events, shared::SharedFindings};
 
 /// The wait before webhooks are listened to again after an interruption.
 const HEAR_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Hears what webhooks find, for ever, and tells of it; without Events, of nothing.
-pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: Shared) {
+pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: SharedFindings) {
     let Some(events) = events else {
         return std::future::pending().await;
     };
@@ -36,7 +36,7 @@ pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: Sh
 
 struct Listener {
     events: Events,
-    shared: Shared,
+    shared: SharedFindings,
     /// Since it last heard something, it was interrupted.
     is_deaf: bool,
     /// A loss was warned of: one of several in a row is.
@@ -121,7 +121,7 @@ mod tests {
             let metrics = Service::new("reporter").metrics;
             let (events, told) = Events::queue(ReporterMetrics::registered(&metrics));
             let bus = Arc::clone(&reporter);
-            tokio::spawn(listen(bus, Some(events), Shared::new()));
+            tokio::spawn(listen(bus, Some(events), SharedFindings::new()));
             tokio::task::yield_now().await; // It listens.
             Self {
                 webhook,

@@ -18,7 +18,7 @@ use crate::{
     published::{PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS, ReportAction},
     report::{self, Report, ReportedSince},
     result::Subject,
-    shared::{Owner, Shared, Unsettled, owner_of},
+    shared::{Owner, SharedFindings, Unsettled, owner_of},
     store::{Fault, Listed, Place, ReportKey, Store},
 };
 
@@ -44,7 +44,7 @@ struct Done {
 /// Writes reports.
 pub(crate) struct Writer {
     store: Store,
-    shared: Shared,
+    shared: SharedFindings,
     events: Option<Events>,
     metrics: ReporterMetrics,
     per_second: u32,
@@ -62,7 +62,7 @@ type Part = Result<(Vec<Listed>, Option<Place>), Fault>;
 impl Writer {
     pub(crate) fn new(
         store: Store,
-        shared: Shared,
+        shared: SharedFindings,
         events: Option<Events>,
         metrics: ReporterMetrics,
         per_second: u32,

@@ -88,7 +88,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The bus over NATS.
 #[derive(Debug)]
 pub struct NatsBus {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     connection: watch::Receiver<Connection>,
     /// Appends of one group go one after the other, so that they reach the log in the order of the calls.
     /// Appends of different groups do not wait for each other.
@@ -98,7 +98,7 @@ pub struct NatsBus {
 
 /// The state that all parts of one client share.
 #[derive(Debug)]
-struct Shared {
+struct ClientState {
     config: NatsConfig,
     subjects: Subjects,
     client: Client,
@@ -165,7 +165,7 @@ impl NatsBus {
                 prefix: config.inbox_prefix.clone(),
                 source: error,
             })?;
-        let shared = Shared {
+        let shared = ClientState {
             api: Api::new(mux.clone(), subjects.stream(), Arc::clone(&signs)),
             signs,
             earlier: Mutex::default(),
@@ -241,7 +241,7 @@ impl Notices {
     }
 }
 
-impl Shared {
+impl ClientState {
     fn subject(&self, address: &Address) -> String {
         match address {
             Address::View(view) => self.subjects.query(view),

@@ -28,7 +28,7 @@ impl Program {
         documents: &[Document<'_>],
         tell: &mut dyn FnMut(&[Box<str>], ReadDepth),
     ) {
-        let mut reader = Reader {
+        let mut reader = ReadCollector {
             names,
             variables,
             documents,
@@ -49,7 +49,7 @@ enum Reached {
     Within(Vec<Box<str>>),
 }
 
-struct Reader<'r> {
+struct ReadCollector<'r> {
     names: &'r Names,
     variables: &'r [Program],
     documents: &'r [Document<'r>],
@@ -58,7 +58,7 @@ struct Reader<'r> {
     tell: &'r mut dyn FnMut(&[Box<str>], ReadDepth),
 }
 
-impl Reader<'_> {
+impl ReadCollector<'_> {
     /// All of these is read.
     fn consume(&mut self, reached: &[Reached]) {
         for one in reached {

@@ -36,7 +36,7 @@ use thiserror::Error;
 
 use self::{
     coverage::Coverage,
-    found::Found,
+    found::FoundDifferences,
     guide::Guide,
     outcome::compare,
     request::{Requests, Taken},
@@ -282,7 +282,7 @@ pub fn equal(
     let not_run = not_run.collect::<BTreeSet<_>>().into_iter().collect();
     let mut coverage = policies.each_ref().map(|side| Coverage::new(side));
     let mut subject = Subject::new(bench, policies, &vocabulary);
-    let mut found = Found::default();
+    let mut found = FoundDifferences::default();
     let requests = Requests {
         seeds: &seeds,
         guide: &guide,

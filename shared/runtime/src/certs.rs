@@ -139,11 +139,11 @@ pub fn not_after(certificate: &CertificateDer<'_>) -> Result<Timestamp, CertErro
 /// handshakes fail.
 #[derive(Clone, Debug)]
 pub struct Certificates {
-    shared: Arc<Shared>,
+    shared: Arc<CertState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CertState {
     current: ArcSwapOption<Pair>,
     attempts: watch::Sender<Attempts>,
     not_after: Gauge,
@@ -165,7 +165,7 @@ impl Certificates {
     /// None yet. Registers the metrics `anteroom_certificate_not_after_timestamp_seconds` and
     /// `anteroom_certificate_reloads_total{outcome}`.
     pub fn new(metrics: &Metrics) -> Self {
-        let shared = Shared {
+        let shared = CertState {
             current: ArcSwapOption::empty(),
             attempts: watch::Sender::new(Attempts::default()),
             not_after: metrics.create(

@@ -10,12 +10,12 @@ use tokio::sync::watch;
 /// that has not said yet what it waits for is not ready. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    shared: Arc<Shared>,
+    shared: Arc<ReadinessState>,
     prefix: Option<&'static str>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct ReadinessState {
     checks: Mutex<Checks>,
     changed: watch::Sender<()>,
 }
@@ -108,7 +108,7 @@ impl Readiness {
 /// One thing that a service waits for. Dropping it removes the check.
 #[derive(Debug)]
 pub struct Check {
-    shared: Arc<Shared>,
+    shared: Arc<ReadinessState>,
     id: u64,
 }
 

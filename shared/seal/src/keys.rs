@@ -16,10 +16,10 @@ pub const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The keys as they are now, shared by whoever seals and opens. Cloned, it is the same.
 #[derive(Clone, Debug)]
-pub struct Keys(Arc<Shared>);
+pub struct Keys(Arc<KeysState>);
 
 #[derive(Debug)]
-struct Shared {
+struct KeysState {
     ring: ArcSwapOption<KeyRing>,
     /// Counts the changes.
     changes: watch::Sender<u64>,
@@ -28,7 +28,7 @@ struct Shared {
 impl Keys {
     /// No keys: nothing is sealed, and nothing can be opened.
     pub fn none() -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(KeysState {
             ring: ArcSwapOption::empty(),
             changes: watch::Sender::new(0),
         }))

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     listen::{Console, ConsoleState, SPAN},
-    rows::{DecisionRow, Object, Rule, RuleSaid, Turn, View, link, name_of, sparkline},
+    rows::{DecisionRow, ObjectRow, Rule, RuleSaid, Turn, View, link, name_of, sparkline},
 };
 use crate::{
     check,
@@ -143,7 +143,7 @@ pub(super) struct Overview {
     p99: String,
     failed: Vec<&'static str>,
     parts: Vec<Part>,
-    attention: Vec<Object>,
+    attention: Vec<ObjectRow>,
     denials: Vec<DecisionRow>,
 }
 
@@ -166,7 +166,7 @@ pub(super) fn overview(console: &Console) -> Overview {
         parts: parts(&state),
         attention: bad
             .take(ATTENTION_MAX)
-            .map(|status| Object::of(status, &[]))
+            .map(|status| ObjectRow::of(status, &[]))
             .collect(),
         denials: last_denials(&state, |_| true),
         decisions,
@@ -265,7 +265,7 @@ pub(super) fn views(console: &Console, asked: &PageQuery) -> Views {
 pub(super) struct Policies {
     head: Head,
     query: Filter,
-    rows: Vec<Object>,
+    rows: Vec<ObjectRow>,
     turn: Turn,
     left_out: u64,
 }
@@ -275,7 +275,7 @@ pub(super) fn policies(console: &Console, asked: &PageQuery) -> Policies {
     let decisions = state.window.decisions(By::default(), Instant::now());
     let rows = objects(&state).iter();
     let mut rows: Vec<_> = rows
-        .map(|status| Object::of(status, &decisions.rules))
+        .map(|status| ObjectRow::of(status, &decisions.rules))
         .filter(|row| row.name.contains(&asked.filter) || row.kind.contains(&asked.filter))
         .filter(|row| !asked.trouble() || !row.is_ready)
         .collect();
@@ -296,7 +296,7 @@ pub(super) fn policies(console: &Console, asked: &PageQuery) -> Policies {
 #[template(path = "policy.html")]
 pub(super) struct Policy {
     head: Head,
-    row: Object,
+    row: ObjectRow,
     view: Option<String>,
     rules: Vec<Rule>,
     span_seconds: u64,
@@ -321,7 +321,7 @@ pub(super) fn policy(console: &Console, asked: &PageQuery) -> Result<Policy, Abs
         );
         return Err(absent(console, &what));
     };
-    let row = Object::of(&status, &decisions.rules);
+    let row = ObjectRow::of(&status, &decisions.rules);
     let own = |rule: &&RuleRow| row.is_policy && rule.policy == row.name;
     let rules = decisions.rules.iter().filter(own).map(Rule::of).collect();
     let start = format!("{} / ", row.name);

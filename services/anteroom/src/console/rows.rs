@@ -132,7 +132,7 @@ impl View {
 }
 
 /// A policy or an entry.
-pub(super) struct Object {
+pub(super) struct ObjectRow {
     pub(super) link: String,
     pub(super) kind: String,
     pub(super) name: String,
@@ -146,7 +146,7 @@ pub(super) struct Object {
     pub(super) errors: String,
 }
 
-impl Object {
+impl ObjectRow {
     pub(super) fn of(status: &ObjectStatus, rules: &[RuleRow]) -> Self {
         let name = name_of(status);
         let is_policy = status.kind.ends_with("Policy");

@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::plan::{Found, Plan, ReadPlan, Registered};
+use super::plan::{FoundObjects, Plan, ReadPlan, Registered};
 use crate::query;
 
 /// The longest that one question to a running system may take.
@@ -100,7 +100,7 @@ impl Live {
     async fn found(
         &self,
         binding: &Binding,
-        found: &Found,
+        found: &FoundObjects,
         objects: u64,
     ) -> Result<u64, FactError> {
         let mut by_key = HashMap::new();

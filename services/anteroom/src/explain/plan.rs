@@ -52,7 +52,7 @@ pub(crate) enum Plan {
         words: String,
         /// `None`: of an expression in CEL, the number of objects is not estimated.
         #[serde(skip)]
-        found: Option<Found>,
+        found: Option<FoundObjects>,
     },
     /// A kept value answers, which follows the objects' changes: no object is looked at.
     Kept { words: String },
@@ -96,7 +96,7 @@ pub(super) struct Registered {
 
 /// The objects that are found.
 #[derive(Debug)]
-pub(crate) struct Found(Narrow);
+pub(crate) struct FoundObjects(Narrow);
 
 impl ReadPlan {
     pub(crate) fn is_scan(&self) -> bool {
@@ -294,7 +294,7 @@ fn by_expression(asks: &str, document: Document<'_>) -> Plan {
         Objects::None => Plan::Kept { words: words() },
         Objects::Indexed(narrow) => Plan::Index {
             words: words(),
-            found: Some(Found(narrow.clone())),
+            found: Some(FoundObjects(narrow.clone())),
         },
     }
 }
@@ -321,7 +321,7 @@ fn by_uses(uses: &[ListUse]) -> Plan {
     })
 }
 
-impl Found {
+impl FoundObjects {
     /// Returns the values that are taken of each object, as expressions.
     pub(super) fn keys(&self) -> Vec<&str> {
         let probes = self.0.probes();

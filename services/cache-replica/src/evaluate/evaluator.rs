@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::{
     batch::{Batch, Prepared, QueryContext},
     cel::CelQueryContext,
-    facts::{Found, QueryFacts},
+    facts::{IndexHits, QueryFacts},
     path::{AnswerPath, Stage},
 };
 use crate::{
@@ -119,7 +119,7 @@ impl Evaluator {
     pub(super) fn evaluate_over(
         &self,
         context: QueryContext<'_>,
-        found: Option<&Found>,
+        found: Option<&IndexHits>,
     ) -> Result<Bytes, FactError> {
         let QueryContext { plan, select, .. } = context;
         let (budget, is_shortened) = context.deadline().limit(self.budget);
@@ -129,7 +129,7 @@ impl Evaluator {
             let selected = select.apply(read)?;
             selected.evaluate(&plan.expression, &environment)
         };
-        let few = |found: &Found| {
+        let few = |found: &IndexHits| {
             let few = select.among(read, found.objects.iter())?;
             Some(match &found.rewritten {
                 None => few.evaluate(&plan.expression, &environment),

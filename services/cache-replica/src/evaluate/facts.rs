@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The objects that can make a difference to a query.
-pub(super) struct Found {
+pub(super) struct IndexHits {
     pub(super) objects: Vec<Object>,
     /// The query that is evaluated over them, where counts were substituted in it.
     pub(super) rewritten: Option<RewrittenQuery>,
@@ -28,7 +28,7 @@ pub(super) struct Found {
 pub(super) struct QueryFacts<'e> {
     evaluator: &'e Evaluator,
     context: QueryContext<'e>,
-    pub(super) found: Option<Found>,
+    pub(super) found: Option<IndexHits>,
     pub(super) remembered: Option<Result<Bytes, FactError>>,
     pub(super) sliced: Option<Arc<Sliced>>,
 }
@@ -44,7 +44,7 @@ impl<'e> QueryFacts<'e> {
         }
     }
 
-    fn find(&self, limit: LookupLimit) -> Option<Found> {
+    fn find(&self, limit: LookupLimit) -> Option<IndexHits> {
         let QueryContext { plan, select, .. } = self.context;
         let (view, state) = (&self.context.batch.view, &self.context.batch.state);
         let query = self.context.query();
@@ -72,7 +72,7 @@ impl<'e> QueryFacts<'e> {
             Some(_) => self.evaluator.metrics.counted(),
             None => self.evaluator.metrics.looked_up(),
         }
-        Some(Found { objects, rewritten })
+        Some(IndexHits { objects, rewritten })
     }
 }
 

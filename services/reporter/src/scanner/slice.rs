@@ -34,7 +34,7 @@ const TIMEOUT_IN_VAIN: Duration = Duration::from_millis(200);
 const WAITED: Duration = Duration::from_secs(1);
 
 /// The results on one object.
-pub(super) enum Found {
+pub(super) enum ScannedObject {
     Gone(String),
     /// With what the policies say of it, in order of their keys.
     Judged(ObjectKey, Subject, Vec<(ObjectKey, RuleResult)>),
@@ -42,7 +42,7 @@ pub(super) enum Found {
     Unreadable(ObjectKey),
 }
 
-impl Found {
+impl ScannedObject {
     /// The object that is there, and whether it could be read.
     pub(super) fn object(&self) -> Option<(&ObjectKey, bool)> {
         match self {
@@ -57,7 +57,7 @@ impl Found {
 pub(super) struct Slice {
     pub(super) waiting: Waiting,
     pub(super) lane: Lane,
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<ScannedObject>,
 }
 
 /// The timeout of a policy's facts, short once they were waited for in vain. Cheap to clone.
@@ -104,12 +104,12 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    pub(super) async fn find(&self, steps: Vec<WalkStep<Object>>) -> Vec<Found> {
+    pub(super) async fn find(&self, steps: Vec<WalkStep<Object>>) -> Vec<ScannedObject> {
         let finding = stream::iter(steps).map(|step| async move {
             // Where nothing waits, others get their turn all the same.
             tokio::task::yield_now().await;
             match step {
-                WalkStep::Forget(uid) => Found::Gone(uid),
+                WalkStep::Forget(uid) => ScannedObject::Gone(uid),
                 WalkStep::Judge(object) => self.look_at(&object).await,
             }
         });
@@ -117,13 +117,13 @@ impl Tools {
         finding.buffered(AT_ONCE).collect().await
     }
 
-    async fn look_at(&self, object: &Object) -> Found {
+    async fn look_at(&self, object: &Object) -> ScannedObject {
         let key = ObjectKey::new(object.namespace(), object.name());
         let Ok(value) = anteroom_wire::body::to_json(object.body()) else {
-            return Found::Unreadable(key);
+            return ScannedObject::Unreadable(key);
         };
         let Some(subject) = Subject::of(&value) else {
-            return Found::Unreadable(key);
+            return ScannedObject::Unreadable(key);
         };
         let timeout = self.fact_timeout.timeout();
         let judging = self
@@ -131,7 +131,7 @@ impl Tools {
             .judge(&self.known, &self.policies, value, timeout);
         let judged = Box::pin(judging).await;
         let results = judged.into_iter().filter_map(|judged| self.result(judged));
-        Found::Judged(key, subject, results.collect())
+        ScannedObject::Judged(key, subject, results.collect())
     }
 
     fn result(&self, judged: RuleJudgement) -> Option<(ObjectKey, RuleResult)> {

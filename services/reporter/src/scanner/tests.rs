@@ -95,7 +95,7 @@ struct World {
     view: ViewId,
     /// The kind record of Pods.
     kind: KindRecord,
-    shared: Shared,
+    shared: SharedFindings,
     service: Service,
     scanner: Option<Scanner>,
 }
@@ -132,7 +132,7 @@ impl World {
         let check = service.readiness.check("policies", "them");
         let (judge, follow) = Judge::new(Arc::clone(&bus), Keys::none(), &service, check);
         tokio::spawn(follow);
-        let shared = Shared::new();
+        let shared = SharedFindings::new();
         let metrics = ReporterMetrics::registered(&service.metrics);
         let mirrored = MirrorMetrics::registered(&service.scope("scans").metrics);
         let hour = Duration::from_secs(3_600);

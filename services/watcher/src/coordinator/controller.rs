@@ -27,7 +27,7 @@ use crate::{
     feeds::Share,
     gateway::{
         calls::Caller,
-        rights::{Found, Need, Writer},
+        rights::{LackingRights, Need, Writer},
     },
     log_writer::{log_snapshot::LogSnapshot, publish::Publisher},
     source::{
@@ -75,7 +75,7 @@ pub(crate) struct Rights {
     /// The rights that policies need.
     pub needed: watch::Sender<Arc<Vec<Need>>>,
     /// Answers, as far as there are any.
-    pub found: watch::Receiver<Found>,
+    pub found: watch::Receiver<LackingRights>,
     /// The user as whom this watcher writes.
     pub user: watch::Receiver<Writer>,
 }

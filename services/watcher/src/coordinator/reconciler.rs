@@ -79,7 +79,7 @@ pub(super) struct Reconciler {
     reporter: StatusReporter,
     catalog: Option<Arc<Catalog>>,
     /// Answers to [`Effect::NeedRights`].
-    rights: rights::Found,
+    rights: rights::LackingRights,
     /// The user as whom this watcher writes.
     writer: Writer,
     /// Entries, policies and kinds were all read once: what nobody wants now is dropped.
@@ -103,7 +103,7 @@ impl Reconciler {
             enforcement: EnforcementTracker::new(log),
             reporter: StatusReporter::default(),
             catalog: None,
-            rights: rights::Found::new(),
+            rights: rights::LackingRights::new(),
             writer: Writer::default(),
             settled: false,
             effects: Vec::new(),
@@ -219,7 +219,7 @@ impl Reconciler {
     }
 
     /// Takes in what is known of this watcher's rights.
-    pub(super) fn rights_found(&mut self, found: rights::Found) {
+    pub(super) fn rights_found(&mut self, found: rights::LackingRights) {
         self.rights = found;
         let changing = self.policies.changing_existing();
         self.reporter.policies_changed(changing);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anteroom_policy::{NotRun, derived_rules};
 use serde_json::{Value, json};
 
-use crate::gateway::rights::{Found, Need, WRITES_FORBIDDEN};
+use crate::gateway::rights::{LackingRights, Need, WRITES_FORBIDDEN};
 
 /// Kinds of rules, by the field that makes a rule one, and what the status counts them as.
 const KINDS: [(&str, &str); 4] = [
@@ -142,7 +142,7 @@ fn within_bounds(derived: Vec<Value>) -> Value {
 
 /// The rules that may change nothing, for want of a right: `[{rule, message}]`; null: there are none. `None`: of one
 /// of them nothing is known yet.
-pub(crate) fn not_permitted(changes: &[(String, Need)], found: &Found) -> Option<Value> {
+pub(crate) fn not_permitted(changes: &[(String, Need)], found: &LackingRights) -> Option<Value> {
     let mut all = Vec::new();
     for (rule, need) in changes {
         if let Some(message) = found.get(need)? {
@@ -293,7 +293,7 @@ mod tests {
             })
         };
         let changes = [("r".to_owned(), need("a")), ("s".to_owned(), need("b"))];
-        let mut found = Found::from([(need("a"), None)]);
+        let mut found = LackingRights::from([(need("a"), None)]);
         assert_eq!(not_permitted(&changes, &found), None);
         found.insert(need("b"), Some("it may not".to_owned()));
         let lacks = not_permitted(&changes, &found).unwrap();
@@ -304,7 +304,7 @@ mod tests {
         );
         found.insert(need("b"), None);
         assert_eq!(not_permitted(&changes, &found), Some(Value::Null));
-        assert_eq!(not_permitted(&[], &Found::new()), Some(Value::Null));
+        assert_eq!(not_permitted(&[], &LackingRights::new()), Some(Value::Null));
         let told = remark(&[], &forbidden(&changes));
         assert!(told.contains("; rule `s` may change nothing: "), "{told}");
         assert!(told.contains("`--allow-writes`"), "{told}");

@@ -53,7 +53,7 @@ pub(super) struct StatusInputs<'a> {
     pub policies: &'a PolicyStore,
     pub registry: &'a Registry,
     pub views: &'a ViewStatusTable,
-    pub rights: &'a rights::Found,
+    pub rights: &'a rights::LackingRights,
     pub catalog: Option<&'a Catalog>,
     pub position: &'a PositionOf<'a>,
     pub now: Instant,

@@ -39,7 +39,7 @@ use crate::gateway::calls::Caller;
 
 pub use args::LiveArgs;
 pub(crate) use metrics::LiveMetrics;
-use reader::Reader;
+use reader::LiveReader;
 
 /// The time after which a lost subscription is tried again.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
@@ -89,7 +89,7 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
         tools.mirrored.clone(),
         &stop,
     ));
-    let reader = Arc::new(Reader::new(tools, Arc::clone(&mirror)));
+    let reader = Arc::new(LiveReader::new(tools, Arc::clone(&mirror)));
     reader.images().tell_files().await;
     let requests = TaskTracker::new();
     let at = async |address: Address, check: Check| {
@@ -148,7 +148,7 @@ async fn waits(error: &BusError, stop: &CancellationToken) {
 
 /// Takes requests until the place is lost or given up.
 async fn take(
-    reader: &Arc<Reader>,
+    reader: &Arc<LiveReader>,
     address: &Address,
     place: &mut Serving,
     requests: &TaskTracker,
@@ -186,7 +186,7 @@ async fn take(
     }
 }
 
-async fn answer(reader: Arc<Reader>, at: Address, incoming: Incoming, room: bool) {
+async fn answer(reader: Arc<LiveReader>, at: Address, incoming: Incoming, room: bool) {
     let body = if room {
         reader.answer(&at, &incoming.call).await
     } else {

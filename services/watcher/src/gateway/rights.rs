@@ -39,7 +39,7 @@ const USER_RETRY_SOON: Duration = Duration::from_secs(1);
 const USER_RETRIES_SOON: u32 = 15;
 
 /// The right that lacks for each need, for people; `None`: none does. A need without an answer is not in it.
-pub(crate) type Found = BTreeMap<Need, Option<String>>;
+pub(crate) type LackingRights = BTreeMap<Need, Option<String>>;
 
 /// The user as whom this watcher writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) async fn keep(
     api: ApiServer,
     catalog: watch::Receiver<Option<Arc<Catalog>>>,
     mut needed: watch::Receiver<Arc<Vec<Need>>>,
-    found: watch::Sender<Found>,
+    found: watch::Sender<LackingRights>,
 ) {
     let mut answers = Answers::default();
     let mut told: Option<Instant> = None;

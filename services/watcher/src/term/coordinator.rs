@@ -68,7 +68,7 @@ pub(super) fn spawn(
     let controller = Controller::new(start.controller_deps(publisher), snapshot);
     tasks.spawn("controller", controller.run(notes));
     start.spawn_status_writer();
-    let reader = Reader {
+    let reader = ManifestReader {
         context: context.clone(),
         discovery: start.discovery.clone(),
         notes: sender,
@@ -123,7 +123,7 @@ impl Start<'_> {
     /// Starts the tasks that ask what this watcher may write, and as whom.
     fn spawn_rights(&self) -> Rights {
         let (needed, needs) = watch::channel(Arc::default());
-        let (found_in, found) = watch::channel(rights::Found::new());
+        let (found_in, found) = watch::channel(rights::LackingRights::new());
         let (user_in, user) = watch::channel(rights::Writer::default());
         let catalog = self.discovery.catalog.subscribe();
         let api = self.context.api.clone();
@@ -171,7 +171,7 @@ impl Start<'_> {
 
 /// Reads manifests for the controller.
 #[derive(Clone)]
-struct Reader {
+struct ManifestReader {
     context: Context,
     discovery: Discovery,
     notes: mpsc::Sender<(Manifests, Note)>,
@@ -187,7 +187,7 @@ struct Served {
     view: ViewId,
 }
 
-impl Reader {
+impl ManifestReader {
     /// Starts the readers of entries and policies.
     fn spawn_manifest_readers(&self, tasks: &Tasks) {
         for (manifests, version, plural, view) in [

@@ -15,7 +15,7 @@ use rand::Rng;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Shared, api, api::code, mux::Unanswered};
+use super::{ClientState, api, api::code, mux::Unanswered};
 use crate::{AppendError, BusError, Fence};
 
 /// The time limit of a batch, its retries included. After it, it is unknown whether the batch was
@@ -41,7 +41,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    fn of(envelope: &Envelope, shared: &Shared) -> Result<Self, BusError> {
+    fn of(envelope: &Envelope, shared: &ClientState) -> Result<Self, BusError> {
         let encoded =
             envelope::encode(envelope, &shared.subjects).map_err(|error| BusError::Refused {
                 message: error.to_string(),
@@ -88,13 +88,13 @@ impl Stored {
 }
 
 /// The largest message that may be sent now.
-pub(super) fn message_bytes_max(shared: &Shared) -> usize {
+pub(super) fn message_bytes_max(shared: &ClientState) -> usize {
     MESSAGE_BYTES_MAX.min(shared.client.max_payload())
 }
 
 /// Appends all of `batch`, or nothing.
 pub(super) async fn append(
-    shared: &Shared,
+    shared: &ClientState,
     lease_subject: &str,
     fence: Fence,
     batch: &[Envelope],
@@ -118,7 +118,7 @@ pub(super) async fn append(
 
 /// Writes the lease if its subject is still at `expected`.
 pub(super) async fn store_lease(
-    shared: &Shared,
+    shared: &ClientState,
     subject: String,
     body: Bytes,
     expected: Option<Fence>,
@@ -149,7 +149,7 @@ fn number(messages: &mut [Stored]) {
 }
 
 /// Sends, and sends again while another write is in the way, under one deadline.
-async fn store(shared: &Shared, messages: Vec<Stored>) -> Result<Revision, AppendError> {
+async fn store(shared: &ClientState, messages: Vec<Stored>) -> Result<Revision, AppendError> {
     let deadline = Instant::now() + APPEND_TIMEOUT;
     loop {
         shared.link.borrow().require_up()?;
@@ -173,7 +173,7 @@ enum Refusal {
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &ClientState,
     messages: Vec<Stored>,
     deadline: Instant,
 ) -> Result<Revision, Refusal> {
@@ -244,7 +244,7 @@ fn refusal(error: jetstream::Error) -> Refusal {
     }
 }
 
-async fn unanswered(shared: &Shared, why: Unanswered) -> AppendError {
+async fn unanswered(shared: &ClientState, why: Unanswered) -> AppendError {
     match why {
         // Nobody took it. Why not is worth a question: no log, or no leader.
         Unanswered::NoResponders => match shared.api.head().await {

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Shared,
+    ClientState,
     consumer::{Consumer, ConsumerEvent, Delivered, Lost, Pass},
     earlier::EarlierEnd,
     link,
@@ -48,12 +48,12 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 const TOMBSTONE_TTL: Duration = Duration::from_millis(TOMBSTONE_TTL_MS);
 
 /// Starts a follower's task.
-pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
+pub(super) fn follow(shared: Arc<ClientState>, scope: &Scope) -> Follower {
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let restart = Arc::new(Notify::new());
     let stop = shared.closed.child_token();
     let leases = shared.subjects.leases();
-    let reader = Reader {
+    let reader = LogReader {
         filters: filters(&shared, scope),
         pull_records: shared.config.pull_records_max,
         shared,
@@ -83,7 +83,7 @@ pub(super) fn follow(shared: Arc<Shared>, scope: &Scope) -> Follower {
     }
 }
 
-fn filters(shared: &Shared, scope: &Scope) -> Vec<String> {
+fn filters(shared: &ClientState, scope: &Scope) -> Vec<String> {
     match scope {
         // The lease too, though it is no record: then the last record is the log's last position.
         Scope::All => shared.subjects.stream_subjects(),
@@ -96,8 +96,8 @@ fn filters(shared: &Shared, scope: &Scope) -> Vec<String> {
     }
 }
 
-struct Reader {
-    shared: Arc<Shared>,
+struct LogReader {
+    shared: Arc<ClientState>,
     filters: Vec<String>,
     /// Halved whenever messages were dropped on the way, so that it ends within what the client
     /// holds.
@@ -172,7 +172,7 @@ impl From<BusError> for End {
     }
 }
 
-impl Reader {
+impl LogReader {
     async fn run(mut self, restart: &Notify) -> Gone {
         let mut link = self.shared.link.clone();
         loop {

@@ -21,7 +21,7 @@ use async_nats::{HeaderMap, Message};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Shared,
+    ClientState,
     consumer::{Consumer, ConsumerEvent, Lost, Pass},
 };
 use crate::{BusError, LogHead, LogIndex};
@@ -30,7 +30,7 @@ use crate::{BusError, LogHead, LogIndex};
 const INDEX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads the index of all views.
-pub(super) async fn read(shared: &Shared) -> Result<LogIndex, BusError> {
+pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
     let deadline = Instant::now() + INDEX_TIMEOUT;
     let end = shared.api.end().await?;
     let lease = shared.last_lease(&end.head.incarnation);
@@ -66,7 +66,7 @@ pub(super) async fn read(shared: &Shared) -> Result<LogIndex, BusError> {
 
 /// One pass over what the log held at `head`.
 struct Reading<'a> {
-    shared: &'a Shared,
+    shared: &'a ClientState,
     head: &'a LogHead,
     deadline: Instant,
     filter: String,
@@ -116,7 +116,7 @@ impl Reading<'_> {
 }
 
 /// A control record. One that cannot be read counts as none: the writer writes a new one.
-fn view_record(shared: &Shared, message: &Message) -> Option<ViewRecord> {
+fn view_record(shared: &ClientState, message: &Message) -> Option<ViewRecord> {
     let (headers, body) = (message.headers.as_ref(), message.payload.clone());
     let header = |name: &str| header(headers, name);
     match envelope::decode(&message.subject, header, body, &shared.subjects) {
@@ -137,7 +137,7 @@ fn view_record(shared: &Shared, message: &Message) -> Option<ViewRecord> {
     }
 }
 
-fn note(shared: &Shared, message: &Message, index: &mut LogIndex) {
+fn note(shared: &ClientState, message: &Message, index: &mut LogIndex) {
     let subject = message.subject.as_str();
     let headers = message.headers.as_ref();
     match envelope::decode_head(subject, |name| header(headers, name), &shared.subjects) {
@@ -169,7 +169,7 @@ fn note(shared: &Shared, message: &Message, index: &mut LogIndex) {
 
 /// A view's control record with its position, asked for by its name.
 pub(super) async fn control(
-    shared: &Shared,
+    shared: &ClientState,
     view: &ViewId,
 ) -> Result<Option<(Revision, ViewRecord)>, BusError> {
     let subject = shared.subjects.control(view);

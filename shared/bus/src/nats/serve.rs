@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures::{FutureExt, Stream, StreamExt, future::BoxFuture};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{Shared, append, link};
+use super::{ClientState, append, link};
 use crate::{Address, BusError, Call, Incoming, Serving, contract::Reply};
 
 /// Returns the queue group of an address: each call reaches one of its members.
@@ -39,7 +39,7 @@ const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
 /// and unsubscribes at once.
 const UNSUBSCRIBE_NOW: u64 = 9_999_999_999;
 
-pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, BusError> {
+pub(super) async fn serve(shared: Arc<ClientState>, at: &Address) -> Result<Serving, BusError> {
     let unavailable = |error: &dyn std::fmt::Display| BusError::Unavailable {
         message: error.to_string(),
     };
@@ -68,7 +68,7 @@ pub(super) async fn serve(shared: Arc<Shared>, at: &Address) -> Result<Serving, 
 /// A subscription in a queue group. The reader of its calls polls it: a task in between would cost
 /// each call a turn, and often one on another thread.
 struct QueueMember {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     /// Drained, or the bus was closed.
     ends: Pin<Box<WaitForCancellationFutureOwned>>,
     stage: Stage,
@@ -126,7 +126,7 @@ impl Stream for QueueMember {
 }
 
 /// A message as a call; one that cannot be read is answered as such. `None`: it wants no reply.
-fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, WireError>> {
+fn incoming(shared: &Arc<ClientState>, message: Message) -> Option<Result<Incoming, WireError>> {
     let Some(subject) = message.reply else {
         tracing::debug!(subject = %message.subject, "ignored a call without a reply subject");
         return None;
@@ -164,7 +164,7 @@ fn incoming(shared: &Arc<Shared>, message: Message) -> Option<Result<Incoming, W
 /// before its answer to what is sent next, so after that echo nothing can come. A server that did read the
 /// number would go on sending until the subscription is dropped. A call of that last moment would be lost, as
 /// with the client's own drain: the contract suite would show it.
-async fn leave(mut subscriber: Subscriber, shared: Arc<Shared>) -> Subscriber {
+async fn leave(mut subscriber: Subscriber, shared: Arc<ClientState>) -> Subscriber {
     if subscriber.unsubscribe_after(UNSUBSCRIBE_NOW).await.is_ok() {
         echo(&shared).await;
     }
@@ -176,7 +176,7 @@ async fn leave(mut subscriber: Subscriber, shared: Arc<Shared>) -> Subscriber {
 ///
 /// One question serves all callers that came before it was sent, so that a replica subscribes to
 /// thousands of addresses in little more time than to one.
-async fn echo(shared: &Shared) {
+async fn echo(shared: &ClientState) {
     let Echo { begun, turn } = &shared.echo;
     let seen = begun.load(Ordering::Acquire);
     let mut ended = turn.lock().await;
@@ -220,7 +220,7 @@ fn read(headers: Option<&HeaderMap>, body: Bytes) -> Result<Call, WireError> {
 
 #[derive(Debug)]
 struct NatsReply {
-    shared: Arc<Shared>,
+    shared: Arc<ClientState>,
     subject: Subject,
 }
 

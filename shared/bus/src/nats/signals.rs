@@ -9,7 +9,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Shared, append, leave::Signs};
+use super::{ClientState, append, leave::Signs};
 use crate::{BusError, Channel};
 
 fn unavailable(error: &dyn std::fmt::Display) -> BusError {
@@ -19,7 +19,7 @@ fn unavailable(error: &dyn std::fmt::Display) -> BusError {
 }
 
 pub(super) async fn publish(
-    shared: &Shared,
+    shared: &ClientState,
     channel: Channel,
     message: Bytes,
 ) -> Result<(), BusError> {
@@ -36,7 +36,7 @@ pub(super) async fn publish(
 }
 
 pub(super) async fn subscribe(
-    shared: &Shared,
+    shared: &ClientState,
     channel: Channel,
 ) -> Result<Receiver<Bytes>, BusError> {
     let subject = channel.subject(&shared.subjects);

@@ -46,7 +46,7 @@ pub async fn follow(
         MirrorMetrics::registered(&service.metrics),
         &shutdown,
     );
-    let mut reader = Reader::new(mirror);
+    let mut reader = CatalogReader::new(mirror);
     loop {
         let begun = Instant::now();
         if let Some(catalog) = reader.read() {
@@ -98,7 +98,7 @@ fn log_changes(catalog: &Catalog, before: Option<&Catalog>) {
 }
 
 /// The system views as they were last read.
-struct Reader {
+struct CatalogReader {
     mirror: Mirror,
     entries: Part<Entries>,
     kinds: Part<Kinds>,
@@ -168,7 +168,7 @@ fn objects(view: Read<'_>) -> Vec<(ObjectKey, Bytes)> {
     view.objects().map(copy).collect()
 }
 
-impl Reader {
+impl CatalogReader {
     fn new(mirror: Mirror) -> Self {
         Self {
             mirror,
@@ -427,7 +427,7 @@ mod tests {
         let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
         let mut position = mirror.position();
         position.wait_for(|read| *read >= end).await.unwrap();
-        let mut reader = Reader::new(mirror);
+        let mut reader = CatalogReader::new(mirror);
         let claimed = async {
             while reader
                 .read()
@@ -449,7 +449,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
         let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
-        let mut reader = Reader::new(mirror);
+        let mut reader = CatalogReader::new(mirror);
         while reader.read().is_none() {
             reader.changed().await.unwrap();
         }

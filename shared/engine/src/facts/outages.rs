@@ -49,10 +49,10 @@ const OUTAGES_MAX: usize = 4_096;
 
 /// The outages of everything that is asked by a key. Cheap to clone; all clones are one.
 #[derive(Debug)]
-pub(super) struct Outages<K>(Arc<Shared<K>>);
+pub(super) struct Outages<K>(Arc<OutageState<K>>);
 
 #[derive(Debug)]
-struct Shared<K> {
+struct OutageState<K> {
     patience: Duration,
     /// Their number, so that nothing is looked up while there are none.
     count: AtomicUsize,
@@ -118,7 +118,7 @@ impl<K: Clone + Eq + Hash> Drop for Watching<'_, K> {
 
 impl<K: Clone + Eq + Hash> Outages<K> {
     pub(super) fn new(patience: Duration) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(OutageState {
             patience,
             count: AtomicUsize::new(0),
             outages: Mutex::default(),

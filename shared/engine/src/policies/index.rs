@@ -28,7 +28,7 @@ struct Names {
 
 /// The policies that may speak of a resource.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct CandidatePolicies<'a> {
     by_kind: &'a Candidates,
     by_plural: &'a Candidates,
 }
@@ -63,8 +63,8 @@ impl Index {
         }
     }
 
-    pub(super) fn candidates(&self, served: ServedKind<'_>) -> Found<'_> {
-        Found {
+    pub(super) fn candidates(&self, served: ServedKind<'_>) -> CandidatePolicies<'_> {
+        CandidatePolicies {
             by_kind: self.by_kind.candidates(served.kind),
             by_plural: self.by_plural.candidates(served.resource),
         }
@@ -121,7 +121,7 @@ impl Names {
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> CandidatePolicies<'a> {
     /// The positions of those that speak of a namespace, in order; `None`: of any.
     pub(super) fn positions(&self, namespace: Option<&str>) -> Cow<'a, [usize]> {
         let by_kind = self.by_kind.positions(namespace);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use self::reader::Reader;
+use self::reader::TokenReader;
 use super::{
     place::{Place, PlaceStep, place},
     token::Language,
@@ -96,7 +96,7 @@ impl Reached {
 
 /// The parts of an expression that guide a search.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ExpressionParts {
     pub(super) places: BTreeSet<Place>,
     pub(super) literals: Vec<Value>,
     /// The places that its value may come from.
@@ -104,8 +104,8 @@ pub(super) struct Found {
 }
 
 /// Reads an expression.
-pub(super) fn read(source: &str, language: Language, scope: &Scope) -> Found {
-    Reader::new(source, language, scope).read()
+pub(super) fn read(source: &str, language: Language, scope: &Scope) -> ExpressionParts {
+    TokenReader::new(source, language, scope).read()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const EXAMPLES_MAX: usize = 3;
 
 /// The requests that show differences.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct FoundDifferences {
     /// All requests.
     pub(super) requests: usize,
     /// Requests that show a difference.
@@ -42,7 +42,7 @@ struct Candidates {
     kept: Vec<Request>,
 }
 
-impl Found {
+impl FoundDifferences {
     /// Adds a request that shows a difference.
     pub(super) fn add(&mut self, class: Class, request: Request) {
         self.different += 1;

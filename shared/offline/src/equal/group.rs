@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{expression::Found, place::Place};
+use super::{expression::ExpressionParts, place::Place};
 
 /// The most literals that are kept of one field of a policy.
 const LITERALS_MAX: usize = 48;
@@ -23,7 +23,7 @@ impl Group {
         }
     }
 
-    pub(super) fn take(&mut self, found: Found) {
+    pub(super) fn take(&mut self, found: ExpressionParts) {
         self.places.extend(found.places);
         found.literals.into_iter().for_each(|one| self.literal(one));
     }

@@ -52,7 +52,7 @@ pub fn published(documents: &[Value]) -> Result<BTreeMap<String, ObjectSchema>, 
         .flatten()
         .map(|(name, schema)| (name.as_str(), schema))
         .collect();
-    let mut reader = Reader::new(schemas);
+    let mut reader = SchemaReader::new(schemas);
     let mut kinds = BTreeMap::new();
     for (name, schema) in reader.schemas.clone() {
         let metadata = schema.pointer("/properties/metadata").and_then(reference);
@@ -99,7 +99,7 @@ pub(super) fn of_custom(schema: &Value) -> Result<ObjectSchema, SchemaError> {
     let Some(metadata) = built_in::metadata() else {
         return Err(malformed("metadata", "the table of own types has none"));
     };
-    let mut reader = Reader::new(BTreeMap::new());
+    let mut reader = SchemaReader::new(BTreeMap::new());
     reader.metadata = Some(reader.copied(&metadata)?);
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         return Err(malformed("type", "objects are of the type `object`"));
@@ -117,7 +117,7 @@ fn malformed(place: &str, problem: impl Into<String>) -> SchemaError {
 }
 
 /// A table of types, while it is read.
-struct Reader<'d> {
+struct SchemaReader<'d> {
     /// The schemas that may be referred to.
     schemas: BTreeMap<&'d str, &'d Value>,
     named: BTreeMap<&'d str, TypeId>,
@@ -128,7 +128,7 @@ struct Reader<'d> {
     metadata: Option<TypeId>,
 }
 
-impl<'d> Reader<'d> {
+impl<'d> SchemaReader<'d> {
     fn new(schemas: BTreeMap<&'d str, &'d Value>) -> Self {
         let any = |objects: TypeId, is_atomic| Type {
             scalar: Some(Scalar::Any),

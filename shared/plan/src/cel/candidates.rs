@@ -15,7 +15,7 @@ use crate::IndexKey;
 /// Objects that have the values, and those of which that cannot be told. A macro that is decided by the first of many
 /// reads no more of them.
 #[derive(Debug)]
-pub(super) struct Found<'l, 'a> {
+pub(super) struct ProbeHits<'l, 'a> {
     list: &'l ViewList<'a>,
     matching: RefCell<Matching<'l, 'a>>,
     /// The indexes that know the irregular ones.
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Matching<'_, '_> {
     }
 }
 
-impl<'l, 'a> Found<'l, 'a> {
+impl<'l, 'a> ProbeHits<'l, 'a> {
     pub(super) fn new(
         list: &'l ViewList<'a>,
         matching: Matching<'l, 'a>,
@@ -107,7 +107,7 @@ impl<'l, 'a> Found<'l, 'a> {
     }
 }
 
-impl<'v, 'a: 'v> Candidates<'v> for Found<'_, 'a> {
+impl<'v, 'a: 'v> Candidates<'v> for ProbeHits<'_, 'a> {
     fn matching(&self, at: usize) -> Option<BodyNode<'v>> {
         self.matching_at(at).map(node)
     }

@@ -11,7 +11,7 @@ use anteroom_wire::body::BodyNode;
 
 use super::{
     batches::Batches,
-    candidates::{Found, Matching},
+    candidates::{Matching, ProbeHits},
 };
 use crate::{Index, IndexKey, Scalar};
 
@@ -202,7 +202,7 @@ impl ObjectList for ViewList<'_> {
                 keys.push(lookup.key);
             }
         }
-        Some(Box::new(Found::new(self, matching, keys)))
+        Some(Box::new(ProbeHits::new(self, matching, keys)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     resources,
 };
 use crate::ir::{
@@ -32,7 +32,7 @@ pub(super) struct Actions {
 
 impl Actions {
     /// Compiles the actions of a policy, for all its rules.
-    pub(super) fn of_policy(spec: &Object<'_>, problems: &mut Problems) -> Self {
+    pub(super) fn of_policy(spec: &ManifestObject<'_>, problems: &mut Problems) -> Self {
         let action = failure_action(spec.get("validationFailureAction"), problems);
         let overrides = overrides(spec.get("validationFailureActionOverrides"), problems);
         Self {
@@ -49,7 +49,7 @@ impl Actions {
     }
 
     /// Compiles the actions of a rule that validates.
-    pub(super) fn within(&self, validate: &Object<'_>, problems: &mut Problems) -> Self {
+    pub(super) fn within(&self, validate: &ManifestObject<'_>, problems: &mut Problems) -> Self {
         let own = overrides(validate.get("failureActionOverrides"), problems);
         let action = failure_action(validate.get("failureAction"), problems);
         let of_policy = self.overrides.after.iter().cloned();

@@ -2,7 +2,7 @@
 
 use super::{
     context::EntryCompiler,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
 };
 use crate::ir::{
     call::{ApiCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
@@ -77,7 +77,7 @@ impl EntryCompiler<'_> {
 
     fn url_path(
         &mut self,
-        call: &Object<'_>,
+        call: &ManifestObject<'_>,
         field: &Field<'_>,
         data: Option<ValueTemplate>,
         cache: Option<bool>,
@@ -133,7 +133,7 @@ impl EntryCompiler<'_> {
 
     fn service(
         &mut self,
-        call: &Object<'_>,
+        call: &ManifestObject<'_>,
         field: &Field<'_>,
         data: Option<ValueTemplate>,
         cache: Option<bool>,
@@ -175,13 +175,13 @@ impl EntryCompiler<'_> {
         }))
     }
 
-    fn not_cached(&mut self, call: &Object<'_>, reason: &str) {
+    fn not_cached(&mut self, call: &ManifestObject<'_>, reason: &str) {
         let message = format!("this call cannot be cached: {reason}");
         self.problems.invalid(call.child("cache"), message);
     }
 
     /// Compiles the body of a POST; `None` for a GET.
-    fn data(&mut self, call: &Object<'_>) -> Option<Option<ValueTemplate>> {
+    fn data(&mut self, call: &ManifestObject<'_>) -> Option<Option<ValueTemplate>> {
         let method = match call.get("method") {
             Some(field) => field.known_text(&["GET", "POST"], self.problems)?,
             None => "GET",
@@ -204,7 +204,7 @@ impl EntryCompiler<'_> {
             .map(|data| Some(ValueTemplate::Map(data)))
     }
 
-    fn headers(&mut self, service: &Object<'_>) -> Option<Vec<(String, String)>> {
+    fn headers(&mut self, service: &ManifestObject<'_>) -> Option<Vec<(String, String)>> {
         let Some(field) = service.get("headers") else {
             return Some(Vec::new());
         };

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::OnceLock};
 use anteroom_cel::{CompileError, Names, Program};
 
 use super::{
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     resources,
 };
 use crate::ir::{
@@ -89,7 +89,7 @@ pub(super) struct RuleSite<'p> {
 
 /// `field` is `validate.cel`.
 pub(super) fn compile(
-    rule: &Object<'_>,
+    rule: &ManifestObject<'_>,
     field: &Field<'_>,
     place: &RuleSite<'_>,
     problems: &mut Problems,
@@ -164,7 +164,7 @@ pub(super) fn program(
 
 /// The `expression` of this, which must be true. `around` is the path that errors leave out.
 pub(super) fn truth(
-    of: &Object<'_>,
+    of: &ManifestObject<'_>,
     names: &Names,
     around: &str,
     problems: &mut Problems,
@@ -192,7 +192,7 @@ pub(super) fn text(field: &Field<'_>, names: &Names, problems: &mut Problems) ->
 
 /// `None` after a problem: then their places are not those that other expressions know.
 pub(super) fn variables(
-    cel: &Object<'_>,
+    cel: &ManifestObject<'_>,
     names: &mut Names,
     problems: &mut Problems,
 ) -> Option<Vec<Program>> {
@@ -258,7 +258,7 @@ pub(super) fn judged(
 }
 
 pub(super) fn annotations(
-    cel: &Object<'_>,
+    cel: &ManifestObject<'_>,
     names: &Names,
     problems: &mut Problems,
 ) -> Vec<Annotation> {
@@ -285,7 +285,7 @@ pub(super) fn annotations(
 
 /// `None` after a problem.
 fn params(
-    cel: &Object<'_>,
+    cel: &ManifestObject<'_>,
     place: &RuleSite<'_>,
     problems: &mut Problems,
 ) -> Option<Option<Params>> {

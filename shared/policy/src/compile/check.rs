@@ -3,7 +3,7 @@
 use super::{
     conditions,
     expressions::Names,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     pod_security,
     templates::parsed,
 };
@@ -22,7 +22,7 @@ const DENY: KnownFields = KnownFields {
 /// Compiles the check that is given; `None` where there is none, which is for the caller to say. `about` is
 /// the expression of the value that a pattern is compared with.
 pub(super) fn compile(
-    of: &Object<'_>,
+    of: &ManifestObject<'_>,
     about: &str,
     names: &Names,
     problems: &mut Problems,

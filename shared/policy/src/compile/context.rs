@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     conditions,
     expressions::{Names, check_functions},
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     templates::parsed,
 };
 use crate::ir::{
@@ -162,7 +162,7 @@ impl EntryCompiler<'_> {
     }
 
     /// The expression in either spelling. `None` after a problem.
-    pub(super) fn query(&mut self, object: &Object<'_>) -> Option<Option<Prepared>> {
+    pub(super) fn query(&mut self, object: &ManifestObject<'_>) -> Option<Option<Prepared>> {
         query(object, self.names, self.problems)
     }
 }
@@ -203,7 +203,11 @@ fn compile_variable(field: &Field<'_>, names: &Names, problems: &mut Problems) -
 }
 
 /// The expression in either spelling. `None` after a problem.
-fn query(object: &Object<'_>, names: &Names, problems: &mut Problems) -> Option<Option<Prepared>> {
+fn query(
+    object: &ManifestObject<'_>,
+    names: &Names,
+    problems: &mut Problems,
+) -> Option<Option<Prepared>> {
     let field = match (object.get("jmesPath"), object.get("jmespath")) {
         (Some(_), Some(field)) => {
             problems.invalid(field.path(), "jmesPath is given too");

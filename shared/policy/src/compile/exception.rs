@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     cel_exception, conditions,
     expressions::Names,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     pod_security, resources,
 };
 use crate::ir::{
@@ -111,7 +111,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
 }
 
 /// An empty `match` is about every request, as in Kyverno.
-fn matches(spec: &Object<'_>, problems: &mut Problems) -> Option<Matches> {
+fn matches(spec: &ManifestObject<'_>, problems: &mut Problems) -> Option<Matches> {
     let is_empty = |field: Field<'_>| field.value().as_object().is_some_and(Map::is_empty);
     if spec.get("match").is_some_and(is_empty) {
         return Some(Matches::All);

@@ -23,7 +23,7 @@ pub(super) struct Field<'m> {
 }
 
 /// An object of the manifest, its unknown fields already noted.
-pub(super) struct Object<'m> {
+pub(super) struct ManifestObject<'m> {
     entries: &'m Map<String, Value>,
     path: String,
 }
@@ -57,9 +57,9 @@ impl<'m> Field<'m> {
         &self,
         known: &KnownFields,
         problems: &mut Problems,
-    ) -> Option<Object<'m>> {
+    ) -> Option<ManifestObject<'m>> {
         let entries = self.expect(self.value.as_object(), "an object", problems)?;
-        let object = Object {
+        let object = ManifestObject {
             entries,
             path: self.path.clone().into_owned(),
         };
@@ -175,7 +175,7 @@ impl<'m> Field<'m> {
     }
 }
 
-impl<'m> Object<'m> {
+impl<'m> ManifestObject<'m> {
     pub(super) fn path(&self) -> &str {
         &self.path
     }

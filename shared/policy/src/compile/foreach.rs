@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     check, conditions, context,
     expressions::Names,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     templates::parsed,
 };
 use crate::ir::{
@@ -124,7 +124,11 @@ fn one(field: &Field<'_>, outer: Outer<'_>, problems: &mut Problems) -> Option<F
 }
 
 /// Compiles the check of each element.
-fn work(each: &Object<'_>, inner: Outer<'_>, problems: &mut Problems) -> Option<Validation> {
+fn work(
+    each: &ManifestObject<'_>,
+    inner: Outer<'_>,
+    problems: &mut Problems,
+) -> Option<Validation> {
     let given: Vec<_> = WAYS
         .iter()
         .filter(|way| each.get(way).is_some())

@@ -12,7 +12,7 @@ mod mutating;
 mod validating;
 
 use super::{
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     settings::reporting,
 };
 use crate::ir::{
@@ -103,7 +103,7 @@ pub(super) fn compile(
 
 /// Compiles the fields of `spec` that hold for all rules. `known`: the fields of `evaluation`.
 fn settings(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     known: &KnownFields,
     metadata: &serde_json::Value,
     problems: &mut Problems,

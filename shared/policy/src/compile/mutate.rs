@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{
     conditions, context,
     expressions::Names,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, given},
     templates::parsed,
 };
@@ -49,7 +49,7 @@ const FOREACH: KnownFields = KnownFields {
 const WAYS: &[&str] = &["foreach", "patchStrategicMerge", "patchesJson6902"];
 
 /// The fields of `mutate`.
-pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<Object<'m>> {
+pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<ManifestObject<'m>> {
     let mutate = field.object(&MUTATE, problems)?;
     // About rules with targets alone; any other has nothing to do then.
     let flag = mutate.get("mutateExistingOnPolicyUpdate");
@@ -60,7 +60,7 @@ pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<O
 /// Compiles the patches of an object. `entries` and `names` are those of the rule; `about` is the variable that
 /// holds the object.
 pub(super) fn work(
-    mutate: &Object<'_>,
+    mutate: &ManifestObject<'_>,
     entries: &[Arc<ContextEntry>],
     names: &Names,
     home: Option<&str>,
@@ -87,7 +87,7 @@ struct MutationCompiler<'p> {
 impl MutationCompiler<'_> {
     fn work(
         &mut self,
-        of: &Object<'_>,
+        of: &ManifestObject<'_>,
         entries: &[Arc<ContextEntry>],
         names: &Names,
     ) -> Option<Mutation> {

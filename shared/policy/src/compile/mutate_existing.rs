@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     conditions, context,
     expressions::Names,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     mutate,
     templates::parsed,
 };
@@ -53,8 +53,8 @@ pub(super) struct Outer<'o> {
 
 /// `rule` is the whole rule.
 pub(super) fn compile(
-    rule: &Object<'_>,
-    mutate: &Object<'_>,
+    rule: &ManifestObject<'_>,
+    mutate: &ManifestObject<'_>,
     outer: Outer<'_>,
     problems: &mut Problems,
 ) -> Option<MutateExisting> {
@@ -85,7 +85,7 @@ pub(super) fn compile(
 
 fn target(
     field: &Field<'_>,
-    mutate: &Object<'_>,
+    mutate: &ManifestObject<'_>,
     outer: Outer<'_>,
     problems: &mut Problems,
 ) -> Option<TargetSpec> {
@@ -142,7 +142,7 @@ pub(super) fn are_secrets(mutate: &Value) -> bool {
 }
 
 /// Group, version and kind.
-fn kind(spec: &Object<'_>, problems: &mut Problems) -> Option<(String, String, String)> {
+fn kind(spec: &ManifestObject<'_>, problems: &mut Problems) -> Option<(String, String, String)> {
     let mut text = |name| spec.required(name, problems)?.plain_text(problems);
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let (api_version, kind) = (api_version?, kind?);
@@ -163,7 +163,12 @@ fn kind(spec: &Object<'_>, problems: &mut Problems) -> Option<(String, String, S
     Some((group.to_owned(), version.to_owned(), pattern.kind))
 }
 
-fn text(spec: &Object<'_>, name: &str, names: &Names, problems: &mut Problems) -> Option<Template> {
+fn text(
+    spec: &ManifestObject<'_>,
+    name: &str,
+    names: &Names,
+    problems: &mut Problems,
+) -> Option<Template> {
     let field = spec.get(name)?;
     let text = field.text(problems).filter(|text| !text.is_empty())?;
     let template = parsed(field.path(), Template::parse(text), problems)?;

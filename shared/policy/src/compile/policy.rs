@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     actions::Actions,
     autogen,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     kinds, rule, settings,
 };
 use crate::ir::{
@@ -95,7 +95,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
 }
 
 fn compile_rules(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     actions: &Actions,
     home: Option<&str>,
     problems: &mut Problems,

@@ -2,7 +2,7 @@
 
 use serde_json::Map;
 
-use super::fields::{Field, KnownFields, Object};
+use super::fields::{Field, KnownFields, ManifestObject};
 use crate::ir::{
     KindPattern, Operation,
     matching::{Filter, Filters, Match, Requirement, Selector, SetOperator, Subject, Users},
@@ -63,7 +63,7 @@ const REQUIREMENT: KnownFields = KnownFields {
     later: &[],
 };
 
-pub(super) fn compile(rule: &Object<'_>, problems: &mut Problems) -> Option<Match> {
+pub(super) fn compile(rule: &ManifestObject<'_>, problems: &mut Problems) -> Option<Match> {
     let include = rule.required("match", problems);
     let include = include.and_then(|field| filters(&field, problems));
     let exclude = rule
@@ -138,7 +138,7 @@ fn list(field: &Field<'_>, problems: &mut Problems) -> Vec<Filter> {
 }
 
 /// One filter: of resources, of users, or of both.
-fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
+fn filter(object: &ManifestObject<'_>, problems: &mut Problems) -> Option<Filter> {
     let users = users(object, problems);
     let selects_users = !users.is_empty();
     // `resources: {}` beside users is about users alone, as if it were not there.
@@ -202,7 +202,7 @@ fn filter(object: &Object<'_>, problems: &mut Problems) -> Option<Filter> {
     })
 }
 
-fn users(object: &Object<'_>, problems: &mut Problems) -> Users {
+fn users(object: &ManifestObject<'_>, problems: &mut Problems) -> Users {
     let mut roles = |name: &str| {
         let field = object.get(name);
         field.map_or_else(Vec::new, |field| field.texts(problems))

@@ -8,7 +8,7 @@ use super::{
     actions::Actions,
     cel, check, conditions, context,
     expressions::Names,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     foreach, mutate, mutate_existing, resources,
     templates::message,
 };
@@ -189,7 +189,7 @@ struct Validate {
 
 impl Validate {
     fn compile(
-        rule: &Object<'_>,
+        rule: &ManifestObject<'_>,
         actions: &Actions,
         context: &[Arc<ContextEntry>],
         home: Option<&str>,
@@ -269,7 +269,7 @@ impl Validate {
 }
 
 /// Kyverno wants these with `validate.cel` alone.
-fn without_cel(rule: &Object<'_>, problems: &mut Problems) {
+fn without_cel(rule: &ManifestObject<'_>, problems: &mut Problems) {
     let field = rule.get("celPreconditions");
     if let Some(field) = field.filter(|field| field.value() != &serde_json::json!([])) {
         problems.invalid(field.path(), "celPreconditions come with validate.cel only");
@@ -278,7 +278,7 @@ fn without_cel(rule: &Object<'_>, problems: &mut Problems) {
 
 /// Kyverno takes images out of other kinds for `verifyImages` alone, and refuses this elsewhere: `images` of
 /// such a rule would not be what its author thinks.
-fn without_extractors(rule: &Object<'_>, problems: &mut Problems) {
+fn without_extractors(rule: &ManifestObject<'_>, problems: &mut Problems) {
     let field = rule.get("imageExtractors");
     let field = field.filter(|field| field.value() != &serde_json::json!({}));
     if let Some(field) = field.filter(|_| !rule.has_any(&["verifyImages"])) {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    fields::{KnownFields, Object},
+    fields::{KnownFields, ManifestObject},
     match_conditions,
 };
 use crate::ir::{FailurePolicy, Reporting, problem::Problems, settings::Settings};
@@ -39,7 +39,11 @@ const WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
 };
 
 /// Compiles the fields of `spec` that hold for all rules, and the annotations about reports.
-pub(super) fn compile(spec: &Object<'_>, metadata: &Value, problems: &mut Problems) -> Settings {
+pub(super) fn compile(
+    spec: &ManifestObject<'_>,
+    metadata: &Value,
+    problems: &mut Problems,
+) -> Settings {
     let webhook = spec
         .get("webhookConfiguration")
         .and_then(|webhook| webhook.object(&WEBHOOK_CONFIGURATION, problems));

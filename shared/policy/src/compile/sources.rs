@@ -5,7 +5,7 @@ use anteroom_model::EntryKind;
 
 use super::{
     context::EntryCompiler,
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
 };
 use crate::ir::{
     CollectionReference, Driver, ImageCredentials, SecretName,
@@ -227,7 +227,7 @@ impl EntryCompiler<'_> {
     }
 
     /// A text without variables, if it is given.
-    fn fixed(&mut self, object: &Object<'_>, name: &str) -> Option<Option<String>> {
+    fn fixed(&mut self, object: &ManifestObject<'_>, name: &str) -> Option<Option<String>> {
         let Some(field) = object.get(name) else {
             return Some(None);
         };
@@ -249,7 +249,11 @@ impl EntryCompiler<'_> {
     }
 
     /// Compiles the group, as in `networking.k8s.io`, also where it is written as the beginning of a path.
-    fn group(&mut self, cache: &Object<'_>, group: Option<String>) -> Option<Option<String>> {
+    fn group(
+        &mut self,
+        cache: &ManifestObject<'_>,
+        group: Option<String>,
+    ) -> Option<Option<String>> {
         let Some(group) = group else {
             return Some(None);
         };
@@ -266,7 +270,7 @@ impl EntryCompiler<'_> {
     /// A `Policy` that names no namespace means its own.
     fn within_home(
         &mut self,
-        cache: &Object<'_>,
+        cache: &ManifestObject<'_>,
         namespace: Option<String>,
     ) -> Option<Option<String>> {
         match (self.home, namespace) {
@@ -285,7 +289,7 @@ impl EntryCompiler<'_> {
     /// One object is what a GET of its path gives.
     fn one_object(
         &mut self,
-        cache: &Object<'_>,
+        cache: &ManifestObject<'_>,
         of: &CollectionReference,
         name: &str,
     ) -> Option<FactOrigin> {
@@ -366,7 +370,7 @@ impl EntryCompiler<'_> {
     }
 
     /// `maxStaleness`. `None` after a problem.
-    pub(super) fn age_max_ms(&mut self, object: &Object<'_>) -> Option<Option<u64>> {
+    pub(super) fn age_max_ms(&mut self, object: &ManifestObject<'_>) -> Option<Option<u64>> {
         let Some(field) = object.get("maxStaleness") else {
             return Some(None);
         };

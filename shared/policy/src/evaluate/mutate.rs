@@ -28,7 +28,7 @@ pub(super) fn run(mutation: &Mutation, scope: &mut Scope<'_>) -> Option<RuleOutc
         return Some(RuleOutcome::Skipped { reason });
     }
     let before = scope.request.matched_object();
-    let mut object = Object {
+    let mut object = MutatedObject {
         schema: schema(before),
         value: before.clone(),
         gone_through: 0,
@@ -55,7 +55,7 @@ pub(super) fn of_existing(
     gone_through: &mut usize,
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
-    let mut object = Object {
+    let mut object = MutatedObject {
         schema: schema(before),
         value: before.clone(),
         gone_through: *gone_through,
@@ -66,7 +66,11 @@ pub(super) fn of_existing(
     made.map(|()| object.value)
 }
 
-fn patched(mutation: &Mutation, object: &mut Object, scope: &mut Scope<'_>) -> Result<(), Stop> {
+fn patched(
+    mutation: &Mutation,
+    object: &mut MutatedObject,
+    scope: &mut Scope<'_>,
+) -> Result<(), Stop> {
     work(mutation, "mutate", object, scope)?;
     // What is no object could not be stored, and would be taken for one that is deleted.
     let kind = object.value.get("kind").and_then(Value::as_str);
@@ -82,7 +86,7 @@ fn patched(mutation: &Mutation, object: &mut Object, scope: &mut Scope<'_>) -> R
 }
 
 /// The object on its way.
-struct Object {
+struct MutatedObject {
     value: Value,
     schema: Schema,
     /// Bytes that patches went through.
@@ -91,7 +95,7 @@ struct Object {
     is_requested: bool,
 }
 
-impl Object {
+impl MutatedObject {
     /// Counts what it takes to go through all of it once more: a patch does, and comparing it or copying it for
     /// the next list.
     fn go_through(&mut self) -> Result<(), Stop> {
@@ -113,7 +117,7 @@ fn schema(object: &Value) -> Schema {
 fn work(
     mutation: &Mutation,
     place: &str,
-    object: &mut Object,
+    object: &mut MutatedObject,
     scope: &mut Scope<'_>,
 ) -> Result<(), Stop> {
     match mutation {
@@ -126,7 +130,7 @@ fn work(
 fn each_list(
     all: &[MutateEach],
     place: &str,
-    object: &mut Object,
+    object: &mut MutatedObject,
     scope: &mut Scope<'_>,
 ) -> Result<(), Stop> {
     let mut changed = None;
@@ -163,7 +167,7 @@ fn each_element(
     each: &MutateEach,
     elements: &[Arc<Value>],
     place: &str,
-    object: &mut Object,
+    object: &mut MutatedObject,
     scope: &mut Scope<'_>,
 ) -> Result<(), Stop> {
     let mut order: Vec<_> = elements.iter().enumerate().collect();
@@ -195,7 +199,7 @@ fn one_element(
     element: &Arc<Value>,
     index: usize,
     place: &str,
-    object: &mut Object,
+    object: &mut MutatedObject,
     outer: &mut Scope<'_>,
 ) -> Result<(), Stop> {
     foreach::within(&each.context, each.outer, element, index, outer, |scope| {
@@ -210,7 +214,7 @@ fn one_element(
 fn apply(
     patch: &Patch,
     place: &str,
-    object: &mut Object,
+    object: &mut MutatedObject,
     scope: &mut Scope<'_>,
 ) -> Result<(), Stop> {
     object.go_through()?;
@@ -240,7 +244,7 @@ fn apply(
     Ok(())
 }
 
-fn operated(object: &Object, patch: &Value, place: String) -> Result<Value, Stop> {
+fn operated(object: &MutatedObject, patch: &Value, place: String) -> Result<Value, Stop> {
     json::Patch::parse(patch)
         .and_then(|patch| patch.apply(&object.value, json::Leniency::KYVERNO))
         .map_err(|error| failed(error, place))
@@ -255,8 +259,8 @@ fn listed(patch: &Value) -> Cow<'_, Value> {
     }
 }
 
-fn merged(object: &Object, patch: &Value) -> Result<Value, PatchError> {
-    let Object { value, schema, .. } = object;
+fn merged(object: &MutatedObject, patch: &Value) -> Result<Value, PatchError> {
+    let MutatedObject { value, schema, .. } = object;
     match anchors::resolve(patch, value, *schema, &matches)? {
         Some(patch) => merge::merge(value, &patch, *schema),
         None => Ok(value.clone()),

@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{
-    allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::Reader,
+    allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::LiveReader,
 };
 use crate::{
     gateway::{
@@ -163,7 +163,7 @@ async fn before(
     }
 }
 
-impl Reader {
+impl LiveReader {
     /// One part of the objects that a rule changes, or is triggered by.
     pub(super) async fn existing(
         &self,

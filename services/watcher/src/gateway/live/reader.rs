@@ -62,7 +62,7 @@ impl From<Image> for Fetched {
     }
 }
 
-pub(super) struct Reader {
+pub(super) struct LiveReader {
     tools: LiveTools,
     policies: Policies,
     admission: Limits,
@@ -73,7 +73,7 @@ pub(super) struct Reader {
     writes: Writes,
 }
 
-impl Reader {
+impl LiveReader {
     pub(super) fn new(tools: LiveTools, mirror: Arc<Mirror>) -> Self {
         let LiveTools { args, .. } = &tools;
         Self {

@@ -101,9 +101,9 @@ impl Rig {
     }
 
     /// One like its own, which the bus does not lead to.
-    fn reader(&self) -> Reader {
+    fn reader(&self) -> LiveReader {
         let mirror = policies::mirror(Arc::clone(&self.bus), MirrorMetrics::default(), &self.stop);
-        Reader::new(self.tools.clone(), Arc::new(mirror))
+        LiveReader::new(self.tools.clone(), Arc::new(mirror))
     }
 
     pub(super) async fn ask(&self, request: &LiveRequest) -> LiveOutcome {

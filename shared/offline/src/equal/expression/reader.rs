@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Found, Reached, Scope};
+use super::{ExpressionParts, Reached, Scope};
 use crate::equal::{
     place::PlaceStep,
     token::{Language, Token, tokens},
@@ -37,7 +37,7 @@ const PASSING: &[&str] = &[
 const IMAGES: &[&str] = &["spec.containers[].image", "spec.initContainers[].image"];
 
 /// A walk over the tokens of an expression.
-pub(super) struct Reader {
+pub(super) struct TokenReader {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
@@ -45,10 +45,10 @@ pub(super) struct Reader {
     scope: Scope,
     /// In JMESPath, the value that names are fields of; `None`: the context itself.
     current: Option<Reached>,
-    found: Found,
+    found: ExpressionParts,
 }
 
-impl Reader {
+impl TokenReader {
     pub(super) fn new(source: &str, language: Language, scope: &Scope) -> Self {
         Self {
             tokens: tokens(source, language),
@@ -57,11 +57,11 @@ impl Reader {
             language,
             scope: scope.clone(),
             current: None,
-            found: Found::default(),
+            found: ExpressionParts::default(),
         }
     }
 
-    pub(super) fn read(mut self) -> Found {
+    pub(super) fn read(mut self) -> ExpressionParts {
         let mut reached = Reached::default();
         while self.at < self.tokens.len() {
             reached.unite(self.terms());

@@ -4,7 +4,7 @@
 //! nothing that a template need not share with its controller.
 
 use super::{
-    super::fields::{Field, KnownFields, Object},
+    super::fields::{Field, KnownFields, ManifestObject},
     constraints,
 };
 use crate::ir::{
@@ -48,7 +48,7 @@ pub(super) struct Derived {
 
 /// The rules that are derived of a policy with these constraints.
 pub(super) fn derive(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     field: &Field<'_>,
     constraints: &Constraints,
     problems: &mut Problems,
@@ -97,7 +97,7 @@ pub(super) fn derive(
 }
 
 /// The plurals that the policy names; `None`: it names none, and means all.
-fn controllers(spec: &Object<'_>, problems: &mut Problems) -> Option<Vec<String>> {
+fn controllers(spec: &ManifestObject<'_>, problems: &mut Problems) -> Option<Vec<String>> {
     let autogen = spec.get("autogen")?.object(&AUTOGEN, problems)?;
     let controllers = autogen.get("podControllers")?;
     let controllers = controllers.object(&POD_CONTROLLERS, problems)?;

@@ -1,7 +1,7 @@
 //! `matchConstraints`.
 
 use super::super::{
-    fields::{Field, KnownFields, Object},
+    fields::{Field, KnownFields, ManifestObject},
     resources,
 };
 use crate::ir::{
@@ -67,7 +67,7 @@ pub(super) fn compile_targets(field: &Field<'_>, problems: &mut Problems) -> Opt
     of_fields(&constraints, problems)
 }
 
-fn of_fields(constraints: &Object<'_>, problems: &mut Problems) -> Option<Constraints> {
+fn of_fields(constraints: &ManifestObject<'_>, problems: &mut Problems) -> Option<Constraints> {
     let policy = constraints.get("matchPolicy");
     let policy = policy.and_then(|field| field.known_text(&["Equivalent", "Exact"], problems));
     let is_equivalent = policy != Some("Exact");
@@ -93,7 +93,7 @@ fn of_fields(constraints: &Object<'_>, problems: &mut Problems) -> Option<Constr
 }
 
 fn rules(
-    of: &Object<'_>,
+    of: &ManifestObject<'_>,
     name: &str,
     is_equivalent: bool,
     problems: &mut Problems,
@@ -158,7 +158,7 @@ fn rule(field: &Field<'_>, is_equivalent: bool, problems: &mut Problems) -> Opti
 }
 
 /// None given are all, as `*` is.
-fn operations(rule: &Object<'_>, problems: &mut Problems) -> Vec<Operation> {
+fn operations(rule: &ManifestObject<'_>, problems: &mut Problems) -> Vec<Operation> {
     let Some(field) = rule.get("operations") else {
         return Operation::ALL.to_vec();
     };

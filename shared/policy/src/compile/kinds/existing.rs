@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{
-        fields::{Field, Object},
+        fields::{Field, ManifestObject},
         mutate_existing::TARGETS_MAX,
     },
     constraints,
@@ -37,7 +37,7 @@ pub(super) struct Chosen {
 }
 
 /// Returns the `targetMatchConstraints` of `spec`. `None`: what the policy matches is meant.
-pub(super) fn targets<'m>(spec: &Object<'m>) -> Option<Targets<'m>> {
+pub(super) fn targets<'m>(spec: &ManifestObject<'m>) -> Option<Targets<'m>> {
     let field = spec.get("targetMatchConstraints")?;
     let given = |name: &str| field.value().get(name).filter(|value| !value.is_null());
     if field.value().as_object().is_some_and(Map::is_empty) {

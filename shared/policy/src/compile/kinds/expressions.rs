@@ -5,7 +5,7 @@ use anteroom_cel::{Dialect, FactScope, Names, Program};
 use super::{
     super::{
         cel::{CEL_EXPRESSIONS_MAX, limited, truth},
-        fields::{KnownFields, Object},
+        fields::{KnownFields, ManifestObject},
     },
     PolicySite,
 };
@@ -31,7 +31,7 @@ pub(super) fn names(site: &PolicySite<'_>, template: &[&str]) -> Names {
 
 /// Compiles `matchConditions` or their like: all must be true.
 pub(super) fn conditions(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     field: &str,
     names: &Names,
     problems: &mut Problems,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         cel::{annotations, limited, program, variables},
-        fields::{Field, KnownFields, Object},
+        fields::{Field, KnownFields, ManifestObject},
     },
     EvaluationFields, PolicySite, autogen, constraints, definitions,
     existing::{self, Targets},
@@ -149,7 +149,7 @@ pub(super) fn compile(
 
 /// The rules that change what comes: the policy's own, and those that are derived of it.
 fn of_requests(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,
     written: &Field<'_>,
     constraints: Constraints,
@@ -190,7 +190,7 @@ fn of_requests(
 
 /// The rule that changes what exists: it has the policy's constraints on its trigger.
 fn of_existing(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,
     written: &Field<'_>,
     targets: Option<&Targets<'_>>,
@@ -258,7 +258,7 @@ struct ExistingSubject<'s> {
 
 /// Compiles `mutations`, and the expressions that stand beside them.
 fn mutation(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,
     subject: &Subject<'_>,
     failure_policy: FailurePolicy,

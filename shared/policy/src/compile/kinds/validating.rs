@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     super::{
         cel::{CEL_EXPRESSIONS_MAX, annotations, judged, limited, variables},
-        fields::{Field, KnownFields, Object},
+        fields::{Field, KnownFields, ManifestObject},
     },
     PolicySite, autogen, constraints,
     expressions::{conditions, marked, names},
@@ -94,7 +94,7 @@ struct ValidationActions {
 
 impl ValidationActions {
     /// None are as `Deny` alone.
-    fn of(spec: &Object<'_>, problems: &mut Problems) -> Self {
+    fn of(spec: &ManifestObject<'_>, problems: &mut Problems) -> Self {
         let fields = spec.get("validationActions");
         let fields = fields.map_or_else(Vec::new, |field| field.list(problems));
         let known = &["Deny", "Warn", "Audit"];
@@ -113,7 +113,7 @@ impl ValidationActions {
 }
 
 fn expressions(
-    spec: &Object<'_>,
+    spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,
     template: &[&str],
     failure_policy: FailurePolicy,

@@ -10,7 +10,7 @@ const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
 
 /// Adds what `ast` reads, if it is evaluated on a rule's context.
 pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
-    let mut reader = Reader { ast, parts };
+    let mut reader = PartsReader { ast, parts };
     let result = reader.term(ast.root(), &At::Context);
     reader.whole(&result);
 }
@@ -26,12 +26,12 @@ enum At<'a> {
     Elsewhere,
 }
 
-struct Reader<'a, 'p> {
+struct PartsReader<'a, 'p> {
     ast: &'a Ast,
     parts: &'p mut RequestParts,
 }
 
-impl<'a> Reader<'a, '_> {
+impl<'a> PartsReader<'a, '_> {
     /// The value is taken as it is.
     fn whole(&mut self, at: &At<'a>) {
         match at {

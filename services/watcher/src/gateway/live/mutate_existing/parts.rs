@@ -10,7 +10,7 @@ use anteroom_model::{ExistingObjects, FactError, KindRecord};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{super::reader::Reader, failed, page::Page, paths};
+use super::{super::reader::LiveReader, failed, page::Page, paths};
 
 /// Bytes of one part that is handed on; a longer one is read again in smaller pages.
 const PART_BYTES_MAX: usize = 1024 * 1024;
@@ -25,7 +25,7 @@ const NAMES_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// The names of what a list has, instead of the objects.
 const NAMES_ALONE: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-impl Reader {
+impl LiveReader {
     /// The next part. Where one page cannot be read since it is too large, smaller ones are; an object that is too
     /// large alone is reported, and those behind it are read.
     pub(super) async fn part(
