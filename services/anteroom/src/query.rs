@@ -47,7 +47,7 @@ pub(crate) struct QueryArgs {
     /// The kind of resource that declared the entry. Without it, the CachedContextEntry of that
     /// name, else the GlobalContextEntry.
     #[arg(long, value_enum, conflicts_with = "view")]
-    kind: Option<Kind>,
+    kind: Option<KindArg>,
 
     /// Bind `$NAME` in the expression to a value: JSON, or else a string. May be given more than
     /// once.
@@ -86,18 +86,18 @@ pub(crate) struct QueryArgs {
 
 /// The resources that declare entries.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum Kind {
+enum KindArg {
     /// A CachedContextEntry.
     Cached,
     /// A GlobalContextEntry.
     Global,
 }
 
-impl From<Kind> for EntryKind {
-    fn from(kind: Kind) -> Self {
+impl From<KindArg> for EntryKind {
+    fn from(kind: KindArg) -> Self {
         match kind {
-            Kind::Cached => Self::Cached,
-            Kind::Global => Self::Global,
+            KindArg::Cached => Self::Cached,
+            KindArg::Global => Self::Global,
         }
     }
 }

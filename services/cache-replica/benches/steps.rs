@@ -12,7 +12,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, Call, local::LocalBus};
-use anteroom_mirror::testing::{Writer, collection};
+use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::{ObjectKey, Revision, ViewId};
 use anteroom_runtime::Service;
 use anteroom_simapi::generate::Cluster;
@@ -83,7 +83,7 @@ fn main() {
 
 async fn run(cli: &Cli) {
     let bus = LocalBus::new();
-    let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
+    let mut writer = ViewWriter::with_system_views(Arc::new(bus.join())).await;
     let view = writer.open(collection("ingresses", "Ingress"));
     let cluster = Cluster {
         seed: 1,

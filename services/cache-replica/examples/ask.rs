@@ -22,7 +22,7 @@ use anteroom_bus::{
     Address, Bus, Call, Connection,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_mirror::testing::{Writer, collection};
+use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::{ObjectKey, ViewId};
 use anteroom_wire::{
     body,
@@ -61,7 +61,7 @@ async fn main() {
         .wait_for(|now| *now == Connection::Up)
         .await
         .unwrap();
-    let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+    let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
     let ingresses = writer.open(collection("ingresses", "Ingress"));
     let services = writer.open(collection("services", "Service"));
     for (view, objects) in [(&ingresses, cli.ingresses), (&services, cli.services)] {

@@ -26,7 +26,7 @@ use anteroom_bus::{
     Address, Bus, Call, Connection,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_mirror::testing::{Writer, collection};
+use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::ViewId;
 use anteroom_simapi::generate::Cluster;
 use anteroom_wire::query::{self, QueryRequest};
@@ -110,7 +110,7 @@ async fn main() {
         .wait_for(|now| *now == Connection::Up)
         .await
         .unwrap();
-    let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+    let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
     let view = writer.open(collection("ingresses", "Ingress"));
     let cluster = Cluster {
         seed: 1,

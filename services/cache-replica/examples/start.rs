@@ -25,7 +25,7 @@ use anteroom_bus::{
     Address, Bus, Call, Connection,
     nats::{NatsArgs, NatsBus},
 };
-use anteroom_mirror::testing::{Writer, collection};
+use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::{ObjectKey, ViewId};
 use anteroom_wire::{
     body,
@@ -77,7 +77,7 @@ async fn main() {
         .wait_for(|now| *now == Connection::Up)
         .await
         .unwrap();
-    let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+    let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
     let view = writer.open(collection("pods", "Pod"));
     let mut bytes = 0;
     let order: Vec<usize> = match cli.shuffled {

@@ -23,8 +23,8 @@ const DURATION_BUCKETS_SECONDS: [f64; 12] = [
 /// A replica's query metrics. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryMetrics {
-    duration_seconds: Family<Outcome, Histogram>,
-    results: Family<Outcome, Counter>,
+    duration_seconds: Family<OutcomeLabel, Histogram>,
+    results: Family<OutcomeLabel, Counter>,
     /// The histogram and the counter of queries without an error, found once.
     ok: Arc<(OnceLock<Histogram>, OnceLock<Counter>)>,
     remembered: Counter,
@@ -40,7 +40,7 @@ pub(crate) struct QueryMetrics {
 
 /// `ok`, or an error's code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct OutcomeLabel {
     outcome: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl QueryMetrics {
     pub(crate) fn finished(&self, timer: RequestTimer, outcome: &QueryOutcome) {
         let RequestTimer(at) = timer;
         self.in_flight.dec();
-        let of = |error: Option<&anteroom_model::FactError>| Outcome {
+        let of = |error: Option<&anteroom_model::FactError>| OutcomeLabel {
             outcome: error.map_or("ok", |error| error.code().as_str()),
         };
         let took_seconds = at.elapsed().as_secs_f64();
@@ -170,14 +170,14 @@ pub(crate) struct MemoryBytes {
 /// The metrics of a replica's memory. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryMetrics {
-    bytes: Family<Part, Gauge>,
+    bytes: Family<PartLabel, Gauge>,
     limit: Gauge,
     indexes: Gauge,
     evictions: Family<Evicted, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Part {
+struct PartLabel {
     part: &'static str,
 }
 
@@ -219,7 +219,9 @@ impl MemoryMetrics {
             ("results", results),
         ];
         for (part, bytes) in parts {
-            self.bytes.get_or_create(&Part { part }).set(gauge(bytes));
+            self.bytes
+                .get_or_create(&PartLabel { part })
+                .set(gauge(bytes));
         }
         self.indexes.set(gauge(indexes as u64));
         self.limit.set(gauge(limit.unwrap_or(0)));

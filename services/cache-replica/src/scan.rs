@@ -26,7 +26,7 @@ use std::{
 
 use anteroom_jmespath::{Budget, Environment, EvalError, FunctionTable, MissingKey};
 use anteroom_model::FactError;
-use anteroom_plan::{NoPart, Part, Sliced, Whole};
+use anteroom_plan::{NoPart, SliceResult, Sliced, Whole};
 use anteroom_view::{Select, Snapshot};
 use anteroom_wire::query::Query;
 use bytes::Bytes;
@@ -80,7 +80,7 @@ struct Progress {
     next: usize,
     left: Budget,
     /// One for each stretch.
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<SliceResult>>,
     fault: Option<NoPart>,
 }
 
@@ -347,7 +347,13 @@ impl Scan {
 impl Progress {
     /// Takes in what a stretch gave, and what it took of the budget: slices that run side by side may
     /// each have seen as much of it.
-    fn settle(&mut self, at: usize, part: Result<Part, NoPart>, before: Budget, after: Budget) {
+    fn settle(
+        &mut self,
+        at: usize,
+        part: Result<SliceResult, NoPart>,
+        before: Budget,
+        after: Budget,
+    ) {
         use anteroom_jmespath::BudgetKind;
         let over = |which| {
             NoPart::Budget(EvalError::Budget { which, limit: 0 }) // The limit is said in the end.

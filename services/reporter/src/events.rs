@@ -368,7 +368,7 @@ mod tests {
     use super::*;
     use crate::{
         findings::tests::{result, subject},
-        result::Outcome,
+        result::ReportOutcome,
     };
 
     fn events(namespace: &str, since_s: i64) -> [Event; 2] {
@@ -383,7 +383,7 @@ mod tests {
             policy: &policy,
             about: Some(&about),
             subject: &subject,
-            result: &result("r", Outcome::Fail),
+            result: &result("r", ReportOutcome::Fail),
             since_s,
         };
         violation.events()
@@ -442,7 +442,7 @@ mod tests {
                 policy: &ObjectKey::new("", "p"),
                 about: None,
                 subject: &subject,
-                result: &result("r", Outcome::Fail),
+                result: &result("r", ReportOutcome::Fail),
                 since_s: 7,
             };
             violation.events()[0].metadata.name.clone().unwrap()

@@ -18,7 +18,7 @@ use anteroom_model::{ObjectKey, ViewId};
 use self::{interned::Interned, left_out::LeftOut};
 use crate::{
     report::{ReportedSince, named},
-    result::{Outcome, RuleResult, Subject},
+    result::{ReportOutcome, RuleResult, Subject},
 };
 
 /// Objects that something is known of; those beyond are left out, and counted.
@@ -359,7 +359,7 @@ impl Findings {
     pub(crate) fn errors_of(&self, finder: &Finder) -> Vec<ObjectKey> {
         let has_error = |of_object: &&ObjectFindings| {
             let mut findings = of_object.by_finder(finder).iter();
-            findings.any(|finding| finding.result.outcome == Outcome::Error)
+            findings.any(|finding| finding.result.outcome == ReportOutcome::Error)
         };
         let objects = self.objects.values().filter(has_error);
         let mut keys: Vec<_> = objects

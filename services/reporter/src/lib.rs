@@ -59,7 +59,7 @@ use metrics::ReporterMetrics;
 use scanner::Scanner;
 use shared::SharedFindings;
 use store::Store;
-use writer::Writer;
+use writer::ReportWriter;
 
 /// The name of the Lease.
 const LEASE: &str = "anteroom-reporter";
@@ -167,7 +167,7 @@ impl Reporter {
         let renewing = policy_updates::run(self.judge.clone());
         let hearing =
             violation_listener::listen(Arc::clone(&self.bus), events.clone(), shared.clone());
-        let writer = Writer::new(
+        let writer = ReportWriter::new(
             Store::new(self.client.clone()),
             shared,
             events,

@@ -6,7 +6,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 
-use crate::result::Outcome;
+use crate::result::ReportOutcome;
 
 /// The reporter's metrics. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ impl ReporterMetrics {
         self.unreadable.inc();
     }
 
-    pub(crate) fn result(&self, outcome: Outcome) {
+    pub(crate) fn result(&self, outcome: ReportOutcome) {
         let result = outcome.as_str();
         self.results.get_or_create(&ResultLabels { result }).inc();
     }

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     findings::{Finding, ObjectFindings},
-    result::{Outcome, Subject},
+    result::{ReportOutcome, Subject},
 };
 
 /// Results of one report, the worst first in being kept; what is left out is counted in an annotation,
@@ -61,13 +61,13 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: ReportOutcome) {
         let count = match outcome {
-            Outcome::Pass => &mut self.pass,
-            Outcome::Fail => &mut self.fail,
-            Outcome::Warn => &mut self.warn,
-            Outcome::Error => &mut self.error,
-            Outcome::Skip => &mut self.skip,
+            ReportOutcome::Pass => &mut self.pass,
+            ReportOutcome::Fail => &mut self.fail,
+            ReportOutcome::Warn => &mut self.warn,
+            ReportOutcome::Error => &mut self.error,
+            ReportOutcome::Skip => &mut self.skip,
         };
         *count += 1;
     }
@@ -228,7 +228,7 @@ mod tests {
         tests::{finder, result, subject},
     };
 
-    fn of_object(given: &[(&str, &str, Outcome)]) -> ObjectFindings {
+    fn of_object(given: &[(&str, &str, ReportOutcome)]) -> ObjectFindings {
         let mut findings = Findings::default();
         let mut by_policy: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for (policy, rule, outcome) in given {
@@ -255,9 +255,9 @@ mod tests {
     #[test]
     fn a_report_is_what_kyverno_writes() {
         let report = made(&of_object(&[
-            ("q", "a", Outcome::Pass),
-            ("p", "b", Outcome::Fail),
-            ("p", "a", Outcome::Skip),
+            ("q", "a", ReportOutcome::Pass),
+            ("p", "b", ReportOutcome::Fail),
+            ("p", "a", ReportOutcome::Skip),
         ]));
         let mut expected = json!({
             "apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": "PolicyReport",
@@ -301,7 +301,7 @@ mod tests {
             let mut of_policy = finder("p");
             of_policy.policy = kind.key("n", "p");
             let results = || {
-                let mut result = result("defaults", Outcome::Fail);
+                let mut result = result("defaults", ReportOutcome::Fail);
                 result.set_properties(std::collections::BTreeMap::from([(
                     "team".into(),
                     "a".into(),
@@ -330,11 +330,14 @@ mod tests {
     #[test]
     fn results_that_a_report_already_has_are_not_new() {
         let before = made(&of_object(&[
-            ("p", "r", Outcome::Fail),
-            ("p", "s", Outcome::Pass),
+            ("p", "r", ReportOutcome::Fail),
+            ("p", "s", ReportOutcome::Pass),
         ]));
         let mut findings = Findings::default();
-        let now = vec![result("r", Outcome::Fail), result("s", Outcome::Fail)];
+        let now = vec![
+            result("r", ReportOutcome::Fail),
+            result("s", ReportOutcome::Fail),
+        ];
         findings.put(&subject("u"), &finder("p"), now, 9);
         findings.remember("u", &reported_since(&before.manifest));
         let found = findings.of_object("u").unwrap().by_finder(&finder("p"));
@@ -346,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_cluster_scoped_object_has_a_cluster_policy_report() {
-        let mut of_object = of_object(&[("p", "r", Outcome::Pass)]);
+        let mut of_object = of_object(&[("p", "r", ReportOutcome::Pass)]);
         of_object.subject.namespace = "".into();
         let manifest = made(&of_object).manifest;
         assert_eq!(manifest["kind"], "ClusterPolicyReport");
@@ -356,13 +359,13 @@ mod tests {
 
     #[test]
     fn the_content_is_another_one_only_where_more_than_times_differ() {
-        let one = of_object(&[("p", "r", Outcome::Pass)]);
+        let one = of_object(&[("p", "r", ReportOutcome::Pass)]);
         let mut later = one.clone();
         let findings = later.findings.iter_mut();
         findings.for_each(|finding| finding.since_s = 9);
         assert_eq!(made(&one).content, made(&later).content);
         assert_ne!(made(&one).manifest, made(&later).manifest);
-        let other = of_object(&[("p", "r", Outcome::Fail)]);
+        let other = of_object(&[("p", "r", ReportOutcome::Fail)]);
         assert_ne!(made(&one).content, made(&other).content);
     }
 
@@ -370,12 +373,12 @@ mod tests {
     fn beyond_the_limit_bad_results_are_kept_and_the_rest_counted() {
         let rules: Vec<_> = (0..=RESULTS_MAX).map(|n| format!("r{n:05}")).collect();
         let some = |count: usize| -> ObjectFindings {
-            let of = |rule| ("p", rule, Outcome::Pass);
+            let of = |rule| ("p", rule, ReportOutcome::Pass);
             let mut all: Vec<_> = rules[..count]
                 .iter()
                 .map(|rule| of(rule.as_str()))
                 .collect();
-            all[count - 1].2 = Outcome::Fail;
+            all[count - 1].2 = ReportOutcome::Fail;
             of_object(&all)
         };
         let full = made(&some(RESULTS_MAX)).manifest;
@@ -397,9 +400,9 @@ mod tests {
             long
         };
         let mut results: Vec<_> = (0..RESULTS_MAX - 1)
-            .map(|number| long(number, Outcome::Pass))
+            .map(|number| long(number, ReportOutcome::Pass))
             .collect();
-        results.push(long(RESULTS_MAX, Outcome::Fail));
+        results.push(long(RESULTS_MAX, ReportOutcome::Fail));
         findings.put(&subject("u"), &finder("p"), results, 7);
         let manifest = made(findings.of_object("u").unwrap()).manifest;
         let kept = manifest["results"].as_array().unwrap();

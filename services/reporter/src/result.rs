@@ -14,7 +14,7 @@ pub(crate) const PROPERTIES_BYTES_MAX: usize = 4 * 1024;
 
 /// The result of a rule, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
+pub(crate) enum ReportOutcome {
     /// The object complies.
     Pass,
     /// The object violates the rule.
@@ -27,7 +27,7 @@ pub(crate) enum Outcome {
     Skip,
 }
 
-impl Outcome {
+impl ReportOutcome {
     /// The name of the outcome in reports.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RuleResult {
     pub(crate) rule: Arc<str>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: ReportOutcome,
     pub(crate) message: Arc<str>,
     /// Further results, as audit annotations of a policy in CEL by their keys; `None`: there are none.
     pub(crate) properties: Option<Arc<BTreeMap<String, String>>>,
@@ -58,7 +58,7 @@ pub(crate) struct RuleResult {
 impl RuleResult {
     /// Returns whether nobody knows.
     pub(crate) fn is_error(&self) -> bool {
-        self.outcome == Outcome::Error
+        self.outcome == ReportOutcome::Error
     }
 
     /// Returns whether it says the same. What is not known for the same reason is: how long something took, or
@@ -90,16 +90,18 @@ impl RuleResult {
         let Reporting { unscored, .. } = policy.reporting();
         let (outcome, message) = match outcome {
             RuleOutcome::NotMatched => return None,
-            RuleOutcome::Skipped { reason } => (Outcome::Skip, reason.clone()),
+            RuleOutcome::Skipped { reason } => (ReportOutcome::Skip, reason.clone()),
             RuleOutcome::Pass | RuleOutcome::Mutated { .. } => {
                 let mut rules = policy.rules().iter();
                 let rule = rules.find(|known| known.name() == rule);
                 let message = rule.map(anteroom_policy::Rule::pass_message);
-                (Outcome::Pass, message.unwrap_or_default())
+                (ReportOutcome::Pass, message.unwrap_or_default())
             }
-            RuleOutcome::Fail { message } if *unscored => (Outcome::Warn, message.clone()),
-            RuleOutcome::Fail { message } => (Outcome::Fail, message.clone()),
-            RuleOutcome::Error(error) => (Outcome::Error, format!("{} {error}", error.code())),
+            RuleOutcome::Fail { message } if *unscored => (ReportOutcome::Warn, message.clone()),
+            RuleOutcome::Fail { message } => (ReportOutcome::Fail, message.clone()),
+            RuleOutcome::Error(error) => {
+                (ReportOutcome::Error, format!("{} {error}", error.code()))
+            }
         };
         Some(Self {
             rule: rule.into(),
@@ -227,30 +229,43 @@ mod tests {
         };
         for (outcome, one, other, same) in [
             (
-                Outcome::Error,
+                ReportOutcome::Error,
                 "AR201 late by 1.5 s",
                 "AR201 late by 30 s",
                 true,
             ),
             (
-                Outcome::Error,
+                ReportOutcome::Error,
                 "AR201 late by 1 s",
                 "AR202 late by 1 s",
                 false,
             ),
             (
-                Outcome::Error,
+                ReportOutcome::Error,
                 "AR201 late by 1 s",
                 "AR201 gone by 1 s",
                 false,
             ),
-            (Outcome::Fail, "the limit is 1", "the limit is 2", false),
-            (Outcome::Fail, "the limit is 1", "the limit is 1", true),
+            (
+                ReportOutcome::Fail,
+                "the limit is 1",
+                "the limit is 2",
+                false,
+            ),
+            (
+                ReportOutcome::Fail,
+                "the limit is 1",
+                "the limit is 1",
+                true,
+            ),
         ] {
             let (one, other) = (result(outcome, one), result(outcome, other));
             assert_eq!(one.same_result(&other), same, "{one:?} {other:?}");
         }
-        let (error, fail) = (result(Outcome::Error, "m"), result(Outcome::Fail, "m"));
+        let (error, fail) = (
+            result(ReportOutcome::Error, "m"),
+            result(ReportOutcome::Fail, "m"),
+        );
         assert!(!error.same_result(&fail));
     }
 

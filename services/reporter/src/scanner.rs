@@ -33,7 +33,7 @@ use crate::{
     metrics::ReporterMetrics,
     plan::{ScanPlan, Walk},
     result::RuleResult,
-    shared::{Kind, SharedFindings, Unsettled},
+    shared::{OwnerKind, SharedFindings, Unsettled},
 };
 
 /// Objects that are judged in one go, before anything else gets its turn.
@@ -53,7 +53,7 @@ const PACE_MIN: Duration = Duration::from_millis(50);
 const TICK: Duration = Duration::from_secs(1);
 
 /// The view of each policy's collections, as it was last known.
-type Collections = BTreeMap<(ObjectKey, GroupVersionResource), (Kind, Option<ViewId>)>;
+type Collections = BTreeMap<(ObjectKey, GroupVersionResource), (OwnerKind, Option<ViewId>)>;
 
 /// A walk that waits for its turn.
 struct Waiting {

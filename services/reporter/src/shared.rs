@@ -20,15 +20,15 @@ pub(crate) struct About {
 }
 
 /// A kind of objects, as owner references name it: group and kind.
-pub(crate) type Kind = (String, String);
+pub(crate) type OwnerKind = (String, String);
 
 /// The objects of which it is not known yet what there is to say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unsettled {
     /// All objects of these kinds: not everything was judged yet.
-    pub(crate) unseen: BTreeSet<Kind>,
+    pub(crate) unseen: BTreeSet<OwnerKind>,
     /// Single ones, by namespace and name: nobody can read them.
-    pub(crate) unread: BTreeSet<(Kind, ObjectKey)>,
+    pub(crate) unread: BTreeSet<(OwnerKind, ObjectKey)>,
     /// Some objects are not held, since there are too many: there is nothing to say of them.
     pub(crate) is_full: bool,
 }
@@ -41,7 +41,7 @@ impl Unsettled {
 }
 
 /// The object of a report, by kind, namespace and name.
-pub(crate) type Owner = (Kind, ObjectKey);
+pub(crate) type Owner = (OwnerKind, ObjectKey);
 
 /// Shared by scanner and writer. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ impl SharedFindings {
 }
 
 /// The kind of a subject, as owner references name it.
-pub(crate) fn kind_of(api_version: &str, kind: &str) -> Kind {
+pub(crate) fn kind_of(api_version: &str, kind: &str) -> OwnerKind {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     (group.to_owned(), kind.to_owned())
 }

@@ -42,7 +42,7 @@ struct Done {
 }
 
 /// Writes reports.
-pub(crate) struct Writer {
+pub(crate) struct ReportWriter {
     store: Store,
     shared: SharedFindings,
     events: Option<Events>,
@@ -57,9 +57,9 @@ pub(crate) struct Writer {
 }
 
 /// A part of a list of the reports.
-type Part = Result<(Vec<Listed>, Option<Place>), Fault>;
+type ReportPage = Result<(Vec<Listed>, Option<Place>), Fault>;
 
-impl Writer {
+impl ReportWriter {
     pub(crate) fn new(
         store: Store,
         shared: SharedFindings,
@@ -90,7 +90,7 @@ impl Writer {
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         changes.mark_changed();
         unsettled.mark_changed();
-        let mut listing: Fuse<BoxFuture<'static, Part>> = Fuse::terminated();
+        let mut listing: Fuse<BoxFuture<'static, ReportPage>> = Fuse::terminated();
         let mut list_at = Instant::now() + self.interval;
         loop {
             let changed = self.shared.with(|findings| findings.waiting());
@@ -136,13 +136,13 @@ impl Writer {
         }
     }
 
-    fn part(&self, place: Place) -> Fuse<BoxFuture<'static, Part>> {
+    fn part(&self, place: Place) -> Fuse<BoxFuture<'static, ReportPage>> {
         let store = self.store.clone();
         async move { store.list(place).await }.boxed().fuse()
     }
 
     /// Takes in a part of a list; where the next one is.
-    fn listed(&mut self, part: Part) -> Result<Option<Place>, Fault> {
+    fn listed(&mut self, part: ReportPage) -> Result<Option<Place>, Fault> {
         let now = Instant::now();
         let (listed, next) = part?;
         self.published.listed(listed, now);

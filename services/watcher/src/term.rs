@@ -44,7 +44,7 @@ const BEAT_GATHER: Duration = Duration::from_millis(20);
 
 /// The reason why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum TermOutcome {
     /// It has to be led again, or stood by.
     Over(End),
     /// The group belongs with another watcher. The lease was handed back.
@@ -88,7 +88,10 @@ pub(crate) struct Context {
 ///
 /// # Errors
 /// If one of its tasks ended by itself, which none should.
-pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::Result<Outcome> {
+pub(crate) async fn lead(
+    context: &Context,
+    leadership: &Leadership,
+) -> anyhow::Result<TermOutcome> {
     let Context {
         bus,
         shutdown,
@@ -116,10 +119,10 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
     let snapshot = tokio::select! {
         snapshot = context.index.snapshot(leadership.group) => snapshot,
         // There may be none to read any more, and only whoever stands for election makes one.
-        () = log_remade(&**bus, leadership, highest, &publisher) => return Ok(Outcome::Over(End::LogRemade)),
+        () = log_remade(&**bus, leadership, highest, &publisher) => return Ok(TermOutcome::Over(End::LogRemade)),
         () = shutdown.triggered() => {
             leadership.release(&**bus).await;
-            return Ok(Outcome::Shutdown);
+            return Ok(TermOutcome::Shutdown);
         }
     };
     let room = keep_room(context.log_size.subscribe(), publisher.clone());
@@ -138,20 +141,20 @@ pub(crate) async fn lead(context: &Context, leadership: &Leadership) -> anyhow::
         );
     }
     let outcome = tokio::select! {
-        end = &mut write => Outcome::Over(end),
-        () = log_remade(&**bus, leadership, highest, &publisher) => Outcome::Over(End::LogRemade),
+        end = &mut write => TermOutcome::Over(end),
+        () = log_remade(&**bus, leadership, highest, &publisher) => TermOutcome::Over(End::LogRemade),
         () = context.members.superseded(leadership.group, leadership.term) => {
-            Outcome::Over(End::Fenced)
+            TermOutcome::Over(End::Fenced)
         }
-        () = shutdown.triggered() => Outcome::Shutdown,
-        () = context.members.better_placed(leadership.group) => Outcome::HandedOver,
+        () = shutdown.triggered() => TermOutcome::Shutdown,
+        () = context.members.better_placed(leadership.group) => TermOutcome::HandedOver,
         error = tasks.failed() => {
             let group = leadership.group;
             return Err(error.context(format!("the term of group {group} failed")));
         }
     };
     tasks.stop().await; // Nothing more is read; what was read is written.
-    if !matches!(outcome, Outcome::Over(_)) {
+    if !matches!(outcome, TermOutcome::Over(_)) {
         tokio::select! {
             _ = &mut write => {}
             () = publisher.drained() => leadership.release(&**bus).await,

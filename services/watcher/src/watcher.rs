@@ -24,7 +24,7 @@ use crate::{
     },
     metrics::WatcherMetrics,
     source::apiserver::ApiServer,
-    term::{self, Context, Outcome},
+    term::{self, Context, TermOutcome},
 };
 
 /// The interval at which the API server is asked for its version.
@@ -180,13 +180,13 @@ async fn terms(context: Context, group: Group) -> anyhow::Result<()> {
         checks.leads(group);
         metrics.log.leads(group, Some(term_seen));
         match Box::pin(term::lead(&context, &leadership)).await? {
-            Outcome::Shutdown => return Ok(()),
-            Outcome::HandedOver => tracing::info!(%group, "handed over"),
-            Outcome::Over(End::Fenced) => tracing::warn!(%group, "another watcher leads now"),
-            Outcome::Over(End::LogRemade) => {
+            TermOutcome::Shutdown => return Ok(()),
+            TermOutcome::HandedOver => tracing::info!(%group, "handed over"),
+            TermOutcome::Over(End::Fenced) => tracing::warn!(%group, "another watcher leads now"),
+            TermOutcome::Over(End::LogRemade) => {
                 tracing::warn!(%group, "the log was deleted and made again: everything is written again");
             }
-            Outcome::Over(End::TooLarge) => {
+            TermOutcome::Over(End::TooLarge) => {
                 tracing::warn!(%group, "NATS lowered max_payload: every object is checked against the new limit");
             }
         }

@@ -27,7 +27,7 @@ pub(crate) fn write(
     names: &Names,
     replace: &mut dyn FnMut(&Expr) -> Option<String>,
 ) -> String {
-    let mut writer = Writer {
+    let mut writer = SourceWriter {
         names,
         depth,
         replace,
@@ -87,7 +87,7 @@ impl Level {
     }
 }
 
-struct Writer<'w> {
+struct SourceWriter<'w> {
     names: &'w Names,
     /// The variables of macros around the term.
     depth: usize,
@@ -95,7 +95,7 @@ struct Writer<'w> {
     text: String,
 }
 
-impl Writer<'_> {
+impl SourceWriter<'_> {
     fn push(&mut self, text: &str) {
         self.text.push_str(text);
     }

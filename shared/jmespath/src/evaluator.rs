@@ -20,7 +20,7 @@ const ELEMENT_BYTES: usize = 32;
 /// The charge for an entry of a built object.
 const ENTRY_BYTES: usize = 56;
 
-type Outcome<'a, N> = Result<Value<'a, N>, Fault<'a>>;
+type EvalResult<'a, N> = Result<Value<'a, N>, Fault<'a>>;
 
 /// One evaluation.
 pub(crate) struct Evaluator<'a, N> {
@@ -79,14 +79,14 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
     }
 
     /// The value of a term on the current value.
-    fn evaluate(&mut self, id: TermId, current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn evaluate(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         self.meter.enter()?;
         let outcome = self.term(id, current);
         self.meter.leave();
         outcome
     }
 
-    fn term(&mut self, id: TermId, current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn term(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         match self.ast.term(id) {
             Term::Current => Ok(current.clone()),
             Term::Field(name) => self.look_up(name, current),
@@ -121,14 +121,14 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
     }
 
     /// The value of a term, null for a missing key.
-    fn forgiving(&mut self, id: TermId, current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn forgiving(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         match self.evaluate(id, current) {
             Err(fault) if fault.is_missing_key() => Ok(Value::Null),
             outcome => outcome,
         }
     }
 
-    fn look_up(&self, name: &'a str, current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn look_up(&self, name: &'a str, current: &Value<'a, N>) -> EvalResult<'a, N> {
         match current.field(name) {
             Some(value) => Ok(value),
             None if self.missing_key == MissingKey::Error
@@ -140,7 +140,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         }
     }
 
-    fn path(&mut self, steps: &'a [TermId], current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn path(&mut self, steps: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let Some((first, rest)) = steps.split_first() else {
             return Ok(current.clone());
         };
@@ -151,7 +151,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(value)
     }
 
-    fn pipe(&mut self, stages: &'a [TermId], current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn pipe(&mut self, stages: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let Some((first, rest)) = stages.split_first() else {
             return Ok(current.clone());
         };
@@ -162,7 +162,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(value)
     }
 
-    fn or(&mut self, operands: &'a [TermId], current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn or(&mut self, operands: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let mut value = Value::Null;
         for operand in operands {
             value = self.forgiving(*operand, current)?;
@@ -173,7 +173,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(value)
     }
 
-    fn and(&mut self, operands: &'a [TermId], current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn and(&mut self, operands: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let Some((last, rest)) = operands.split_last() else {
             return Ok(Value::Null);
         };
@@ -192,7 +192,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         left: TermId,
         right: TermId,
         current: &Value<'a, N>,
-    ) -> Outcome<'a, N> {
+    ) -> EvalResult<'a, N> {
         let left = self.forgiving(left, current)?;
         let right = self.forgiving(right, current)?;
         let holds = match operator {
@@ -215,7 +215,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(Value::Bool(holds))
     }
 
-    fn list(&mut self, terms: &'a [TermId], current: &Value<'a, N>) -> Outcome<'a, N> {
+    fn list(&mut self, terms: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         if current.is_null() {
             return Ok(Value::Null);
         }
@@ -231,7 +231,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         &mut self,
         terms: &'a [(Box<str>, TermId)],
         current: &Value<'a, N>,
-    ) -> Outcome<'a, N> {
+    ) -> EvalResult<'a, N> {
         if current.is_null() {
             return Ok(Value::Null);
         }

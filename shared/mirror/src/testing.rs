@@ -126,7 +126,7 @@ fn system_info(source: Source) -> SourceInfo {
     clippy::expect_used,
     reason = "a test has nothing to do about a bus that refuses"
 )]
-pub struct Writer {
+pub struct ViewWriter {
     bus: Arc<dyn Bus>,
     /// The leases of all groups: it is the writer of each.
     fences: BTreeMap<Group, Fence>,
@@ -137,7 +137,7 @@ pub struct Writer {
     pub trace: Option<TraceContext>,
 }
 
-impl Writer {
+impl ViewWriter {
     /// Makes the log if there is none, and takes every group's lease.
     pub async fn new(bus: Arc<dyn Bus>) -> Self {
         let head = bus.ensure_log().await.expect("a log");

@@ -52,7 +52,7 @@ use crate::{
 };
 
 pub use coverage::Covered;
-pub use outcome::{Decision, Explained, Kind, Outcome, Reported};
+pub use outcome::{Decision, DifferenceKind, Explained, Outcome, Reported};
 
 /// The requests of a search, where nothing else is said.
 pub const REQUESTS_MAX: usize = 10_000;
@@ -187,7 +187,7 @@ pub struct Comparison {
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: DifferenceKind,
     /// The requests that show it.
     pub requests: usize,
     /// Only requests show it that an API server refuses before any policy: a field is null or of another type, or a

@@ -66,8 +66,8 @@ pub use documents::{
     DOCUMENT_BYTES_MAX, FILES_MAX, InputError, documents, listed, manifests, yaml,
 };
 pub use equal::{
-    Comparison, Covered, Decision, Difference, EqualError, Example, Explained, Kind, Outcome,
-    REQUESTS_MAX, Reported, Search, Side, Stopped, equal, take_suite,
+    Comparison, Covered, Decision, Difference, DifferenceKind, EqualError, Example, Explained,
+    Outcome, REQUESTS_MAX, Reported, Search, Side, Stopped, equal, take_suite,
 };
 pub use find_suites::{SUITES_MAX, suites};
 pub use loaded_policy::LoadedPolicy;

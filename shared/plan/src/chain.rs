@@ -12,7 +12,7 @@ use anteroom_jmespath::{
 use crate::{
     Document,
     narrow::{VOLATILE, are_empty_lists, standing_in},
-    text::{self, Swaps, Writer},
+    text::{self, Swaps, TermWriter},
 };
 
 /// The chain that is the objects themselves.
@@ -191,7 +191,7 @@ impl<'e> Chains<'e> {
             .all(|child| self.is_of_the_element(*child))
     }
 
-    fn writer(&self) -> Writer<'e> {
-        Writer::new(self.ast, self.none)
+    fn writer(&self) -> TermWriter<'e> {
+        TermWriter::new(self.ast, self.none)
     }
 }

@@ -19,18 +19,18 @@ pub fn reads(expression: &Expression, document: Document<'_>) -> RetainedFields 
         Document::List { plural } => (Reached::Root, plural),
         Document::Array => (Reached::all(true), None),
     };
-    read(expression, plural, &root, Outcome::Read)
+    read(expression, plural, &root, ValueUse::Read)
 }
 
 /// Returns the fields of each object that an expression reads on an array of them, if only the number
 /// of elements of its value counts.
 pub(crate) fn reads_to_count(expression: &Expression) -> RetainedFields {
-    read(expression, None, &Reached::all(true), Outcome::Counted)
+    read(expression, None, &Reached::all(true), ValueUse::Counted)
 }
 
 /// Returns the fields that an expression reads of the one object that it is evaluated on.
 pub(crate) fn reads_of_one(expression: &Expression) -> RetainedFields {
-    read(expression, None, &Reached::all(false), Outcome::Read)
+    read(expression, None, &Reached::all(false), ValueUse::Read)
 }
 
 /// Returns the fields that a path of CEL depends on.
@@ -48,7 +48,7 @@ pub(crate) fn reads_of_path(path: &KeyPath) -> RetainedFields {
 
 /// The use that is made of an expression's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum ValueUse {
     Read,
     /// The elements of the value are counted.
     Counted,
@@ -58,7 +58,7 @@ fn read(
     expression: &Expression,
     plural: Option<&str>,
     root: &Reached,
-    result: Outcome,
+    result: ValueUse,
 ) -> RetainedFields {
     let fields = |name: &str| match name {
         "items" => Reached::all(true),
@@ -77,7 +77,7 @@ fn read(
         Use::Everything => read = RetainedFields::Whole,
     };
     let value = reads::reads(expression.ast(), root, &fields, &mut tell);
-    if !(result == Outcome::Counted && value.is_listed()) {
+    if !(result == ValueUse::Counted && value.is_listed()) {
         value.whole(&mut tell);
     }
     read

@@ -83,4 +83,4 @@ pub use field_reads::{pruned, reads};
 pub use index::{Index, Language, Terms};
 pub use key::{IndexKey, Key, KeyProgram, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
-pub use sliced::{NoPart, Part, Sliced, Whole};
+pub use sliced::{NoPart, SliceResult, Sliced, Whole};

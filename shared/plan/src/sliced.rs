@@ -28,7 +28,7 @@ enum Form {
 
 /// The part of the result that one slice gives.
 #[derive(Clone, Debug)]
-pub struct Part(Content);
+pub struct SliceResult(Content);
 
 #[derive(Clone, Debug)]
 enum Content {
@@ -102,7 +102,7 @@ impl Sliced {
         objects: ViewNode<'a>,
         environment: &Environment<'a>,
         left: &mut Budget,
-    ) -> Result<Part, NoPart> {
+    ) -> Result<SliceResult, NoPart> {
         let mut list_of = |chain: &'a Expression| {
             let list = chain.evaluate_out_of(objects, environment, left);
             let list = list.map_err(|error| match error {
@@ -114,7 +114,7 @@ impl Sliced {
                 _ => Err(NoPart::Failed),
             }
         };
-        Ok(Part(match &self.0 {
+        Ok(SliceResult(match &self.0 {
             Form::Chain(chain) => {
                 let (list, _) = list_of(chain)?;
                 Content::List(body::encode_value(&list).map_err(|_| NoPart::Failed)?)
@@ -131,10 +131,10 @@ impl Sliced {
 
     /// Puts the parts together, in the order of their slices. `None`: only an evaluation over the whole
     /// list can tell the result.
-    pub fn whole<'p>(&self, parts: impl Iterator<Item = &'p Part> + Clone) -> Option<Whole> {
+    pub fn whole<'p>(&self, parts: impl Iterator<Item = &'p SliceResult> + Clone) -> Option<Whole> {
         match &self.0 {
             Form::Chain(_) => {
-                let joined = body::join_arrays(parts.filter_map(Part::list));
+                let joined = body::join_arrays(parts.filter_map(SliceResult::list));
                 joined.ok().map(Whole::Result)
             }
             Form::Counts(counted) => {
@@ -151,7 +151,7 @@ impl Sliced {
     }
 }
 
-impl Part {
+impl SliceResult {
     /// Its size on the heap.
     pub fn bytes(&self) -> usize {
         match &self.0 {

@@ -20,7 +20,7 @@ pub(crate) struct Swaps {
 const UNWRITABLE: &str = "\0";
 
 /// Writes terms of one tree.
-pub(crate) struct Writer<'e> {
+pub(crate) struct TermWriter<'e> {
     ast: &'e Ast,
     swaps: &'e Swaps,
 }
@@ -31,18 +31,18 @@ pub(crate) fn swapped(expression: &Expression, swaps: &Swaps) -> Option<Expressi
         return None;
     }
     let ast = expression.ast();
-    let text = Writer::new(ast, swaps).term(ast.root());
+    let text = TermWriter::new(ast, swaps).term(ast.root());
     Expression::parse(&text).ok()
 }
 
 /// Returns true if the written tree reads as the same tree: then each part of it does.
 pub(crate) fn is_writable(expression: &Expression) -> bool {
     let ast = expression.ast();
-    let text = Writer::new(ast, &Swaps::default()).term(ast.root());
+    let text = TermWriter::new(ast, &Swaps::default()).term(ast.root());
     Expression::parse(&text).is_ok_and(|again| again == *expression)
 }
 
-impl<'e> Writer<'e> {
+impl<'e> TermWriter<'e> {
     pub(crate) fn new(ast: &'e Ast, swaps: &'e Swaps) -> Self {
         Self { ast, swaps }
     }

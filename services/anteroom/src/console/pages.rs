@@ -127,7 +127,7 @@ fn is_ready(status: &ObjectStatus) -> bool {
 }
 
 /// A part of the system.
-struct Part {
+struct PartRow {
     name: &'static str,
     running: usize,
     note: String,
@@ -142,7 +142,7 @@ pub(super) struct Overview {
     p50: String,
     p99: String,
     failed: Vec<&'static str>,
-    parts: Vec<Part>,
+    parts: Vec<PartRow>,
     attention: Vec<ObjectRow>,
     denials: Vec<DecisionRow>,
 }
@@ -173,7 +173,7 @@ pub(super) fn overview(console: &Console) -> Overview {
     }
 }
 
-fn parts(state: &ConsoleState) -> Vec<Part> {
+fn parts(state: &ConsoleState) -> Vec<PartRow> {
     let system = &state.system;
     let watchers = system.watchers();
     let (replicas, webhooks) = (system.replicas(), system.webhooks());
@@ -202,7 +202,7 @@ fn parts(state: &ConsoleState) -> Vec<Part> {
         _ => String::new(),
     };
     vec![
-        Part {
+        PartRow {
             name: "Watchers",
             running: watchers.len(),
             note: match system.coordinator() {
@@ -210,7 +210,7 @@ fn parts(state: &ConsoleState) -> Vec<Part> {
                 None => "nobody coordinates".to_owned(),
             },
         },
-        Part {
+        PartRow {
             name: "Replicas",
             running: replicas.len(),
             note: match limit {
@@ -218,7 +218,7 @@ fn parts(state: &ConsoleState) -> Vec<Part> {
                 None => format!("the fullest holds {}", bytes(held)),
             },
         },
-        Part {
+        PartRow {
             name: "Webhooks",
             running: webhooks.len(),
             note: match (troubled, enforced) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     convert::{self, Convert},
-    installation::Part::{self, Admission, Reports},
+    installation::KyvernoDeployment::{self, Admission, Reports},
 };
 
 /// The place of a setting in Kyverno.
@@ -13,9 +13,9 @@ pub(super) enum KyvernoSetting {
     /// A key of its ConfigMap.
     Config(&'static str),
     /// A flag of a Deployment, without the dashes.
-    Flag(Part, &'static str),
+    Flag(KyvernoDeployment, &'static str),
     /// A field of a Deployment.
-    Field(Part, &'static str),
+    Field(KyvernoDeployment, &'static str),
 }
 
 /// The surroundings of a setting.

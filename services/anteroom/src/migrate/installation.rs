@@ -28,12 +28,12 @@ const CONFIG_KEYS: [&str; 3] = [
 
 /// A Deployment of Kyverno's that has a like here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum KyvernoDeployment {
     Admission,
     Reports,
 }
 
-impl Part {
+impl KyvernoDeployment {
     /// The end of the Deployment's name.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ pub(super) struct Installation {
     pub(super) not_run: Vec<Value>,
     /// Kyverno's ConfigMap; more than one where several files have one.
     pub(super) config: Vec<Value>,
-    pub(super) deployments: Vec<(Part, Value)>,
+    pub(super) deployments: Vec<(KyvernoDeployment, Value)>,
     pub(super) kinds: Kinds,
 }
 
@@ -100,7 +100,7 @@ impl Installation {
         let name = text(&document, "/metadata/name");
         let of_kyverno = text(&document, "/metadata/labels/app.kubernetes.io~1part-of");
         let is_kyvernos = name.contains("kyverno") || of_kyverno.contains("kyverno");
-        let mut parts = [Part::Admission, Part::Reports].into_iter();
+        let mut parts = [KyvernoDeployment::Admission, KyvernoDeployment::Reports].into_iter();
         let part = parts.find(|part| name.ends_with(part.name()));
         if let Some(part) = part.filter(|_| is_kyvernos) {
             self.deployments.push((part, document));

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{
     chart_keys::{CHART_KEYS, ChartKey, KyvernoSetting, SettingContext},
     convert::Converted,
-    installation::{Installation, Part, text, title},
+    installation::{Installation, KyvernoDeployment, text, title},
     yaml,
 };
 
@@ -80,7 +80,7 @@ impl Settings {
     }
 
     /// Takes what the table knows of an object, and names what it does not know. What comes first counts.
-    fn take(&mut self, of: Option<Part>, object: &Value, around: &SettingContext) {
+    fn take(&mut self, of: Option<KyvernoDeployment>, object: &Value, around: &SettingContext) {
         let mut unknown: BTreeSet<String> = match of {
             Some(_) => around.flags.keys().cloned().collect(),
             None => object["data"]

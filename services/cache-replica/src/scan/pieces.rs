@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use anteroom_model::ViewId;
-use anteroom_plan::Part;
+use anteroom_plan::SliceResult;
 use anteroom_view::{Stretch, StretchMark};
 use moka::sync::Cache;
 
@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 128;
 
 /// The part that each stretch gave to one query.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pieces(HashMap<StretchMark, Part>);
+pub(crate) struct Pieces(HashMap<StretchMark, SliceResult>);
 
 /// A query of a view. It is not of a state of it: a stretch is known again in any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,18 +29,18 @@ pub(crate) struct PieceKey {
 
 impl Pieces {
     /// Returns the part that this very stretch gave.
-    pub(crate) fn get(&self, stretch: Stretch<'_>) -> Option<Part> {
+    pub(crate) fn get(&self, stretch: Stretch<'_>) -> Option<SliceResult> {
         self.0.get(&stretch.mark()).cloned()
     }
 
     fn bytes(&self) -> usize {
-        let parts: usize = self.0.values().map(Part::bytes).sum();
+        let parts: usize = self.0.values().map(SliceResult::bytes).sum();
         parts + self.0.len() * PIECE_BYTES
     }
 }
 
-impl FromIterator<(StretchMark, Part)> for Pieces {
-    fn from_iter<I: IntoIterator<Item = (StretchMark, Part)>>(pieces: I) -> Self {
+impl FromIterator<(StretchMark, SliceResult)> for Pieces {
+    fn from_iter<I: IntoIterator<Item = (StretchMark, SliceResult)>>(pieces: I) -> Self {
         Self(pieces.into_iter().collect())
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Address, Bus, Call, RequestError, local::LocalBus};
 use anteroom_cache_replica::Args;
-use anteroom_mirror::testing::{Writer, collection};
+use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::{FactError, ViewId};
 use anteroom_runtime::Service;
 use anteroom_wire::{
@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Harness {
     pub(crate) bus: LocalBus,
-    pub(crate) writer: Writer,
+    pub(crate) writer: ViewWriter,
     pub(crate) view: ViewId,
     pub(crate) service: Service,
     pub(crate) running: JoinHandle<anyhow::Result<()>>,
@@ -48,7 +48,7 @@ impl Harness {
     /// A replica, and a log with nothing but the system views and an open view of ingresses.
     pub(crate) async fn started(args: Args) -> Self {
         let bus = LocalBus::new();
-        let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
+        let mut writer = ViewWriter::with_system_views(Arc::new(bus.join())).await;
         let view = writer.open(collection("ingresses", "Ingress"));
         let service = Service::new("cache-replica");
         let replica = anteroom_cache_replica::run(args, Arc::new(bus.join()), service.clone());

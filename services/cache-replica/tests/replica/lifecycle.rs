@@ -145,7 +145,7 @@ async fn a_log_that_is_made_anew_is_read_anew() {
     let mut harness = Harness::with_ingresses(3, args()).await;
     harness.bus.faults().remake_log();
     let bus = std::sync::Arc::new(harness.bus.join());
-    harness.writer = anteroom_mirror::testing::Writer::with_system_views(bus).await;
+    harness.writer = anteroom_mirror::testing::ViewWriter::with_system_views(bus).await;
     let view = harness.writer.open(collection("ingresses", "Ingress"));
     harness.writer.put(&view, "ns", "only", json!({})).await;
     harness.writer.synced(&view).await;

@@ -19,7 +19,7 @@ pub(crate) fn finder(policy: &str) -> Finder {
     }
 }
 
-pub(crate) fn result(rule: &str, outcome: Outcome) -> RuleResult {
+pub(crate) fn result(rule: &str, outcome: ReportOutcome) -> RuleResult {
     RuleResult {
         rule: rule.into(),
         outcome,
@@ -38,15 +38,15 @@ fn take_all(findings: &mut Findings) -> Vec<String> {
 fn only_findings_that_differ_are_a_change() {
     let mut findings = Findings::default();
     let (a, p) = (subject("a"), finder("p"));
-    findings.put(&a, &p, vec![result("r", Outcome::Fail)], 1);
+    findings.put(&a, &p, vec![result("r", ReportOutcome::Fail)], 1);
     assert_eq!(take_all(&mut findings), ["a"]);
     findings.mark_sent("a");
-    findings.put(&a, &p, vec![result("r", Outcome::Fail)], 2);
+    findings.put(&a, &p, vec![result("r", ReportOutcome::Fail)], 2);
     assert_eq!(take_all(&mut findings), [""; 0]);
     let since = |findings: &Findings| findings.of_object("a").unwrap().by_finder(&p)[0].since_s;
     assert_eq!(since(&findings), 1, "it is what it was");
     assert!(!findings.of_object("a").unwrap().by_finder(&p)[0].is_new);
-    findings.put(&a, &p, vec![result("r", Outcome::Pass)], 3);
+    findings.put(&a, &p, vec![result("r", ReportOutcome::Pass)], 3);
     assert_eq!(take_all(&mut findings), ["a"]);
     assert_eq!(since(&findings), 3);
     findings.put(&a, &finder("q"), Vec::new(), 4);
@@ -61,7 +61,7 @@ fn an_error_with_other_numbers_is_no_change() {
     let mut findings = Findings::default();
     let (a, p) = (subject("a"), finder("p"));
     let error = |message: &str| {
-        let mut error = result("r", Outcome::Error);
+        let mut error = result("r", ReportOutcome::Error);
         error.message = message.into();
         vec![error]
     };
@@ -80,11 +80,11 @@ fn each_changed_object_gets_its_turn() {
     findings.put(
         &subject("b"),
         &finder("p"),
-        vec![result("r", Outcome::Pass)],
+        vec![result("r", ReportOutcome::Pass)],
         0,
     );
     for rule in ["1", "2", "3"] {
-        let changed = vec![result(rule, Outcome::Pass)];
+        let changed = vec![result(rule, ReportOutcome::Pass)];
         findings.put(&subject("a"), &finder("p"), changed, 0);
         taken.extend(
             findings
@@ -98,7 +98,7 @@ fn each_changed_object_gets_its_turn() {
 #[test]
 fn touching_a_policy_marks_the_objects_it_found_as_changed() {
     let mut findings = Findings::default();
-    let results = || vec![result("r", Outcome::Pass)];
+    let results = || vec![result("r", ReportOutcome::Pass)];
     findings.put(&subject("a"), &finder("p"), results(), 1);
     findings.put(&subject("b"), &finder("q"), results(), 1);
     take_all(&mut findings);
@@ -109,7 +109,7 @@ fn touching_a_policy_marks_the_objects_it_found_as_changed() {
 #[test]
 fn findings_of_finders_that_are_gone_are_forgotten() {
     let mut findings = Findings::default();
-    let results = || vec![result("r", Outcome::Error)];
+    let results = || vec![result("r", ReportOutcome::Error)];
     findings.put(&subject("a"), &finder("p"), results(), 1);
     findings.put(&subject("a"), &finder("q"), results(), 1);
     findings.put(&subject("b"), &finder("p"), results(), 1);
@@ -133,7 +133,7 @@ fn gone_finders_among_many_are_forgotten_also_beyond_the_limit() {
     let names: Vec<_> = (0..30).map(|number| format!("{number:02}")).collect();
     for (object, name) in names.iter().enumerate() {
         for policy in &names[object..] {
-            let results = vec![result("r", Outcome::Pass)];
+            let results = vec![result("r", ReportOutcome::Pass)];
             findings.put(&subject(name), &finder(policy), results, 1);
         }
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     findings::{Findings, tests::result},
-    result::{Outcome, Subject},
+    result::{ReportOutcome, Subject},
 };
 
 /// A view as a map, by name: an incarnation of the object, and what it says.
@@ -125,9 +125,12 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 fn judge(policy: u8, content: u8) -> Vec<crate::result::RuleResult> {
     match (policy + content) % 4 {
         0 => Vec::new(),
-        1 => vec![result("r", Outcome::Pass)],
-        2 => vec![result("r", Outcome::Fail)],
-        _ => vec![result("r", Outcome::Fail), result("s", Outcome::Error)],
+        1 => vec![result("r", ReportOutcome::Pass)],
+        2 => vec![result("r", ReportOutcome::Fail)],
+        _ => vec![
+            result("r", ReportOutcome::Fail),
+            result("s", ReportOutcome::Error),
+        ],
     }
 }
 

@@ -1,7 +1,7 @@
 use std::time::Instant as Clock;
 
 use anteroom_bus::{Address, local::LocalBus};
-use anteroom_mirror::testing::Writer;
+use anteroom_mirror::testing::ViewWriter;
 use anteroom_model::{
     Binding, Collection, EntryKind, EntryRecord, EntryState, KindRecord, Source, SourceInfo, system,
 };
@@ -91,7 +91,7 @@ fn policies() -> Vec<Value> {
 /// The log as a watcher writes it, and the reporter's scan of it.
 struct World {
     bus: Arc<dyn Bus>,
-    writer: Writer,
+    writer: ViewWriter,
     view: ViewId,
     /// The kind record of Pods.
     kind: KindRecord,
@@ -103,7 +103,7 @@ struct World {
 impl World {
     async fn new(pods: usize, policies: &[Value]) -> Self {
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
-        let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
         let gvr = GroupVersionResource::new("", "v1", "pods");
         let view = writer.open(SourceInfo {
             source: Source::Collection(Collection::all(gvr.clone())),
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-async fn put(writer: &mut Writer, view: &ViewId, key: &ObjectKey, record: &impl Serialize) {
+async fn put(writer: &mut ViewWriter, view: &ViewId, key: &ObjectKey, record: &impl Serialize) {
     let record = serde_json::to_value(record).unwrap();
     writer.put(view, &key.namespace, &key.name, record).await;
 }

@@ -27,7 +27,7 @@ use crate::{
     feeds::Share,
     gateway::{
         calls::Caller,
-        rights::{LackingRights, Need, Writer},
+        rights::{LackingRights, Need, WriterUser},
     },
     log_writer::{log_snapshot::LogSnapshot, publish::Publisher},
     source::{
@@ -77,7 +77,7 @@ pub(crate) struct Rights {
     /// Answers, as far as there are any.
     pub found: watch::Receiver<LackingRights>,
     /// The user as whom this watcher writes.
-    pub user: watch::Receiver<Writer>,
+    pub user: watch::Receiver<WriterUser>,
 }
 
 /// The coordinator in one term.

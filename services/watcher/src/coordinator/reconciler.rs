@@ -40,7 +40,7 @@ use super::{
     view_status::ViewStatusTable,
 };
 use crate::{
-    gateway::rights::{self, Writer},
+    gateway::rights::{self, WriterUser},
     source::discovery::Catalog,
 };
 
@@ -81,7 +81,7 @@ pub(super) struct Reconciler {
     /// Answers to [`Effect::NeedRights`].
     rights: rights::LackingRights,
     /// The user as whom this watcher writes.
-    writer: Writer,
+    writer: WriterUser,
     /// Entries, policies and kinds were all read once: what nobody wants now is dropped.
     settled: bool,
     effects: Vec<Effect>,
@@ -104,7 +104,7 @@ impl Reconciler {
             reporter: StatusReporter::default(),
             catalog: None,
             rights: rights::LackingRights::new(),
-            writer: Writer::default(),
+            writer: WriterUser::default(),
             settled: false,
             effects: Vec::new(),
             options,
@@ -226,8 +226,8 @@ impl Reconciler {
     }
 
     /// Takes in as whom this watcher writes: webhooks have to know whose writes are no triggers.
-    pub(super) fn writer_found(&mut self, writer: Writer, now: Instant) {
-        if let Writer::Known(user) = &writer {
+    pub(super) fn writer_found(&mut self, writer: WriterUser, now: Instant) {
+        if let WriterUser::Known(user) = &writer {
             self.publish_entry(&EntryRecord {
                 kind: EntryKind::Implicit,
                 name: WRITER.to_owned(),
@@ -423,8 +423,8 @@ const FOLLOWING: [SystemView; 3] = [
 ];
 
 /// Returns whether what an earlier term said of the writer is kept for now.
-fn is_awaited(writer: &Writer, since: Duration) -> bool {
-    *writer == Writer::Unknown && since < WRITER_WAIT
+fn is_awaited(writer: &WriterUser, since: Duration) -> bool {
+    *writer == WriterUser::Unknown && since < WRITER_WAIT
 }
 
 fn view_key(view: &ViewId) -> ObjectKey {

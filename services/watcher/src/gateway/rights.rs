@@ -43,7 +43,7 @@ pub(crate) type LackingRights = BTreeMap<Need, Option<String>>;
 
 /// The user as whom this watcher writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Writer {
+pub(crate) enum WriterUser {
     /// Nobody has answered yet.
     #[default]
     Unknown,
@@ -95,13 +95,13 @@ pub(crate) async fn keep(
 }
 
 /// Finds out as whom this watcher writes, once.
-pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<Writer>) {
+pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<WriterUser>) {
     let mut failures = 0;
     loop {
         let problem = match review::user(&api).await {
-            Ok(Writer::Known(user)) => {
+            Ok(WriterUser::Known(user)) => {
                 tracing::info!(user, "writes for mutate rules as this user");
-                found.send_replace(Writer::Known(user));
+                found.send_replace(WriterUser::Known(user));
                 return;
             }
             Ok(unsaid) => {

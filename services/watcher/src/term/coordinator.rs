@@ -124,7 +124,7 @@ impl Start<'_> {
     fn spawn_rights(&self) -> Rights {
         let (needed, needs) = watch::channel(Arc::default());
         let (found_in, found) = watch::channel(rights::LackingRights::new());
-        let (user_in, user) = watch::channel(rights::Writer::default());
+        let (user_in, user) = watch::channel(rights::WriterUser::default());
         let catalog = self.discovery.catalog.subscribe();
         let api = self.context.api.clone();
         self.tasks.spawn_until_shutdown("rights", async move {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, local::LocalBus};
 use anteroom_load::{ingress, review};
-use anteroom_mirror::testing::{Writer, collection};
+use anteroom_mirror::testing::{ViewWriter, collection};
 use anteroom_model::{
     Binding, EntryKind, EntryRecord, EntryState, GroupVersionResource, KindRecord, ObjectKey,
     ViewId, system,
@@ -142,8 +142,8 @@ fn stored(n: usize) -> (ObjectKey, Value) {
 }
 
 /// Writes what the watcher would have written.
-pub(crate) async fn write_log(bus: Arc<dyn Bus>, which: Which, objects: usize) -> Writer {
-    let mut writer = Writer::with_system_views(bus).await;
+pub(crate) async fn write_log(bus: Arc<dyn Bus>, which: Which, objects: usize) -> ViewWriter {
+    let mut writer = ViewWriter::with_system_views(bus).await;
     let view = writer.open(collection("ingresses", "Ingress"));
     let ingresses = (0..objects).map(stored).collect();
     writer.put_all(&view, ingresses).await;
@@ -152,7 +152,7 @@ pub(crate) async fn write_log(bus: Arc<dyn Bus>, which: Which, objects: usize) -
     writer
 }
 
-async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
+async fn write_catalog(writer: &mut ViewWriter, view: &ViewId, which: Which) {
     let kind = KindRecord {
         gvr: GroupVersionResource::new("networking.k8s.io", "v1", "ingresses"),
         kind: "Ingress".to_owned(),
@@ -202,7 +202,7 @@ async fn write_catalog(writer: &mut Writer, view: &ViewId, which: Which) {
 }
 
 async fn put(
-    writer: &mut Writer,
+    writer: &mut ViewWriter,
     view: &ViewId,
     namespace: &str,
     name: &str,

@@ -59,7 +59,7 @@ pub(crate) struct Head<'a> {
     /// The id that the answer repeats.
     pub(crate) uid: Cow<'a, str>,
     /// The object's kind, converted to what the webhook is registered for.
-    pub(crate) kind: Kind<'a>,
+    pub(crate) kind: RequestKind<'a>,
     /// The resource that is accessed.
     pub(crate) resource: Resource<'a>,
     /// The subresource, as in `status`; empty for the resource itself.
@@ -76,7 +76,7 @@ pub(crate) struct Head<'a> {
 
 /// Group, version and kind.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Kind<'a> {
+pub(crate) struct RequestKind<'a> {
     /// Empty for the core group.
     #[serde(borrow, default)]
     pub(crate) group: Cow<'a, str>,

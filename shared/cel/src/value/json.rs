@@ -13,7 +13,7 @@ pub(crate) fn to_json(
     place: Option<&str>,
     budget: &mut Budget,
 ) -> Result<Value, EvalError> {
-    let mut writer = Writer {
+    let mut writer = JsonWriter {
         budget,
         place: place.map(str::to_owned),
         depth: 0,
@@ -21,14 +21,14 @@ pub(crate) fn to_json(
     writer.value(value)
 }
 
-struct Writer<'b> {
+struct JsonWriter<'b> {
     budget: &'b mut Budget,
     /// The type that an object has here.
     place: Option<String>,
     depth: usize,
 }
 
-impl Writer<'_> {
+impl JsonWriter<'_> {
     fn value(&mut self, value: &Val<'_>) -> Result<Value, EvalError> {
         self.budget.step()?;
         Ok(match value {

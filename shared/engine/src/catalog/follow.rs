@@ -100,10 +100,10 @@ fn log_changes(catalog: &Catalog, before: Option<&Catalog>) {
 /// The system views as they were last read.
 struct CatalogReader {
     mirror: Mirror,
-    entries: Part<Entries>,
-    kinds: Part<Kinds>,
-    policies: Part<PolicySet>,
-    exceptions: Part<Exceptions>,
+    entries: SystemViewCopy<Entries>,
+    kinds: SystemViewCopy<Kinds>,
+    policies: SystemViewCopy<PolicySet>,
+    exceptions: SystemViewCopy<Exceptions>,
     /// Up to where all but the exceptions were read last.
     position: LogPosition,
     /// Set before each reading.
@@ -111,7 +111,7 @@ struct CatalogReader {
 }
 
 /// One view, read as a whole.
-struct Part<T> {
+struct SystemViewCopy<T> {
     id: ViewId,
     value: Arc<T>,
     /// The state of the view that `value` was read from; `None`: it was never whole.
@@ -120,7 +120,7 @@ struct Part<T> {
     position: LogPosition,
 }
 
-impl<T: Default> Part<T> {
+impl<T: Default> SystemViewCopy<T> {
     fn new(id: ViewId) -> Self {
         Self {
             id,
@@ -172,10 +172,10 @@ impl CatalogReader {
     fn new(mirror: Mirror) -> Self {
         Self {
             mirror,
-            entries: Part::new(system::entries()),
-            kinds: Part::new(system::kinds()),
-            policies: Part::new(system::policies()),
-            exceptions: Part::new(system::exceptions()),
+            entries: SystemViewCopy::new(system::entries()),
+            kinds: SystemViewCopy::new(system::kinds()),
+            policies: SystemViewCopy::new(system::policies()),
+            exceptions: SystemViewCopy::new(system::exceptions()),
             position: LogPosition::default(),
             marks: None,
         }
@@ -354,7 +354,7 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
 #[cfg(test)]
 mod tests {
     use anteroom_bus::local::LocalBus;
-    use anteroom_mirror::testing::Writer;
+    use anteroom_mirror::testing::ViewWriter;
     use anteroom_model::Incarnation;
     use tokio::time::timeout;
     use tokio_util::sync::CancellationToken;
@@ -419,7 +419,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_log_that_was_read_to_its_end_is_claimed_to_its_end() {
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
-        let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
         let entry = serde_json::json!({"kind": "Cached", "name": "a"});
         let end = writer.put(&system::entries(), "", "a", entry).await;
         let shutdown = CancellationToken::new();
@@ -445,7 +445,7 @@ mod tests {
     async fn a_change_during_a_catalog_read_is_not_missed() {
         const QUIET: Duration = Duration::from_secs(1);
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
-        let mut writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
         let shutdown = CancellationToken::new();
         let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
         let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::ast::{Argument, Slot, TermId};
 use crate::error::{BudgetKind, EvalError, Fault};
-use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, Evaluator, Outcome};
+use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, EvalResult, Evaluator};
 use crate::function::{Call, Handle, Handles, Host, Types};
 use crate::node::{Node, Number, Shape};
 use crate::seed::EvalSeed;
@@ -16,7 +16,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         slot: Slot,
         arguments: &'a [Argument],
         current: &Value<'a, N>,
-    ) -> Outcome<'a, N> {
+    ) -> EvalResult<'a, N> {
         let base = self.stack.len();
         let outcome = self.call_at(base, slot, arguments, current);
         self.stack.truncate(base);
@@ -30,7 +30,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         slot: Slot,
         arguments: &'a [Argument],
         current: &Value<'a, N>,
-    ) -> Outcome<'a, N> {
+    ) -> EvalResult<'a, N> {
         let name = self.ast.function_name(slot);
         let Some(function) = self.functions[slot.index()] else {
             return Err(EvalError::UnknownFunction {

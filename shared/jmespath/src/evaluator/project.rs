@@ -4,7 +4,7 @@
 use crate::ast::{Slice, Term, TermId};
 use crate::environment::MissingKey;
 use crate::error::Fault;
-use crate::evaluator::{ELEMENT_BYTES, Evaluator, Outcome};
+use crate::evaluator::{ELEMENT_BYTES, EvalResult, Evaluator};
 use crate::node::{Node, Shape};
 use crate::value::Value;
 
@@ -13,7 +13,7 @@ type Sink<'s, 'a, N> = dyn FnMut(&mut Evaluator<'a, N>, Value<'a, N>) -> Result<
 
 impl<'a, N: Node<'a>> Evaluator<'a, N> {
     /// The elements of a projection as an array; null if what is projected is none.
-    pub(super) fn collect(&mut self, id: TermId, current: &Value<'a, N>) -> Outcome<'a, N> {
+    pub(super) fn collect(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         let mut elements = Vec::new();
         let is_array = self.each_projected(id, current, &mut |evaluator, element| {
             evaluator.meter.build(ELEMENT_BYTES)?;

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     ServedFrom,
-    testing::{Writer, collection},
+    testing::{ViewWriter, collection},
 };
 
 struct Harness {
     bus: LocalBus,
-    writer: Writer,
+    writer: ViewWriter,
     view: ViewId,
     mirror: Mirror,
     metrics: MirrorMetrics,
@@ -23,7 +23,7 @@ struct Harness {
 impl Harness {
     async fn with_objects(objects: usize) -> Self {
         let bus = LocalBus::new();
-        let mut writer = Writer::with_system_views(Arc::new(bus.join())).await;
+        let mut writer = ViewWriter::with_system_views(Arc::new(bus.join())).await;
         let view = writer.open(collection("ingresses", "Ingress"));
         let object = |n: usize| (ObjectKey::new("ns", format!("i{n}")), json!({"n": n}));
         writer
@@ -170,7 +170,7 @@ async fn a_log_made_anew_or_cut_short_is_read_anew() {
     harness.until_equal().await;
 
     harness.bus.faults().remake_log();
-    harness.writer = Writer::with_system_views(Arc::new(harness.bus.join())).await;
+    harness.writer = ViewWriter::with_system_views(Arc::new(harness.bus.join())).await;
     harness.writer.open(collection("ingresses", "Ingress"));
     harness.write(1).await;
     harness.until_equal().await;
@@ -182,7 +182,7 @@ async fn data_of_the_log_before_meets_no_demand_of_the_current_log() {
     let mut harness = Harness::with_objects(5).await;
     let (view, id) = (harness.view(), harness.view.clone());
     harness.bus.faults().remake_log();
-    harness.writer = Writer::with_system_views(Arc::new(harness.bus.join())).await;
+    harness.writer = ViewWriter::with_system_views(Arc::new(harness.bus.join())).await;
     harness.writer.open(collection("ingresses", "Ingress"));
     harness.writer.put(&id, "ns", "only", json!({})).await;
     let log = harness.bus.head().await.unwrap().incarnation;
@@ -297,7 +297,7 @@ async fn a_mirror_of_some_views_waits_for_those() {
     let mut readiness = mirror.readiness();
     let waits = |now: &MirrorReadiness| matches!(now, MirrorReadiness::Waiting(why) if why.contains("entries, which"));
     readiness.wait_for(waits).await.unwrap();
-    let writer = Writer::with_system_views(Arc::new(bus.join())).await;
+    let writer = ViewWriter::with_system_views(Arc::new(bus.join())).await;
     let beating = async {
         loop {
             writer.beat().await;

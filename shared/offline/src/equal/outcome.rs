@@ -183,7 +183,7 @@ fn explained(policy: &LoadedPolicy, rule: &RuleResponse) -> Explained {
 /// languages is seen at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Kind {
+pub enum DifferenceKind {
     /// One judges that the object violates, and the other that it complies.
     Judgement,
     /// One changes the object otherwise than the other.
@@ -206,7 +206,7 @@ pub enum Kind {
     Action,
 }
 
-impl Kind {
+impl DifferenceKind {
     /// The kind in a few words, and its usual reason.
     pub fn explain(self) -> &'static str {
         match self {
@@ -237,7 +237,7 @@ impl Kind {
 /// A difference, as far as it tells one cause from another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class {
-    pub(super) kind: Kind,
+    pub(super) kind: DifferenceKind,
     decisions: [Decision; 2],
     reported: [Reported; 2],
     deciding: [BTreeSet<String>; 2],
@@ -267,23 +267,23 @@ pub(super) fn compare(
     })
 }
 
-fn kind(old: &Outcome, new: &Outcome, operation: Operation, object: &Value) -> Kind {
+fn kind(old: &Outcome, new: &Outcome, operation: Operation, object: &Value) -> DifferenceKind {
     let either = |reported| (old.has(reported), new.has(reported));
     let same_report = old.reported == new.reported;
     if same_report && old.has(Reported::Error) && old.decision != new.decision {
-        return Kind::FailurePolicy;
+        return DifferenceKind::FailurePolicy;
     }
     if same_report && old.has(Reported::Fail) && old.decision != new.decision {
-        return Kind::Action;
+        return DifferenceKind::Action;
     }
     let is_of_facts = |outcome: &Outcome| {
         let mut errors = outcome.rules.iter().filter(|rule| rule.status == "error");
         errors.any(|rule| rule.message.starts_with(NOT_GIVEN))
     };
     match either(Reported::Error) {
-        (true, false) if is_of_facts(old) => return Kind::Fact,
-        (false, true) if is_of_facts(new) => return Kind::Fact,
-        (true, false) | (false, true) => return Kind::Error,
+        (true, false) if is_of_facts(old) => return DifferenceKind::Fact,
+        (false, true) if is_of_facts(new) => return DifferenceKind::Fact,
+        (true, false) | (false, true) => return DifferenceKind::Error,
         _ => {}
     }
     // The side that says less, and the other one.
@@ -302,17 +302,17 @@ fn kind(old: &Outcome, new: &Outcome, operation: Operation, object: &Value) -> K
             && loud.rules.iter().any(is_derived)
     };
     match quiet {
-        Some(quiet) if quiet.rules.is_empty() && is_of_autogen() => Kind::Autogen,
-        Some(quiet) if quiet.rules.is_empty() => Kind::Match,
+        Some(quiet) if quiet.rules.is_empty() && is_of_autogen() => DifferenceKind::Autogen,
+        Some(quiet) if quiet.rules.is_empty() => DifferenceKind::Match,
         Some(quiet) if quiet.has(Reported::Nothing) && operation == Operation::Update => {
             let is_before = |rule: &Explained| rule.message.contains("violated the rule before");
             match quiet.rules.iter().any(is_before) {
-                true => Kind::ExistingViolation,
-                false => Kind::Condition,
+                true => DifferenceKind::ExistingViolation,
+                false => DifferenceKind::Condition,
             }
         }
-        Some(quiet) if quiet.has(Reported::Nothing) => Kind::Condition,
-        _ if old.patched != new.patched && same_report => Kind::Mutation,
-        _ => Kind::Judgement,
+        Some(quiet) if quiet.has(Reported::Nothing) => DifferenceKind::Condition,
+        _ if old.patched != new.patched && same_report => DifferenceKind::Mutation,
+        _ => DifferenceKind::Judgement,
     }
 }

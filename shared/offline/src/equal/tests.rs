@@ -72,7 +72,7 @@ fn run(old: &str, new: &str) -> Comparison {
 }
 
 /// The kinds of the differences that are found, each once.
-fn kinds(found: &Comparison) -> BTreeSet<Kind> {
+fn kinds(found: &Comparison) -> BTreeSet<DifferenceKind> {
     found.differences.iter().map(|one| one.kind).collect()
 }
 
@@ -87,30 +87,34 @@ fn one_policy_in_two_languages_decides_alike() {
         ..search()
     };
     let found = compare_on(pod(), CLASSIC, CEL, &any);
-    assert!(kinds(&found).contains(&Kind::Error));
+    assert!(kinds(&found).contains(&DifferenceKind::Error));
     assert!(found.differences.iter().all(|one| one.invalid));
 }
 
 #[test]
 fn each_injected_difference_is_found_and_shrunk() {
     for (from, to, kind) in [
-        ("!*:latest", "!*:newest", Kind::Judgement),
-        ("!*:latest", "*:latest", Kind::Judgement),
-        ("[{image:", "[{=(image):", Kind::Judgement),
-        ("{image: ", "{name: a*, image: ", Kind::Judgement),
+        ("!*:latest", "!*:newest", DifferenceKind::Judgement),
+        ("!*:latest", "*:latest", DifferenceKind::Judgement),
+        ("[{image:", "[{=(image):", DifferenceKind::Judgement),
+        ("{image: ", "{name: a*, image: ", DifferenceKind::Judgement),
         (
             "spec: {containers",
             "=(metadata): {=(labels): {=(tier): '!back'}}, spec: {containers",
-            Kind::Judgement,
+            DifferenceKind::Judgement,
         ),
-        ("Action: Enforce", "Action: Audit", Kind::Action),
-        ("[kube-system]", "[kube-system, other]", Kind::Match),
-        ("[kube-system]", "['kube-*']", Kind::Match),
-        (",StatefulSet,", ",", Kind::Autogen),
+        ("Action: Enforce", "Action: Audit", DifferenceKind::Action),
+        (
+            "[kube-system]",
+            "[kube-system, other]",
+            DifferenceKind::Match,
+        ),
+        ("[kube-system]", "['kube-*']", DifferenceKind::Match),
+        (",StatefulSet,", ",", DifferenceKind::Autogen),
         (
             "      validate:",
             "      preconditions: {all: [{key: \"{{ request.object.metadata.labels.app || '' }}\", operator: NotEquals, value: free}]}\n      validate:",
-            Kind::Condition,
+            DifferenceKind::Condition,
         ),
     ] {
         assert!(CLASSIC.contains(from), "{from}");
@@ -132,7 +136,7 @@ fn each_injected_difference_is_found_and_shrunk() {
             "{text}"
         );
         assert!(
-            example.old.rules != example.new.rules || kind == Kind::Action,
+            example.old.rules != example.new.rules || kind == DifferenceKind::Action,
             "{from} -> {to}"
         );
     }
@@ -146,7 +150,7 @@ fn a_missing_guard_in_cel_is_an_error_that_is_named() {
     let found = run(&guarded, &bare);
     assert_eq!(
         kinds(&found),
-        BTreeSet::from([Kind::Error]),
+        BTreeSet::from([DifferenceKind::Error]),
         "{:#?}",
         found.differences
     );
@@ -162,7 +166,7 @@ fn a_missing_guard_in_cel_is_an_error_that_is_named() {
     let found = run(&ignoring, &bare);
     assert_eq!(
         kinds(&found),
-        BTreeSet::from([Kind::FailurePolicy]),
+        BTreeSet::from([DifferenceKind::FailurePolicy]),
         "{:#?}",
         found.differences
     );
@@ -184,14 +188,17 @@ fn operations_and_existing_violations_differ_where_they_are_asked_about() {
         "allowExistingViolations: true",
     );
     let found = compare_on(object(), CLASSIC, &lenient, &all);
-    assert_eq!(kinds(&found), BTreeSet::from([Kind::ExistingViolation]));
+    assert_eq!(
+        kinds(&found),
+        BTreeSet::from([DifferenceKind::ExistingViolation])
+    );
     let example = &found.differences[0].examples[0];
     assert_eq!(example.operation, "UPDATE");
     assert_eq!(example.old_object, None, "the same before");
     let created = CEL.replace("[CREATE, UPDATE]", "[CREATE]");
     let found = compare_on(object(), CEL, &created, &all);
     assert!(
-        kinds(&found).contains(&Kind::Match),
+        kinds(&found).contains(&DifferenceKind::Match),
         "{:#?}",
         found.differences
     );
@@ -219,7 +226,7 @@ fn changes_of_objects_are_compared() {
         &MUTATION.replace("team): a", "team): b"),
         &search(),
     );
-    assert_eq!(kinds(&found), BTreeSet::from([Kind::Mutation]));
+    assert_eq!(kinds(&found), BTreeSet::from([DifferenceKind::Mutation]));
     let example = &found.differences[0].examples[0];
     assert_eq!(example.object["data"], Value::Null, "{}", example.object);
     let patched =
@@ -267,7 +274,7 @@ fn without_objects_bare_ones_are_made_of_the_kinds_that_rules_name() {
         })
     };
     let found = run(&CLASSIC.replace("!*:latest", "!*:newest")).unwrap();
-    assert!(kinds(&found).contains(&Kind::Judgement));
+    assert!(kinds(&found).contains(&DifferenceKind::Judgement));
     assert_eq!(found.objects_given, 0);
     let unknown = |text: &str| side(&text.replace("[Pod]", "['*']"));
     let found = equal(

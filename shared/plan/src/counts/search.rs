@@ -10,7 +10,7 @@ use crate::{
     Document, Matching, Narrow, Probe, Reading,
     chain::{ChainParameters, Chains, Value},
     narrow,
-    text::{self, Swaps, Writer},
+    text::{self, Swaps, TermWriter},
 };
 
 /// Counts of one expression. One with more of them is evaluated as it is.
@@ -66,7 +66,7 @@ fn by_index(chain: &Expression) -> Option<IndexedCount> {
         _ => return None,
     };
     let none = Swaps::default();
-    let writer = Writer::new(ast, &none);
+    let writer = TermWriter::new(ast, &none);
     let agreeing = format!("[?{} == {}]", writer.operand(*left), writer.operand(*with));
     let agreeing = Expression::parse(&agreeing).ok()?;
     let is_plain =
@@ -181,7 +181,7 @@ impl Search<'_> {
             self.term(*stage, &at);
             // What the stages before give is counted: so they fail on no object.
             if place > 0 && self.taken() > before && !self.reads_current(*stage) {
-                let text = Writer::new(self.ast, &self.swaps).grouped(*stage);
+                let text = TermWriter::new(self.ast, &self.swaps).grouped(*stage);
                 self.swaps.stages.insert(id, (place + 1, text));
             }
             match self.chains.value_behind(*stage, &at) {

@@ -53,7 +53,7 @@ pub struct AdmissionRequest {
     /// `serviceAccountNamespace`, and `images` where there are any.
     root: Map<String, Value>,
     operation: Operation,
-    kind: Kind,
+    kind: RequestKind,
     /// The namespace that rules match, whatever the context says.
     namespace: String,
     /// Null where nobody gave them.
@@ -77,7 +77,7 @@ pub(crate) struct Roles {
 }
 
 #[derive(Clone, Debug)]
-struct Kind {
+struct RequestKind {
     group: String,
     version: String,
     kind: String,
@@ -92,7 +92,7 @@ impl AdmissionRequest {
             }
             None => return Err(field("operation", "a string")),
         };
-        let kind = Kind {
+        let kind = RequestKind {
             group: text(&request, &["kind", "group"])
                 .unwrap_or_default()
                 .to_owned(),

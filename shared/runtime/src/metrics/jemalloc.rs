@@ -80,7 +80,7 @@ struct Allocations {
 /// hundred at most, until it fetches more of them.
 fn allocations() -> Result<Allocations> {
     let mut all = Allocations::default();
-    for kind in [Kind::SMALL, Kind::LARGE] {
+    for kind in [SizeClassKind::SMALL, SizeClassKind::LARGE] {
         for class in 0..kind.classes()? {
             let requests = kind.requests(class)?;
             all.count += requests;
@@ -91,13 +91,13 @@ fn allocations() -> Result<Allocations> {
 }
 
 /// A kind of size classes, by the names that jemalloc has for it.
-struct Kind {
+struct SizeClassKind {
     classes: &'static str,
     of_class: &'static str,
     counted: &'static str,
 }
 
-impl Kind {
+impl SizeClassKind {
     const SMALL: Self = Self {
         classes: "arenas.nbins\0",
         of_class: "arenas.bin",
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn jemalloc_knows_every_name_that_is_read_and_counts() {
         assert!(allocations().unwrap().count > 0);
-        assert_eq!(Kind::SMALL.bytes(0).unwrap(), 8);
-        for kind in [Kind::SMALL, Kind::LARGE] {
+        assert_eq!(SizeClassKind::SMALL.bytes(0).unwrap(), 8);
+        for kind in [SizeClassKind::SMALL, SizeClassKind::LARGE] {
             let last = kind.classes().unwrap() - 1;
             assert!(kind.bytes(last).unwrap() > 4_096);
             kind.requests(last).unwrap();

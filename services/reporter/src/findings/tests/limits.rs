@@ -21,7 +21,7 @@ fn uids(findings: &Findings) -> Vec<String> {
 }
 
 fn pass() -> Vec<RuleResult> {
-    vec![result("r", Outcome::Pass)]
+    vec![result("r", ReportOutcome::Pass)]
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn large_objects_are_left_out_by_their_bytes() {
 type Put = (u8, u8, usize);
 
 fn put(findings: &mut Findings, (object, policy, length): Put) {
-    let mut one = result("r", Outcome::Fail);
+    let mut one = result("r", ReportOutcome::Fail);
     one.message = format!("{object}").repeat(length).into();
     let results = if length == 0 { Vec::new() } else { vec![one] };
     let (subject, finder) = (

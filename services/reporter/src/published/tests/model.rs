@@ -49,7 +49,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..80)
 }
 
-fn kind(object: u8) -> crate::shared::Kind {
+fn kind(object: u8) -> crate::shared::OwnerKind {
     (String::new(), format!("Kind{}", object % 2))
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{Instrument as _, field::Empty};
 
-use super::schedule::{Outcome, Report, Schedule};
+use super::schedule::{CallOutcome, Report, Schedule};
 use crate::{
     gateway::calls::{CALL_TIMEOUT, CallFault, CallSpec, Caller, Reply, Validators, encode},
     log_writer::publish::{ChangeOrigin, Publisher, ViewLease, WriteQueue},
@@ -55,7 +55,7 @@ impl Poller {
                 error = Empty,
             );
             let outcome = self.poll(&mut last).instrument(span.clone()).await;
-            if let Outcome::Failed(failure) = &outcome {
+            if let CallOutcome::Failed(failure) = &outcome {
                 span.record("otel.status_code", "ERROR");
                 span.record("error", failure.reason.as_str());
             }
@@ -95,16 +95,16 @@ impl Poller {
         });
     }
 
-    async fn poll(&self, last: &mut Last) -> Outcome {
+    async fn poll(&self, last: &mut Last) -> CallOutcome {
         self.publisher.room().await;
         match self.call(last).await {
             Ok(()) => {
                 self.metrics.listed();
-                Outcome::Answered
+                CallOutcome::Answered
             }
             Err(fault) => {
                 self.metrics.error(fault.label());
-                Outcome::Failed(fault.failure(self.spec.method(), &self.spec.shown()))
+                CallOutcome::Failed(fault.failure(self.spec.method(), &self.spec.shown()))
             }
         }
     }

@@ -22,7 +22,7 @@ pub(super) const AGE_AWAITED: Duration =
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
+pub(super) enum CallOutcome {
     /// The call was answered, with something new or with what is known.
     Answered,
     /// The call was not answered.
@@ -80,12 +80,12 @@ impl Schedule {
     pub(super) fn step(
         &mut self,
         spec: &CallSpec,
-        outcome: Outcome,
+        outcome: CallOutcome,
         now: Instant,
         random: f64,
     ) -> Next {
         match outcome {
-            Outcome::Answered => {
+            CallOutcome::Answered => {
                 self.failures = 0;
                 self.good = Some(now);
                 let part = 1.0 - JITTER + 2.0 * JITTER * random;
@@ -94,7 +94,7 @@ impl Schedule {
                     wait: spec.interval.mul_f64(part),
                 }
             }
-            Outcome::Failed(failure) => {
+            CallOutcome::Failed(failure) => {
                 self.failures = self.failures.saturating_add(1);
                 self.failed(spec, failure, now, random)
             }

@@ -92,7 +92,7 @@ impl World {
         };
         let now = Instant::now();
         let mut reconciler = Reconciler::new(options, log(), now);
-        reconciler.writer_found(Writer::Unsaid, now);
+        reconciler.writer_found(WriterUser::Unsaid, now);
         reconciler.take_effects();
         Self { reconciler, now }
     }
@@ -419,11 +419,11 @@ fn a_replica_says_how_old_the_answers_of_calls_are() {
 fn the_writer_of_an_earlier_term_is_kept_until_this_terms_is_known_or_cannot_be() {
     let just_before = WRITER_WAIT - Duration::from_millis(1);
     for (writer, since, expected) in [
-        (Writer::Unknown, Duration::ZERO, true),
-        (Writer::Unknown, just_before, true),
-        (Writer::Unknown, WRITER_WAIT, false),
-        (Writer::Unsaid, Duration::ZERO, false),
-        (Writer::Known("w".into()), Duration::ZERO, false),
+        (WriterUser::Unknown, Duration::ZERO, true),
+        (WriterUser::Unknown, just_before, true),
+        (WriterUser::Unknown, WRITER_WAIT, false),
+        (WriterUser::Unsaid, Duration::ZERO, false),
+        (WriterUser::Known("w".into()), Duration::ZERO, false),
     ] {
         assert_eq!(is_awaited(&writer, since), expected, "{writer:?} {since:?}");
     }

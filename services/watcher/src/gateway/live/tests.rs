@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anteroom_bus::{Call, RequestError, local::LocalBus};
-use anteroom_mirror::testing::Writer;
+use anteroom_mirror::testing::ViewWriter;
 use anteroom_model::{ObjectKey, system};
 use anteroom_runtime::{Readiness, Service};
 use anteroom_seal::AskedOf;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Rig {
     bus: Arc<dyn Bus>,
     tools: LiveTools,
-    pub(super) writer: Writer,
+    pub(super) writer: ViewWriter,
     /// Requests that the API server has had.
     asked: Arc<AtomicUsize>,
     readiness: Readiness,
@@ -47,7 +47,7 @@ impl Rig {
 
     pub(super) async fn with(args: LiveArgs, caller: Caller, asked: Arc<AtomicUsize>) -> Self {
         let bus: Arc<dyn Bus> = Arc::new(LocalBus::new());
-        let writer = Writer::with_system_views(Arc::clone(&bus)).await;
+        let writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
         let tools = LiveTools {
             bus: Arc::clone(&bus),
             caller,

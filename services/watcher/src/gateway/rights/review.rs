@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Need, Writer};
+use super::{Need, WriterUser};
 use crate::source::{apiserver::ApiServer, discovery::Catalog};
 use anteroom_model::KindRecord;
 
@@ -24,7 +24,7 @@ fn verbs(kind: &KindRecord, namespace: &str, name: &str) -> &'static [&'static s
 ///
 /// # Errors
 /// Why it is not known: it may be soon.
-pub(super) async fn user(api: &ApiServer) -> Result<Writer, String> {
+pub(super) async fn user(api: &ApiServer) -> Result<WriterUser, String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     match post(api, path, &review).await? {
@@ -32,10 +32,10 @@ pub(super) async fn user(api: &ApiServer) -> Result<Writer, String> {
             let user = said["status"]["userInfo"]["username"].as_str();
             let user = user.filter(|user| !user.is_empty());
             let user = user.ok_or("the answer names no user")?;
-            Ok(Writer::Known(user.to_owned()))
+            Ok(WriterUser::Known(user.to_owned()))
         }
         // Not served, or not to us.
-        (403..=405, _) => Ok(Writer::Unsaid),
+        (403..=405, _) => Ok(WriterUser::Unsaid),
         (code, _) => Err(answered(code)),
     }
 }
@@ -158,9 +158,9 @@ mod tests {
     async fn an_api_server_that_hides_our_user_differs_from_a_silent_one() {
         let named = json!({"status": {"userInfo": {"username": "w"}}});
         let user = async |code, body: &Value| user(&answers(code, body)).await.ok();
-        assert_eq!(user(201, &named).await, Some(Writer::Known("w".into())));
+        assert_eq!(user(201, &named).await, Some(WriterUser::Known("w".into())));
         for code in [403, 404, 405] {
-            assert_eq!(user(code, &named).await, Some(Writer::Unsaid), "{code}");
+            assert_eq!(user(code, &named).await, Some(WriterUser::Unsaid), "{code}");
         }
         for code in [401, 429, 500, 503] {
             assert_eq!(user(code, &named).await, None, "{code}");

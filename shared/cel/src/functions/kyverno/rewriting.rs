@@ -89,23 +89,23 @@ fn extract_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<
 }
 
 /// A part of a replacement.
-enum Part<'t> {
+enum ReplacementPart<'t> {
     Text(&'t str),
     Group(usize),
 }
 
 /// `\1` is a group, and `\\` a backslash.
-fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<Part<'t>>, EvalError> {
+fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<ReplacementPart<'t>>, EvalError> {
     let mut parts = Vec::new();
     let mut rest = replacement;
     while let Some((before, after)) = rest.split_once('\\') {
-        parts.push(Part::Text(before));
+        parts.push(ReplacementPart::Text(before));
         let Some(next) = after.chars().next() else {
             return Err(EvalError::refused("a replacement ends in a backslash"));
         };
         match next.to_digit(10) {
             Some(group) if (group as usize) < pattern.captures_len() => {
-                parts.push(Part::Group(group as usize));
+                parts.push(ReplacementPart::Group(group as usize));
             }
             Some(group) => {
                 let message = format!(
@@ -114,7 +114,7 @@ fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<Part<'t>>, Eva
                 );
                 return Err(EvalError::Refused(message));
             }
-            None if next == '\\' => parts.push(Part::Text(&after[..1])),
+            None if next == '\\' => parts.push(ReplacementPart::Text(&after[..1])),
             None => {
                 return Err(EvalError::refused(
                     "a digit or a backslash follows a backslash in a replacement",
@@ -123,7 +123,7 @@ fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<Part<'t>>, Eva
         }
         rest = &after[next.len_utf8()..];
     }
-    parts.push(Part::Text(rest));
+    parts.push(ReplacementPart::Text(rest));
     Ok(parts)
 }
 
@@ -160,8 +160,10 @@ fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
             replaced.push_str(&text[from..whole.start()]);
             for part in &parts {
                 let part = match part {
-                    Part::Text(text) => text,
-                    Part::Group(group) => captures.get(*group).map_or("", |group| group.as_str()),
+                    ReplacementPart::Text(text) => text,
+                    ReplacementPart::Group(group) => {
+                        captures.get(*group).map_or("", |group| group.as_str())
+                    }
                 };
                 call.budget().step()?;
                 call.budget().build(part.len())?;

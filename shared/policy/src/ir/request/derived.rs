@@ -6,7 +6,7 @@ use anteroom_cel::Arrival;
 use anteroom_patch::apply::ObjectSchema;
 use serde_json::{Map, Value, json};
 
-use super::{AdmissionRequest, Kind, ROLES, Roles, text};
+use super::{AdmissionRequest, ROLES, RequestKind, Roles, text};
 use crate::ir::Operation;
 
 /// A user, and a group, that nobody is.
@@ -75,7 +75,7 @@ impl AdmissionRequest {
         version: impl Into<String>,
         kind: impl Into<String>,
     ) -> Self {
-        self.kind = Kind {
+        self.kind = RequestKind {
             group: group.into(),
             version: version.into(),
             kind: kind.into(),

@@ -23,8 +23,8 @@ fn told(spec: &CallSpec, outcomes: &str) -> String {
     let outcomes = outcomes.chars().enumerate();
     let told = outcomes.map(|(at, outcome)| {
         let outcome = match outcome {
-            '+' => Outcome::Answered,
-            _ => Outcome::Failed(Failure::new("CallFailed", "500")),
+            '+' => CallOutcome::Answered,
+            _ => CallOutcome::Failed(Failure::new("CallFailed", "500")),
         };
         let now = begun + SECOND * u32::try_from(at).unwrap();
         letter(&schedule.step(spec, outcome, now, 0.5).report)
@@ -81,7 +81,7 @@ fn data_of_an_earlier_term_are_served_by_their_age() {
             if said_after == Some(second) {
                 schedule.was_good(begun - age);
             }
-            let failed = Outcome::Failed(Failure::new("CallFailed", "500"));
+            let failed = CallOutcome::Failed(Failure::new("CallFailed", "500"));
             letter(
                 &schedule
                     .step(&spec, failed, begun + SECOND * second, 0.5)
@@ -100,13 +100,15 @@ fn a_call_waits_its_interval_and_retries_sooner() {
     let spec = spec(100, 20, OnFailure::Error);
     let mut schedule = Schedule::default();
     for (random, seconds) in [(0.0, 90), (0.5, 100), (1.0, 110)] {
-        let wait = schedule.step(&spec, Outcome::Answered, now, random).wait;
+        let wait = schedule
+            .step(&spec, CallOutcome::Answered, now, random)
+            .wait;
         assert!(
             wait.abs_diff(SECOND * seconds) < Duration::from_millis(1),
             "{wait:?}"
         );
     }
-    let failed = || Outcome::Failed(Failure::new("CallFailed", "500"));
+    let failed = || CallOutcome::Failed(Failure::new("CallFailed", "500"));
     let waits: Vec<_> = (0..10)
         .map(|_| schedule.step(&spec, failed(), now, 1.0).wait.as_millis())
         .collect();
@@ -129,10 +131,10 @@ fn a_call_waits_its_interval_and_retries_sooner() {
 fn the_schedule_wakes_when_stale_data_become_too_old() {
     let spec = spec(600, 1, OnFailure::ServeStale(SECOND * 5));
     let (now, mut schedule) = (Instant::now(), Schedule::default());
-    schedule.step(&spec, Outcome::Answered, now, 0.5);
+    schedule.step(&spec, CallOutcome::Answered, now, 0.5);
     let mut at = now + SECOND * 4;
     for _ in 0..10 {
-        let outcome = Outcome::Failed(Failure::new("CallFailed", "500"));
+        let outcome = CallOutcome::Failed(Failure::new("CallFailed", "500"));
         let next = schedule.step(&spec, outcome, at, 1.0);
         if let Report::Failed(_) = next.report {
             assert_eq!(at, now + SECOND * 5);
