@@ -27,7 +27,7 @@ use anyhow::bail;
 use clap::Args;
 use serde_json::Value;
 
-pub(crate) use self::nats::Heard;
+pub(crate) use self::nats::NatsMessages;
 use self::{
     cluster::Cluster,
     finding::{Check, Finding},
@@ -190,7 +190,7 @@ pub(crate) struct Row {
 }
 
 /// Makes the checks that need nothing but the operator's login.
-pub(crate) fn of_system(heard: Heard) -> Vec<Row> {
+pub(crate) fn of_system(heard: NatsMessages) -> Vec<Row> {
     let cluster = Cluster::unasked(heard);
     let rows = system::CHECKS.iter().map(|check| {
         let (class, result, text) = match (check.find)(&cluster) {

@@ -31,11 +31,11 @@ use crate::{
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Subcommands,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum Subcommands {
     /// Says that the demo is a program of its own, and where it is.
     #[command(hide = true, disable_help_flag = true)]
     Demo {
@@ -98,74 +98,74 @@ const DEMO: &str = "the demo is a program of its own, since it holds a simulated
 /// Runs the command line of this process, and returns its exit code.
 pub fn run() -> ExitCode {
     match Cli::parse().command {
-        Command::Demo { options: _ } => finish(Err(anyhow::anyhow!(DEMO))),
-        Command::Serve(args) => {
+        Subcommands::Demo { options: _ } => finish(Err(anyhow::anyhow!(DEMO))),
+        Subcommands::Serve(args) => {
             let process = args.process.clone();
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 serve::run(*args, service)
             })
         }
-        Command::Watcher(service) => service.run(),
-        Command::Replica(service) => service.run(),
-        Command::Webhook(service) => service.run(),
-        Command::Reporter(service) => service.run(),
-        Command::Explain(args) => {
+        Subcommands::Watcher(service) => service.run(),
+        Subcommands::Replica(service) => service.run(),
+        Subcommands::Webhook(service) => service.run(),
+        Subcommands::Reporter(service) => service.run(),
+        Subcommands::Explain(args) => {
             let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| explain::run(*args))
         }
-        Command::Query(args) => {
+        Subcommands::Query(args) => {
             // A client has no probes to serve, and its standard output is the answer.
             let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| query::run(*args))
         }
-        Command::Test(args) => finish(offline::test::run(&args)),
-        Command::Apply(args) => match offline::apply::run(&args) {
+        Subcommands::Test(args) => finish(offline::test::run(&args)),
+        Subcommands::Apply(args) => match offline::apply::run(&args) {
             Ok(code) => code,
             Err(error) => finish(Err(error)),
         },
-        Command::Equal(args) => offline::equal::run(&args),
-        Command::Jp(args) => finish(jp::run(args)),
-        Command::Keys(args) => finish(keys::run(args)),
-        Command::Migrate(args) => {
+        Subcommands::Equal(args) => offline::equal::run(&args),
+        Subcommands::Jp(args) => finish(jp::run(args)),
+        Subcommands::Keys(args) => finish(keys::run(args)),
+        Subcommands::Migrate(args) => {
             let process = quiet(args.telemetry(), "warn");
             run_coded(&process, async { Ok(migrate::run(args).await) })
         }
-        Command::Check(args) => {
+        Subcommands::Check(args) => {
             let process = quiet(&args.telemetry, "warn");
             run_coded(&process, check::run(*args))
         }
-        Command::Top(args) => {
+        Subcommands::Top(args) => {
             let process = quiet(&args.telemetry, "error");
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 operator::top::run(*args, service)
             })
         }
-        Command::Tap(args) => {
+        Subcommands::Tap(args) => {
             let process = quiet(&args.telemetry, "error");
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 operator::tap::run(*args, service)
             })
         }
-        Command::Console(args) => {
+        Subcommands::Console(args) => {
             let process = quiet(&args.telemetry, "error");
             anteroom_runtime::process::run("anteroom", &process, |service| {
                 console::run(*args, service)
             })
         }
-        Command::SupportBundle(args) => {
+        Subcommands::SupportBundle(args) => {
             let process = quiet(&args.telemetry, "error");
             anteroom_runtime::process::run("anteroom", &process, |_| bundle::run(*args))
         }
-        Command::Init(args) => {
+        Subcommands::Init(args) => {
             let process = quiet(&args.telemetry, "warn");
             anteroom_runtime::process::run("anteroom", &process, |_| installation::init::run(args))
         }
-        Command::Uninstall(args) => {
+        Subcommands::Uninstall(args) => {
             let process = quiet(&args.telemetry, "warn");
             let uninstall = |_| installation::uninstall::run(args);
             anteroom_runtime::process::run("anteroom", &process, uninstall)
         }
-        Command::Completion { shell } => {
+        Subcommands::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "anteroom", &mut script);
             finish(print(String::from_utf8_lossy(&script).trim_end()))
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_demo_command_says_how_the_demo_is_run() {
         let asked = Cli::try_parse_from(["anteroom", "demo", "--once", "-o", "json"]).unwrap();
-        assert!(matches!(asked.command, Command::Demo { .. }));
+        assert!(matches!(asked.command, Subcommands::Demo { .. }));
         assert!(DEMO.contains("`cargo demo`"));
     }
 }

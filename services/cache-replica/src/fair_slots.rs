@@ -18,14 +18,14 @@ pub(crate) struct FairSlots(Mutex<QueueState>);
 #[derive(Debug)]
 pub(crate) struct Slot(Option<Arc<FairSlots>>);
 
-type Waiting = VecDeque<oneshot::Sender<Slot>>;
+type WaitQueue = VecDeque<oneshot::Sender<Slot>>;
 
 #[derive(Debug, Default)]
 struct QueueState {
     free: usize,
-    cluster: Waiting,
+    cluster: WaitQueue,
     /// None is empty.
-    namespaces: BTreeMap<String, Waiting>,
+    namespaces: BTreeMap<String, WaitQueue>,
     /// The namespaces that wait, the next one first.
     turns: VecDeque<String>,
     /// The last slot went to a policy of the cluster.
@@ -107,7 +107,7 @@ impl QueueState {
         });
         self.turns
             .retain(|namespace| self.namespaces.contains_key(namespace));
-        let of_namespaces = self.namespaces.values().map(Waiting::len);
+        let of_namespaces = self.namespaces.values().map(WaitQueue::len);
         self.queued = self.cluster.len() + of_namespaces.sum::<usize>();
         self.sweep_at = SWEEP_MIN.max(2 * self.queued);
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use anteroom_bus::{Bus, Connection, Scope};
+use anteroom_bus::{Bus, Connection, LogScope};
 use anteroom_mirror::{Mirror, MirrorMetrics, MirrorReadiness, ViewHandle, ViewSet};
 use anteroom_model::ViewId;
 use anteroom_runtime::{Check, Service, supervise::Tasks};
@@ -36,7 +36,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
     let living = CancellationToken::new();
     let mirror = Arc::new(Mirror::start(
         Arc::clone(&bus),
-        Scope::All,
+        LogScope::All,
         args.mirror(),
         MirrorMetrics::registered(&service.metrics),
         &living,

@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     metrics::ReporterMetrics,
     report::named,
-    result::{RuleResult, Subject},
+    result::{ReportSubject, RuleResult},
     shared::{About, SharedFindings},
     store::{Fault, within},
 };
@@ -85,7 +85,7 @@ impl Recent {
 pub(crate) struct Violation<'a> {
     pub(crate) policy: &'a ObjectKey,
     pub(crate) about: Option<&'a About>,
-    pub(crate) subject: &'a Subject,
+    pub(crate) subject: &'a ReportSubject,
     pub(crate) result: &'a RuleResult,
     /// Since when, in seconds since 1970: the same violation at another time is another.
     pub(crate) since_s: i64,

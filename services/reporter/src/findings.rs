@@ -18,7 +18,7 @@ use anteroom_model::{ObjectKey, ViewId};
 use self::{interned::Interned, left_out::LeftOut};
 use crate::{
     report::{ReportedSince, named},
-    result::{ReportOutcome, RuleResult, Subject},
+    result::{ReportOutcome, ReportSubject, RuleResult},
 };
 
 /// Objects that something is known of; those beyond are left out, and counted.
@@ -54,7 +54,7 @@ pub(crate) struct Finding {
 /// All that is known of one object.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectFindings {
-    pub(crate) subject: Subject,
+    pub(crate) subject: ReportSubject,
     /// The findings by finder, in the order of its rules. Never none.
     pub(crate) findings: Vec<Finding>,
 }
@@ -112,11 +112,11 @@ pub(crate) struct Findings {
     horizon: Option<Arc<str>>,
     left_out: LeftOut,
     /// Objects that changed since they were last taken, or that are gone.
-    changed: BTreeSet<Subject>,
+    changed: BTreeSet<ReportSubject>,
     /// Some changed that are not among them.
     is_lost: bool,
     /// The last one that was taken: each gets its turn, however often others change.
-    taken: Option<Subject>,
+    taken: Option<ReportSubject>,
 }
 
 impl Findings {
@@ -132,7 +132,7 @@ impl Findings {
     /// Replaces the results of a finder on an object; none: it does not speak of it.
     pub(crate) fn put(
         &mut self,
-        subject: &Subject,
+        subject: &ReportSubject,
         finder: &Finder,
         results: Vec<RuleResult>,
         now_s: i64,
@@ -313,8 +313,8 @@ impl Findings {
         finder
     }
 
-    fn shared(&mut self, subject: &Subject) -> Subject {
-        Subject {
+    fn shared(&mut self, subject: &ReportSubject) -> ReportSubject {
+        ReportSubject {
             uid: Arc::clone(&subject.uid),
             name: Arc::clone(&subject.name),
             api_version: self.texts.take(&subject.api_version),
@@ -324,7 +324,7 @@ impl Findings {
     }
 
     /// Notes that there is nothing to say of this object any more.
-    fn gone(&mut self, subject: &Subject) {
+    fn gone(&mut self, subject: &ReportSubject) {
         for text in [&subject.api_version, &subject.kind, &subject.namespace] {
             self.texts.release(text);
         }
@@ -408,10 +408,11 @@ impl Findings {
     }
 
     /// The next object of which something changed.
-    pub(crate) fn take_changed(&mut self) -> Option<Subject> {
+    pub(crate) fn take_changed(&mut self) -> Option<ReportSubject> {
         let after = |taken| (Bound::Excluded(taken), Bound::Unbounded);
         let taken = self.taken.as_ref();
-        let next = taken.and_then(|taken| self.changed.range::<Subject, _>(after(taken)).next());
+        let next =
+            taken.and_then(|taken| self.changed.range::<ReportSubject, _>(after(taken)).next());
         let next = next.or_else(|| self.changed.first()).cloned()?;
         self.changed.remove(&next);
         self.taken = Some(next.clone());
@@ -425,7 +426,7 @@ impl Findings {
 
     /// Everything that is known, for comparison.
     #[cfg(test)]
-    pub(crate) fn all(&self) -> BTreeMap<Subject, BTreeMap<Finder, Vec<RuleResult>>> {
+    pub(crate) fn all(&self) -> BTreeMap<ReportSubject, BTreeMap<Finder, Vec<RuleResult>>> {
         let of_object = |of_object: &ObjectFindings| {
             let mut by_finder: BTreeMap<Finder, Vec<RuleResult>> = BTreeMap::new();
             for finding in &of_object.findings {

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     findings::{Finding, ObjectFindings},
-    result::{ReportOutcome, Subject},
+    result::{ReportOutcome, ReportSubject},
 };
 
 /// Results of one report, the worst first in being kept; what is left out is counted in an annotation,
@@ -187,14 +187,14 @@ pub(crate) fn reported_since(report: &Value) -> ReportedSince {
 }
 
 /// The kind of the report on an object.
-pub(crate) fn kind(subject: &Subject) -> &'static str {
+pub(crate) fn kind(subject: &ReportSubject) -> &'static str {
     match subject.namespace.is_empty() {
         true => "ClusterPolicyReport",
         false => "PolicyReport",
     }
 }
 
-fn head(subject: &Subject, content: &str, left_out: usize) -> Value {
+fn head(subject: &ReportSubject, content: &str, left_out: usize) -> Value {
     let mut scope = json!({
         "apiVersion": *subject.api_version, "kind": *subject.kind,
         "name": *subject.name, "uid": *subject.uid,

@@ -127,7 +127,7 @@ fn is_same_error(one: &str, other: &str) -> bool {
 
 /// The object that a report is about. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Subject {
+pub(crate) struct ReportSubject {
     pub(crate) uid: Arc<str>,
     pub(crate) api_version: Arc<str>,
     pub(crate) kind: Arc<str>,
@@ -136,7 +136,7 @@ pub(crate) struct Subject {
     pub(crate) name: Arc<str>,
 }
 
-impl Subject {
+impl ReportSubject {
     /// `None` where it is no object of the API: it has no name or no UID, or cannot be read.
     pub(crate) fn of(object: &Value) -> Option<Self> {
         let metadata = &object["metadata"];
@@ -273,13 +273,13 @@ mod tests {
     fn an_object_has_to_have_a_name_and_a_uid() {
         let object = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "namespace": "n", "uid": "u"}});
-        let subject = Subject::of(&object).unwrap();
+        let subject = ReportSubject::of(&object).unwrap();
         assert_eq!((&*subject.uid, &*subject.namespace), ("u", "n"));
         for missing in ["name", "uid"] {
             let mut object = object.clone();
             object["metadata"][missing] = Value::Null;
-            assert_eq!(Subject::of(&object), None);
+            assert_eq!(ReportSubject::of(&object), None);
         }
-        assert_eq!(Subject::of(&Value::Null), None);
+        assert_eq!(ReportSubject::of(&Value::Null), None);
     }
 }

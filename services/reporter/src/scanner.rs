@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Bus, Scope};
+use anteroom_bus::{Bus, LogScope};
 use anteroom_engine::judge::{CatalogSnapshot, Judge, ScannedPolicy};
 use anteroom_mirror::{Changes, Hold, Marks, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
@@ -56,7 +56,7 @@ const TICK: Duration = Duration::from_secs(1);
 type Collections = BTreeMap<(ObjectKey, GroupVersionResource), (OwnerKind, Option<ViewId>)>;
 
 /// A walk that waits for its turn.
-struct Waiting {
+struct PendingWalk {
     walk: Walk<Snapshot>,
     /// The time when it last took along changed objects.
     extended_at: Instant,
@@ -72,7 +72,7 @@ pub(crate) struct Scanner {
     known: Option<CatalogSnapshot>,
     policies: BTreeMap<ObjectKey, ScannedPolicy>,
     collections: Collections,
-    walks: VecDeque<Waiting>,
+    walks: VecDeque<PendingWalk>,
     under_way: FuturesUnordered<BoxFuture<'static, Slice>>,
     scheduler: SliceScheduler,
     retries: Retries,
@@ -108,7 +108,7 @@ impl Scanner {
             changes: Some(changes.clone()),
             ..MirrorConfig::default()
         };
-        let mirror = Mirror::start(bus, Scope::All, config, mirrored, stop);
+        let mirror = Mirror::start(bus, LogScope::All, config, mirrored, stop);
         Self {
             judge,
             mirror,
@@ -223,7 +223,7 @@ impl Scanner {
         let (mirror, policies) = (&self.mirror, &self.policies);
         let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(ScannedPolicy::may_wait);
         let begun = self.plan.walks(|view| state(mirror, view), waits);
-        self.walks.extend(begun.into_iter().map(|walk| Waiting {
+        self.walks.extend(begun.into_iter().map(|walk| PendingWalk {
             walk,
             extended_at: now,
         }));
@@ -236,7 +236,7 @@ impl Scanner {
             match self.plan.again(&finder, &objects) {
                 Some(walk) => {
                     self.fact_timeout(&finder.policy).regain();
-                    self.walks.push_back(Waiting {
+                    self.walks.push_back(PendingWalk {
                         walk,
                         extended_at: now,
                     });
@@ -275,8 +275,8 @@ impl Scanner {
     }
 
     /// The next slice of a walk; `None`: nobody waits for what it would find.
-    fn slice(&mut self, waiting: Waiting, lane: Lane) -> Option<BoxFuture<'static, Slice>> {
-        let Waiting {
+    fn slice(&mut self, waiting: PendingWalk, lane: Lane) -> Option<BoxFuture<'static, Slice>> {
+        let PendingWalk {
             mut walk,
             mut extended_at,
         } = waiting;
@@ -316,7 +316,7 @@ impl Scanner {
             if walk.is_again() && tools.fact_timeout.is_lost() {
                 walk.end();
             }
-            let waiting = Waiting { walk, extended_at };
+            let waiting = PendingWalk { walk, extended_at };
             Slice {
                 waiting,
                 lane,

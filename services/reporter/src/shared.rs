@@ -10,7 +10,7 @@ use anteroom_policy::Reporting;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{findings::Findings, result::Subject};
+use crate::{findings::Findings, result::ReportSubject};
 
 /// The part of a policy that reports and Events tell.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ pub(crate) fn kind_of(api_version: &str, kind: &str) -> OwnerKind {
 }
 
 /// The object that a subject names.
-pub(crate) fn owner_of(subject: &Subject) -> Owner {
+pub(crate) fn owner_of(subject: &ReportSubject) -> Owner {
     let object = ObjectKey::new(&*subject.namespace, &*subject.name);
     (kind_of(&subject.api_version, &subject.kind), object)
 }

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, BusExt as _, Heard, Violations};
+use anteroom_bus::{Bus, BusExt as _, ViolationEvent, Violations};
 use jiff::Timestamp;
 
 use crate::{events::Events, shared::SharedFindings};
@@ -48,16 +48,16 @@ impl Listener {
         self.is_deaf = false;
         while let Some(heard) = violations.next().await {
             match heard {
-                Heard::Violation(found) => {
+                ViolationEvent::Violation(found) => {
                     self.note_received();
                     let now_s = Timestamp::now().as_second();
                     self.events.tell_admission(&found, &self.shared, now_s);
                 }
-                Heard::Missed(count) => {
+                ViolationEvent::Missed(count) => {
                     self.events.metrics.events("missed", count);
                     self.warn("they came faster than they were read, or could not be read");
                 }
-                Heard::Interrupted => {
+                ViolationEvent::Interrupted => {
                     self.is_deaf = false; // It is another time.
                     self.interrupted("the bus was out of reach");
                 }

@@ -17,7 +17,7 @@ use crate::{
     metrics::ReporterMetrics,
     published::{PublishedReports, REPORTS_MAX, RETRY_BASE_MS, RETRY_MAX_MS, ReportAction},
     report::{self, Report, ReportedSince},
-    result::Subject,
+    result::ReportSubject,
     shared::{Owner, SharedFindings, Unsettled, owner_of},
     store::{Fault, Listed, Place, ReportKey, Store},
 };
@@ -376,7 +376,7 @@ fn some_of(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
     (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
 }
 
-fn key(subject: &Subject) -> ReportKey {
+fn key(subject: &ReportSubject) -> ReportKey {
     (subject.namespace.to_string(), subject.uid.to_string())
 }
 

@@ -233,10 +233,10 @@ impl Needs {
 
 /// The last heartbeat of each replica.
 #[derive(Debug, Default)]
-struct Replicas(HashMap<String, Heard>);
+struct Replicas(HashMap<String, HeardReplica>);
 
 #[derive(Debug)]
-struct Heard {
+struct HeardReplica {
     at: Instant,
     views: HeldViews,
 }
@@ -247,7 +247,7 @@ impl Replicas {
             self.0.remove(&beat.replica);
             return;
         }
-        let heard = self.0.entry(beat.replica).or_insert_with(|| Heard {
+        let heard = self.0.entry(beat.replica).or_insert_with(|| HeardReplica {
             at: now,
             views: HeldViews::default(),
         });

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, value::RawValue};
 use thiserror::Error;
 
 use fields::Fields;
-pub(crate) use fields::{Head, User};
+pub(crate) use fields::{ReviewHead, User};
 
 /// The version that is spoken here.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -115,7 +115,7 @@ impl ReviewError {
 #[derive(Debug)]
 pub(crate) struct Review<'a> {
     /// The fields that select the policies.
-    pub(crate) head: Head<'a>,
+    pub(crate) head: ReviewHead<'a>,
     operation: Operation,
     arrival: Arrival,
     fields: Fields<'a>,
@@ -168,7 +168,7 @@ impl<'a> Review<'a> {
             });
         }
         let fields = envelope.request.ok_or(ReviewError::NoRequest)?;
-        let head = Head::of(&fields).map_err(|error| ReviewError::Request {
+        let head = ReviewHead::of(&fields).map_err(|error| ReviewError::Request {
             uid: None,
             problem: error.to_string(),
         })?;
@@ -207,9 +207,9 @@ impl<'a> Review<'a> {
 impl Incoming for Review<'_> {
     type Error = ReviewError;
 
-    fn head(&self) -> incoming::Head<'_> {
-        let Head { kind, resource, .. } = &self.head;
-        incoming::Head {
+    fn head(&self) -> incoming::RequestHead<'_> {
+        let ReviewHead { kind, resource, .. } = &self.head;
+        incoming::RequestHead {
             kind: KindName {
                 group: &kind.group,
                 version: &kind.version,
@@ -271,7 +271,7 @@ impl Incoming for Review<'_> {
 }
 
 /// Checks a request: its operation, or the problem in words.
-fn check(head: &Head<'_>) -> Result<Operation, String> {
+fn check(head: &ReviewHead<'_>) -> Result<Operation, String> {
     if head.uid.is_empty() {
         return Err("request.uid is missing".to_owned());
     }

@@ -9,7 +9,7 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use anteroom_bus::{
-    Address, Bus, Call, Connection, Fence, Lease, LogEvent, Scope,
+    Address, Bus, Call, Connection, Fence, Lease, LogEvent, LogScope,
     nats::{NatsBus, NatsConfig},
     testing::NatsServer,
 };
@@ -117,7 +117,7 @@ async fn append_all(bus: &dyn Bus, fence: Fence) -> Outcome<Value> {
 
 async fn follow_all(bus: &dyn Bus) -> Outcome<Value> {
     let start = Instant::now();
-    let mut follower = bus.follow(Scope::All);
+    let mut follower = bus.follow(LogScope::All);
     let mut objects = 0;
     loop {
         match follower.next().await.ok_or("the events ended")? {
@@ -136,7 +136,7 @@ async fn follow_all(bus: &dyn Bus) -> Outcome<Value> {
 
 /// From before an append to its delivery, one at a time, at a follower that is caught up.
 async fn deliver(writer: &dyn Bus, reader: &dyn Bus, fence: Fence) -> Outcome<Value> {
-    let mut follower = reader.follow(Scope::All);
+    let mut follower = reader.follow(LogScope::All);
     while !matches!(follower.next().await, Some(LogEvent::CaughtUp { .. })) {}
     let (mut acknowledged, mut delivered) = (Vec::new(), Vec::new());
     for version in 2..1_002 {

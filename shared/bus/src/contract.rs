@@ -81,7 +81,7 @@ pub trait Bus: Debug + Send + Sync + 'static {
 
     /// Reads the log from its start and then follows it, through every reconnect. Returns at once;
     /// everything, the first read included, arrives as events.
-    fn follow(&self, scope: Scope) -> Follower;
+    fn follow(&self, scope: LogScope) -> Follower;
 
     /// Sends a message to the current subscribers of a channel. It is never stored, and lost while the bus is out of
     /// reach. [`BusExt::send`](crate::BusExt::send) takes it by its type.
@@ -159,7 +159,7 @@ pub struct Fence {
 
 /// The part of the log that a follower reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum LogScope {
     /// Every view.
     All,
     /// Some views, by their ids.
@@ -417,7 +417,7 @@ pub enum RequestError {
     Bus(#[from] BusError),
 }
 
-impl Scope {
+impl LogScope {
     /// Returns true if the scope covers records of `view`, of at least one kind.
     pub fn holds(&self, view: &ViewId) -> bool {
         match self {

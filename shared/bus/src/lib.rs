@@ -29,8 +29,9 @@ mod violation_stream;
 
 pub use contract::{
     Address, AppendError, Bus, BusError, Call, Connection, Fence, Follower, Incoming, Lease,
-    LogEvent, LogHead, LogIndex, LogSize, RequestError, RestartCause, Scope, Serving, Unreadable,
+    LogEvent, LogHead, LogIndex, LogScope, LogSize, RequestError, RestartCause, Serving,
+    Unreadable,
 };
 pub use counters::Counters;
 pub use signal::{BusExt, Channel, Signal, Signals};
-pub use violation_stream::{Heard, Violations};
+pub use violation_stream::{ViolationEvent, Violations};

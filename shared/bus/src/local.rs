@@ -30,7 +30,7 @@ use log::{Fenced, Log, NotAppended, NotPurged};
 
 use crate::{
     Address, AppendError, Bus, BusError, Call, Channel, Connection, Fence, Follower, Lease,
-    LogHead, LogIndex, LogSize, RequestError, Scope, Serving, batch,
+    LogHead, LogIndex, LogScope, LogSize, RequestError, Serving, batch,
 };
 
 /// Options of an in-process bus.
@@ -237,7 +237,7 @@ impl Bus for LocalBus {
         })
     }
 
-    fn follow(&self, scope: Scope) -> Follower {
+    fn follow(&self, scope: LogScope) -> Follower {
         follow::follow(Arc::clone(&self.hub), Arc::clone(&self.link), scope)
     }
 

@@ -69,7 +69,8 @@ use mux::{Mux, Unanswered};
 
 use crate::{
     Address, AppendError, Bus, BusError, Call, Channel, Connection, Counters, Fence, Follower,
-    Lease, LogHead, LogIndex, LogSize, RequestError, Scope, Serving, batch, counters::CounterCells,
+    Lease, LogHead, LogIndex, LogScope, LogSize, RequestError, Serving, batch,
+    counters::CounterCells,
 };
 
 /// Requests of this process that may wait for a reply; one more waits for its turn, within its own
@@ -433,7 +434,7 @@ impl Bus for NatsBus {
         index::read(&self.shared).await
     }
 
-    fn follow(&self, scope: Scope) -> Follower {
+    fn follow(&self, scope: LogScope) -> Follower {
         follow::follow(Arc::clone(&self.shared), &scope)
     }
 

@@ -11,7 +11,7 @@ use crate::Connection;
 
 /// Something that a listener hears.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum ViolationEvent {
     /// A webhook found this.
     Violation(Box<Violation>),
     /// So many came that nobody will hear: they came faster than they were read, or could not be read.
@@ -39,7 +39,7 @@ impl Violations {
     }
 
     /// The next; `None` when the bus was closed. Nothing is lost where the future is dropped.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<ViolationEvent> {
         loop {
             tokio::select! {
                 biased; // So that no change of it is missed.
@@ -47,12 +47,12 @@ impl Violations {
                     let is_up = *self.connection.borrow_and_update() == Connection::Up;
                     // It may have gone and come again since it was looked at.
                     if std::mem::replace(&mut self.was_up, is_up) {
-                        return Some(Heard::Interrupted);
+                        return Some(ViolationEvent::Interrupted);
                     }
                 }
                 found = self.found.recv() => return match found {
                     Ok(message) => Some(heard(&message)),
-                    Err(RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
+                    Err(RecvError::Lagged(missed)) => Some(ViolationEvent::Missed(missed)),
                     Err(RecvError::Closed) => None,
                 },
             }
@@ -61,12 +61,12 @@ impl Violations {
 }
 
 /// One that cannot be read is one that is missed.
-fn heard(message: &[u8]) -> Heard {
+fn heard(message: &[u8]) -> ViolationEvent {
     match violation::decode(message) {
-        Ok(violation) => Heard::Violation(Box::new(violation)),
+        Ok(violation) => ViolationEvent::Violation(Box::new(violation)),
         Err(error) => {
             tracing::warn!(%error, "cannot decode a webhook's violation: counts it as missed");
-            Heard::Missed(1)
+            ViolationEvent::Missed(1)
         }
     }
 }
@@ -98,9 +98,9 @@ mod tests {
         for number in 0..WAITING + 3 {
             webhook.send(&named(number.to_string())).await.unwrap();
         }
-        assert_eq!(violations.next().await, Some(Heard::Missed(3)));
+        assert_eq!(violations.next().await, Some(ViolationEvent::Missed(3)));
         for number in 3..WAITING + 3 {
-            let next = Heard::Violation(Box::new(named(number.to_string())));
+            let next = ViolationEvent::Violation(Box::new(named(number.to_string())));
             assert_eq!(violations.next().await, Some(next));
         }
     }
@@ -112,19 +112,19 @@ mod tests {
         let mut violations = reporter.violations().await.unwrap();
         let way = reporter.faults();
         way.cut();
-        assert_eq!(violations.next().await, Some(Heard::Interrupted));
+        assert_eq!(violations.next().await, Some(ViolationEvent::Interrupted));
         webhook.send(&named("lost".to_owned())).await.unwrap();
         way.mend();
         webhook.send(&named("b".to_owned())).await.unwrap();
-        let next = Heard::Violation(Box::new(named("b".to_owned())));
+        let next = ViolationEvent::Violation(Box::new(named("b".to_owned())));
         assert_eq!(violations.next().await, Some(next));
         // Gone and come again between two looks.
         way.cut();
         way.mend();
-        assert_eq!(violations.next().await, Some(Heard::Interrupted));
+        assert_eq!(violations.next().await, Some(ViolationEvent::Interrupted));
         reporter.close().await;
         while let Some(heard) = violations.next().await {
-            assert_eq!(heard, Heard::Interrupted);
+            assert_eq!(heard, ViolationEvent::Interrupted);
         }
     }
 }

@@ -19,8 +19,8 @@ use crate::{
     catalog::{Catalog, Catalogs},
     drive::drive,
     facts::{BusFacts, Deadline, FactSource},
-    incoming::{Head, Incoming, KindName, ResourcePath},
-    policies::{CallScope, CompiledPolicy, Concerned, Subject},
+    incoming::{Incoming, KindName, RequestHead, ResourcePath},
+    policies::{CallScope, CompiledPolicy, Concerned, RequestSubject},
     recorder::SharedRecorder,
     review_work::{LongLane, ReviewWork},
     rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
@@ -114,7 +114,7 @@ impl<F: FactSource> Engine<F> {
             version,
             kind,
         } = head.named_kind(Some(catalog));
-        let subject = Subject {
+        let subject = RequestSubject {
             served: ServedKind {
                 group,
                 version,
@@ -261,7 +261,12 @@ impl<F: FactSource> Engine<F> {
 }
 
 /// The namespace that the object lives in; `None` where nobody knows before the object is read.
-fn namespace<'a>(head: &Head<'a>, group: &str, kind: &str, catalog: &Catalog) -> Option<&'a str> {
+fn namespace<'a>(
+    head: &RequestHead<'a>,
+    group: &str,
+    kind: &str,
+    catalog: &Catalog,
+) -> Option<&'a str> {
     if (group, kind) == ("", "Namespace") {
         return Some(""); // It lives in none, although the API server sends its name.
     }

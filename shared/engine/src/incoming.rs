@@ -11,7 +11,7 @@ pub trait Incoming {
     type Error;
 
     /// The part by which policies are found.
-    fn head(&self) -> Head<'_>;
+    fn head(&self) -> RequestHead<'_>;
 
     /// Returns its length in bytes.
     fn bytes(&self) -> usize;
@@ -31,7 +31,7 @@ pub trait Incoming {
 
 /// The part of a request by which policies are found.
 #[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// The kind of the object, or of the subresource where that has its own.
     pub kind: KindName<'a>,
     /// The resource that it is sent to.
@@ -66,7 +66,7 @@ pub struct ResourcePath<'a> {
     pub subresource: &'a str,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestHead<'a> {
     /// Returns the kind that policies name: of a subresource that has a kind of its own (`Scale`,
     /// `PodExecOptions`), that of the resource that it belongs to. It is empty where nobody knows yet which that
     /// is: then it is no kind that could be named.

@@ -186,7 +186,7 @@ impl CompiledPolicy {
         self.body == other.body
     }
 
-    fn concerns(&self, phase: Phase, subject: &Subject<'_>) -> bool {
+    fn concerns(&self, phase: Phase, subject: &RequestSubject<'_>) -> bool {
         if self.namespace().is_some() && subject.is_deletion_of_policy() {
             return false;
         }
@@ -207,7 +207,7 @@ impl CompiledPolicy {
 
 /// The part of a request that the index needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct RequestSubject<'a> {
     /// The kind of the resource, also where a subresource is accessed.
     pub served: ServedKind<'a>,
     /// The operation.
@@ -217,7 +217,7 @@ pub struct Subject<'a> {
     pub namespace: Option<&'a str>,
 }
 
-impl Subject<'_> {
+impl RequestSubject<'_> {
     /// Returns whether a policy or an exception is to be deleted. No policy of a namespace speaks of that, so that
     /// none can keep an administrator from removing it.
     fn is_deletion_of_policy(&self) -> bool {
@@ -289,7 +289,7 @@ impl PolicySet {
     }
 
     /// Returns the policies with rules of this scope that may speak of `subject`.
-    pub fn concerned(&self, scope: &CallScope, subject: &Subject<'_>) -> Concerned<'_> {
+    pub fn concerned(&self, scope: &CallScope, subject: &RequestSubject<'_>) -> Concerned<'_> {
         let phase = scope.phase;
         let candidates = self.indexes.get(phase).candidates(subject.served);
         let positions = candidates.positions(subject.namespace);

@@ -17,10 +17,10 @@ const BEATS_RETRY: Duration = Duration::from_millis(500);
 
 /// The newest page of every group's beat that has not been taken yet. Cheap to clone; one reader.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Beats(Arc<Waiting>);
+pub(crate) struct Beats(Arc<BeatQueue>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct BeatQueue {
     beats: Mutex<BTreeMap<(Group, u32), Beat>>,
     come: Notify,
 }

@@ -70,10 +70,10 @@ pub(crate) enum Demand {
 
 /// The requests of readers that were not taken up yet. Cheap to clone; one reader.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Demands(Arc<Waiting>);
+pub(crate) struct Demands(Arc<DemandQueue>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct DemandQueue {
     asked: Mutex<Requests>,
     come: Notify,
 }

@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_bus::{LogEvent, RestartCause, Scope};
+use anteroom_bus::{LogEvent, LogScope, RestartCause};
 use anteroom_model::{
     Delta, Epoch, Failure, Group, Incarnation, Op, Revision, ViewId, ViewRecord, ViewState,
 };
@@ -52,7 +52,7 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct Machine {
     config: MirrorConfig,
-    scope: Scope,
+    scope: LogScope,
     views: BTreeMap<ViewId, SharedView>,
     hold: Hold,
     /// Views that are not held, each with the last record of it that was passed over.
@@ -93,7 +93,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn new(scope: Scope, config: MirrorConfig) -> Self {
+    pub(crate) fn new(scope: LogScope, config: MirrorConfig) -> Self {
         Self {
             rereads: Rereads::new(&config),
             hold: config.hold.clone(),
@@ -237,7 +237,7 @@ impl Machine {
     /// Takes note of the next record's position.
     fn advance(&mut self, revision: Revision, effects: &mut Vec<Effect>) {
         let expected = Revision(self.position.0.saturating_add(1));
-        if self.reading == Reading::Live && self.scope == Scope::All && revision > expected {
+        if self.reading == Reading::Live && self.scope == LogScope::All && revision > expected {
             self.hole = revision;
             effects.push(Effect::Hole);
         }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap, future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration,
 };
 
-use anteroom_bus::{Bus, Follower, LogEvent, RestartCause, Scope};
+use anteroom_bus::{Bus, Follower, LogEvent, LogScope, RestartCause};
 use anteroom_model::{Revision, ViewId};
 use anteroom_wire::envelope::{Envelope, Record, TraceContext};
 use prometheus_client::metrics::counter::Counter;
@@ -43,7 +43,7 @@ impl Mirror {
     /// Follows the log in `scope`, until `shutdown` is cancelled or the mirror is dropped.
     pub fn start(
         bus: Arc<dyn Bus>,
-        scope: Scope,
+        scope: LogScope,
         config: MirrorConfig,
         metrics: MirrorMetrics,
         shutdown: &CancellationToken,
@@ -268,7 +268,7 @@ impl Task {
             Effect::Load(view) => {
                 tracing::info!(%view, "reads the log again for this view");
                 self.outlets.metrics.load();
-                let scope = Scope::Views(vec![view.clone()]);
+                let scope = LogScope::Views(vec![view.clone()]);
                 self.loads.insert(view, self.bus.follow(scope));
             }
             Effect::LoadEnded(view) => {

@@ -1,6 +1,6 @@
 //! The readiness of a mirror.
 
-use anteroom_bus::Scope;
+use anteroom_bus::LogScope;
 use anteroom_model::{ViewId, system};
 use anteroom_view::LifeState;
 
@@ -18,11 +18,11 @@ pub enum MirrorReadiness {
 
 /// The views without which nothing can be said to be there: a reader that started before any
 /// watcher did would otherwise be ready with nothing.
-pub(crate) fn required(scope: &Scope) -> Vec<ViewId> {
+pub(crate) fn required(scope: &LogScope) -> Vec<ViewId> {
     match scope {
-        Scope::All => vec![system::entries(), system::policies(), system::kinds()],
-        Scope::Views(views) => views.clone(),
-        Scope::Controls => Vec::new(),
+        LogScope::All => vec![system::entries(), system::policies(), system::kinds()],
+        LogScope::Views(views) => views.clone(),
+        LogScope::Controls => Vec::new(),
     }
 }
 

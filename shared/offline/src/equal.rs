@@ -41,7 +41,7 @@ use self::{
     outcome::compare,
     request::{Requests, Taken},
     seed::seeds,
-    subject::Subject,
+    subject::ComparedPolicies,
     vocabulary::Vocabulary,
 };
 use crate::{
@@ -281,7 +281,7 @@ pub fn equal(
     });
     let not_run = not_run.collect::<BTreeSet<_>>().into_iter().collect();
     let mut coverage = policies.each_ref().map(|side| Coverage::new(side));
-    let mut subject = Subject::new(bench, policies, &vocabulary);
+    let mut subject = ComparedPolicies::new(bench, policies, &vocabulary);
     let mut found = FoundDifferences::default();
     let requests = Requests {
         seeds: &seeds,

@@ -24,16 +24,16 @@ pub struct Metrics {
 #[derive(Debug)]
 struct Shared {
     /// One per service of this process. The first is the process's own.
-    scopes: Vec<Scope>,
+    scopes: Vec<MetricScope>,
 }
 
 #[derive(Debug)]
-struct Scope {
+struct MetricScope {
     registry: Registry,
     names: HashSet<String>,
 }
 
-impl Scope {
+impl MetricScope {
     fn new(registry: Registry) -> Self {
         Self {
             registry,
@@ -55,7 +55,7 @@ impl Metrics {
         registry.register_collector(Box::new(jemalloc::JemallocCollector));
         Self {
             shared: Arc::new(Mutex::new(Shared {
-                scopes: vec![Scope::new(registry)],
+                scopes: vec![MetricScope::new(registry)],
             })),
             scope: 0,
         }
@@ -65,7 +65,7 @@ impl Metrics {
         let label = (Cow::Borrowed("service"), Cow::Borrowed(service));
         let mut shared = self.shared.lock();
         let registry = Registry::with_labels([label].into_iter());
-        shared.scopes.push(Scope::new(registry));
+        shared.scopes.push(MetricScope::new(registry));
         Self {
             shared: Arc::clone(&self.shared),
             scope: shared.scopes.len() - 1,

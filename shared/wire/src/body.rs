@@ -95,7 +95,7 @@ const ARRAY_HEAD_BYTES_MAX: usize = 5;
 
 fn opened(array: &[u8]) -> Result<(usize, &[u8]), WireError> {
     match format::head(array) {
-        Some((format::Head::Array(count), rest)) => Ok((count, rest)),
+        Some((format::ValueHead::Array(count), rest)) => Ok((count, rest)),
         _ => Err(WireError::body("no array")),
     }
 }

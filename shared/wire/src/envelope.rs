@@ -69,7 +69,7 @@ pub struct Encoded {
 
 /// A record, as far as subject and headers alone say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum RecordHead {
     /// A change of one object of a view.
     Delta {
         /// The view that changed.
@@ -160,11 +160,11 @@ pub fn decode<'h>(
     subjects: &Subjects,
 ) -> Result<Envelope, WireError> {
     let record = match decode_head(subject, &header, subjects)? {
-        Head::Delta { view, delta } => Record::Delta {
+        RecordHead::Delta { view, delta } => Record::Delta {
             view,
             delta: with_body(delta, body)?,
         },
-        Head::Control(view) => {
+        RecordHead::Control(view) => {
             let record: ViewRecord = body::decode(&body)?;
             if record.view != view {
                 return Err(WireError::body("a control record of another view"));
@@ -186,19 +186,19 @@ pub fn decode_head<'h>(
     subject: &str,
     header: impl Fn(&str) -> Option<&'h str>,
     subjects: &Subjects,
-) -> Result<Head, WireError> {
+) -> Result<RecordHead, WireError> {
     header::check_protocol(&header)?;
     let op = header::required(&header, header::OP)?;
     match (subjects.parse(subject)?, op) {
         (Subject::Object { view, key }, PUT) => {
             let delta = delta(key, Op::Put(()), header)?;
-            Ok(Head::Delta { view, delta })
+            Ok(RecordHead::Delta { view, delta })
         }
         (Subject::Object { view, key }, DELETE) => {
             let delta = delta(key, Op::Delete, header)?;
-            Ok(Head::Delta { view, delta })
+            Ok(RecordHead::Delta { view, delta })
         }
-        (Subject::Control(view), CONTROL) => Ok(Head::Control(view)),
+        (Subject::Control(view), CONTROL) => Ok(RecordHead::Control(view)),
         (Subject::Object { .. } | Subject::Control(_), op) => Err(WireError::Header {
             name: header::OP,
             problem: format!("{op:?} is not an operation of this subject"),

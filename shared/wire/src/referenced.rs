@@ -31,7 +31,7 @@ pub enum Referenced<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct ReferencedState {
     state: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reason: String,
@@ -43,7 +43,7 @@ fn head(state: &str, failure: Option<&Failure>) -> Result<Bytes, WireError> {
     let (reason, message) = failure.map_or_else(Default::default, |failure| {
         (failure.reason.clone(), failure.message.clone())
     });
-    body::encode(&Head {
+    body::encode(&ReferencedState {
         state: state.to_owned(),
         reason,
         message,

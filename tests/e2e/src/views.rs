@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_bus::{Address, Bus, BusExt as _, LogEvent, Scope, nats::NatsBus};
+use anteroom_bus::{Address, Bus, BusExt as _, LogEvent, LogScope, nats::NatsBus};
 use anteroom_load::{Said, ask_one};
 use anteroom_model::{
     Collection, DesiredView, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId,
@@ -33,7 +33,7 @@ pub async fn bus(world: &World) -> anyhow::Result<NatsBus> {
 
 /// Reads the present state of one of the system's own views from the log.
 async fn system_view(bus: &NatsBus, view: ViewId) -> anyhow::Result<BTreeMap<ObjectKey, Bytes>> {
-    let mut follower = bus.follow(Scope::Views(vec![view]));
+    let mut follower = bus.follow(LogScope::Views(vec![view]));
     let mut objects = BTreeMap::new();
     while let Some(event) = follower.next().await {
         match event {

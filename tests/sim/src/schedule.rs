@@ -5,7 +5,7 @@ mod faults;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus as _, LogEvent, Scope};
+use anteroom_bus::{Bus as _, LogEvent, LogScope};
 use anteroom_load::{Answer, ingress};
 use anteroom_model::ViewId;
 use anteroom_webhook::Webhook;
@@ -378,7 +378,7 @@ impl Run<'_> {
 
 /// Reads the log for the trace, and checks that a view's writers come one after the other.
 async fn read_log(bus: &anteroom_bus::local::LocalBus, judge: &Mutex<Judge>) {
-    let mut follower = bus.follow(Scope::All);
+    let mut follower = bus.follow(LogScope::All);
     let mut terms: BTreeMap<ViewId, u32> = BTreeMap::new();
     while let Some(event) = follower.next().await {
         let mut judge = judge.lock();

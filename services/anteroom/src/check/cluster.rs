@@ -11,7 +11,7 @@ use kube::{Api, Client, api::PostParams, client::Body};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::nats::Heard;
+use super::nats::NatsMessages;
 use crate::asker::{Asker, ReadResult, TIMEOUT};
 
 /// The answers of the API server.
@@ -39,7 +39,7 @@ pub(super) struct Cluster {
     /// The rights that the caller lacks for an installation, as in `create deployments.apps`.
     pub(super) lacking: ReadResult<Vec<String>>,
     /// The messages heard over NATS; `None`: nobody said where it is.
-    pub(super) nats: Option<ReadResult<Heard>>,
+    pub(super) nats: Option<ReadResult<NatsMessages>>,
 }
 
 /// The kinds of objects that an installation creates: group and plural.
@@ -62,7 +62,7 @@ const CREATED: [(&str, &str); 14] = [
 
 impl Cluster {
     /// Returns what is known by this alone: the API server was not asked.
-    pub(super) fn unasked(heard: Heard) -> Self {
+    pub(super) fn unasked(heard: NatsMessages) -> Self {
         fn no<T>() -> ReadResult<T> {
             Err("the API server was not asked".to_owned())
         }

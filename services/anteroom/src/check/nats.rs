@@ -20,7 +20,7 @@ const LISTEN: Duration = Duration::from_secs(3);
 
 /// The messages that were heard.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct NatsMessages {
     pub(crate) system: System,
     /// When it was listened last.
     pub(crate) at: Instant,
@@ -31,7 +31,7 @@ pub(crate) struct Heard {
     pub(crate) records: Vec<DecisionRecord>,
 }
 
-impl Heard {
+impl NatsMessages {
     /// Returns the parts, the views, and counts of decisions. Decisions one by one are left out: they name users.
     pub(super) fn json(&self) -> Value {
         json!({
@@ -55,7 +55,7 @@ pub(super) fn is_named(args: &NatsArgs) -> bool {
 ///
 /// # Errors
 /// NATS cannot be reached, or does not know the login.
-pub(super) async fn ask(args: &NatsArgs) -> anyhow::Result<Heard> {
+pub(super) async fn ask(args: &NatsArgs) -> anyhow::Result<NatsMessages> {
     let bus = connection::connect(args).await?;
     let tap = Tap {
         filter: TapFilter {
@@ -93,7 +93,7 @@ pub(super) async fn ask(args: &NatsArgs) -> anyhow::Result<Heard> {
     }
     let at = Instant::now();
     system.forget_silent(at);
-    Ok(Heard {
+    Ok(NatsMessages {
         system,
         at,
         statuses: statuses.map_err(|error| format!("{error:#}")),

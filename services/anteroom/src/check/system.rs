@@ -5,7 +5,7 @@ use anteroom_model::{Group, ViewId, limits::AGE_MAX_DEFAULT_MS};
 use super::{
     cluster::Cluster,
     finding::{Check, Finding},
-    nats::Heard,
+    nats::NatsMessages,
 };
 use crate::operator::table::{bytes, count, millis};
 
@@ -108,7 +108,7 @@ pub(super) const CHECKS: [Check; 12] = [
 const NOT_NAMED: &str = "needs the operator's login: --nats-url, --nats-nkey-file and --nats-ca-file (docs/operators.md)";
 
 /// Returns the finding that `find` makes of the messages heard over NATS.
-fn over_nats(cluster: &Cluster, find: impl FnOnce(&Heard) -> Finding) -> Finding {
+fn over_nats(cluster: &Cluster, find: impl FnOnce(&NatsMessages) -> Finding) -> Finding {
     match &cluster.nats {
         None => Finding::NotAsked(NOT_NAMED.to_owned()),
         Some(Err(_)) => Finding::NotAsked("NATS was not reached".to_owned()),

@@ -78,13 +78,13 @@ struct Filter {
 }
 
 /// The parts that every page has.
-struct Head {
+struct PageHead {
     cluster: String,
     path: &'static str,
     notices: Vec<String>,
 }
 
-impl Head {
+impl PageHead {
     fn of(console: &Console, state: &ConsoleState, path: &'static str) -> Self {
         let mut notices = Vec::new();
         if state.system.webhooks().is_empty() && state.system.watchers().is_empty() {
@@ -136,7 +136,7 @@ struct PartRow {
 #[derive(Template)]
 #[template(path = "overview.html")]
 pub(super) struct Overview {
-    head: Head,
+    head: PageHead,
     decisions: Decisions,
     sparkline: String,
     p50: String,
@@ -154,7 +154,7 @@ pub(super) fn overview(console: &Console) -> Overview {
     let latency = |us: Option<u64>| us.map_or("-".to_owned(), micros);
     let bad = objects(&state).iter().filter(|status| !is_ready(status));
     Overview {
-        head: Head::of(console, &state, "/"),
+        head: PageHead::of(console, &state, "/"),
         sparkline: sparkline(state.rates.iter().copied()),
         p50: latency(decisions.p50_us),
         p99: latency(decisions.p99_us),
@@ -238,7 +238,7 @@ fn last_denials(state: &ConsoleState, is_meant: impl Fn(&DecisionRow) -> bool) -
 #[derive(Template)]
 #[template(path = "views.html")]
 pub(super) struct Views {
-    head: Head,
+    head: PageHead,
     query: Filter,
     rows: Vec<View>,
     turn: Turn,
@@ -253,7 +253,7 @@ pub(super) fn views(console: &Console, asked: &PageQuery) -> Views {
         .filter(|row| !asked.trouble() || !row.is_good)
         .collect();
     Views {
-        head: Head::of(console, &state, "/views"),
+        head: PageHead::of(console, &state, "/views"),
         query: asked.query(true),
         turn: asked.turn("/views", &mut rows),
         rows,
@@ -263,7 +263,7 @@ pub(super) fn views(console: &Console, asked: &PageQuery) -> Views {
 #[derive(Template)]
 #[template(path = "policies.html")]
 pub(super) struct Policies {
-    head: Head,
+    head: PageHead,
     query: Filter,
     rows: Vec<ObjectRow>,
     turn: Turn,
@@ -284,7 +284,7 @@ pub(super) fn policies(console: &Console, asked: &PageQuery) -> Policies {
         _ => 0,
     };
     Policies {
-        head: Head::of(console, &state, "/policies"),
+        head: PageHead::of(console, &state, "/policies"),
         query: asked.query(true),
         turn: asked.turn("/policies", &mut rows),
         rows,
@@ -295,7 +295,7 @@ pub(super) fn policies(console: &Console, asked: &PageQuery) -> Policies {
 #[derive(Template)]
 #[template(path = "policy.html")]
 pub(super) struct Policy {
-    head: Head,
+    head: PageHead,
     row: ObjectRow,
     view: Option<String>,
     rules: Vec<Rule>,
@@ -326,7 +326,7 @@ pub(super) fn policy(console: &Console, asked: &PageQuery) -> Result<Policy, Abs
     let rules = decisions.rules.iter().filter(own).map(Rule::of).collect();
     let start = format!("{} / ", row.name);
     Ok(Policy {
-        head: Head::of(console, &state, "/policies"),
+        head: PageHead::of(console, &state, "/policies"),
         view: status.view,
         rules,
         span_seconds: SPAN.as_secs(),
@@ -338,7 +338,7 @@ pub(super) fn policy(console: &Console, asked: &PageQuery) -> Result<Policy, Abs
 #[derive(Template)]
 #[template(path = "denials.html")]
 pub(super) struct Denials {
-    head: Head,
+    head: PageHead,
     query: Filter,
     denials: Vec<DecisionRow>,
     turn: Turn,
@@ -349,7 +349,7 @@ pub(super) fn denials(console: &Console, asked: &PageQuery) -> Denials {
     let rows = state.denials.iter().rev().map(DecisionRow::of);
     let mut rows: Vec<_> = rows.filter(|row| row.holds(&asked.filter)).collect();
     Denials {
-        head: Head::of(console, &state, "/denials"),
+        head: PageHead::of(console, &state, "/denials"),
         query: asked.query(false),
         turn: asked.turn("/denials", &mut rows),
         denials: rows,
@@ -359,7 +359,7 @@ pub(super) fn denials(console: &Console, asked: &PageQuery) -> Denials {
 #[derive(Template)]
 #[template(path = "denial.html")]
 pub(super) struct Denial {
-    head: Head,
+    head: PageHead,
     row: DecisionRow,
     webhook: String,
     shadow: bool,
@@ -378,7 +378,7 @@ pub(super) fn denial(console: &Console, asked: &PageQuery) -> Result<Denial, Abs
         return Err(absent(console, what));
     };
     Ok(Denial {
-        head: Head::of(console, &state, "/denials"),
+        head: PageHead::of(console, &state, "/denials"),
         row: DecisionRow::of(seen),
         webhook: seen.webhook.clone(),
         shadow: seen.shadow,
@@ -393,7 +393,7 @@ pub(super) fn denial(console: &Console, asked: &PageQuery) -> Result<Denial, Abs
 #[derive(Template)]
 #[template(path = "tap.html")]
 pub(super) struct Tap {
-    head: Head,
+    head: PageHead,
     query: Filter,
     rows: Vec<DecisionRow>,
     left_out: u64,
@@ -403,7 +403,7 @@ pub(super) fn tap(console: &Console, asked: &PageQuery) -> Tap {
     let state = console.state();
     let rows = state.decisions.iter().rev().map(DecisionRow::of);
     Tap {
-        head: Head::of(console, &state, "/tap"),
+        head: PageHead::of(console, &state, "/tap"),
         query: asked.query(false),
         rows: rows.filter(|row| row.holds(&asked.filter)).collect(),
         left_out: state.decisions_left_out,
@@ -413,7 +413,7 @@ pub(super) fn tap(console: &Console, asked: &PageQuery) -> Tap {
 #[derive(Template)]
 #[template(path = "checks.html")]
 pub(super) struct Checks {
-    head: Head,
+    head: PageHead,
     rows: Vec<check::Row>,
 }
 
@@ -422,7 +422,7 @@ pub(super) fn checks(console: &Console) -> Checks {
     let now = Instant::now();
     let decisions = state.window.decisions(By::default(), now);
     Checks {
-        head: Head::of(console, &state, "/checks"),
+        head: PageHead::of(console, &state, "/checks"),
         rows: found(&state, &decisions, now),
     }
 }
@@ -437,7 +437,7 @@ fn found(state: &ConsoleState, decisions: &Decisions, now: Instant) -> Vec<check
         age_ms: u64::try_from(clock.duration_since(seen.at).as_millis()).unwrap_or_default(),
         ..seen.record.clone()
     });
-    check::of_system(check::Heard {
+    check::of_system(check::NatsMessages {
         system: state.system.clone(),
         at: now,
         statuses,
@@ -449,14 +449,14 @@ fn found(state: &ConsoleState, decisions: &Decisions, now: Instant) -> Vec<check
 #[derive(Template)]
 #[template(path = "absent.html")]
 pub(super) struct Absent {
-    head: Head,
+    head: PageHead,
     what: String,
 }
 
 pub(super) fn absent(console: &Console, what: &str) -> Absent {
     let state = console.state();
     Absent {
-        head: Head::of(console, &state, ""),
+        head: PageHead::of(console, &state, ""),
         what: what.to_owned(),
     }
 }

@@ -11,7 +11,7 @@ use super::{
     table::one_line,
     tap::{coded_message, fact_text, object_of},
     top::{
-        Heard, SPAN, What,
+        OperatorState, SPAN, What,
         text::{Shown, Sort},
     },
     window::{By, Window},
@@ -21,7 +21,7 @@ use super::{
 pub struct LiveStatus {
     tapping: Tapping,
     beats: Beats,
-    heard: Heard,
+    heard: OperatorState,
 }
 
 impl LiveStatus {
@@ -38,7 +38,7 @@ impl LiveStatus {
         Ok(Self {
             tapping: Tapping::begin(bus, tap).await?,
             beats: Beats::listen(&**bus).await?,
-            heard: Heard {
+            heard: OperatorState {
                 window: Window::new(SPAN),
                 system: System::default(),
                 lost: 0,

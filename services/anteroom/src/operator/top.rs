@@ -143,7 +143,7 @@ enum Column {
 }
 
 /// The messages that an operator has heard.
-pub(crate) struct Heard {
+pub(crate) struct OperatorState {
     pub(super) window: Window,
     pub(super) system: System,
     pub(super) lost: u64,
@@ -181,7 +181,7 @@ async fn show(
         namespace: args.by.contains(&Column::Namespace),
     };
     let mut shown = Shown::new(args.what, by, args.sort);
-    let mut heard = Heard {
+    let mut heard = OperatorState {
         window: Window::new(SPAN),
         system: System::default(),
         lost: 0,
@@ -237,7 +237,7 @@ async fn show(
 }
 
 /// Fails where nothing was heard at all, rather than show an empty table.
-fn nobody(shown: &Shown, heard: &Heard) -> anyhow::Result<()> {
+fn nobody(shown: &Shown, heard: &OperatorState) -> anyhow::Result<()> {
     for (webhook, reason) in &heard.window.refused {
         warn(&format!("webhook {webhook} tells nothing: {reason}"));
     }
@@ -274,7 +274,11 @@ async fn key(screen: &mut Option<Screen>) -> anyhow::Result<KeyPress> {
     }
 }
 
-fn draw_on(screen: &mut Option<Screen>, shown: &Shown, heard: &mut Heard) -> anyhow::Result<()> {
+fn draw_on(
+    screen: &mut Option<Screen>,
+    shown: &Shown,
+    heard: &mut OperatorState,
+) -> anyhow::Result<()> {
     match screen {
         Some(screen) => screen.draw(&shown.text(heard)),
         None => Ok(()),

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     PROCESS_BYTES, Uses, evaluations_bytes,
-    rule::{self, Phase, Subject, Why},
+    rule::{self, EvictableView, Phase, Why},
 };
 use crate::{
     evaluate::Evaluator,
@@ -142,7 +142,7 @@ impl Keeper {
         self.metrics.set(bytes, indexes, self.limit);
     }
 
-    fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> Subject {
+    fn subject(&mut self, now: u64, id: &ViewId, view: &ViewHandle) -> EvictableView {
         let evicted = view.status().borrow().state == LifeState::Evicted;
         let phase = self.phase(now, id, evicted);
         let options = self.desired.options_of(id);
@@ -150,7 +150,7 @@ impl Keeper {
             self.uses.get_or_create(id).set_sealed();
         }
         let known = self.moved.get(id).map_or(0, |moved| moved.bytes);
-        Subject {
+        EvictableView {
             bytes: match phase {
                 Phase::Held => view.bytes(),
                 Phase::Coming => view.bytes().max(known),
@@ -200,7 +200,7 @@ impl Keeper {
             })
     }
 
-    fn evict(&mut self, now: u64, id: &ViewId, subject: &Subject, why: Why) {
+    fn evict(&mut self, now: u64, id: &ViewId, subject: &EvictableView, why: Why) {
         let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
         let reason = reason(why, subject, self.limit);
         tracing::warn!(view = %id, bytes = subject.bytes, reason, "evicts a view");
@@ -236,7 +236,7 @@ impl Keeper {
     }
 }
 
-fn reason(why: Why, subject: &Subject, limit: Option<u64>) -> String {
+fn reason(why: Why, subject: &EvictableView, limit: Option<u64>) -> String {
     let bytes = subject.bytes;
     let limit = limit.unwrap_or_default();
     match why {

@@ -30,7 +30,7 @@ const OWN_LIMIT_RETRY_MS: u64 = 60_000;
 
 /// A view, as the rule sees it. Moments are in milliseconds since any one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct EvictableView {
     /// Its size in memory, or its size when it was evicted.
     pub(crate) bytes: u64,
     /// The view's own limit.
@@ -86,7 +86,7 @@ fn away_ms(times: u32) -> u64 {
 }
 
 /// The rule. `room` is what views may take; `None`: there is no limit but the views' own.
-pub(crate) fn decide(now: u64, room: Option<u64>, views: &[Subject]) -> Decision {
+pub(crate) fn decide(now: u64, room: Option<u64>, views: &[EvictableView]) -> Decision {
     let mut state = EvictionState {
         now,
         views,
@@ -109,13 +109,13 @@ pub(crate) fn decide(now: u64, room: Option<u64>, views: &[Subject]) -> Decision
     state.decision
 }
 
-fn over_own(view: &Subject) -> bool {
+fn over_own(view: &EvictableView) -> bool {
     !view.stays && view.bytes_max.is_some_and(|max| view.bytes > max)
 }
 
 struct EvictionState<'v> {
     now: u64,
-    views: &'v [Subject],
+    views: &'v [EvictableView],
     held: Vec<bool>,
     decision: Decision,
 }
@@ -125,7 +125,7 @@ impl EvictionState<'_> {
         self.held_views().map(|(_, view)| view.bytes).sum()
     }
 
-    fn held_views(&self) -> impl Iterator<Item = (usize, &Subject)> {
+    fn held_views(&self) -> impl Iterator<Item = (usize, &EvictableView)> {
         let all = self.views.iter().enumerate();
         all.filter(|(at, _)| self.held[*at])
     }
@@ -190,7 +190,7 @@ impl EvictionState<'_> {
         }
     }
 
-    fn may_return(&self, view: &Subject) -> bool {
+    fn may_return(&self, view: &EvictableView) -> bool {
         let Phase::Evicted { since, why, times } = view.phase else {
             return false;
         };
@@ -203,8 +203,8 @@ impl EvictionState<'_> {
 
     /// The least recently used views that take `bytes` together, all of them rested and older than
     /// `than`; `None` if there are not enough.
-    fn older_than(&self, than: &Subject, bytes: u64) -> Option<Vec<usize>> {
-        let rested = |view: &Subject| {
+    fn older_than(&self, than: &EvictableView, bytes: u64) -> Option<Vec<usize>> {
+        let rested = |view: &EvictableView| {
             // It may have been used since `now` was taken.
             let rested_ms = self.now.saturating_sub(view.used_at);
             !view.stays && view.used_at < than.used_at && rested_ms >= REST_MS
@@ -224,7 +224,7 @@ impl EvictionState<'_> {
 }
 
 /// Returns true if somebody asked for the view since it was evicted.
-fn was_asked(view: &Subject) -> bool {
+fn was_asked(view: &EvictableView) -> bool {
     matches!(view.phase, Phase::Evicted { since, .. } if view.used_at > since)
 }
 
@@ -232,8 +232,8 @@ fn was_asked(view: &Subject) -> bool {
 mod tests {
     use super::*;
 
-    fn held(bytes: u64, used_at: u64) -> Subject {
-        Subject {
+    fn held(bytes: u64, used_at: u64) -> EvictableView {
+        EvictableView {
             bytes,
             bytes_max: None,
             stays: false,
@@ -243,20 +243,20 @@ mod tests {
         }
     }
 
-    fn pinned(bytes: u64) -> Subject {
-        Subject {
+    fn pinned(bytes: u64) -> EvictableView {
+        EvictableView {
             stays: true,
             ..held(bytes, 0)
         }
     }
 
-    fn evicted(bytes: u64, used_at: u64, since: u64, why: Why) -> Subject {
+    fn evicted(bytes: u64, used_at: u64, since: u64, why: Why) -> EvictableView {
         let phase = Phase::Evicted {
             since,
             why,
             times: 1,
         };
-        Subject {
+        EvictableView {
             phase,
             ..held(bytes, used_at)
         }
@@ -267,12 +267,12 @@ mod tests {
     /// The rule, case by case.
     #[test]
     fn views_are_evicted_by_their_use_size_and_limits() {
-        let own = Subject {
+        let own = EvictableView {
             bytes_max: Some(10),
             ..held(11, 9)
         };
-        let tied = |tie| Subject { tie, ..held(40, 5) };
-        type Case = (&'static str, Vec<Subject>, Vec<(usize, Why)>, bool);
+        let tied = |tie| EvictableView { tie, ..held(40, 5) };
+        type Case = (&'static str, Vec<EvictableView>, Vec<(usize, Why)>, bool);
         let cases: Vec<Case> = vec![
             ("all fit", vec![held(50, 1), held(50, 2)], vec![], false),
             (
@@ -313,7 +313,7 @@ mod tests {
             ),
             (
                 "a pinned one does not go for its own limit",
-                vec![Subject { stays: true, ..own }],
+                vec![EvictableView { stays: true, ..own }],
                 vec![],
                 false,
             ),
@@ -337,11 +337,11 @@ mod tests {
         let since = NOW - 100_000;
         let asked = NOW - 10;
         let rested = NOW - REST_MS;
-        let coming = Subject {
+        let coming = EvictableView {
             phase: Phase::Coming,
             ..held(1, 0)
         };
-        let again = Subject {
+        let again = EvictableView {
             phase: Phase::Evicted {
                 since: NOW - 3_999,
                 why: Why::Oldest,
@@ -349,20 +349,20 @@ mod tests {
             },
             ..held(10, 0)
         };
-        let own = Subject {
+        let own = EvictableView {
             bytes_max: Some(10),
             ..evicted(20, asked, since, Why::OwnLimit)
         };
-        let unasked = Subject {
+        let unasked = EvictableView {
             used_at: 0,
             ..own.clone()
         };
-        let raised = Subject {
+        let raised = EvictableView {
             bytes_max: Some(30),
             ..unasked.clone()
         };
         let gone = |bytes, used_at| evicted(bytes, used_at, since, Why::Oldest);
-        type Case = (&'static str, Vec<Subject>, Option<usize>, Vec<usize>);
+        type Case = (&'static str, Vec<EvictableView>, Option<usize>, Vec<usize>);
         let cases: Vec<Case> = vec![
             (
                 "there is room",
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_only_limits_of_their_own_hold() {
-        let own = Subject {
+        let own = EvictableView {
             bytes_max: Some(1),
             ..held(2, 0)
         };

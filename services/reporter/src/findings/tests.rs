@@ -2,8 +2,8 @@ mod limits;
 
 use super::*;
 
-pub(crate) fn subject(uid: &str) -> Subject {
-    Subject {
+pub(crate) fn subject(uid: &str) -> ReportSubject {
+    ReportSubject {
         uid: uid.into(),
         api_version: "v1".into(),
         kind: "Pod".into(),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     findings::{Findings, tests::result},
-    result::{ReportOutcome, Subject},
+    result::{ReportOutcome, ReportSubject},
 };
 
 /// A view as a map, by name: an incarnation of the object, and what it says.
@@ -76,8 +76,8 @@ impl ViewSnapshot for Fake {
     }
 }
 
-fn subject((name, incarnation, _): Thing) -> Subject {
-    Subject {
+fn subject((name, incarnation, _): Thing) -> ReportSubject {
+    ReportSubject {
         uid: uid(name, incarnation).into(),
         api_version: "v1".into(),
         kind: "Pod".into(),
@@ -315,7 +315,7 @@ impl World {
     }
 
     /// The findings without what is broken, of which it says what it said before.
-    fn known(&self) -> BTreeMap<Subject, BTreeMap<Finder, Vec<crate::result::RuleResult>>> {
+    fn known(&self) -> BTreeMap<ReportSubject, BTreeMap<Finder, Vec<crate::result::RuleResult>>> {
         let things = self.views.iter().flatten();
         let broken = things.filter(|(_, (_, content))| *content == BROKEN);
         let broken = broken.map(|(name, (made, _))| uid(*name, *made));

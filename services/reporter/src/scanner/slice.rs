@@ -14,11 +14,11 @@ use anteroom_model::ObjectKey;
 use anteroom_view::Object;
 use futures::{StreamExt as _, stream};
 
-use super::{Waiting, slice_scheduler::Lane};
+use super::{PendingWalk, slice_scheduler::Lane};
 use crate::{
     metrics::ReporterMetrics,
     plan::WalkStep,
-    result::{RuleResult, Subject},
+    result::{ReportSubject, RuleResult},
 };
 
 /// Objects that are judged side by side: while one waits for facts, others go on.
@@ -37,7 +37,7 @@ const WAITED: Duration = Duration::from_secs(1);
 pub(super) enum ScannedObject {
     Gone(String),
     /// With what the policies say of it, in order of their keys.
-    Judged(ObjectKey, Subject, Vec<(ObjectKey, RuleResult)>),
+    Judged(ObjectKey, ReportSubject, Vec<(ObjectKey, RuleResult)>),
     /// The object cannot be read, or is no object of the API.
     Unreadable(ObjectKey),
 }
@@ -55,7 +55,7 @@ impl ScannedObject {
 
 /// A slice that has come to its end, and its walk.
 pub(super) struct Slice {
-    pub(super) waiting: Waiting,
+    pub(super) waiting: PendingWalk,
     pub(super) lane: Lane,
     pub(super) found: Vec<ScannedObject>,
 }
@@ -122,7 +122,7 @@ impl Tools {
         let Ok(value) = anteroom_wire::body::to_json(object.body()) else {
             return ScannedObject::Unreadable(key);
         };
-        let Some(subject) = Subject::of(&value) else {
+        let Some(subject) = ReportSubject::of(&value) else {
             return ScannedObject::Unreadable(key);
         };
         let timeout = self.fact_timeout.timeout();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Bus, BusExt as _, Connection, Follower, Scope, Signal, Signals};
+use anteroom_bus::{Bus, BusExt as _, Connection, Follower, LogScope, Signal, Signals};
 use anteroom_model::{Incarnation, ObjectKey};
 use anteroom_runtime::Check;
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
@@ -130,7 +130,7 @@ impl Controller {
         user.mark_changed();
         let mut written = self.deps.publisher.written();
         let mut inputs = Inputs {
-            log: self.deps.bus.follow(Scope::Controls),
+            log: self.deps.bus.follow(LogScope::Controls),
             leaders: None,
             replicas: None,
             webhooks: None,

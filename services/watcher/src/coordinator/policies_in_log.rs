@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anteroom_bus::{Bus, LogEvent, Scope};
+use anteroom_bus::{Bus, LogEvent, LogScope};
 use anteroom_model::{Delta, ObjectKey, Op, ViewState, system};
 use anteroom_wire::envelope::Record;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ pub(super) type PoliciesInLog = HashMap<ObjectKey, Bytes>;
 
 /// Reads them. Call it only after the lease was taken: nobody else writes them then.
 pub(super) async fn read(bus: &dyn Bus) -> PoliciesInLog {
-    let mut follower = bus.follow(Scope::Views(vec![system::policies()]));
+    let mut follower = bus.follow(LogScope::Views(vec![system::policies()]));
     let mut policies = PoliciesInLog::new();
     while let Some(event) = follower.next().await {
         match event {

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use anteroom_bus::{Bus, LogEvent, Scope};
+use anteroom_bus::{Bus, LogEvent, LogScope};
 use anteroom_model::{
     Delta, DesiredView, Group, ObjectKey, ObjectReference, Op, Source, ViewId, ViewState, system,
 };
@@ -300,7 +300,7 @@ impl DesiredStateReader {
             system::references(),
             system::kinds(),
         ];
-        let mut follower = bus.follow(Scope::Views(scope));
+        let mut follower = bus.follow(LogScope::Views(scope));
         while let Some(event) = follower.next().await {
             let (served, settled) = {
                 let mut state = self.state.lock();

@@ -70,7 +70,7 @@ impl Catalog {
     /// # Errors
     /// [`Unresolved`], with a message for the person who wrote the entry.
     pub(crate) fn resolve(&self, wanted: ResourceQuery<'_>) -> Result<&Resource, Unresolved> {
-        let scope = Scope::parse(wanted).map_err(Unresolved::Invalid)?;
+        let scope = GroupVersionFilter::parse(wanted).map_err(Unresolved::Invalid)?;
         let by_plural = |r: &Resource| r.record.gvr.resource == wanted.kind;
         let by_kind = |r: &Resource| r.record.kind == wanted.kind || r.singular == wanted.kind;
         let mut found = self.first_of_each_group(&scope, by_plural);
@@ -123,7 +123,7 @@ impl Catalog {
     /// Returns the most preferred version with a match, for every group in scope.
     fn first_of_each_group(
         &self,
-        scope: &Scope,
+        scope: &GroupVersionFilter,
         matches: impl Fn(&Resource) -> bool,
     ) -> Vec<&Resource> {
         let mut found: Vec<&Resource> = Vec::new();
@@ -141,7 +141,7 @@ impl Catalog {
         found
     }
 
-    fn absent(&self, scope: &Scope, wanted: ResourceQuery<'_>) -> Unresolved {
+    fn absent(&self, scope: &GroupVersionFilter, wanted: ResourceQuery<'_>) -> Unresolved {
         let silent = self.broken.iter().find(|broken| {
             scope
                 .group
@@ -195,12 +195,12 @@ fn ambiguous(wanted: ResourceQuery<'_>, candidates: &[&Resource]) -> Failure {
 
 /// Group and version as they were meant; `None`: any.
 #[derive(Debug, PartialEq, Eq)]
-struct Scope {
+struct GroupVersionFilter {
     group: Option<String>,
     version: Option<String>,
 }
 
-impl Scope {
+impl GroupVersionFilter {
     /// `networking.k8s.io`, `apis/networking.k8s.io` and `apis/networking.k8s.io/v1` are one group;
     /// so are the empty text, `core`, `api` and `api/v1`.
     fn parse(wanted: ResourceQuery<'_>) -> Result<Self, Failure> {

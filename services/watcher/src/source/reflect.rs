@@ -32,7 +32,7 @@ use crate::source::{
     metrics::WatchMetrics,
 };
 use forbidden_check::{ForbiddenCheck, RefusalVerdict};
-use machine::{Command, Effect, Input, Machine};
+use machine::{Effect, Input, Machine, ReflectorCommand};
 use parse::{Malformed, Page, WatchEvent};
 
 pub(crate) use parse::{RawObject, content_version};
@@ -220,7 +220,7 @@ pub(crate) async fn run_with(
             reflector.step(Input::Relist).await;
         }
         match reflector.machine.command() {
-            Command::Wait { wait, absent } => {
+            ReflectorCommand::Wait { wait, absent } => {
                 served.mark_unchanged();
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
@@ -228,16 +228,18 @@ pub(crate) async fn run_with(
                 }
                 reflector.step(Input::Waited).await;
             }
-            Command::List { token, limit } => reflector.list(token, limit).await,
-            Command::Probe => reflector.list(None, 1).await,
-            Command::Watch { .. } if !reflector.sink.wants_watch() => {
+            ReflectorCommand::List { token, limit } => reflector.list(token, limit).await,
+            ReflectorCommand::Probe => reflector.list(None, 1).await,
+            ReflectorCommand::Watch { .. } if !reflector.sink.wants_watch() => {
                 if reflector.control.relist.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
                 reflector.step(Input::Relist).await;
             }
-            Command::Watch { .. } if reflector.is_quiet() => reflector.step(Input::Relist).await,
-            Command::Watch { from } => reflector.watch(&from).await,
+            ReflectorCommand::Watch { .. } if reflector.is_quiet() => {
+                reflector.step(Input::Relist).await
+            }
+            ReflectorCommand::Watch { from } => reflector.watch(&from).await,
         }
     }
 }
@@ -336,7 +338,7 @@ impl<S: Sink> Reflector<S> {
     /// Asks for the page that comes next, if there is one: the API server makes it while the objects of
     /// the page before are handed on.
     fn ask_ahead(&mut self) {
-        if let Command::List {
+        if let ReflectorCommand::List {
             token: Some(token),
             limit,
         } = self.machine.command()
@@ -375,7 +377,7 @@ impl<S: Sink> Reflector<S> {
         let opened = Instant::now();
         let life_max = Duration::from_secs(seconds) + stale_after / 12;
         self.step(Input::Opened).await;
-        while matches!(self.machine.command(), Command::Watch { .. }) {
+        while matches!(self.machine.command(), ReflectorCommand::Watch { .. }) {
             let left = life_max.saturating_sub(opened.elapsed());
             let line = tokio::select! {
                 line = tokio::time::timeout(left, lines.next()) => line,
@@ -465,7 +467,7 @@ impl<S: Sink> Reflector<S> {
     /// Returns whether the watch goes on after it brought this.
     async fn goes_on(&mut self, input: Input) -> bool {
         self.step(input).await;
-        matches!(self.machine.command(), Command::Watch { .. })
+        matches!(self.machine.command(), ReflectorCommand::Watch { .. })
     }
 
     /// Only after what was heard was handed on: a view must not seem newer than it is.
@@ -517,7 +519,7 @@ impl<S: Sink> Reflector<S> {
     /// Repeats the request that failed, for the metadata of one object at most, and drops the answer.
     async fn ask_again(&self) -> Result<(), Fault> {
         let Target { collection, .. } = &self.target;
-        if let Command::Watch { from } = self.machine.command() {
+        if let ReflectorCommand::Watch { from } = self.machine.command() {
             let path = paths::watch(collection, &from, 1);
             return self
                 .api

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_bus::{Bus, BusExt as _, LogEvent, Scope, local::LocalBus};
+use anteroom_bus::{Bus, BusExt as _, LogEvent, LogScope, local::LocalBus};
 use anteroom_model::{Op, Revision, ViewId, ViewRecord, ViewState};
 use anteroom_runtime::Service;
 use anteroom_simapi::{SimApi, SimConfig, Stats};
@@ -162,7 +162,7 @@ impl World {
         let (sender, log) = watch::channel(Log::default());
         let reader = bus.join();
         let reader = tokio::spawn(async move {
-            let mut follower = reader.follow(Scope::All);
+            let mut follower = reader.follow(LogScope::All);
             while let Some(event) = follower.next().await {
                 sender.send_modify(|log| log.take(event));
             }

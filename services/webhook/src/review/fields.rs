@@ -55,7 +55,7 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// The parts of a request that are read for every review.
 #[derive(Debug, Default)]
-pub(crate) struct Head<'a> {
+pub(crate) struct ReviewHead<'a> {
     /// The id that the answer repeats.
     pub(crate) uid: Cow<'a, str>,
     /// The object's kind, converted to what the webhook is registered for.
@@ -113,7 +113,7 @@ pub(crate) struct User<'a> {
     pub(crate) groups: Vec<String>,
 }
 
-impl<'a> Head<'a> {
+impl<'a> ReviewHead<'a> {
     pub(super) fn of(fields: &Fields<'a>) -> serde_json::Result<Self> {
         let mut head = Self::default();
         for (name, text) in fields.iter() {
@@ -134,7 +134,7 @@ impl<'a> Head<'a> {
     }
 }
 
-impl Head<'_> {
+impl ReviewHead<'_> {
     /// Its JSON; empty where there is none.
     pub(crate) fn object(&self) -> &str {
         self.object

@@ -100,23 +100,23 @@ impl ReviewMemory {
             .ok()
     }
 
-    fn wait(&self, bytes: usize) -> Option<Waiting<'_>> {
+    fn wait(&self, bytes: usize) -> Option<WaitingBody<'_>> {
         let fits = |now: usize| Some(now + bytes).filter(|sum| *sum <= WAITING_BYTES_MAX);
         let counter = &self.waiting_bytes;
         counter
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
             .ok()?;
-        Some(Waiting { counter, bytes })
+        Some(WaitingBody { counter, bytes })
     }
 }
 
 /// A body that waits for room.
-struct Waiting<'a> {
+struct WaitingBody<'a> {
     counter: &'a AtomicUsize,
     bytes: usize,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingBody<'_> {
     fn drop(&mut self) {
         self.counter.fetch_sub(self.bytes, Ordering::Relaxed);
     }

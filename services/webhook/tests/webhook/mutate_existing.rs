@@ -1,6 +1,6 @@
 //! Rules on objects that exist already: what is a trigger, what is written, and what is told of failures.
 
-use anteroom_bus::{BusExt as _, Heard};
+use anteroom_bus::{BusExt as _, ViolationEvent};
 use anteroom_model::{EntryKind, EntryRecord, EntryState, FactError, Failure};
 use anteroom_wire::live::{LiveCall, LiveRequest};
 use parking_lot::Mutex;
@@ -165,7 +165,7 @@ async fn a_target_that_cannot_be_written_is_published_as_a_violation() {
     let answer = stored.admit(&client, "/validate", &review).await;
     assert_eq!(answer["allowed"], true, "{answer}");
     let heard = violations.next().await.unwrap();
-    let Heard::Violation(violation) = heard else {
+    let ViolationEvent::Violation(violation) = heard else {
         panic!("{heard:?}");
     };
     assert_eq!((&*violation.kind, violation.blocked), ("ConfigMap", false));

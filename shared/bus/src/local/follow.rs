@@ -15,13 +15,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{hub::Hub, link::Link, log::Records};
-use crate::{Follower, LogEvent, LogHead, RestartCause, Scope, position::Position};
+use crate::{Follower, LogEvent, LogHead, LogScope, RestartCause, position::Position};
 
 /// Records read under one taking of the lock.
 const CHUNK_RECORDS: usize = 64;
 
 /// Starts a follower's task.
-pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: Scope) -> Follower {
+pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: LogScope) -> Follower {
     let (events, receiver) = mpsc::channel(hub.options.follower_events_max);
     let restart = Arc::new(Notify::new());
     let stop = link.closed.child_token();
@@ -48,7 +48,7 @@ pub(super) fn follow(hub: Arc<Hub>, link: Arc<Link>, scope: Scope) -> Follower {
 struct Task {
     hub: Arc<Hub>,
     link: Arc<Link>,
-    scope: Scope,
+    scope: LogScope,
     events: mpsc::Sender<LogEvent>,
     changes: watch::Receiver<u64>,
     position: Position,

@@ -10,7 +10,7 @@ use anteroom_model::{Group, Incarnation, ObjectKey, Op, Revision, ViewId, ViewSt
 use anteroom_wire::envelope::{Envelope, Record};
 use tokio::time::Instant;
 
-use crate::{Fence, Lease, LogHead, LogIndex, LogSize, Scope};
+use crate::{Fence, Lease, LogHead, LogIndex, LogScope, LogSize};
 
 /// Bytes of a record beside its body.
 const RECORD_BYTES: u64 = 256;
@@ -250,7 +250,7 @@ impl Log {
 
     /// Returns up to `records_max` records of `scope` after position `after`; fewer only at the
     /// log's end.
-    pub(super) fn read(&self, after: Revision, scope: &Scope, records_max: usize) -> Records {
+    pub(super) fn read(&self, after: Revision, scope: &LogScope, records_max: usize) -> Records {
         self.records
             .range(Revision(after.0 + 1)..)
             .filter(|(_, envelope)| scope.reads(&envelope.record))

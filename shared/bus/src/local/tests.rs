@@ -134,7 +134,7 @@ async fn lost_calls_and_lost_replies_end_in_the_timeout() {
 async fn cutting_off_one_client_leaves_the_others_connected() {
     let (bus, fence) = writer().await;
     let other = bus.join();
-    let mut follower = other.follow(Scope::All);
+    let mut follower = other.follow(LogScope::All);
     caught_up(&mut follower).await;
     other.faults().cut();
     assert!(matches!(follower.next().await, Some(LogEvent::Away { .. })));
@@ -152,7 +152,7 @@ async fn cutting_off_one_client_leaves_the_others_connected() {
 async fn a_follower_away_for_longer_than_the_ttl_restarts() {
     let (bus, fence) = writer().await;
     let other = bus.join();
-    let mut follower = other.follow(Scope::All);
+    let mut follower = other.follow(LogScope::All);
     caught_up(&mut follower).await;
     // Idle is not away.
     tokio::time::sleep(TTL).await;
@@ -171,7 +171,7 @@ async fn a_follower_away_for_longer_than_the_ttl_restarts() {
 async fn lost_messages_and_lost_records_are_noticed() {
     let (bus, fence) = writer().await;
     let last = bus.append(fence, vec![put("x"), put("y")]).await.unwrap();
-    let mut follower = bus.follow(Scope::All);
+    let mut follower = bus.follow(LogScope::All);
     assert_eq!(caught_up(&mut follower).await, last);
     bus.faults().gap();
     restarted(&mut follower, RestartCause::Gap).await;

@@ -27,7 +27,7 @@ use super::{
     verify::Verifier,
 };
 use crate::{
-    BusError, Follower, LogEvent, LogHead, RestartCause, Scope, Unreadable, position::Position,
+    BusError, Follower, LogEvent, LogHead, LogScope, RestartCause, Unreadable, position::Position,
 };
 
 /// Events that wait for the follower's reader; at the limit, the reader's task waits, and asks the
@@ -48,7 +48,7 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 const TOMBSTONE_TTL: Duration = Duration::from_millis(TOMBSTONE_TTL_MS);
 
 /// Starts a follower's task.
-pub(super) fn follow(shared: Arc<ClientState>, scope: &Scope) -> Follower {
+pub(super) fn follow(shared: Arc<ClientState>, scope: &LogScope) -> Follower {
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let restart = Arc::new(Notify::new());
     let stop = shared.closed.child_token();
@@ -83,16 +83,16 @@ pub(super) fn follow(shared: Arc<ClientState>, scope: &Scope) -> Follower {
     }
 }
 
-fn filters(shared: &ClientState, scope: &Scope) -> Vec<String> {
+fn filters(shared: &ClientState, scope: &LogScope) -> Vec<String> {
     match scope {
         // The lease too, though it is no record: then the last record is the log's last position.
-        Scope::All => shared.subjects.stream_subjects(),
+        LogScope::All => shared.subjects.stream_subjects(),
         // A consumer without filters would read everything; no view has an empty name.
-        Scope::Views(views) if views.is_empty() => {
+        LogScope::Views(views) if views.is_empty() => {
             vec![shared.subjects.control(&anteroom_model::ViewId::new(""))]
         }
-        Scope::Views(views) => shared.subjects.filters(views),
-        Scope::Controls => vec![shared.subjects.controls()],
+        LogScope::Views(views) => shared.subjects.filters(views),
+        LogScope::Controls => vec![shared.subjects.controls()],
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anteroom_model::{Epoch, Op, ResourceVersion, Revision, ViewId, ViewRecord};
 use anteroom_wire::{
-    envelope::{self, Envelope, Head, Record},
+    envelope::{self, Envelope, Record, RecordHead},
     subject::Subject,
 };
 use async_nats::{HeaderMap, Message};
@@ -141,7 +141,7 @@ fn note(shared: &ClientState, message: &Message, index: &mut LogIndex) {
     let subject = message.subject.as_str();
     let headers = message.headers.as_ref();
     match envelope::decode_head(subject, |name| header(headers, name), &shared.subjects) {
-        Ok(Head::Delta { view, delta }) => {
+        Ok(RecordHead::Delta { view, delta }) => {
             if delta.op == Op::Put(()) {
                 let version = (delta.epoch, delta.version);
                 let of = index.objects.entry(view).or_default();
@@ -151,7 +151,7 @@ fn note(shared: &ClientState, message: &Message, index: &mut LogIndex) {
                 of.remove(&delta.key);
             }
         }
-        Ok(Head::Control(_)) => {}
+        Ok(RecordHead::Control(_)) => {}
         Err(error) => {
             tracing::warn!(
                 subject,

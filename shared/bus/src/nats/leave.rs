@@ -54,10 +54,10 @@ impl<T: Clone + PartialEq> Turns<T> {
 
 /// Signs of life of the cluster, over one connection.
 #[derive(Debug, Default)]
-pub(super) struct Signs(Mutex<Heard>);
+pub(super) struct Signs(Mutex<ServerContact>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct ServerContact {
     /// The time of the first call of JetStream's API since the last answer that has failed.
     unanswered_since: Option<Instant>,
     /// The time of the last beat of a watcher.
@@ -94,10 +94,10 @@ impl Signs {
     /// Begins anew: the connection is another one. Who was heard before has to be heard over it too.
     fn begin(&self, now: Instant) {
         let mut heard = self.0.lock();
-        *heard = Heard {
+        *heard = ServerContact {
             watchers: heard.watchers.map(|_| now),
             replicas: heard.replicas.map(|_| now),
-            ..Heard::default()
+            ..ServerContact::default()
         };
     }
 }

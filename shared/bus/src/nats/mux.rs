@@ -44,7 +44,7 @@ impl std::fmt::Display for Unanswered {
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingReplies {
     next: u64,
     /// True once the inbox ended: no reply is delivered any more.
     closed: bool,
@@ -59,7 +59,7 @@ struct Expected {
     connects: u64,
 }
 
-impl Waiting {
+impl PendingReplies {
     /// Drops the entries of requests that left by another connection than `link`: their replies are
     /// lost.
     fn lose_all_but(&mut self, link: Link) {
@@ -75,7 +75,7 @@ pub(super) struct Mux {
     link: watch::Receiver<Link>,
     /// Its inboxes are `<inbox>.<number>`.
     inbox: Arc<str>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingReplies>>,
 }
 
 /// A reply that is waited for. Dropped, nothing of it stays.
@@ -85,7 +85,7 @@ pub(super) struct Pending {
     /// The subject that the reply must be sent to.
     pub(super) subject: String,
     reply: oneshot::Receiver<Message>,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingReplies>>,
 }
 
 impl Mux {
@@ -98,7 +98,7 @@ impl Mux {
     ) -> Result<Self, async_nats::SubscribeError> {
         let inbox: Arc<str> = client.new_inbox().into();
         let subscriber = client.subscribe(format!("{inbox}.*")).await?;
-        let waiting = Arc::new(Mutex::new(Waiting::default()));
+        let waiting = Arc::new(Mutex::new(PendingReplies::default()));
         let delivery = deliver(subscriber, Arc::clone(&waiting), link.clone(), stop);
         tokio::spawn(delivery);
         Ok(Self {
@@ -196,7 +196,7 @@ impl Drop for Pending {
 /// Hands out replies, and the news that there will be none.
 async fn deliver(
     mut inbox: Subscriber,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<PendingReplies>>,
     mut link: watch::Receiver<Link>,
     stop: CancellationToken,
 ) {
@@ -228,7 +228,7 @@ async fn deliver(
 }
 
 /// Hands out replies until there are no more.
-async fn hand_out(inbox: &mut Subscriber, waiting: &Mutex<Waiting>) {
+async fn hand_out(inbox: &mut Subscriber, waiting: &Mutex<PendingReplies>) {
     while let Some(message) = inbox.next().await {
         let id = message
             .subject

@@ -10,7 +10,8 @@ use std::{
 };
 
 use anteroom_bus::{
-    Address, Bus, BusError, BusExt as _, Call, Heard, RequestError, Serving, Signal, Signals,
+    Address, Bus, BusError, BusExt as _, Call, RequestError, Serving, Signal, Signals,
+    ViolationEvent,
 };
 use anteroom_model::{
     Epoch, Group, Incarnation, Revision,
@@ -488,7 +489,10 @@ pub(crate) async fn violations_are_heard_too(harness: impl Harness) {
             webhook.send(&sent).await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(100), violations.next());
             if let Ok(heard) = next.await {
-                assert_eq!(heard, Some(Heard::Violation(Box::new(sent.clone()))));
+                assert_eq!(
+                    heard,
+                    Some(ViolationEvent::Violation(Box::new(sent.clone())))
+                );
                 return;
             }
         }

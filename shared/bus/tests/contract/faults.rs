@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anteroom_bus::{
-    AppendError, BusError, BusExt as _, Connection, RequestError, RestartCause, Scope,
+    AppendError, BusError, BusExt as _, Connection, LogScope, RequestError, RestartCause,
 };
 use anteroom_model::ViewState;
 use anteroom_wire::beat::Beat;
@@ -87,7 +87,7 @@ pub(crate) async fn a_follower_goes_on_after_an_outage(mut harness: impl Harness
         .append(vec![put("a", "x", 1), put("a", "y", 1)])
         .await;
     let bus = harness.client().await;
-    let mut reader = Reader::new(&*bus, Scope::All);
+    let mut reader = Reader::new(&*bus, LogScope::All);
     reader.caught_up_at(last).await;
     for version in 2..4 {
         harness.stop().await;
@@ -166,7 +166,7 @@ pub(crate) async fn a_log_made_anew_is_noticed(mut harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let objects = (0..20).map(|n| put("a", &format!("old-{n}"), 1)).collect();
     let last = writer.append(objects).await;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), 20);
 
@@ -179,7 +179,7 @@ pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
 ) {
     let writer = Writer::new(harness.client().await).await;
     let last = writer.append(vec![put("a", "old", 1)]).await;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.caught_up_at(last).await;
     let before = writer.bus.head().await.unwrap().incarnation;
     within(writer.bus.remake_log(&before)).await.unwrap();
@@ -201,7 +201,7 @@ pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
 pub(crate) async fn a_deleted_log_is_noticed(mut harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let last = writer.append(vec![put("a", "x", 1)]).await;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.caught_up_at(last).await;
     harness.delete_log().await;
     reader.until(|reader| reader.away == 1).await;
@@ -217,7 +217,7 @@ pub(crate) async fn a_deleted_log_is_noticed(mut harness: impl Harness) {
 pub(crate) async fn closing_ends_everything(harness: impl Harness) {
     let bus = harness.client().await;
     bus.ensure_log().await.unwrap();
-    let mut reader = Reader::new(&*bus, Scope::All);
+    let mut reader = Reader::new(&*bus, LogScope::All);
     reader.until(|reader| reader.caught_up.is_some()).await;
     let mut beats = bus.signals::<Beat>().await.unwrap();
     let mut serving = bus.serve(&at("a")).await.unwrap();

@@ -1,6 +1,6 @@
 //! Following the log.
 
-use anteroom_bus::{LogEvent, RestartCause, Scope};
+use anteroom_bus::{LogEvent, LogScope, RestartCause};
 use anteroom_model::{Op, Revision, ViewState};
 use anteroom_wire::envelope::Record;
 
@@ -11,7 +11,7 @@ use crate::{
 
 pub(crate) async fn it_sees_records_as_they_were_written(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
-    let mut follower = harness.client().await.follow(Scope::All);
+    let mut follower = harness.client().await.follow(LogScope::All);
     let start = within(follower.next()).await;
     let head = writer.bus.head().await.unwrap();
     assert!(
@@ -52,7 +52,7 @@ pub(crate) async fn it_sees_tombstones(harness: impl Harness) {
         .append(vec![put("a", "x", 1), put("a", "y", 1)])
         .await;
     let last = writer.append(vec![delete("a", "x", 2)]).await;
-    let mut late = Reader::new(&*writer.bus, Scope::All);
+    let mut late = Reader::new(&*writer.bus, LogScope::All);
     late.caught_up_at(last).await;
     assert_eq!((late.tombstones, late.objects.len()), (1, 1));
     let last = writer
@@ -74,7 +74,7 @@ pub(crate) async fn it_sees_only_its_scope(harness: impl Harness) {
         ]
     };
     let last = writer.append(batch(1)).await;
-    let scope = Scope::Views(vec![view("b"), view("c")]);
+    let scope = LogScope::Views(vec![view("b"), view("c")]);
     let mut reader = Reader::new(&*writer.bus, scope);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), 2);
@@ -89,7 +89,7 @@ pub(crate) async fn it_sees_only_its_scope(harness: impl Harness) {
             .all(|record| record.view == view("b"))
     );
     assert_eq!(reader.controls.len(), 2);
-    let mut reader = Reader::new(&*writer.bus, Scope::Controls);
+    let mut reader = Reader::new(&*writer.bus, LogScope::Controls);
     reader.caught_up_at(last).await;
     assert!(reader.objects.is_empty());
     assert_eq!(reader.controls.len(), 2);
@@ -99,7 +99,7 @@ pub(crate) async fn a_scope_of_nothing_is_caught_up(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let last = writer.append(vec![put("a", "x", 1)]).await;
     for views in [vec![], vec![view("nobody-writes-this")]] {
-        let mut reader = Reader::new(&*writer.bus, Scope::Views(views));
+        let mut reader = Reader::new(&*writer.bus, LogScope::Views(views));
         reader.caught_up_at(last).await;
         assert!(reader.objects.is_empty() && reader.controls.is_empty());
     }
@@ -127,19 +127,19 @@ pub(crate) async fn caught_up_means_that_nothing_is_missing(harness: impl Harnes
     });
     let bus = harness.client().await;
     while !updates.is_finished() {
-        let mut reader = Reader::new(&*bus, Scope::All);
+        let mut reader = Reader::new(&*bus, LogScope::All);
         reader.until(|reader| reader.caught_up.is_some()).await;
         assert_eq!(reader.objects.len(), OBJECTS);
     }
     let last = within(updates).await.unwrap();
-    let mut reader = Reader::new(&*bus, Scope::All);
+    let mut reader = Reader::new(&*bus, LogScope::All);
     reader.caught_up_at(last).await;
     assert!(reader.objects.values().all(|version| version == "2"));
 }
 
 pub(crate) async fn a_slow_reader_loses_nothing(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.until(|reader| reader.caught_up.is_some()).await;
     // Far more than any queue between the two holds, and every object twice.
     let mut last = Revision(0);
@@ -160,7 +160,7 @@ pub(crate) async fn asked_to_begin_again_it_does(harness: impl Harness) {
     let last = writer
         .append(vec![put("a", "x", 1), put("a", "y", 1)])
         .await;
-    let mut reader = Reader::new(&*writer.bus, Scope::All);
+    let mut reader = Reader::new(&*writer.bus, LogScope::All);
     reader.caught_up_at(last).await;
     // As if it had missed the news of one and the end of another.
     reader.objects.clear();
@@ -179,7 +179,7 @@ pub(crate) async fn asked_to_begin_again_it_does(harness: impl Harness) {
 
 pub(crate) async fn it_waits_for_the_log_to_be_made(harness: impl Harness) {
     let bus = harness.client().await;
-    let mut follower = bus.follow(Scope::All);
+    let mut follower = bus.follow(LogScope::All);
     let first = within(follower.next()).await;
     assert!(matches!(first, Some(LogEvent::Away { .. })), "{first:?}");
     let writer = Writer::new(harness.client().await).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anteroom_bus::{AppendError, Lease, Scope};
+use anteroom_bus::{AppendError, Lease, LogScope};
 use anteroom_model::{Group, Revision};
 
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) async fn a_fence_holds_in_its_own_group_alone(harness: impl Harness) 
 
     two.append(vec![put("b", "x", 1), put("b", "y", 1)]).await;
     let last = successor.append(vec![put("a", "x", 2)]).await;
-    let mut reader = Reader::new(&*bus, Scope::All);
+    let mut reader = Reader::new(&*bus, LogScope::All);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), 3);
     assert_eq!(reader.version("a", "x"), Some("2"));
@@ -66,7 +66,7 @@ pub(crate) async fn a_fence_holds_in_its_own_group_alone(harness: impl Harness) 
 /// Batches of two writers, single records and long ones, stand whole in one order.
 pub(crate) async fn writers_of_two_groups_share_one_total_order(harness: impl Harness) {
     const ROUNDS: u64 = 30;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     let mut tasks = Vec::new();
     for (group, of) in [(ONE, "a"), (TWO, "b")] {
         let writer = Writer::of(harness.client().await, group).await;

@@ -1,6 +1,6 @@
 //! The log: order, what is kept, and who may write.
 
-use anteroom_bus::{AppendError, BusError, Fence, Lease, Scope};
+use anteroom_bus::{AppendError, BusError, Fence, Lease, LogScope};
 use anteroom_model::{
     Group, Revision, ViewState,
     limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX},
@@ -39,8 +39,8 @@ pub(crate) async fn one_total_order_with_growing_positions(harness: impl Harness
     assert_eq!(head.incarnation, first_head.incarnation);
 
     let mut readers = [
-        Reader::new(&*bus, Scope::All),
-        Reader::new(&*harness.client().await, Scope::All),
+        Reader::new(&*bus, LogScope::All),
+        Reader::new(&*harness.client().await, LogScope::All),
     ];
     for reader in &mut readers {
         reader.caught_up_at(last).await;
@@ -63,7 +63,7 @@ pub(crate) async fn the_last_record_of_every_key_is_kept(harness: impl Harness) 
         writer.append(batch).await;
     }
     let last = writer.append(vec![put("a", "x", 21)]).await;
-    let mut reader = Reader::new(&*bus, Scope::All);
+    let mut reader = Reader::new(&*bus, LogScope::All);
     let mut records = 0;
     while reader.caught_up.is_none() {
         let before = reader.last;
@@ -170,7 +170,7 @@ pub(crate) async fn a_dropped_view_is_purged(harness: impl Harness) {
     // Wanted again: what is written behind the purge stays.
     let last = writer.append(vec![put("a", "z", 2)]).await;
 
-    let mut reader = Reader::new(&*writer.bus, Scope::All);
+    let mut reader = Reader::new(&*writer.bus, LogScope::All);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), 2);
     assert_eq!(reader.version("a", "z"), Some("2"));
@@ -246,7 +246,7 @@ pub(crate) async fn limits_are_refused_before_anything_is_written(harness: impl 
     // The largest object that the watcher lets through.
     let largest = anteroom_model::limits::OBJECT_BYTES_MAX - 1024;
     let last = writer.append(vec![put_of("a", "x", 1, largest)]).await;
-    let mut reader = Reader::new(&*writer.bus, Scope::All);
+    let mut reader = Reader::new(&*writer.bus, LogScope::All);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), 1);
 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{
-    Address, AppendError, Bus, BusError, BusExt as _, Connection, RequestError, RestartCause,
-    Scope,
+    Address, AppendError, Bus, BusError, BusExt as _, Connection, LogScope, RequestError,
+    RestartCause,
     nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
     testing::NatsServer,
 };
@@ -48,7 +48,7 @@ async fn a_crash_in_mid_stream_loses_nothing() {
     const OBJECTS: usize = 100;
     let mut harness = Nats::start().await;
     let writer = Writer::new(harness.client().await).await;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     let stop = tokio_util::sync::CancellationToken::new();
     let writing = tokio::spawn(write_on(writer.clone(), OBJECTS, stop.clone()));
     for crashes in 1..=3 {
@@ -87,7 +87,7 @@ async fn a_slow_consumer_is_detected_and_repaired() {
         ..harness.config()
     };
     let bus = harness.bus(config).await;
-    let mut reader = Reader::new(&bus, Scope::All);
+    let mut reader = Reader::new(&bus, LogScope::All);
     reader.caught_up_at(last).await;
     assert_eq!(reader.objects.len(), OBJECTS);
     assert_eq!(
@@ -106,7 +106,7 @@ async fn a_server_that_is_absent_is_waited_for() {
     let config = NatsConfig::new([server.url()], CLUSTER);
     let bus: Arc<dyn Bus> = Arc::new(NatsBus::connect(config).await.unwrap());
     assert_eq!(*bus.connection().borrow(), Connection::Down);
-    let mut reader = Reader::new(&*bus, Scope::All);
+    let mut reader = Reader::new(&*bus, LogScope::All);
     reader.until(|reader| reader.away == 1).await;
     let mut serving = bus.serve(&at("a")).await.unwrap();
     let refused = bus.head().await;
@@ -136,7 +136,7 @@ async fn a_stream_made_anew_that_grew_past_the_old_one_is_noticed() {
     let mut harness = Nats::start().await;
     let writer = Writer::new(harness.client().await).await;
     let last = writer.append(vec![put("a", "old", 1)]).await;
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.caught_up_at(last).await;
     harness.delete_log().await;
     let writer = Writer::new(harness.client().await).await;
@@ -161,7 +161,7 @@ async fn a_record_that_cannot_be_read_is_not_skipped_over() {
     let published = stranger.publish(subject, "not a record".into()).await;
     published.unwrap().await.unwrap();
     let last = writer.append(vec![put("a", "x", 1)]).await;
-    let mut reader = Reader::new(&*writer.bus, Scope::All);
+    let mut reader = Reader::new(&*writer.bus, LogScope::All);
     reader.caught_up_at(last).await;
     assert_eq!((reader.unreadable, reader.objects.len()), (1, 1));
     assert_eq!(reader.unreadable_of, Some(view("a")), "its view is known");
@@ -181,7 +181,7 @@ async fn awaited_records_that_are_purged_do_not_delay_a_reader_for_ever() {
         let put = |name: &String| put_of("a", name, 1, 2_000);
         writer.append(chunk.iter().map(put).collect()).await;
     }
-    let mut reader = Reader::new(&*harness.client().await, Scope::All);
+    let mut reader = Reader::new(&*harness.client().await, LogScope::All);
     reader.until(|reader| reader.last > Revision(10)).await;
     let stream = jetstream::new(harness.stranger().await);
     let stream = stream.get_stream(STREAM).await.unwrap();
@@ -376,8 +376,8 @@ async fn the_permissions_that_are_deployed_suffice() {
     writer.bus.purge(writer.fence, &view("a")).await.unwrap();
     let last = writer.append(vec![put("a", "y", 2)]).await;
     for bus in [&replica, &webhook, &other.bus] {
-        let scope = Scope::Views(vec![view("a")]);
-        for scope in [Scope::All, scope] {
+        let scope = LogScope::Views(vec![view("a")]);
+        for scope in [LogScope::All, scope] {
             let mut reader = Reader::new(&**bus, scope);
             reader.caught_up_at(last).await;
             assert_eq!(reader.objects.len(), 1);

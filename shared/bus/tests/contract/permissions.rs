@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, Connection, Scope, nats::NatsBus};
+use anteroom_bus::{Bus, Connection, LogScope, nats::NatsBus};
 use async_nats::{Client, ConnectOptions, Event};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -316,7 +316,7 @@ async fn a_stolen_login_makes_so_many_consumers_and_stops_no_reader() {
     };
     let writer = Writer::new(bus(deployed.login("watcher", "watcher")).await).await;
     let replica = bus(deployed.login("replica", "cache_replica")).await;
-    let mut reader = Reader::new(&*replica, Scope::All);
+    let mut reader = Reader::new(&*replica, LogScope::All);
     let first = writer.append(vec![put("a", "x", 1)]).await;
     reader.caught_up_at(first).await;
 

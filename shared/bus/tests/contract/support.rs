@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, Fence, Follower, Lease, LogEvent, RestartCause, Scope};
+use anteroom_bus::{Bus, Fence, Follower, Lease, LogEvent, LogScope, RestartCause};
 use anteroom_model::{
     Delta, Digest, Epoch, Group, ObjectKey, Op, ResourceVersion, Revision, Source, SourceInfo,
     ViewId, ViewRecord, ViewState, system,
@@ -149,7 +149,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(bus: &dyn Bus, scope: Scope) -> Self {
+    pub(crate) fn new(bus: &dyn Bus, scope: LogScope) -> Self {
         Self {
             follower: bus.follow(scope),
             objects: BTreeMap::new(),

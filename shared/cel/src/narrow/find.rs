@@ -2,7 +2,7 @@
 
 use super::{
     Matching, Narrow, Operand, Probe,
-    path::{Path, Scope},
+    path::{MacroScope, Path},
 };
 use crate::{
     ast::{Expr, Macro, MacroKind, Operator},
@@ -13,7 +13,7 @@ use crate::{
 /// Returns what elements have for which the body is not definitely `decided`; `None`: that cannot be told.
 pub(super) fn find(body: &Expr, place: usize, decided: bool) -> Option<Narrow> {
     let mut finder = Finder { at: Vec::new() };
-    finder.find(body, decided, &Scope::new(place))
+    finder.find(body, decided, &MacroScope::new(place))
 }
 
 struct Finder {
@@ -29,7 +29,7 @@ impl Finder {
         found
     }
 
-    fn find(&mut self, term: &Expr, decided: bool, scope: &Scope) -> Option<Narrow> {
+    fn find(&mut self, term: &Expr, decided: bool, scope: &MacroScope) -> Option<Narrow> {
         match (term, decided) {
             // One side that decides is enough.
             (Expr::And(pair), false) | (Expr::Or(pair), true) => {
@@ -63,7 +63,7 @@ impl Finder {
     }
 
     /// `key == value`, or the other way round: `place` is that of the value.
-    fn equal(&self, key: &Expr, value: &Expr, place: u16, scope: &Scope) -> Option<Narrow> {
+    fn equal(&self, key: &Expr, value: &Expr, place: u16, scope: &MacroScope) -> Option<Narrow> {
         let path = scope.path(key)?;
         let matching = match path.is_optional {
             true => Matching::OptionalEqual,
@@ -73,7 +73,7 @@ impl Finder {
     }
 
     /// `key in value`, `value in key`
-    fn within(&self, left: &Expr, right: &Expr, scope: &Scope) -> Option<Narrow> {
+    fn within(&self, left: &Expr, right: &Expr, scope: &MacroScope) -> Option<Narrow> {
         if let Some(path) = scope.path(left) {
             return match path.is_optional {
                 true => None,
@@ -90,7 +90,7 @@ impl Finder {
         matching: Matching,
         term: &Expr,
         place: u16,
-        scope: &Scope,
+        scope: &MacroScope,
     ) -> Option<Narrow> {
         // The same element on both sides is for a scan.
         scope.is_apart(term).then(|| {
@@ -102,7 +102,7 @@ impl Finder {
         })
     }
 
-    fn operand(&self, place: u16, scope: &Scope) -> Operand {
+    fn operand(&self, place: u16, scope: &MacroScope) -> Operand {
         let term = self.at.iter().copied().chain([place]);
         Operand {
             term: term.collect(),
@@ -111,7 +111,7 @@ impl Finder {
     }
 
     /// `exists` and `all` within the body.
-    fn inner(&mut self, made: &Macro, decided: bool, scope: &Scope) -> Option<Narrow> {
+    fn inner(&mut self, made: &Macro, decided: bool, scope: &MacroScope) -> Option<Narrow> {
         let decides = match made.kind {
             MacroKind::Exists => false,
             MacroKind::All => true,
@@ -144,7 +144,7 @@ const RANGE: u16 = 0;
 const BODY: u16 = 1;
 
 /// Adds the guards that stand side by side in `term`.
-fn add_guards(term: &Expr, decided: bool, scope: &mut Scope) {
+fn add_guards(term: &Expr, decided: bool, scope: &mut MacroScope) {
     match (term, decided) {
         (Expr::And(pair), false) | (Expr::Or(pair), true) => {
             add_guards(&pair.0, decided, scope);
@@ -157,7 +157,7 @@ fn add_guards(term: &Expr, decided: bool, scope: &mut Scope) {
 }
 
 /// `has(path.field)`, `'field' in path`
-fn add_guard(term: &Expr, scope: &mut Scope) {
+fn add_guard(term: &Expr, scope: &mut MacroScope) {
     let (of, field, missing): (&Expr, &str, Missing) = match term {
         Expr::Has(operand, field) => (operand, field, Missing::Skip),
         Expr::Binary(Operator::In, pair) => match &**pair {

@@ -18,7 +18,7 @@ pub(super) struct Path {
 
 /// The variables of macros from the element on.
 #[derive(Clone, Debug)]
-pub(super) struct Scope {
+pub(super) struct MacroScope {
     /// The variables of macros around the macro.
     pub(super) place: usize,
     /// One for each variable from the element on.
@@ -35,7 +35,7 @@ enum Variable {
     Apart,
 }
 
-impl Scope {
+impl MacroScope {
     /// The scope of the body of a macro.
     pub(super) fn new(place: usize) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, Connection, Scope};
+use anteroom_bus::{Bus, Connection, LogScope};
 use anteroom_mirror::{ContentStamp, Marks, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
 use anteroom_runtime::{Check, Service};
@@ -36,7 +36,7 @@ pub async fn follow(
     let mut connected = connection.clone();
     let mirror = Mirror::start(
         bus,
-        Scope::Views(vec![
+        LogScope::Views(vec![
             system::entries(),
             system::kinds(),
             system::policies(),
@@ -424,7 +424,7 @@ mod tests {
         let end = writer.put(&system::entries(), "", "a", entry).await;
         let shutdown = CancellationToken::new();
         let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
-        let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
+        let mirror = Mirror::start(bus, LogScope::All, config, metrics, &shutdown);
         let mut position = mirror.position();
         position.wait_for(|read| *read >= end).await.unwrap();
         let mut reader = CatalogReader::new(mirror);
@@ -448,7 +448,7 @@ mod tests {
         let mut writer = ViewWriter::with_system_views(Arc::clone(&bus)).await;
         let shutdown = CancellationToken::new();
         let (config, metrics) = (MirrorConfig::default(), MirrorMetrics::default());
-        let mirror = Mirror::start(bus, Scope::All, config, metrics, &shutdown);
+        let mirror = Mirror::start(bus, LogScope::All, config, metrics, &shutdown);
         let mut reader = CatalogReader::new(mirror);
         while reader.read().is_none() {
             reader.changed().await.unwrap();

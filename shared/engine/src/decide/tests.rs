@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    incoming::{Head, ResourcePath},
+    incoming::{RequestHead, ResourcePath},
     recorder::NoRecorder,
     testing::{self, Script},
 };
@@ -20,9 +20,9 @@ struct Creation(Vec<String>);
 impl Incoming for Creation {
     type Error = Infallible;
 
-    fn head(&self) -> Head<'_> {
+    fn head(&self) -> RequestHead<'_> {
         let (group, version) = ("networking.k8s.io", "v1");
-        Head {
+        RequestHead {
             kind: KindName {
                 group,
                 version,

@@ -4,8 +4,8 @@ use serde_json::json;
 use super::*;
 use crate::testing::{manifest, policies};
 
-fn subject(kind: &str) -> Subject<'_> {
-    Subject {
+fn subject(kind: &str) -> RequestSubject<'_> {
+    RequestSubject {
         served: ServedKind {
             group: "networking.k8s.io",
             version: "v1",
@@ -18,7 +18,7 @@ fn subject(kind: &str) -> Subject<'_> {
     }
 }
 
-fn names(set: &PolicySet, scope: &CallScope, subject: &Subject<'_>) -> Vec<String> {
+fn names(set: &PolicySet, scope: &CallScope, subject: &RequestSubject<'_>) -> Vec<String> {
     let concerned = set.concerned(scope, subject).entries;
     let keys = concerned.iter().map(|entry| entry.key.to_string());
     keys.collect()
@@ -45,7 +45,7 @@ fn policies_are_found_by_kind_and_operation_in_order_of_name() {
     assert_eq!(names(&set, all, &subject("Service")), ["c"]);
     assert_eq!(names(&set, all, &subject("Ingest")), ["b"]);
     assert!(names(&set, all, &subject("Pod")).is_empty());
-    let update = Subject {
+    let update = RequestSubject {
         operation: Operation::Update,
         ..subject("Ingress")
     };
@@ -321,7 +321,7 @@ fn a_namespaced_policy_is_found_in_its_namespace_alone() {
         ("Service", Some("n"), &["d", "n/c"]),
         ("Service", Some("m"), &["d"]),
     ] {
-        let subject = Subject {
+        let subject = RequestSubject {
             namespace,
             ..subject(kind)
         };
@@ -382,7 +382,7 @@ fn a_request_is_not_read_for_policies_of_other_namespaces() {
         (Some(""), json!({ "a": 1 })),
         (None, json!({ "a": 1, "b": 2, "c": 3 })),
     ] {
-        let subject = Subject {
+        let subject = RequestSubject {
             namespace,
             ..subject("Ingress")
         };

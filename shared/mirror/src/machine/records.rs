@@ -36,7 +36,7 @@ impl Machine {
                 self.dropped(revision, record, effects);
             }
             record if source == RecordSource::Log => {
-                let hole = (self.scope == Scope::All).then_some(self.hole);
+                let hole = (self.scope == LogScope::All).then_some(self.hole);
                 let met_before = self.views.contains_key(&id);
                 self.take_in(now, revision, record, hole, effects);
                 if !met_before && let Some(kept) = self.views.get(&id) {

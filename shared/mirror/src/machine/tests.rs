@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use anteroom_bus::{RestartCause, Scope};
+use anteroom_bus::{LogScope, RestartCause};
 use anteroom_model::{
     Epoch, FactError, Incarnation, ObjectKey, ResourceVersion, ViewId, ViewState,
 };
@@ -56,13 +56,13 @@ fn demand_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn scope() -> impl Strategy<Value = Scope> {
-    prop_oneof![Just(Scope::All), Just(Scope::Views(views().to_vec()))]
+fn scope() -> impl Strategy<Value = LogScope> {
+    prop_oneof![Just(LogScope::All), Just(LogScope::Views(views().to_vec()))]
 }
 
 /// Checks after every step that each answer is true, and in the end that every view answers.
 fn play(steps: Vec<Step>) -> Result<World, TestCaseError> {
-    let mut world = World::new(Scope::All);
+    let mut world = World::new(LogScope::All);
     for step in steps {
         world.take(step);
         world.check_truth()?;
@@ -110,7 +110,7 @@ proptest! {
 }
 
 fn synced_world() -> World {
-    let mut world = World::new(Scope::All);
+    let mut world = World::new(LogScope::All);
     world.take(Step::Put(0, 1));
     world.take(Step::Put(1, 1));
     world.settle();
@@ -123,7 +123,7 @@ fn state(world: &World, view: usize) -> LifeState {
 
 #[test]
 fn a_view_answers_once_its_log_is_read_and_a_beat_arrived() {
-    let mut world = World::new(Scope::All);
+    let mut world = World::new(LogScope::All);
     world.take(Step::Put(0, 1));
     world.take(Step::Control(0, ViewState::Synced));
     world.take(Step::Deliver(1));
@@ -238,7 +238,7 @@ fn a_loaded_view_is_not_handed_over_before_it_has_skipped_records() {
 /// A replica with a share holds what is its own, and nothing of the others.
 #[test]
 fn views_of_others_are_not_held_and_those_taken_over_are_loaded() {
-    let mut world = World::new(Scope::All);
+    let mut world = World::new(LogScope::All);
     world.take(Step::Hold([true, false]));
     world.take(Step::Put(0, 1));
     world.take(Step::Put(1, 1));
@@ -294,7 +294,7 @@ fn seal(world: &mut World, key: u8) {
 #[test]
 fn sealed_bodies_are_opened_or_fail_their_view_alone_until_they_can_be() {
     let ring = Arc::new(Ring::default());
-    let mut world = World::new(Scope::All);
+    let mut world = World::new(LogScope::All);
     world.machine.config.opener = Some(Arc::clone(&ring) as _);
     world.take(Step::Put(1, 1));
     seal(&mut world, 1);

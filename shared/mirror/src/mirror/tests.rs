@@ -34,7 +34,7 @@ impl Harness {
         let metrics = MirrorMetrics::default();
         let mirror = Mirror::start(
             Arc::new(bus.join()),
-            Scope::All,
+            LogScope::All,
             MirrorConfig::default(),
             metrics.clone(),
             &shutdown,
@@ -288,7 +288,7 @@ async fn a_mirror_of_some_views_waits_for_those() {
     let shutdown = CancellationToken::new();
     let mirror = Mirror::start(
         Arc::new(bus.join()),
-        Scope::Views(vec![system::entries(), system::policies()]),
+        LogScope::Views(vec![system::entries(), system::policies()]),
         MirrorConfig::default(),
         MirrorMetrics::default(),
         &shutdown,

@@ -21,9 +21,9 @@ const STEPS_MAX: usize = 16;
 
 /// The places that names in an expression stand for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scope(BTreeMap<String, Reached>);
+pub(super) struct NameScope(BTreeMap<String, Reached>);
 
-impl Scope {
+impl NameScope {
     pub(super) fn bind(&mut self, name: String, reached: Reached) {
         self.0.insert(name, reached);
     }
@@ -104,7 +104,7 @@ pub(super) struct ExpressionParts {
 }
 
 /// Reads an expression.
-pub(super) fn read(source: &str, language: Language, scope: &Scope) -> ExpressionParts {
+pub(super) fn read(source: &str, language: Language, scope: &NameScope) -> ExpressionParts {
     TokenReader::new(source, language, scope).read()
 }
 

@@ -9,7 +9,7 @@ use super::{
     outcome::{Class, compare},
     request::Request,
     shrink::shrink,
-    subject::Subject,
+    subject::ComparedPolicies,
 };
 
 /// The most kinds of differences that are kept apart; those of further ones are counted.
@@ -68,7 +68,7 @@ impl FoundDifferences {
     /// Shrinks what was found.
     pub(super) fn differences(
         self,
-        subject: &mut Subject,
+        subject: &mut ComparedPolicies,
         is_over: &dyn Fn() -> bool,
     ) -> Vec<Difference> {
         let mut differences = Vec::new();

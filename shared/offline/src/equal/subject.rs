@@ -18,14 +18,14 @@ const EVERYBODY: &str = "system:authenticated";
 const MASTERS: &str = "system:masters";
 
 /// Two sets of policies, and what they decide from.
-pub(super) struct Subject {
+pub(super) struct ComparedPolicies {
     bench: Bench,
     sides: [Vec<LoadedPolicy>; 2],
     /// Two users, with the names of those that are not known from a file.
     users: [(User, Option<String>); 2],
 }
 
-impl Subject {
+impl ComparedPolicies {
     pub(super) fn new(mut bench: Bench, sides: [Vec<LoadedPolicy>; 2], of: &Vocabulary) -> Self {
         let plain = User::named("somebody", &[EVERYBODY.to_owned()], &[]);
         let first = match bench.user.is_known() {

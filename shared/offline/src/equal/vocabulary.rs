@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
-    expression::{Reached, Scope, read},
+    expression::{NameScope, Reached, read},
     group::Group,
     pattern,
     place::{PlaceStep, place},
@@ -51,7 +51,7 @@ impl Vocabulary {
             objects: Reached::object(),
             depth: 0,
         };
-        self.value("spec", &manifest["spec"], &at, &mut Scope::default());
+        self.value("spec", &manifest["spec"], &at, &mut NameScope::default());
     }
 
     /// The groups with something in them, each once.
@@ -61,7 +61,7 @@ impl Vocabulary {
         }
     }
 
-    fn expression(&mut self, source: &str, language: Language, scope: &Scope) -> Reached {
+    fn expression(&mut self, source: &str, language: Language, scope: &NameScope) -> Reached {
         let found = read(source, language, scope);
         let reached = found.reached.clone();
         let mut group = Group::default();
@@ -70,7 +70,7 @@ impl Vocabulary {
         reached
     }
 
-    fn value(&mut self, key: &str, value: &Value, at: &At, scope: &mut Scope) {
+    fn value(&mut self, key: &str, value: &Value, at: &At, scope: &mut NameScope) {
         if at.depth > DEPTH_MAX || UNREAD.contains(&key) {
             return;
         }
@@ -130,7 +130,7 @@ impl Vocabulary {
         }
     }
 
-    fn pattern(&mut self, pattern: &Value, at: &At, scope: &Scope) {
+    fn pattern(&mut self, pattern: &Value, at: &At, scope: &NameScope) {
         for place in &at.objects.places {
             let mut found = Vec::new();
             pattern::read(
@@ -143,7 +143,7 @@ impl Vocabulary {
         }
     }
 
-    fn patches(&mut self, patches: &str, at: &At, scope: &Scope) {
+    fn patches(&mut self, patches: &str, at: &At, scope: &NameScope) {
         let Ok(Value::Array(operations)) = anteroom_functions::yaml::read(patches) else {
             return;
         };
@@ -166,7 +166,7 @@ impl Vocabulary {
     }
 
     /// An entry of a context, or a variable in CEL.
-    fn variable(&mut self, entry: &Value, at: &At, scope: &mut Scope) {
+    fn variable(&mut self, entry: &Value, at: &At, scope: &mut NameScope) {
         let name = entry["name"].as_str().unwrap_or_default();
         if let Some(source) = entry["expression"].as_str() {
             let reached = self.expression(source, Language::Cel, scope);
@@ -192,7 +192,7 @@ impl Vocabulary {
         }
     }
 
-    fn foreach(&mut self, one: &Map<String, Value>, at: &At, scope: &Scope) {
+    fn foreach(&mut self, one: &Map<String, Value>, at: &At, scope: &NameScope) {
         let mut scope = scope.clone();
         let mut at = at.deeper();
         if let Some(list) = one.get("list").and_then(Value::as_str) {
@@ -326,13 +326,13 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// A condition: its two sides are about each other.
-fn condition(value: &Value, group: &mut Group, scope: &Scope, depth: usize) {
+fn condition(value: &Value, group: &mut Group, scope: &NameScope, depth: usize) {
     for side in ["key", "value"] {
         literals(&value[side], group, scope, depth);
     }
 }
 
-fn literals(value: &Value, group: &mut Group, scope: &Scope, depth: usize) {
+fn literals(value: &Value, group: &mut Group, scope: &NameScope, depth: usize) {
     match value {
         _ if depth > DEPTH_MAX => {}
         Value::Null => {}
@@ -354,7 +354,7 @@ fn literals(value: &Value, group: &mut Group, scope: &Scope, depth: usize) {
 }
 
 /// Reads the variables of a text. Returns what the first of them reaches.
-fn templates(text: &str, group: &mut Group, scope: &Scope) -> Reached {
+fn templates(text: &str, group: &mut Group, scope: &NameScope) -> Reached {
     let mut reached = Reached::default();
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("{{") {

@@ -5,7 +5,7 @@ use serde_json::Map;
 use super::fields::{Field, KnownFields, ManifestObject};
 use crate::ir::{
     KindPattern, Operation,
-    matching::{Filter, Filters, Match, Requirement, Selector, SetOperator, Subject, Users},
+    matching::{Filter, Filters, Match, Requirement, Selector, SetOperator, SubjectPattern, Users},
     problem::Problems,
 };
 
@@ -220,19 +220,19 @@ fn users(object: &ManifestObject<'_>, problems: &mut Problems) -> Users {
     }
 }
 
-fn subject(field: &Field<'_>, problems: &mut Problems) -> Option<Subject> {
+fn subject(field: &Field<'_>, problems: &mut Problems) -> Option<SubjectPattern> {
     let object = field.object(&SUBJECT, problems)?;
     let kind = object.required("kind", problems)?;
     let kind = kind.known_text(&["User", "Group", "ServiceAccount"], problems)?;
     let name = object.required("name", problems)?.plain_text(problems)?;
     Some(match kind {
-        "Group" => Subject::Group(name),
+        "Group" => SubjectPattern::Group(name),
         "ServiceAccount" => {
             let namespace = object.required("namespace", problems)?;
             let namespace = namespace.plain_text(problems)?;
-            Subject::ServiceAccount(format!("system:serviceaccount:{namespace}:{name}"))
+            SubjectPattern::ServiceAccount(format!("system:serviceaccount:{namespace}:{name}"))
         }
-        _ => Subject::User(name),
+        _ => SubjectPattern::User(name),
     })
 }
 

@@ -19,4 +19,4 @@ pub use registration::Target;
 pub(crate) use roles::{BINDINGS_OF_USER, names_of_user, roles_of};
 pub(crate) use selector::{Requirement, Selector, SetOperator};
 pub(crate) use surroundings::{LABELS, Lacking, Matched, NAMESPACE_SELECTOR, ROLES, Surroundings};
-pub(crate) use users::{Subject, Users};
+pub(crate) use users::{SubjectPattern, Users};

@@ -4,7 +4,7 @@
 
 /// The first part of a value: a scalar whole, or what a container holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Head<'a> {
+pub(super) enum ValueHead<'a> {
     Nil,
     Bool(bool),
     U64(u64),
@@ -23,26 +23,26 @@ pub(super) enum Head<'a> {
 /// The head of the value at the start of `bytes`, and what follows it. A container that claims more
 /// elements than there are bytes left is malformed, so a count is never larger than the input.
 #[inline]
-pub(super) fn head(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
+pub(super) fn head(bytes: &[u8]) -> Option<(ValueHead<'_>, &[u8])> {
     let (&marker, rest) = bytes.split_first()?;
     match marker {
-        0x00..=0x7f => Some((Head::U64(u64::from(marker)), rest)),
+        0x00..=0x7f => Some((ValueHead::U64(u64::from(marker)), rest)),
         0x80..=0x8f => map(usize::from(marker & 0x0f), rest),
         0x90..=0x9f => array(usize::from(marker & 0x0f), rest),
         0xa0..=0xbf => string(usize::from(marker & 0x1f), rest),
-        0xc0 => Some((Head::Nil, rest)),
-        0xc2 => Some((Head::Bool(false), rest)),
-        0xc3 => Some((Head::Bool(true), rest)),
-        0xca => number(rest, |b| Head::F64(f64::from(f32::from_be_bytes(b)))),
-        0xcb => number(rest, |b| Head::F64(f64::from_be_bytes(b))),
-        0xcc => number(rest, |b| Head::U64(u64::from(u8::from_be_bytes(b)))),
-        0xcd => number(rest, |b| Head::U64(u64::from(u16::from_be_bytes(b)))),
-        0xce => number(rest, |b| Head::U64(u64::from(u32::from_be_bytes(b)))),
-        0xcf => number(rest, |b| Head::U64(u64::from_be_bytes(b))),
-        0xd0 => number(rest, |b| Head::I64(i64::from(i8::from_be_bytes(b)))),
-        0xd1 => number(rest, |b| Head::I64(i64::from(i16::from_be_bytes(b)))),
-        0xd2 => number(rest, |b| Head::I64(i64::from(i32::from_be_bytes(b)))),
-        0xd3 => number(rest, |b| Head::I64(i64::from_be_bytes(b))),
+        0xc0 => Some((ValueHead::Nil, rest)),
+        0xc2 => Some((ValueHead::Bool(false), rest)),
+        0xc3 => Some((ValueHead::Bool(true), rest)),
+        0xca => number(rest, |b| ValueHead::F64(f64::from(f32::from_be_bytes(b)))),
+        0xcb => number(rest, |b| ValueHead::F64(f64::from_be_bytes(b))),
+        0xcc => number(rest, |b| ValueHead::U64(u64::from(u8::from_be_bytes(b)))),
+        0xcd => number(rest, |b| ValueHead::U64(u64::from(u16::from_be_bytes(b)))),
+        0xce => number(rest, |b| ValueHead::U64(u64::from(u32::from_be_bytes(b)))),
+        0xcf => number(rest, |b| ValueHead::U64(u64::from_be_bytes(b))),
+        0xd0 => number(rest, |b| ValueHead::I64(i64::from(i8::from_be_bytes(b)))),
+        0xd1 => number(rest, |b| ValueHead::I64(i64::from(i16::from_be_bytes(b)))),
+        0xd2 => number(rest, |b| ValueHead::I64(i64::from(i32::from_be_bytes(b)))),
+        0xd3 => number(rest, |b| ValueHead::I64(i64::from_be_bytes(b))),
         0xd9 => length8(rest).and_then(|(n, rest)| string(n, rest)),
         0xda => length16(rest).and_then(|(n, rest)| string(n, rest)),
         0xdb => length32(rest).and_then(|(n, rest)| string(n, rest)),
@@ -50,9 +50,9 @@ pub(super) fn head(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
         0xdd => length32(rest).and_then(|(n, rest)| array(n, rest)),
         0xde => length16(rest).and_then(|(n, rest)| map(n, rest)),
         0xdf => length32(rest).and_then(|(n, rest)| map(n, rest)),
-        0xe0..=0xff => Some((Head::I64(i64::from(marker as i8)), rest)),
+        0xe0..=0xff => Some((ValueHead::I64(i64::from(marker as i8)), rest)),
         0xc1 => None,
-        0xc4..=0xc9 | 0xd4..=0xd8 => skip(bytes).map(|rest| (Head::Foreign, rest)),
+        0xc4..=0xc9 | 0xd4..=0xd8 => skip(bytes).map(|rest| (ValueHead::Foreign, rest)),
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn key(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
         return rest.split_at_checked(usize::from(marker & 0x1f));
     }
     match head(bytes)? {
-        (Head::Str(key), rest) => Some((key, rest)),
+        (ValueHead::Str(key), rest) => Some((key, rest)),
         _ => None,
     }
 }
@@ -184,23 +184,23 @@ const fn long_step(bytes: u8, length_bytes: u8, counts: Counts) -> MarkerLayout 
     }
 }
 
-fn string(bytes: usize, rest: &[u8]) -> Option<(Head<'_>, &[u8])> {
+fn string(bytes: usize, rest: &[u8]) -> Option<(ValueHead<'_>, &[u8])> {
     let (text, rest) = rest.split_at_checked(bytes)?;
-    Some((Head::Str(text), rest))
+    Some((ValueHead::Str(text), rest))
 }
 
-fn array(values: usize, rest: &[u8]) -> Option<(Head<'_>, &[u8])> {
-    (values <= rest.len()).then_some((Head::Array(values), rest))
+fn array(values: usize, rest: &[u8]) -> Option<(ValueHead<'_>, &[u8])> {
+    (values <= rest.len()).then_some((ValueHead::Array(values), rest))
 }
 
-fn map(pairs: usize, rest: &[u8]) -> Option<(Head<'_>, &[u8])> {
-    (pairs <= rest.len() / 2).then_some((Head::Map(pairs), rest))
+fn map(pairs: usize, rest: &[u8]) -> Option<(ValueHead<'_>, &[u8])> {
+    (pairs <= rest.len() / 2).then_some((ValueHead::Map(pairs), rest))
 }
 
 fn number<'a, const N: usize>(
     rest: &'a [u8],
-    read: impl FnOnce([u8; N]) -> Head<'a>,
-) -> Option<(Head<'a>, &'a [u8])> {
+    read: impl FnOnce([u8; N]) -> ValueHead<'a>,
+) -> Option<(ValueHead<'a>, &'a [u8])> {
     let (bytes, rest) = rest.split_first_chunk()?;
     Some((read(*bytes), rest))
 }

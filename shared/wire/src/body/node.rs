@@ -2,7 +2,7 @@
 
 use anteroom_jmespath::{Node, Number, Shape};
 
-use super::format::{Head, head, key, skip};
+use super::format::{ValueHead, head, key, skip};
 
 /// A cursor at one value of a body. Two words, `Copy`, and nothing is parsed ahead.
 ///
@@ -44,22 +44,26 @@ impl<'a> Node<'a> for BodyNode<'a> {
     #[inline]
     fn shape(self) -> Shape<'a> {
         match head(self.bytes) {
-            Some((Head::Bool(value), _)) => Shape::Bool(value),
-            Some((Head::U64(value), _)) => Shape::Number(Number::U64(value)),
-            Some((Head::I64(value), _)) => Shape::Number(Number::I64(value)),
-            Some((Head::F64(value), _)) if value.is_finite() => Shape::Number(Number::F64(value)),
-            Some((Head::Str(text), _)) => {
+            Some((ValueHead::Bool(value), _)) => Shape::Bool(value),
+            Some((ValueHead::U64(value), _)) => Shape::Number(Number::U64(value)),
+            Some((ValueHead::I64(value), _)) => Shape::Number(Number::I64(value)),
+            Some((ValueHead::F64(value), _)) if value.is_finite() => {
+                Shape::Number(Number::F64(value))
+            }
+            Some((ValueHead::Str(text), _)) => {
                 std::str::from_utf8(text).map_or(Shape::Null, Shape::String)
             }
-            Some((Head::Array(values), _)) => Shape::Array(values),
-            Some((Head::Map(pairs), _)) => Shape::Object(pairs),
-            Some((Head::Nil | Head::F64(_) | Head::Foreign, _)) | None => Shape::Null,
+            Some((ValueHead::Array(values), _)) => Shape::Array(values),
+            Some((ValueHead::Map(pairs), _)) => Shape::Object(pairs),
+            Some((ValueHead::Nil | ValueHead::F64(_) | ValueHead::Foreign, _)) | None => {
+                Shape::Null
+            }
         }
     }
 
     #[inline]
     fn field(self, name: &str) -> Option<Self> {
-        let (Head::Map(pairs), mut rest) = head(self.bytes)? else {
+        let (ValueHead::Map(pairs), mut rest) = head(self.bytes)? else {
             return None;
         };
         for _ in 0..pairs {
@@ -79,7 +83,7 @@ impl<'a> Node<'a> for BodyNode<'a> {
     #[inline]
     fn elements(self) -> Elements<'a> {
         match head(self.bytes) {
-            Some((Head::Array(left), rest)) => Elements { left, rest },
+            Some((ValueHead::Array(left), rest)) => Elements { left, rest },
             _ => Elements { left: 0, rest: &[] },
         }
     }
@@ -87,7 +91,7 @@ impl<'a> Node<'a> for BodyNode<'a> {
     #[inline]
     fn entries(self) -> Entries<'a> {
         match head(self.bytes) {
-            Some((Head::Map(left), rest)) => Entries { left, rest },
+            Some((ValueHead::Map(left), rest)) => Entries { left, rest },
             _ => Entries { left: 0, rest: &[] },
         }
     }

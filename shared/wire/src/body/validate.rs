@@ -3,7 +3,7 @@
 use anteroom_model::limits::OBJECT_DEPTH_MAX;
 
 use super::{
-    format::{Head, head, key},
+    format::{ValueHead, head, key},
     within,
 };
 use crate::WireError;
@@ -25,18 +25,18 @@ pub(super) fn check(bytes: &[u8], bytes_max: usize) -> Result<(), WireError> {
         let (value, after) = head(rest)
             .ok_or_else(|| malformed("a value is malformed or cut short", bytes, rest))?;
         match value {
-            Head::Nil | Head::Bool(_) | Head::U64(_) | Head::I64(_) => {}
-            Head::F64(number) if number.is_finite() => {}
-            Head::F64(_) => return Err(malformed("a float is not finite", bytes, rest)),
-            Head::Str(text) => utf8(text, bytes, rest)?,
-            Head::Foreign => {
+            ValueHead::Nil | ValueHead::Bool(_) | ValueHead::U64(_) | ValueHead::I64(_) => {}
+            ValueHead::F64(number) if number.is_finite() => {}
+            ValueHead::F64(_) => return Err(malformed("a float is not finite", bytes, rest)),
+            ValueHead::Str(text) => utf8(text, bytes, rest)?,
+            ValueHead::Foreign => {
                 return Err(malformed("binary data or an extension", bytes, rest));
             }
-            Head::Array(left) => open.push(Open {
+            ValueHead::Array(left) => open.push(Open {
                 left,
                 is_map: false,
             }),
-            Head::Map(left) => open.push(Open { left, is_map: true }),
+            ValueHead::Map(left) => open.push(Open { left, is_map: true }),
         }
         if open.len() > OBJECT_DEPTH_MAX {
             return Err(WireError::Limit {

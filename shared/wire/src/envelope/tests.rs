@@ -136,7 +136,7 @@ fn the_head_of_a_put_needs_no_body() {
         |name| headers.get(name).map(String::as_str),
         &subjects(),
     );
-    let Ok(Head::Delta { view, delta }) = head else {
+    let Ok(RecordHead::Delta { view, delta }) = head else {
         panic!("{head:?}");
     };
     assert_eq!(view.as_str(), "v");

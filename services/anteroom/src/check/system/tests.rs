@@ -11,7 +11,7 @@ use anteroom_wire::{
     webhook_beat::WebhookBeat,
 };
 
-use super::{super::nats::Heard, *};
+use super::{super::nats::NatsMessages, *};
 use crate::operator::{
     system::System,
     window::{Decisions, RuleRead, RuleRow},
@@ -80,7 +80,7 @@ impl Parts {
         }
     }
 
-    fn heard(self) -> Heard {
+    fn heard(self) -> NatsMessages {
         let (mut system, at) = (System::default(), Instant::now());
         for beat in self.writers {
             system.writer(beat, at);
@@ -102,7 +102,7 @@ impl Parts {
             reads: vec![read],
             ..RuleRow::default()
         };
-        Heard {
+        NatsMessages {
             system,
             at: at + Duration::from_millis(10),
             statuses: self.status,
@@ -116,11 +116,11 @@ impl Parts {
 }
 
 /// What a healthy system says.
-pub(in super::super) fn healthy() -> Heard {
+pub(in super::super) fn healthy() -> NatsMessages {
     Parts::healthy().heard()
 }
 
-fn found(nats: Option<Result<Heard, String>>) -> Vec<(&'static str, Finding)> {
+fn found(nats: Option<Result<NatsMessages, String>>) -> Vec<(&'static str, Finding)> {
     let cluster = Cluster {
         nats,
         ..super::super::tests::healthy()

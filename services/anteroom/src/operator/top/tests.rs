@@ -6,7 +6,7 @@ use anteroom_wire::tap::{Latencies, Read, Row, Summary, Tapped};
 
 use super::{text::Sort, *};
 
-fn heard() -> Heard {
+fn heard() -> OperatorState {
     let row = |policy: &str, decided, denied, us| {
         let mut latencies = Latencies::default();
         (0..decided).for_each(|_| latencies.add(us));
@@ -42,7 +42,7 @@ fn heard() -> Heard {
         ..Tapped::default()
     };
     window.add(&told, Instant::now());
-    Heard {
+    OperatorState {
         window,
         system: System::default(),
         lost: 0,
@@ -74,7 +74,7 @@ fn keys_sort_filter_and_pause() {
         }),
         heard(),
     );
-    let first = |shown: &Shown, heard: &mut Heard| {
+    let first = |shown: &Shown, heard: &mut OperatorState| {
         shown
             .text(heard)
             .lines()

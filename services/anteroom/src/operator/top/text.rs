@@ -12,7 +12,7 @@ use super::{
         table::{bytes, count, micros, millis, table},
         window::{By, Decisions, RuleRead, RuleRow},
     },
-    Heard, What,
+    OperatorState, What,
 };
 
 /// Columns that rows can be sorted by.
@@ -121,7 +121,7 @@ impl Shown {
     }
 
     /// Returns the page.
-    pub(crate) fn text(&self, heard: &mut Heard) -> String {
+    pub(crate) fn text(&self, heard: &mut OperatorState) -> String {
         let now = Instant::now();
         heard.system.forget_silent(now);
         match self.what {
@@ -137,7 +137,7 @@ impl Shown {
     }
 
     /// Returns the same for machines.
-    pub(super) fn json(&self, heard: &mut Heard) -> Value {
+    pub(super) fn json(&self, heard: &mut OperatorState) -> Value {
         let now = Instant::now();
         heard.system.forget_silent(now);
         let system = &heard.system;
@@ -169,7 +169,7 @@ impl Shown {
     }
 }
 
-fn policies(shown: &Shown, all: &Decisions, heard: &Heard) -> String {
+fn policies(shown: &Shown, all: &Decisions, heard: &OperatorState) -> String {
     let latency = |us: Option<u64>| us.map_or("-".to_owned(), micros);
     let mut head = format!(
         "{} decisions/s  {} denied/s  {} errors/s  p50 {}  p99 {}  {} webhooks{}{}",

@@ -47,11 +47,11 @@ pub(super) struct Wrong(String);
 
 /// The entries of a file.
 #[derive(Debug, Default)]
-pub(super) struct Config(Vec<(Scope, Result<Credential, Wrong>)>);
+pub(super) struct Config(Vec<(CredentialScope, Result<Credential, Wrong>)>);
 
 /// The registry and the repositories that a credential is for.
 #[derive(Debug, PartialEq, Eq)]
-struct Scope {
+struct CredentialScope {
     /// Perhaps with wildcards, and with the port where it has one.
     host: String,
     /// Parts of repositories' names, the first ones.
@@ -86,7 +86,7 @@ impl Config {
         let read = |(key, entry): (String, Value)| {
             let credential = Credential::of(&entry).transpose()?;
             let told = |wrong: Wrong| Wrong(format!("`auths` of `{key}`: {wrong}"));
-            Some((Scope::parse(&key), credential.map_err(told)))
+            Some((CredentialScope::parse(&key), credential.map_err(told)))
         };
         Ok(Self(file.auths.into_iter().filter_map(read).collect()))
     }
@@ -116,7 +116,7 @@ impl Config {
 /// host's length.
 pub(super) type Fit = (usize, bool, usize);
 
-impl Scope {
+impl CredentialScope {
     fn parse(key: &str) -> Self {
         let key = key
             .strip_prefix("https://")

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use anteroom_bus::{Bus, Scope};
+use anteroom_bus::{Bus, LogScope};
 use anteroom_mirror::{Mirror, MirrorConfig, MirrorMetrics, ViewHandle};
 use anteroom_model::{ObjectKey, ResourceVersion, system};
 use anteroom_policy::Policy;
@@ -18,7 +18,7 @@ pub(super) fn mirror(
     metrics: MirrorMetrics,
     stop: &CancellationToken,
 ) -> Mirror {
-    let scope = Scope::Views(vec![system::policies(), system::kinds()]);
+    let scope = LogScope::Views(vec![system::policies(), system::kinds()]);
     Mirror::start(bus, scope, MirrorConfig::default(), metrics, stop)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anteroom_bus::{LogEvent, Scope, local::LocalBus};
+use anteroom_bus::{LogEvent, LogScope, local::LocalBus};
 use anteroom_model::{
     Group, ObjectKey, ResourceVersion, Source, SourceInfo, ViewState, limits::MESSAGE_BYTES_MAX,
 };
@@ -53,7 +53,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
             publisher.with(|queue| queue.mark_fresh(&lease, Some(version(at)), Instant::now()));
         }
     };
-    let mut log = bus.follow(Scope::All);
+    let mut log = bus.follow(LogScope::All);
     let reads = async {
         let mut told = Vec::new();
         while told.len() < 4 {

@@ -46,7 +46,7 @@ const CUT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The next thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum ReflectorCommand {
     /// Ask for a page. Without a token it is the first one, and then without a resource version:
     /// that is the most recent state, a consistent read.
     List {
@@ -168,18 +168,18 @@ impl Machine {
     }
 
     /// Returns the next thing to do.
-    pub(super) fn command(&self) -> Command {
+    pub(super) fn command(&self) -> ReflectorCommand {
         match (&self.wait, &self.phase) {
-            (Some(wait), _) => Command::Wait {
+            (Some(wait), _) => ReflectorCommand::Wait {
                 wait: *wait,
                 absent: self.absent,
             },
-            (None, Phase::List { token, .. }) => Command::List {
+            (None, Phase::List { token, .. }) => ReflectorCommand::List {
                 token: token.clone(),
                 limit: self.page_limit,
             },
-            (None, Phase::Probe { .. }) => Command::Probe,
-            (None, Phase::Watch { from, .. }) => Command::Watch { from: from.clone() },
+            (None, Phase::Probe { .. }) => ReflectorCommand::Probe,
+            (None, Phase::Watch { from, .. }) => ReflectorCommand::Watch { from: from.clone() },
         }
     }
 

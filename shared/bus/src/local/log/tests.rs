@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-fn read(log: &Log, scope: &Scope) -> Vec<(Revision, Envelope)> {
+fn read(log: &Log, scope: &LogScope) -> Vec<(Revision, Envelope)> {
     let mut read = Vec::new();
     let mut after = Revision(0);
     loop {
@@ -188,8 +188,8 @@ proptest! {
             log.expire(now);
             prop_assert_eq!(log.head().last, Revision(model.written.len() as u64));
             let live = model.live(now);
-            prop_assert_eq!(&read(&log, &Scope::All), &live);
-            let one = Scope::Views(vec![view(1)]);
+            prop_assert_eq!(&read(&log, &LogScope::All), &live);
+            let one = LogScope::Views(vec![view(1)]);
             let of_one: Vec<_> =
                 live.iter().filter(|(_, held)| one.holds(held.record.view())).cloned().collect();
             prop_assert_eq!(&read(&log, &one), &of_one);
@@ -213,7 +213,7 @@ fn a_truncated_log_has_forgotten_its_end() {
     }
     log.truncate(Revision(3));
     assert_eq!(log.head().last, Revision(3));
-    assert_eq!(read(&log, &Scope::All).len(), 2);
+    assert_eq!(read(&log, &LogScope::All).len(), 2);
     let again = delta(0, 3, 2, Op::Put(Bytes::new()));
     assert_eq!(log.append(fence, vec![again], now), Ok(Revision(4)));
     assert_eq!(log.index().objects[&view(0)].len(), 3);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_bus::{LogEvent, RestartCause, Scope, Unreadable};
+use anteroom_bus::{LogEvent, LogScope, RestartCause, Unreadable};
 use anteroom_model::{Epoch, Incarnation, ObjectKey, Revision, ViewId, ViewState};
 use anteroom_view::Read;
 use anteroom_wire::{
@@ -84,7 +84,7 @@ pub(super) fn views() -> [ViewId; 2] {
 }
 
 impl World {
-    pub(super) fn new(scope: Scope) -> Self {
+    pub(super) fn new(scope: LogScope) -> Self {
         let mut world = Self {
             now: Duration::ZERO,
             models: vec![

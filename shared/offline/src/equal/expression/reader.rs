@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ExpressionParts, Reached, Scope};
+use super::{ExpressionParts, NameScope, Reached};
 use crate::equal::{
     place::PlaceStep,
     token::{Language, Token, tokens},
@@ -42,14 +42,14 @@ pub(super) struct TokenReader {
     at: usize,
     depth: usize,
     language: Language,
-    scope: Scope,
+    scope: NameScope,
     /// In JMESPath, the value that names are fields of; `None`: the context itself.
     current: Option<Reached>,
     found: ExpressionParts,
 }
 
 impl TokenReader {
-    pub(super) fn new(source: &str, language: Language, scope: &Scope) -> Self {
+    pub(super) fn new(source: &str, language: Language, scope: &NameScope) -> Self {
         Self {
             tokens: tokens(source, language),
             at: 0,

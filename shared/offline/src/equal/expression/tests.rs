@@ -15,7 +15,7 @@ fn text(place: &[PlaceStep]) -> String {
 }
 
 fn places(source: &str, language: Language) -> Vec<String> {
-    let mut scope = Scope::default();
+    let mut scope = NameScope::default();
     let all = read(
         "object.spec.containers + object.spec.?initContainers.orValue([])",
         Language::Cel,
@@ -134,7 +134,7 @@ fn what_is_no_expression_is_read_to_its_end() {
         &"(".repeat(10_000),
         &"[?".repeat(10_000),
     ] {
-        read(source, Language::Cel, &Scope::default());
-        read(source, Language::JmesPath, &Scope::default());
+        read(source, Language::Cel, &NameScope::default());
+        read(source, Language::JmesPath, &NameScope::default());
     }
 }

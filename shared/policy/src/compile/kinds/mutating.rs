@@ -158,7 +158,7 @@ fn of_requests(
     problems: &mut Problems,
 ) -> Option<Vec<Rule>> {
     let one = |name: &str, constraints: Constraints, template: &[&str], problems: &mut Problems| {
-        let subject = Subject {
+        let subject = MutationSubject {
             constraints: &constraints,
             template,
             existing: None,
@@ -201,7 +201,7 @@ fn of_existing(
     let matches = Matches::Constraints(constraints::compile(written, problems)?);
     let chosen = existing::compile(targets, written, problems)?;
     let expression = targets.and_then(|targets| targets.expression.as_ref());
-    let subject = Subject {
+    let subject = MutationSubject {
         constraints: &chosen.constraints,
         template: &[],
         existing: Some(ExistingSubject { expression }),
@@ -240,7 +240,7 @@ struct Compiled {
 }
 
 /// The objects that mutations change.
-struct Subject<'s> {
+struct MutationSubject<'s> {
     /// The constraints on them.
     constraints: &'s Constraints,
     /// The path to the template of Pods that is changed, of a derived rule.
@@ -260,11 +260,11 @@ struct ExistingSubject<'s> {
 fn mutation(
     spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,
-    subject: &Subject<'_>,
+    subject: &MutationSubject<'_>,
     failure_policy: FailurePolicy,
     problems: &mut Problems,
 ) -> Option<Compiled> {
-    let Subject {
+    let MutationSubject {
         constraints,
         template,
         existing,

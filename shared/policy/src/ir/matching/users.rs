@@ -8,7 +8,7 @@ use crate::ir::AdmissionRequest;
 /// The users that a filter selects: one of each list that is given must be the user's.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
-    pub(crate) subjects: Vec<Subject>,
+    pub(crate) subjects: Vec<SubjectPattern>,
     /// Names as in `namespace:name`.
     pub(crate) roles: Vec<String>,
     pub(crate) cluster_roles: Vec<String>,
@@ -16,7 +16,7 @@ pub(crate) struct Users {
 
 /// Each name may hold wildcards.
 #[derive(Debug)]
-pub(crate) enum Subject {
+pub(crate) enum SubjectPattern {
     User(String),
     Group(String),
     /// The user name of a service account.
@@ -59,7 +59,7 @@ impl Users {
     }
 }
 
-impl Subject {
+impl SubjectPattern {
     fn is(&self, request: &AdmissionRequest) -> bool {
         match self {
             Self::User(name) | Self::ServiceAccount(name) => {

@@ -37,12 +37,12 @@ fn server(code: u16) -> Input {
     })
 }
 
-fn watch(from: &str) -> Command {
-    Command::Watch { from: rv(from) }
+fn watch(from: &str) -> ReflectorCommand {
+    ReflectorCommand::Watch { from: rv(from) }
 }
 
-fn first_list() -> Command {
-    Command::List {
+fn first_list() -> ReflectorCommand {
+    ReflectorCommand::List {
         token: None,
         limit: PAGE_OBJECTS_MAX,
     }
@@ -58,7 +58,7 @@ fn watching(version: &str) -> Machine {
 }
 
 fn waits(machine: &mut Machine) -> Duration {
-    let Command::Wait { wait, .. } = machine.command() else {
+    let ReflectorCommand::Wait { wait, .. } = machine.command() else {
         panic!("does not wait: {:?}", machine.command());
     };
     machine.step(Input::Waited, 0);
@@ -73,7 +73,7 @@ fn lists_page_by_page_then_watches_from_the_lists_version() {
     assert_eq!(effects, [Effect::Begin { afresh: false }, Effect::Deliver]);
     assert_eq!(
         machine.command(),
-        Command::List {
+        ReflectorCommand::List {
             token: Some("next".into()),
             limit: PAGE_OBJECTS_MAX
         }
@@ -220,7 +220,7 @@ fn a_failed_page_is_asked_for_again() {
     waits(&mut machine);
     assert!(matches!(
         machine.command(),
-        Command::List { token: Some(_), .. }
+        ReflectorCommand::List { token: Some(_), .. }
     ));
 }
 
@@ -228,7 +228,7 @@ fn a_failed_page_is_asked_for_again() {
 fn a_page_that_is_too_large_is_asked_for_in_halves() {
     let mut machine = Machine::new(ResourceVersion::default());
     machine.step(Input::Failed(Fault::TooLarge { bytes_max: 1 }), 0);
-    let half = Command::List {
+    let half = ReflectorCommand::List {
         token: None,
         limit: PAGE_OBJECTS_MAX / 2,
     };
@@ -240,7 +240,7 @@ fn a_version_from_the_future_is_found_by_the_probe() {
     let mut machine = watching("100");
     machine.step(server(504), 0);
     waits(&mut machine);
-    assert_eq!(machine.command(), Command::Probe);
+    assert_eq!(machine.command(), ReflectorCommand::Probe);
     assert_eq!(machine.step(page("40", Some("more")), 0), []);
     assert_eq!(machine.command(), first_list());
     let effects = machine.step(page("40", None), 0);
@@ -301,7 +301,7 @@ fn after_silence_or_a_lost_connection_the_watch_is_resumed() {
             let effects = machine.step(Input::Failed(fault.clone()), 0);
             assert!(matches!(effects.as_slice(), [Effect::Troubled(_)]));
             waits(&mut machine);
-            assert_eq!(machine.command(), Command::Probe);
+            assert_eq!(machine.command(), ReflectorCommand::Probe);
             machine.step(page("12", Some("more")), 0);
             assert_eq!(machine.command(), watch("10"));
         }

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::ir::matching::Subject;
+use crate::ir::matching::SubjectPattern;
 
 /// On the side of `match`.
 fn includes(filter: &Filter, request: &AdmissionRequest) -> bool {
@@ -229,9 +229,10 @@ fn a_user_must_match_subjects_roles_and_cluster_roles() {
         roles: texts(roles),
         cluster_roles: texts(cluster_roles),
     };
-    let user = |name: &str| Subject::User(name.to_owned());
-    let group = |name: &str| Subject::Group(name.to_owned());
-    let account = |name: &str| Subject::ServiceAccount(format!("system:serviceaccount:{name}"));
+    let user = |name: &str| SubjectPattern::User(name.to_owned());
+    let group = |name: &str| SubjectPattern::Group(name.to_owned());
+    let account =
+        |name: &str| SubjectPattern::ServiceAccount(format!("system:serviceaccount:{name}"));
     for (users, matches) in [
         (users(vec![account("ns:robot")], &[], &[]), true),
         (users(vec![account("*:robot")], &[], &[]), true),
@@ -261,7 +262,7 @@ fn filters_on_users_match_nothing_when_the_user_is_unknown() {
     let nobody = asked_by(&Value::Null);
     let of_alice = |is_about_users| Filter {
         users: Users {
-            subjects: vec![Subject::User("alice".to_owned())],
+            subjects: vec![SubjectPattern::User("alice".to_owned())],
             ..Users::default()
         },
         is_about_users,
