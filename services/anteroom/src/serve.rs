@@ -99,7 +99,7 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     parts.replica.asker_keys = asker_keys.clone();
     parts.webhook.asker_keys = asker_keys.clone();
     parts.reporter.asker_keys = asker_keys.clone();
-    let parts = Parts::start(parts, bus, client.clone(), Some(client), &service);
+    let parts = RunningServices::start(parts, bus, client.clone(), Some(client), &service);
     if let Some(address) = args.console {
         parts.serve_console(address)?;
     }
@@ -118,12 +118,12 @@ async fn keys(args: &SealArgs, alone: bool) -> anyhow::Result<Keys> {
 
 /// Watcher, replica and webhook, and perhaps a reporter, running.
 #[derive(Debug)]
-pub struct Parts {
+pub struct RunningServices {
     tasks: Tasks,
     bus: Arc<dyn Bus>,
 }
 
-impl Parts {
+impl RunningServices {
     /// Starts all of them as one process. A `webhook_client` lets the webhook register itself.
     pub fn start(
         args: PartsArgs,
@@ -299,7 +299,8 @@ mod tests {
         let client = Client::try_from(Config::new(sim.url().parse().unwrap())).unwrap();
         let service = Service::new("serve");
         let bus = connect(None).await.unwrap();
-        let parts = Parts::start(parts, bus, client.clone(), Some(client.clone()), &service);
+        let parts =
+            RunningServices::start(parts, bus, client.clone(), Some(client.clone()), &service);
         ready(&sim).await;
 
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));

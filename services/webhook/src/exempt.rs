@@ -10,10 +10,10 @@ use crate::{args::Args, review::Review};
 
 /// The requests that no policy decides on. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Exempt(Arc<Parts>);
+pub(crate) struct Exempt(Arc<ExemptRules>);
 
 #[derive(Debug, Default)]
-struct Parts {
+struct ExemptRules {
     filters: ResourceFilters,
     users: Patterns,
     groups: Patterns,
@@ -48,7 +48,7 @@ impl ExemptBy {
 impl Exempt {
     /// Built from the options.
     pub(crate) fn new(args: &Args) -> Self {
-        Self(Arc::new(Parts {
+        Self(Arc::new(ExemptRules {
             filters: args.filters.resource_filters.clone(),
             users: Patterns::new(&args.exempt_users),
             groups: Patterns::new(&args.exempt_groups),
@@ -58,7 +58,7 @@ impl Exempt {
     /// Returns the reason why no policy decides on a request, if there is one. `kind` is that of the
     /// resource, also where a subresource is accessed.
     pub(crate) fn by(&self, kind: KindName<'_>, review: &Review<'_>) -> Option<ExemptBy> {
-        let Parts {
+        let ExemptRules {
             filters,
             users,
             groups,

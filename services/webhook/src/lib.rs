@@ -59,7 +59,7 @@ pub mod fuzzing;
 pub use args::Args;
 pub use command::Command;
 
-use start::Parts;
+use start::TaskHandles;
 
 /// Runs the webhook until shutdown. `kube` is for our own certificate and webhook configuration;
 /// without it the certificate lives in this process, and nothing is registered.
@@ -95,7 +95,7 @@ impl Webhook {
         let address = listener.local_addr().context("the listener's address")?;
         tracing::info!(%address, "AdmissionReviews are received");
 
-        let parts = Parts::new(args, bus, service);
+        let parts = TaskHandles::new(args, bus, service);
         let catalogs = parts.policies();
         let (certificates, trust) = parts.certificate(kube.as_ref());
         let registers = kube.is_some();
@@ -115,7 +115,7 @@ impl Webhook {
     /// Begins without a listener and a certificate: requests come through [`Webhook::answer`], and nothing is
     /// registered. Must be called within a tokio runtime.
     pub fn in_process(args: &Args, bus: Arc<dyn Bus>, service: &Service) -> Self {
-        let parts = Parts::new(args, bus, service);
+        let parts = TaskHandles::new(args, bus, service);
         let catalogs = parts.policies();
         parts.beats(args.listen_address, &catalogs, Vec::new());
         let endpoint = parts.decisions(catalogs, false, args.listen_address);

@@ -280,13 +280,13 @@ struct Rule<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_left_out: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    facts: Vec<Fact<'a>>,
+    facts: Vec<AuditFact<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     facts_left_out: Option<usize>,
 }
 
 #[derive(Serialize)]
-struct Fact<'a> {
+struct AuditFact<'a> {
     entry: &'a str,
     #[serde(flatten)]
     origin: Option<&'a Origin>,
@@ -309,13 +309,18 @@ impl<'a> Rule<'a> {
             changed_left_out: left_out(record.changed.len(), CHANGED_MAX),
             exceptions: &record.excepted_by,
             properties: properties.collect(),
-            facts: record.facts.iter().take(FACTS_MAX).map(Fact::of).collect(),
+            facts: record
+                .facts
+                .iter()
+                .take(FACTS_MAX)
+                .map(AuditFact::of)
+                .collect(),
             facts_left_out: left_out(record.facts.len(), FACTS_MAX),
         }
     }
 }
 
-impl<'a> Fact<'a> {
+impl<'a> AuditFact<'a> {
     fn of(record: &'a FactRecord) -> Self {
         Self {
             entry: cut(&record.entry, ENTRY_BYTES_MAX),

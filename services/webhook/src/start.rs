@@ -36,7 +36,7 @@ use crate::{
 type Trust = watch::Receiver<Option<Arc<str>>>;
 
 /// The handles that the tasks are begun with.
-pub(crate) struct Parts<'a> {
+pub(crate) struct TaskHandles<'a> {
     args: &'a Args,
     bus: Arc<dyn Bus>,
     service: &'a Service,
@@ -46,7 +46,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) tasks: Tasks,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> TaskHandles<'a> {
     /// None is begun yet.
     pub(crate) fn new(args: &'a Args, bus: Arc<dyn Bus>, service: &'a Service) -> Self {
         let mut metrics = WebhookMetrics::registered(&service.metrics);

@@ -9,7 +9,7 @@ use crate::{
     dialect::Dialect,
     error::CompileError,
     fact::{FactFunction, Site},
-    list_uses::{Document, ListUse},
+    list_uses::{ListInput, ListUse},
     subquery::Subquery,
 };
 
@@ -101,8 +101,8 @@ impl Subquery {
             .documents
             .iter()
             .map(|(name, site)| match site.function() {
-                FactFunction::Entry => Document::Array(name),
-                _ => Document::List(name),
+                FactFunction::Entry => ListInput::Array(name),
+                _ => ListInput::List(name),
             })
             .collect();
         let inputs = self.documents.iter().map(|(name, _)| name.clone());

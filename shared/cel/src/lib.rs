@@ -85,7 +85,7 @@ pub use key_path::{KeyPath, KeyStep, Missing};
 pub use limits::{
     BUILT_BYTES_MAX, EVALUATION_DEPTH_MAX, EXPRESSION_DEPTH_MAX, JSON_DEPTH_MAX, STEPS_MAX,
 };
-pub use list_uses::{Document, ListAccess, ListUse};
+pub use list_uses::{ListAccess, ListInput, ListUse};
 pub use object_reads::ReadDepth;
 pub use objects::{Candidates, ObjectList};
 pub use probes::Probes;

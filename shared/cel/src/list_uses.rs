@@ -32,7 +32,7 @@ pub enum ListAccess {
 
 /// An input, and the list of objects in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Document<'n> {
+pub enum ListInput<'n> {
     /// The field `items` of the name's value.
     List(&'n str),
     /// The value itself.
@@ -48,7 +48,7 @@ impl Program {
         &self,
         names: &Names,
         variables: &[Self],
-        documents: &[Document<'_>],
+        documents: &[ListInput<'_>],
     ) -> Vec<ListUse> {
         let mut finder = Finder {
             names,
@@ -65,7 +65,7 @@ impl Program {
         &self,
         names: &Names,
         variables: &[Self],
-        documents: &[Document<'_>],
+        documents: &[ListInput<'_>],
     ) -> bool {
         let finder = Finder {
             names,
@@ -80,7 +80,7 @@ impl Program {
 struct Finder<'f> {
     names: &'f Names,
     variables: &'f [Program],
-    documents: &'f [Document<'f>],
+    documents: &'f [ListInput<'f>],
     found: Vec<ListUse>,
 }
 
@@ -138,12 +138,12 @@ impl Finder<'_> {
         match term {
             Expr::Input(at) => {
                 let name = self.names.input_name(*at);
-                self.documents.contains(&Document::Array(name))
+                self.documents.contains(&ListInput::Array(name))
             }
             Expr::Select(operand, field) if &**field == "items" => match &**operand {
                 Expr::Input(at) => {
                     let name = self.names.input_name(*at);
-                    self.documents.contains(&Document::List(name))
+                    self.documents.contains(&ListInput::List(name))
                 }
                 _ => false,
             },
@@ -294,7 +294,7 @@ mod tests {
             ("p0 in own", vec![whole("own")]),
         ] {
             let program = Program::compile(source, &names).unwrap();
-            let documents = [Document::List("view"), Document::Array("own")];
+            let documents = [ListInput::List("view"), ListInput::Array("own")];
             let uses = program.list_uses(&names, std::slice::from_ref(&list), &documents);
             let words: Vec<_> = uses.iter().map(ToString::to_string).collect();
             assert_eq!(words, expected, "{source}");

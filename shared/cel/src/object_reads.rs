@@ -4,7 +4,7 @@
 //! is taken is taken for an element of a list, since a key of a map has none.
 
 use crate::{
-    Document, Names, Program,
+    ListInput, Names, Program,
     ast::{Expr, Macro, MacroKind},
     value::Val,
 };
@@ -25,7 +25,7 @@ impl Program {
         &self,
         names: &Names,
         variables: &[Self],
-        documents: &[Document<'_>],
+        documents: &[ListInput<'_>],
         tell: &mut dyn FnMut(&[Box<str>], ReadDepth),
     ) {
         let mut reader = ReadCollector {
@@ -52,7 +52,7 @@ enum Reached {
 struct ReadCollector<'r> {
     names: &'r Names,
     variables: &'r [Program],
-    documents: &'r [Document<'r>],
+    documents: &'r [ListInput<'r>],
     /// The values that the variables of macros may have.
     locals: Vec<Vec<Reached>>,
     tell: &'r mut dyn FnMut(&[Box<str>], ReadDepth),
@@ -142,8 +142,8 @@ impl ReadCollector<'_> {
         let name = self.names.input_name(at);
         let documents = self.documents.iter();
         let reached = documents.filter_map(|document| match document {
-            Document::List(own) => (*own == name).then_some(Reached::List),
-            Document::Array(own) | Document::Object(own) => {
+            ListInput::List(own) => (*own == name).then_some(Reached::List),
+            ListInput::Array(own) | ListInput::Object(own) => {
                 (*own == name).then(|| Reached::Within(Vec::new()))
             }
         });
@@ -211,9 +211,9 @@ mod tests {
         names.define("all", &list);
         let program = Program::compile(source, &names).unwrap();
         let documents = [
-            Document::List("view"),
-            Document::Array("own"),
-            Document::Object("one"),
+            ListInput::List("view"),
+            ListInput::Array("own"),
+            ListInput::Object("one"),
         ];
         let mut found = Vec::new();
         let mut tell = |path: &[Box<str>], depth: ReadDepth| {

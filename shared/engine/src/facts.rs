@@ -32,7 +32,7 @@ mod views;
 
 pub use bus::BusFacts;
 pub use origin::Origin;
-pub use source::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests};
+pub use source::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::{
     catalog::Catalog,
-    facts::{Answer, Fact, Origin, RuleRequests},
+    facts::{FactAnswer, FactResult, Origin, RuleRequests},
     rule::RuleName,
     verdict::{self, FactRecord, RuleRecord},
 };
@@ -168,14 +168,14 @@ impl<'a> RuleRun<'a> {
     }
 
     /// Hands over a fact.
-    pub(crate) fn supply(&mut self, fact: Fact) {
+    pub(crate) fn supply(&mut self, fact: FactAnswer) {
         self.awaited.retain(|id| *id != fact.id);
         self.knows_secrets |= fact.secret;
         self.origins.push((fact.id, fact.origin));
         match fact.answer {
-            Answer::Got(answer) => self.evaluation.supply(fact.id, answer),
-            Answer::Declined => self.evaluation.decline(fact.id),
-            Answer::LeftOut => self.evaluation.leave_out(fact.id),
+            FactResult::Got(answer) => self.evaluation.supply(fact.id, answer),
+            FactResult::Declined => self.evaluation.decline(fact.id),
+            FactResult::LeftOut => self.evaluation.leave_out(fact.id),
         }
     }
 

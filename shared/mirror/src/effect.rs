@@ -6,7 +6,7 @@ use crate::{RereadCause, machine::SharedView};
 
 /// An effect of the machine on the world outside.
 #[derive(Debug)]
-pub(crate) enum Effect {
+pub(crate) enum MirrorEffect {
     /// A view came.
     Added(ViewId, SharedView),
     /// A view went.

@@ -1,7 +1,7 @@
 //! The state machine of a mirror: events in, effects out.
 //!
 //! Pure: no task, no clock, no bus. The log's events and the writer's beats come in with the moment
-//! at which they came; what has to happen outside comes back as [`Effect`]s.
+//! at which they came; what has to happen outside comes back as [`MirrorEffect`]s.
 
 mod ages;
 mod loads;
@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 
 use crate::{
     ContentStamp, Hold, MirrorConfig, RereadCause,
-    effect::Effect,
+    effect::MirrorEffect,
     freshness::Moment,
     mirrored_view::{MirroredView, RecordSource},
     reread::Rereads,
@@ -128,14 +128,14 @@ impl Machine {
     }
 
     /// The log says something.
-    pub(crate) fn log(&mut self, now: Moment, event: LogEvent) -> Vec<Effect> {
+    pub(crate) fn log(&mut self, now: Moment, event: LogEvent) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         self.progress = Some(now);
         self.healthy &= is_delta(&event);
         match event {
             LogEvent::Restart { incarnation, cause } => {
                 self.restart(&incarnation, cause, &mut effects);
-                effects.push(Effect::AllChanged);
+                effects.push(MirrorEffect::AllChanged);
             }
             LogEvent::Record { revision, envelope } => {
                 match envelope {
@@ -155,7 +155,7 @@ impl Machine {
             LogEvent::CaughtUp { revision } => self.caught_up(now, revision, &mut effects),
             LogEvent::Away { .. } => {
                 self.away();
-                effects.push(Effect::AllChanged);
+                effects.push(MirrorEffect::AllChanged);
             }
         }
         self.repair(now, &mut effects);
@@ -163,7 +163,7 @@ impl Machine {
     }
 
     /// Time has passed.
-    pub(crate) fn tick(&mut self, now: Moment) -> Vec<Effect> {
+    pub(crate) fn tick(&mut self, now: Moment) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         self.healthy = false;
         if self.lags(now) {
@@ -171,7 +171,7 @@ impl Machine {
         }
         self.age(now, &mut effects);
         self.repair(now, &mut effects);
-        effects.push(Effect::AllChanged);
+        effects.push(MirrorEffect::AllChanged);
         effects
     }
 
@@ -179,7 +179,7 @@ impl Machine {
         &mut self,
         incarnation: &Incarnation,
         cause: RestartCause,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) {
         // Every view is read anew with the others.
         self.loads.end_all(effects);
@@ -235,11 +235,11 @@ impl Machine {
     }
 
     /// Takes note of the next record's position.
-    fn advance(&mut self, revision: Revision, effects: &mut Vec<Effect>) {
+    fn advance(&mut self, revision: Revision, effects: &mut Vec<MirrorEffect>) {
         let expected = Revision(self.position.0.saturating_add(1));
         if self.reading == Reading::Live && self.scope == LogScope::All && revision > expected {
             self.hole = revision;
-            effects.push(Effect::Hole);
+            effects.push(MirrorEffect::Hole);
         }
         self.position = self.position.max(revision);
         if self.ahead.is_some_and(|(ahead, _)| ahead <= self.position) {
@@ -247,7 +247,7 @@ impl Machine {
         }
     }
 
-    fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<Effect>) {
+    fn caught_up(&mut self, now: Moment, revision: Revision, effects: &mut Vec<MirrorEffect>) {
         self.position = self.position.max(revision);
         // Nothing is on its way any more, so what was superseded has been replaced.
         self.hole = Revision(0);
@@ -276,12 +276,12 @@ impl Machine {
         }
         self.hand_over_all(now, effects);
         self.reached(now);
-        effects.push(Effect::AllChanged);
+        effects.push(MirrorEffect::AllChanged);
     }
 
     /// Has the log read again where some view cannot become whole otherwise: for the view alone at
     /// first, and whole if that does not help, or costs less.
-    fn repair(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    fn repair(&mut self, now: Moment, effects: &mut Vec<MirrorEffect>) {
         // Else each change of an object would cost a look at every view.
         let ailing = match self.healthy {
             true => Vec::new(),
@@ -303,7 +303,7 @@ impl Machine {
                     self.want_load(&id, effects);
                 }
             }
-            Some(cause) => effects.push(Effect::AskAgain(cause)),
+            Some(cause) => effects.push(MirrorEffect::AskAgain(cause)),
             None => {}
         }
     }
@@ -357,7 +357,7 @@ fn changing(
     now: Moment,
     id: &ViewId,
     kept: &SharedView,
-    effects: &mut Vec<Effect>,
+    effects: &mut Vec<MirrorEffect>,
     change: impl FnOnce(&mut MirroredView),
 ) {
     let mut kept = kept.write();
@@ -367,7 +367,7 @@ fn changing(
         kept.age(now);
     }
     if kept.is_lost() && !was_lost && !kept.is_ahead_of_log(now) {
-        effects.push(Effect::DigestMismatch(id.clone()));
+        effects.push(MirrorEffect::DigestMismatch(id.clone()));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     Changes, Hold, MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
     beats::{self, Beats},
     demand::{Demand, Demands},
-    effect::Effect,
+    effect::MirrorEffect,
     handle::Clock,
     machine::{Machine, SharedView},
     readiness,
@@ -192,7 +192,7 @@ impl Task {
         }
     }
 
-    fn demanded(&mut self, demand: Demand) -> Vec<Effect> {
+    fn demanded(&mut self, demand: Demand) -> Vec<MirrorEffect> {
         match demand {
             Demand::Hold(hold) => self.machine.hold(hold),
             Demand::Reopen => self.machine.reopen(),
@@ -201,7 +201,7 @@ impl Task {
         }
     }
 
-    fn log(&mut self, event: LogEvent) -> Vec<Effect> {
+    fn log(&mut self, event: LogEvent) -> Vec<MirrorEffect> {
         if let Some(changes) = &self.changes {
             changes.take(&event);
         }
@@ -262,16 +262,16 @@ impl Task {
         }
     }
 
-    fn take(&mut self, effect: Effect) {
+    fn take(&mut self, effect: MirrorEffect) {
         match effect {
-            Effect::AskAgain(cause) => self.ask_again(cause),
-            Effect::Load(view) => {
+            MirrorEffect::AskAgain(cause) => self.ask_again(cause),
+            MirrorEffect::Load(view) => {
                 tracing::info!(%view, "reads the log again for this view");
                 self.outlets.metrics.load();
                 let scope = LogScope::Views(vec![view.clone()]);
                 self.loads.insert(view, self.bus.follow(scope));
             }
-            Effect::LoadEnded(view) => {
+            MirrorEffect::LoadEnded(view) => {
                 self.loads.remove(&view);
             }
             effect => self.outlets.take(effect),
@@ -349,19 +349,19 @@ impl Outlets {
         }
     }
 
-    fn take(&mut self, effect: Effect) {
+    fn take(&mut self, effect: MirrorEffect) {
         match effect {
-            Effect::Added(id, kept) => self.added(id, kept),
-            Effect::Removed(id) => self.removed(&id),
-            Effect::Changed(id) => {
+            MirrorEffect::Added(id, kept) => self.added(id, kept),
+            MirrorEffect::Removed(id) => self.removed(&id),
+            MirrorEffect::Changed(id) => {
                 if let Some(view) = self.views.borrow().get(&id) {
                     view.refresh();
                 }
             }
-            Effect::AllChanged => self.refresh(),
-            Effect::Heard => self.judge_after_beat(),
-            Effect::Delta { view, changed } => self.count(view, changed),
-            Effect::Undecodable { revision, view } => {
+            MirrorEffect::AllChanged => self.refresh(),
+            MirrorEffect::Heard => self.judge_after_beat(),
+            MirrorEffect::Delta { view, changed } => self.count(view, changed),
+            MirrorEffect::Undecodable { revision, view } => {
                 self.metrics.undecodable();
                 let view = view.as_ref().map_or("any view's", ViewId::as_str);
                 tracing::error!(
@@ -371,13 +371,15 @@ impl Outlets {
                      with the watcher's; check that all services have the same version"
                 );
             }
-            Effect::Unopened(view, reason) => {
+            MirrorEffect::Unopened(view, reason) => {
                 tracing::error!(%view, reason, "cannot open the view's sealed bodies; check this replica's file of keys");
             }
             // Counted by whoever evicts, who knows why.
-            Effect::Evicted(view) => tracing::info!(%view, "freed the objects of an evicted view"),
-            Effect::Hole => self.metrics.superseded(),
-            Effect::DigestMismatch(id) => {
+            MirrorEffect::Evicted(view) => {
+                tracing::info!(%view, "freed the objects of an evicted view")
+            }
+            MirrorEffect::Hole => self.metrics.superseded(),
+            MirrorEffect::DigestMismatch(id) => {
                 self.metrics.digest_mismatch(&id);
                 tracing::error!(
                     view = %id,
@@ -386,7 +388,7 @@ impl Outlets {
                 );
             }
             // The task's own.
-            Effect::AskAgain(_) | Effect::Load(_) | Effect::LoadEnded(_) => {}
+            MirrorEffect::AskAgain(_) | MirrorEffect::Load(_) | MirrorEffect::LoadEnded(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@
 use anteroom_model::{
     Delta, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
 };
-use anteroom_view::{Applied, Effect, LifeState, Log, Snapshot, View};
+use anteroom_view::{Applied, LifeState, Log, Snapshot, StoreEffect, View};
 use bytes::Bytes;
 
 use crate::{
@@ -388,8 +388,8 @@ impl MirroredView {
         self.freshness.is_behind()
     }
 
-    fn installed(&mut self, effect: Effect, content: ContentStamp) {
-        if matches!(effect, Effect::Install | Effect::Free) {
+    fn installed(&mut self, effect: StoreEffect, content: ContentStamp) {
+        if matches!(effect, StoreEffect::Install | StoreEffect::Free) {
             self.content = content;
             self.served_from = self.incarnation.clone();
         }

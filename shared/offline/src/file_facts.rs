@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use anteroom_engine::{
     catalog::Catalog,
-    facts::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
+    facts::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
 };
 use anteroom_model::FactError;
 use anteroom_policy::{Evaluation, FactRequest};
@@ -52,7 +52,7 @@ impl<'a> FileFacts<'a> {
 
     /// In CEL nothing is a missing key: an object or an entry that nothing was given for is null, as in Kyverno's
     /// command line, and anything else that is not known is an error.
-    fn answer_in_cel(&self, request: &FactRequest) -> Answer {
+    fn answer_in_cel(&self, request: &FactRequest) -> FactResult {
         let is_nothing = |why: &Unanswered| {
             matches!(
                 why,
@@ -60,30 +60,34 @@ impl<'a> FileFacts<'a> {
             )
         };
         match self.facts.answer_in_cel(request) {
-            Ok(value) => Answer::Got(Ok(value)),
-            Err(Unanswered::Given) => Answer::LeftOut,
+            Ok(value) => FactResult::Got(Ok(value)),
+            Err(Unanswered::Given) => FactResult::LeftOut,
             Err(why) if self.leaves_out && is_nothing(&why) && may_be_null(&request.target) => {
                 self.left_out.borrow_mut().push(request.variable.clone());
-                Answer::Got(Ok(Value::Null))
+                FactResult::Got(Ok(Value::Null))
             }
-            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Answer::Got(Err(error)),
+            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => {
+                FactResult::Got(Err(error))
+            }
         }
     }
 
-    fn answer(&self, request: &FactRequest) -> Answer {
+    fn answer(&self, request: &FactRequest) -> FactResult {
         if self.is_cel {
             return self.answer_in_cel(request);
         }
         match self.facts.answer(request) {
-            Ok(value) => Answer::Got(Ok(value)),
-            Err(Unanswered::Given) => Answer::LeftOut,
+            Ok(value) => FactResult::Got(Ok(value)),
+            Err(Unanswered::Given) => FactResult::LeftOut,
             Err(Unanswered::Nothing(_))
                 if self.leaves_out && !self.facts.is_before_values(&request.target) =>
             {
                 self.left_out.borrow_mut().push(request.variable.clone());
-                Answer::LeftOut
+                FactResult::LeftOut
             }
-            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => Answer::Got(Err(error)),
+            Err(Unanswered::Nothing(error) | Unanswered::Failed(error)) => {
+                FactResult::Got(Err(error))
+            }
         }
     }
 }
@@ -98,7 +102,7 @@ impl FactSource for FileFacts<'_> {
         let of_rule = |asked: RuleRequests<'_>| {
             let facts = asked.requests.into_iter();
             let facts =
-                facts.map(|request| Fact::of(asked.asker, request.id, self.answer(&request)));
+                facts.map(|request| FactAnswer::of(asked.asker, request.id, self.answer(&request)));
             let arriving: Arriving<'a> = Box::pin(std::future::ready(facts.collect::<Vec<_>>()));
             arriving
         };

@@ -57,7 +57,7 @@ pub(crate) fn open(
     key: &ObjectKey,
     sealed: &[u8],
 ) -> Result<Bytes, SealError> {
-    let parts = Parts::of(sealed)?;
+    let parts = SealedParts::of(sealed)?;
     let with = ring.key(parts.id).ok_or_else(|| SealError::UnknownKey {
         id: parts.id.to_owned(),
         known: ring.ids().collect::<Vec<_>>().join(", "),
@@ -99,14 +99,14 @@ fn bound_to(head: &[u8], view: &ViewId, key: &ObjectKey) -> Vec<u8> {
     bound
 }
 
-struct Parts<'a> {
+struct SealedParts<'a> {
     head: &'a [u8],
     id: &'a str,
     nonce: [u8; NONCE_LEN],
     rest: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> SealedParts<'a> {
     fn of(sealed: &'a [u8]) -> Result<Self, SealError> {
         let malformed = |problem| SealError::Malformed { problem };
         let [first, version, length, rest @ ..] = sealed else {

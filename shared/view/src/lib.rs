@@ -31,7 +31,7 @@ mod tree;
 mod unreadable;
 mod view;
 
-pub use life::{Effect, Event, Life, LifeState, Log};
+pub use life::{Event, Life, LifeState, Log, StoreEffect};
 pub use node::{ViewElements, ViewEntries, ViewNode};
 pub use object::Object;
 pub use read::{Read, Snapshot};

@@ -103,7 +103,7 @@ pub enum Event<'a> {
 
 /// An effect of a step on the store, or on the reader of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum StoreEffect {
     /// No effect.
     None,
     /// Gather into an empty state from now on, beside what is served.
@@ -150,7 +150,7 @@ impl Life {
 
     /// One step.
     #[must_use]
-    pub fn step(self, event: Event<'_>) -> (Self, Effect) {
+    pub fn step(self, event: Event<'_>) -> (Self, StoreEffect) {
         match event {
             Event::Restart => self.restart(),
             Event::Away => self.away(),
@@ -163,58 +163,69 @@ impl Life {
         }
     }
 
-    fn restart(self) -> (Self, Effect) {
+    fn restart(self) -> (Self, StoreEffect) {
         if self.state.answers() {
-            return (Self::new(self.state, Log::Reading), Effect::StageEmpty);
+            return (Self::new(self.state, Log::Reading), StoreEffect::StageEmpty);
         }
         let state = match self.state {
             // What the writer last said is forgotten with everything else.
             LifeState::Syncing => LifeState::Unsynced,
             other => other,
         };
-        (Self::new(state, Log::Reading), Effect::Free)
+        (Self::new(state, Log::Reading), StoreEffect::Free)
     }
 
-    fn away(self) -> (Self, Effect) {
+    fn away(self) -> (Self, StoreEffect) {
         match self.log {
             Log::Live if self.state.answers() => {
-                (Self::new(self.state, Log::Reading), Effect::StageCopy)
+                (Self::new(self.state, Log::Reading), StoreEffect::StageCopy)
             }
             // Nobody reads what is held, or it is gathered aside already.
             Log::Live | Log::Reading | Log::Rebuilding => {
-                (Self::new(self.state, Log::Reading), Effect::None)
+                (Self::new(self.state, Log::Reading), StoreEffect::None)
             }
-            Log::Lost | Log::Passed => (self, Effect::None),
+            Log::Lost | Log::Passed => (self, StoreEffect::None),
         }
     }
 
-    fn caught_up(self, said: Option<&ViewState>) -> (Self, Effect) {
+    fn caught_up(self, said: Option<&ViewState>) -> (Self, StoreEffect) {
         if self.log != Log::Reading {
-            return (self, Effect::None);
+            return (self, StoreEffect::None);
         }
         match said {
-            Some(ViewState::Synced) => (Self::new(self.state.synced(), Log::Live), Effect::Install),
+            Some(ViewState::Synced) => (
+                Self::new(self.state.synced(), Log::Live),
+                StoreEffect::Install,
+            ),
             Some(ViewState::Failed { failure }) => (
                 Self::new(LifeState::Failed(failure.clone()), Log::Live),
-                Effect::Install,
+                StoreEffect::Install,
             ),
-            Some(ViewState::Dropped) => (Self::new(LifeState::Dropped, Log::Live), Effect::Free),
-            Some(ViewState::Syncing) | None if self.state.answers() => {
-                (Self::new(self.state, Log::Rebuilding), Effect::None)
+            Some(ViewState::Dropped) => {
+                (Self::new(LifeState::Dropped, Log::Live), StoreEffect::Free)
             }
-            Some(ViewState::Syncing) => (Self::new(LifeState::Syncing, Log::Live), Effect::Install),
-            None => (Self::new(LifeState::Unsynced, Log::Live), Effect::Install),
+            Some(ViewState::Syncing) | None if self.state.answers() => {
+                (Self::new(self.state, Log::Rebuilding), StoreEffect::None)
+            }
+            Some(ViewState::Syncing) => (
+                Self::new(LifeState::Syncing, Log::Live),
+                StoreEffect::Install,
+            ),
+            None => (
+                Self::new(LifeState::Unsynced, Log::Live),
+                StoreEffect::Install,
+            ),
         }
     }
 
-    fn control(self, said: &ViewState) -> (Self, Effect) {
+    fn control(self, said: &ViewState) -> (Self, StoreEffect) {
         if matches!(self.log, Log::Reading | Log::Lost | Log::Passed) {
             // The end of the log will tell.
-            return (self, Effect::None);
+            return (self, StoreEffect::None);
         }
         let settled = match self.log {
-            Log::Rebuilding => Effect::Install,
-            _ => Effect::None,
+            Log::Rebuilding => StoreEffect::Install,
+            _ => StoreEffect::None,
         };
         match said {
             ViewState::Synced => (Self::new(self.state.synced(), Log::Live), settled),
@@ -222,18 +233,19 @@ impl Life {
                 Self::new(LifeState::Failed(failure.clone()), Log::Live),
                 settled,
             ),
-            ViewState::Dropped => (Self::new(LifeState::Dropped, Log::Live), Effect::Free),
-            ViewState::Syncing if self.log == Log::Rebuilding => (self, Effect::None),
-            ViewState::Syncing if self.state.answers() => {
-                (Self::new(self.state, Log::Rebuilding), Effect::StageCopy)
-            }
-            ViewState::Syncing => (Self::new(LifeState::Syncing, Log::Live), Effect::None),
+            ViewState::Dropped => (Self::new(LifeState::Dropped, Log::Live), StoreEffect::Free),
+            ViewState::Syncing if self.log == Log::Rebuilding => (self, StoreEffect::None),
+            ViewState::Syncing if self.state.answers() => (
+                Self::new(self.state, Log::Rebuilding),
+                StoreEffect::StageCopy,
+            ),
+            ViewState::Syncing => (Self::new(LifeState::Syncing, Log::Live), StoreEffect::None),
         }
     }
 
-    fn broken(self, served: bool) -> (Self, Effect) {
+    fn broken(self, served: bool) -> (Self, StoreEffect) {
         if self.log == Log::Passed {
-            return (self, Effect::None);
+            return (self, StoreEffect::None);
         }
         let state = match self.state {
             LifeState::Synced | LifeState::Stale if served || self.log == Log::Live => {
@@ -242,22 +254,22 @@ impl Life {
             LifeState::Syncing => LifeState::Unsynced,
             other => other,
         };
-        (Self::new(state, Log::Lost), Effect::AskRestart)
+        (Self::new(state, Log::Lost), StoreEffect::AskRestart)
     }
 
-    fn aged(self, over: bool) -> (Self, Effect) {
+    fn aged(self, over: bool) -> (Self, StoreEffect) {
         let state = match self.state {
             LifeState::Synced if over => LifeState::Stale,
             LifeState::Stale if !over => LifeState::Synced,
             other => other,
         };
-        (Self::new(state, self.log), Effect::None)
+        (Self::new(state, self.log), StoreEffect::None)
     }
 
-    fn passed(self, state: LifeState) -> (Self, Effect) {
+    fn passed(self, state: LifeState) -> (Self, StoreEffect) {
         match self.state {
-            LifeState::Dropped => (self, Effect::None),
-            _ => (Self::new(state, Log::Passed), Effect::Free),
+            LifeState::Dropped => (self, StoreEffect::None),
+            _ => (Self::new(state, Log::Passed), StoreEffect::Free),
         }
     }
 }

@@ -11,10 +11,10 @@ use crate::size::allocated;
 
 /// The names of these objects by namespace. Views have none, mostly: then it costs a null pointer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unreadable(Option<Arc<Names>>);
+pub(crate) struct Unreadable(Option<Arc<UnreadableNames>>);
 
 #[derive(Clone, Debug, Default)]
-struct Names {
+struct UnreadableNames {
     by_namespace: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     bytes: usize,
 }

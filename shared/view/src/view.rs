@@ -3,14 +3,14 @@
 use anteroom_model::{Delta, FactError, Failure, Revision, ViewId, ViewRecord, ViewState};
 
 use crate::{
-    Applied, Effect, Event, Ignored, Life, LifeState, Log, Read, Snapshot, Store, ViewBytes,
+    Applied, Event, Ignored, Life, LifeState, Log, Read, Snapshot, Store, StoreEffect, ViewBytes,
     store::Draft,
 };
 
 /// The live copy of one source.
 ///
 /// Whoever follows the log calls, in the log's order, one method for each of its events. Where one
-/// returns [`Effect::AskRestart`], the log has to be read again for this view; the other effects
+/// returns [`StoreEffect::AskRestart`], the log has to be read again for this view; the other effects
 /// have been carried out already.
 #[derive(Clone, Debug)]
 pub struct View {
@@ -70,17 +70,17 @@ impl View {
     }
 
     /// The log is read again from its start.
-    pub fn restart(&mut self) -> Effect {
+    pub fn restart(&mut self) -> StoreEffect {
         self.step(Event::Restart)
     }
 
     /// The log is out of reach.
-    pub fn away(&mut self) -> Effect {
+    pub fn away(&mut self) -> StoreEffect {
         self.step(Event::Away)
     }
 
     /// The end of the log was reached: what was not delivered since the start is not there.
-    pub fn caught_up(&mut self) -> Effect {
+    pub fn caught_up(&mut self) -> StoreEffect {
         let said = self.standing_state();
         self.step(Event::CaughtUp(said.as_ref()))
     }
@@ -121,11 +121,11 @@ impl View {
     }
 
     /// A control record stands at `revision` of the log. One of an earlier epoch means nothing.
-    pub fn control(&mut self, revision: Revision, record: ViewRecord) -> Effect {
+    pub fn control(&mut self, revision: Revision, record: ViewRecord) -> StoreEffect {
         if matches!(self.life.log, Log::Lost | Log::Passed)
             || !self.followed().accepts(revision, &record)
         {
-            return Effect::None;
+            return StoreEffect::None;
         }
         // First the step: a record that says *syncing* is not part of what goes on being served.
         let effect = self.step(Event::Control(&record.state));
@@ -140,25 +140,25 @@ impl View {
     }
 
     /// Something is missing: see [`Event::Broken`].
-    pub fn broken(&mut self) -> Effect {
+    pub fn broken(&mut self) -> StoreEffect {
         // A copy has every fault of what it was copied from.
         let served = !matches!(self.gathered, Gathered::Anew(_));
         self.step(Event::Broken { served })
     }
 
     /// Tells it if its data is now too old for readers that name no age.
-    pub fn aged(&mut self, over: bool) -> Effect {
+    pub fn aged(&mut self, over: bool) -> StoreEffect {
         self.step(Event::Aged { over })
     }
 
     /// Frees the objects, and refuses readers until the log is read again for this view.
-    pub fn evict(&mut self) -> Effect {
+    pub fn evict(&mut self) -> StoreEffect {
         self.step(Event::Evict)
     }
 
     /// The log's records of it cannot be read here: frees the objects, and gives readers the reason
     /// until the log is read again for this view.
-    pub fn fail(&mut self, failure: &Failure) -> Effect {
+    pub fn fail(&mut self, failure: &Failure) -> StoreEffect {
         self.step(Event::Fail(failure))
     }
 
@@ -268,21 +268,21 @@ impl View {
         Ok(Snapshot::new(self.served.snapshot()))
     }
 
-    fn step(&mut self, event: Event<'_>) -> Effect {
+    fn step(&mut self, event: Event<'_>) -> StoreEffect {
         // Left behind for a moment only; a step cannot fail.
         let life = std::mem::replace(&mut self.life, Life::reading());
         let (life, effect) = life.step(event);
         self.life = life;
         match effect {
-            Effect::None => {}
-            Effect::StageEmpty => self.gathered = Gathered::Anew(Box::default()),
-            Effect::StageCopy => self.gathered = Gathered::ToCopy,
-            Effect::Install => self.install(),
-            Effect::Free => {
+            StoreEffect::None => {}
+            StoreEffect::StageEmpty => self.gathered = Gathered::Anew(Box::default()),
+            StoreEffect::StageCopy => self.gathered = Gathered::ToCopy,
+            StoreEffect::Install => self.install(),
+            StoreEffect::Free => {
                 self.served = Draft::default();
                 self.gathered = Gathered::No;
             }
-            Effect::AskRestart => self.gathered = Gathered::No,
+            StoreEffect::AskRestart => self.gathered = Gathered::No,
         }
         effect
     }

@@ -35,7 +35,7 @@ const EMPTY_MAP: &[u8] = b"\x80";
 pub type Labels = BTreeMap<String, String>;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct StubDocument<'a> {
     metadata: Metadata<'a>,
     unreadable: &'a str,
 }
@@ -51,7 +51,7 @@ struct Metadata<'a> {
 pub fn stub(reason: &str, labels: Option<&Labels>) -> Bytes {
     let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
     let encode = |labels| {
-        body::encode(&Document {
+        body::encode(&StubDocument {
             metadata: Metadata { labels },
             unreadable: reason,
         })

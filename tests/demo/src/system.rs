@@ -7,7 +7,7 @@ use std::{
 };
 
 use anteroom_bus::Bus;
-use anteroom_command::serve::{self, Parts, PartsArgs};
+use anteroom_command::serve::{self, PartsArgs, RunningServices};
 use anteroom_load::{Answer, Client, Target, ingress, review};
 use anteroom_runtime::{Service, certs::issue::Authority, supervise::Tasks};
 use anyhow::{Context, bail};
@@ -30,7 +30,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 pub(crate) const STALE_AFTER: Duration = Duration::from_secs(10);
 
 pub(crate) struct System {
-    parts: Parts,
+    parts: RunningServices,
     service: Service,
     client: kube::Client,
     watcher_args: anteroom_watcher::Args,
@@ -90,7 +90,7 @@ impl System {
         let bus = serve::connect(args.nats.as_deref()).await?;
         let (client, watcher_args) = (cluster.client(), parts.watcher.clone());
         // The webhook gets no client: it registers itself nowhere.
-        let parts = Parts::without_watcher(parts, bus, client.clone(), None, &service);
+        let parts = RunningServices::without_watcher(parts, bus, client.clone(), None, &service);
         if let Some(address) = args.console {
             parts.serve_console(address)?;
         }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use anteroom_cel::{Dialect, Document, Names, Program, ReadDepth};
+use anteroom_cel::{Dialect, ListInput, Names, Program, ReadDepth};
 use anteroom_model::{FactError, RetainedFields, Shape};
 use anteroom_wire::query::{CelQuery, Query, VIEW};
 use moka::sync::Cache;
@@ -74,11 +74,11 @@ impl CelPlan {
     }
 }
 
-fn as_document(name: &str, shape: Shape) -> Document<'_> {
+fn as_document(name: &str, shape: Shape) -> ListInput<'_> {
     match shape {
-        Shape::Document | Shape::List => Document::List(name),
-        Shape::Array => Document::Array(name),
-        Shape::Object | Shape::Response => Document::Object(name),
+        Shape::Document | Shape::List => ListInput::List(name),
+        Shape::Array => ListInput::Array(name),
+        Shape::Object | Shape::Response => ListInput::Object(name),
     }
 }
 

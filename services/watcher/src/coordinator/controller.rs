@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     call_pollers::CallPollers,
-    effect::{Effect, SystemView, Write},
+    effect::{CoordinatorEffect, SystemView, Write},
     policies_in_log,
     reconciler::{Manifests, Reconciler},
     resolver::Options,
@@ -223,7 +223,7 @@ impl Controller {
         let mut writes = Vec::new();
         for effect in self.reconciler.take_effects() {
             match effect {
-                Effect::Write(view, write) => writes.push((view, write)),
+                CoordinatorEffect::Write(view, write) => writes.push((view, write)),
                 other => {
                     self.flush(&mut writes);
                     self.carry_out_one(other);
@@ -239,7 +239,7 @@ impl Controller {
         }
     }
 
-    fn carry_out_one(&mut self, effect: Effect) {
+    fn carry_out_one(&mut self, effect: CoordinatorEffect) {
         let Deps {
             status,
             statuses,
@@ -251,34 +251,34 @@ impl Controller {
             ..
         } = &self.deps;
         match effect {
-            Effect::Write(view, write) => self.system_views.write([(view, write)]),
-            Effect::StartCall(info, spec) => {
+            CoordinatorEffect::Write(view, write) => self.system_views.write([(view, write)]),
+            CoordinatorEffect::StartCall(info, spec) => {
                 let view = info.source.view_id();
                 self.calls.stop(&view); // It may be made otherwise now.
                 let inherited = self.snapshot.take(&view);
                 self.calls.start(info, spec, inherited);
             }
-            Effect::StopCall(view) => self.calls.stop(&view),
-            Effect::CallWasGood(view, at) => self.calls.was_good(&view, at),
-            Effect::SetStatus(target, desired) => {
+            CoordinatorEffect::StopCall(view) => self.calls.stop(&view),
+            CoordinatorEffect::CallWasGood(view, at) => self.calls.was_good(&view, at),
+            CoordinatorEffect::SetStatus(target, desired) => {
                 statuses.put(&target, &desired);
                 status.put(target, *desired);
             }
-            Effect::ForgetStatus(target) => {
+            CoordinatorEffect::ForgetStatus(target) => {
                 statuses.forget(&target);
                 status.forget(&target);
             }
-            Effect::NeedRights(needed) => {
+            CoordinatorEffect::NeedRights(needed) => {
                 rights.needed.send_if_modified(|before| {
                     let is_news = **before != needed;
                     *before = Arc::new(needed);
                     is_news
                 });
             }
-            Effect::Rediscover => discovery.nudge.notify_one(),
-            Effect::EntriesWait(waits_for) => wait(entries_check, waits_for),
-            Effect::PoliciesWait(waits_for) => wait(policies_check, waits_for),
-            Effect::FreeInherited => {
+            CoordinatorEffect::Rediscover => discovery.nudge.notify_one(),
+            CoordinatorEffect::EntriesWait(waits_for) => wait(entries_check, waits_for),
+            CoordinatorEffect::PoliciesWait(waits_for) => wait(policies_check, waits_for),
+            CoordinatorEffect::FreeInherited => {
                 for record in self.snapshot.drain() {
                     tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
                     publisher.with(|queue| queue.free(record));

@@ -19,7 +19,7 @@ use crate::{
 
 /// One thing to do.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum CoordinatorEffect {
     /// Write to a system view.
     Write(SystemView, Write),
     /// Make the call at intervals, and no other for its view.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{
     conditions::Ready,
-    effect::Effect,
+    effect::CoordinatorEffect,
     manifests::PolicyManifest,
     policy_store::PolicyId,
     registry::Registry,
@@ -210,7 +210,7 @@ impl EnforcementTracker {
         reads: &Reads,
         ready: Ready,
         around: &Surroundings<'_>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CoordinatorEffect>,
     ) -> Option<Ready> {
         let now = around.now;
         let standing = self.standings.remove(id);
@@ -255,7 +255,7 @@ impl EnforcementTracker {
         policy: &PolicyManifest,
         standing: &mut Standing,
         around: &Surroundings<'_>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CoordinatorEffect>,
     ) -> Result<(), Failure> {
         // A resource is registered by its plural, served or not.
         let mut unserved = policy.unserved_kinds(around.catalog);
@@ -268,7 +268,7 @@ impl EnforcementTracker {
         if self.catalog_reads >= since + CATALOG_READS_MIN {
             return Ok(());
         }
-        effects.push(Effect::Rediscover);
+        effects.push(CoordinatorEffect::Rediscover);
         standing.position = None; // The kinds may be written again.
         let message = format!(
             "the API server is asked whether it serves the kind `{}`",

@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
-    effect::{Effect, Record, SystemView, Write},
+    effect::{CoordinatorEffect, Record, SystemView, Write},
     enforcement::{EnforcementTracker, PositionOf},
     entry_store::EntryStore,
     exception_store::{ExceptionKind, ExceptionStore},
@@ -78,13 +78,13 @@ pub(super) struct Reconciler {
     enforcement: EnforcementTracker,
     reporter: StatusReporter,
     catalog: Option<Arc<Catalog>>,
-    /// Answers to [`Effect::NeedRights`].
+    /// Answers to [`CoordinatorEffect::NeedRights`].
     rights: rights::LackingRights,
     /// The user as whom this watcher writes.
     writer: WriterUser,
     /// Entries, policies and kinds were all read once: what nobody wants now is dropped.
     settled: bool,
-    effects: Vec<Effect>,
+    effects: Vec<CoordinatorEffect>,
 }
 
 impl Reconciler {
@@ -126,7 +126,7 @@ impl Reconciler {
     }
 
     /// Returns the effects of the events since the last call, in order.
-    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+    pub(super) fn take_effects(&mut self) -> Vec<CoordinatorEffect> {
         std::mem::take(&mut self.effects)
     }
 
@@ -198,7 +198,8 @@ impl Reconciler {
     pub(super) fn replica_beat(&mut self, beat: ReplicaBeat, now: Instant) {
         for (view, age_ms) in &beat.ages_ms {
             if let Some(good) = now.checked_sub(Duration::from_millis(*age_ms)) {
-                self.effects.push(Effect::CallWasGood(view.clone(), good));
+                self.effects
+                    .push(CoordinatorEffect::CallWasGood(view.clone(), good));
             }
         }
         self.views.replica(beat, now);
@@ -294,7 +295,7 @@ impl Reconciler {
     }
 
     fn write(&mut self, view: SystemView, write: Write) {
-        self.effects.push(Effect::Write(view, write));
+        self.effects.push(CoordinatorEffect::Write(view, write));
     }
 
     fn put(&mut self, view: SystemView, record: Option<Record>) {
@@ -340,7 +341,7 @@ impl Reconciler {
 
     /// Takes an event into the registry, and everything that follows from it.
     fn apply(&mut self, event: Event) {
-        use registry::Effect as Needed;
+        use registry::RegistryEffect as Needed;
         let mut effects = VecDeque::from(self.registry.apply(event));
         while let Some(effect) = effects.pop_front() {
             match effect {
@@ -354,8 +355,10 @@ impl Reconciler {
                     tracing::info!(%view, "no longer desires a view: nobody needs it");
                     self.write(SystemView::DesiredViews, Write::delete(view_key(&view)));
                 }
-                Needed::Call(info, spec) => self.effects.push(Effect::StartCall(info, spec)),
-                Needed::EndCall(view) => self.effects.push(Effect::StopCall(view)),
+                Needed::Call(info, spec) => {
+                    self.effects.push(CoordinatorEffect::StartCall(info, spec))
+                }
+                Needed::EndCall(view) => self.effects.push(CoordinatorEffect::StopCall(view)),
                 Needed::Refer(reference) => {
                     let record = Record::encode(reference.key(), &reference);
                     self.put(SystemView::References, record);
@@ -382,7 +385,7 @@ impl Reconciler {
 
     /// Lets an entry that is not to be asked for again let go of a view that it has just joined, and that is
     /// forbidden already: nothing changes of the view, so nothing would tell.
-    fn joined(&mut self, id: &EntryId) -> Vec<registry::Effect> {
+    fn joined(&mut self, id: &EntryId) -> Vec<registry::RegistryEffect> {
         let view = self.registry.joined_and_stops(id);
         let failure = view.and_then(|view| self.views.failure(view));
         match (view.cloned(), failure.cloned()) {
@@ -409,7 +412,7 @@ impl Reconciler {
             self.write(SystemView::Exceptions, Write::Heard(now));
         }
         if !std::mem::replace(&mut self.settled, true) {
-            self.effects.push(Effect::FreeInherited);
+            self.effects.push(CoordinatorEffect::FreeInherited);
         }
     }
 }

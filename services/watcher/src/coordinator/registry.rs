@@ -89,7 +89,7 @@ pub(crate) enum Event {
     Policy(Dependent, Needed),
     /// The policy is gone.
     PolicyGone(Dependent),
-    /// The meaning of a policy's reference: an answer to [`Effect::Resolve`], or a new one.
+    /// The meaning of a policy's reference: an answer to [`RegistryEffect::Resolve`], or a new one.
     Reference(String, Resolution),
     /// The API server forbids the view.
     Forbidden(ViewId, Failure),
@@ -97,7 +97,7 @@ pub(crate) enum Event {
 
 /// A consequence of an event. Effects are carried out in order.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Effect {
+pub(crate) enum RegistryEffect {
     /// The view is desired with these options: it is new, or they changed.
     OpenView(Box<DesiredView>),
     /// The view is not desired any more: it is freed everywhere.
@@ -142,7 +142,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// Takes an event in. An event that changes nothing has no effects.
-    pub(crate) fn apply(&mut self, event: Event) -> Vec<Effect> {
+    pub(crate) fn apply(&mut self, event: Event) -> Vec<RegistryEffect> {
         let mut effects = Vec::new();
         match event {
             Event::Entry(claim) => self.claim(*claim, &mut effects),
@@ -205,7 +205,7 @@ impl Registry {
         self.needs.views()
     }
 
-    fn claim(&mut self, claim: Claim, effects: &mut Vec<Effect>) {
+    fn claim(&mut self, claim: Claim, effects: &mut Vec<RegistryEffect>) {
         let id = (claim.kind, claim.name.clone());
         let same_spec = self.entries.get(&id).is_some_and(|entry| {
             let record = &entry.record;
@@ -248,7 +248,12 @@ impl Registry {
             .is_some_and(|entry| entry.stops && entry.held.is_none())
     }
 
-    fn reference(&mut self, name: String, resolution: Resolution, effects: &mut Vec<Effect>) {
+    fn reference(
+        &mut self,
+        name: String,
+        resolution: Resolution,
+        effects: &mut Vec<RegistryEffect>,
+    ) {
         let id = (EntryKind::Implicit, name);
         let Some(before) = self.entries.get(&id) else {
             return; // No policy makes it any more.
@@ -281,7 +286,13 @@ impl Registry {
     }
 
     /// Puts an entry in its place. `is_published`: readers know it by its record.
-    fn put(&mut self, id: EntryId, entry: Entry, is_published: bool, effects: &mut Vec<Effect>) {
+    fn put(
+        &mut self,
+        id: EntryId,
+        entry: Entry,
+        is_published: bool,
+        effects: &mut Vec<RegistryEffect>,
+    ) {
         let before = self.entries.get(&id);
         if before.is_some_and(|b| b.record == entry.record && b.held == entry.held) {
             if let Some(before) = self.entries.get_mut(&id) {
@@ -297,17 +308,17 @@ impl Registry {
                 let published = before.as_ref().map(|before| &before.record);
                 if is_published && is_unresolved(&entry.record) {
                     if published.is_some_and(|record| !is_unresolved(record)) {
-                        effects.push(Effect::Remove(id.clone()));
+                        effects.push(RegistryEffect::Remove(id.clone()));
                     }
                 } else if is_published && published != Some(&entry.record) {
-                    effects.push(Effect::Publish(entry.record.clone()));
+                    effects.push(RegistryEffect::Publish(entry.record.clone()));
                 }
-                effects.push(Effect::Changed(id.clone()));
+                effects.push(RegistryEffect::Changed(id.clone()));
             });
         self.entries.insert(id, entry);
     }
 
-    fn remove(&mut self, id: &EntryId, effects: &mut Vec<Effect>) {
+    fn remove(&mut self, id: &EntryId, effects: &mut Vec<RegistryEffect>) {
         let Some(gone) = self.entries.remove(id) else {
             return;
         };
@@ -316,14 +327,14 @@ impl Registry {
             .as_ref()
             .is_none_or(|(r, _)| r.is_published());
         if is_published && !is_unresolved(&gone.record) {
-            effects.push(Effect::Remove(id.clone()));
+            effects.push(RegistryEffect::Remove(id.clone()));
         }
         self.needs
             .exchange(id, gone.held.as_ref(), None, effects, |_| ());
-        effects.push(Effect::Changed(id.clone()));
+        effects.push(RegistryEffect::Changed(id.clone()));
     }
 
-    fn policy(&mut self, policy: Dependent, needed: Needed, effects: &mut Vec<Effect>) {
+    fn policy(&mut self, policy: Dependent, needed: Needed, effects: &mut Vec<RegistryEffect>) {
         let before = self.policies.remove(&policy).unwrap_or_default();
         let mut after = Reads {
             in_quota: needed.in_quota,
@@ -339,7 +350,7 @@ impl Registry {
                 && reference.reference.is_declared()
             {
                 *known = reference.clone(); // Declared by now.
-                effects.push(Effect::Resolve(reference));
+                effects.push(RegistryEffect::Resolve(reference));
             }
             after.names.insert(name);
         }
@@ -356,7 +367,7 @@ impl Registry {
         policy: &Dependent,
         in_quota: bool,
         reference: Referred,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RegistryEffect>,
     ) {
         let name = reference.name.clone();
         let id = (EntryKind::Implicit, name.clone());
@@ -366,7 +377,7 @@ impl Registry {
             dependents.insert(policy.clone(), in_quota);
             if reference.reference.is_declared() && !known.reference.is_declared() {
                 *known = reference.clone();
-                effects.push(Effect::Resolve(reference));
+                effects.push(RegistryEffect::Resolve(reference));
             }
             return self.update_quota(&id, effects);
         }
@@ -377,7 +388,7 @@ impl Registry {
             ..Entry::unbound(unresolved(&name), false)
         };
         self.entries.insert(id, entry);
-        effects.push(Effect::Resolve(reference));
+        effects.push(RegistryEffect::Resolve(reference));
     }
 
     fn undepend(
@@ -385,7 +396,7 @@ impl Registry {
         policy: &Dependent,
         in_quota: bool,
         name: &str,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<RegistryEffect>,
     ) {
         let id = (EntryKind::Implicit, name.to_owned());
         let Some(entry) = self.entries.get_mut(&id) else {
@@ -402,7 +413,7 @@ impl Registry {
     }
 
     /// Counts an implicit entry in the quota of its namespace or not, by the policies that make it now.
-    fn update_quota(&mut self, id: &EntryId, effects: &mut Vec<Effect>) {
+    fn update_quota(&mut self, id: &EntryId, effects: &mut Vec<RegistryEffect>) {
         let Some(entry) = self.entries.get(id) else {
             return;
         };
@@ -423,7 +434,7 @@ impl Registry {
     }
 
     /// Entries that are not to be asked for again let go of the view, and hold the error.
-    fn forbidden(&mut self, view: &ViewId, failure: &Failure, effects: &mut Vec<Effect>) {
+    fn forbidden(&mut self, view: &ViewId, failure: &Failure, effects: &mut Vec<RegistryEffect>) {
         let on_view = self.needs.on_view(view);
         let stops = on_view.filter(|id| self.entries.get(id).is_some_and(|entry| entry.stops));
         let stops: Vec<_> = stops.cloned().collect();

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     cel_status::CelStatus,
     conditions::{self, Need, Ready},
-    effect::Effect,
+    effect::CoordinatorEffect,
     enforcement::{EnforcementTracker, PositionOf, Reads, Surroundings},
     entry_store::{EntryStore, status_target},
     manifests::PolicyManifest,
@@ -120,7 +120,7 @@ impl StatusReporter {
         &mut self,
         inputs: &StatusInputs<'_>,
         enforcement: &mut EnforcementTracker,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<CoordinatorEffect>,
     ) {
         for id in std::mem::take(&mut self.changed_entries) {
             effects.extend(self.update_entry(&id, inputs));
@@ -135,7 +135,11 @@ impl StatusReporter {
         }
     }
 
-    fn update_entry(&mut self, id: &EntryId, inputs: &StatusInputs<'_>) -> Option<Effect> {
+    fn update_entry(
+        &mut self,
+        id: &EntryId,
+        inputs: &StatusInputs<'_>,
+    ) -> Option<CoordinatorEffect> {
         // `None`: not resolved yet, so nothing is known; or it is gone.
         let condition = inputs.condition(id);
         let ready = condition.as_ref().map(|(ready, _)| ready);
@@ -171,7 +175,10 @@ impl StatusReporter {
                 heard: said.last_heard_time.map(|time| time.0),
             },
         };
-        Some(Effect::SetStatus(status_target(entry), Box::new(status)))
+        Some(CoordinatorEffect::SetStatus(
+            status_target(entry),
+            Box::new(status),
+        ))
     }
 
     fn update_policy(
@@ -179,8 +186,8 @@ impl StatusReporter {
         id: &PolicyId,
         inputs: &StatusInputs<'_>,
         enforcement: &mut EnforcementTracker,
-        effects: &mut Vec<Effect>,
-    ) -> Option<Effect> {
+        effects: &mut Vec<CoordinatorEffect>,
+    ) -> Option<CoordinatorEffect> {
         let policy = inputs.policies.get(id)?;
         let not_permitted = inputs.not_permitted(policy);
         let ready = self.policy_ready(id, policy, &not_permitted, inputs);
@@ -212,7 +219,7 @@ impl StatusReporter {
             figures_now: Figures::default(),
         };
         let target = PolicyStore::status_target(id, policy);
-        Some(Effect::SetStatus(target, Box::new(status)))
+        Some(CoordinatorEffect::SetStatus(target, Box::new(status)))
     }
 
     /// Returns whether the policy compiles, and what it reads is there.

@@ -20,7 +20,7 @@ pub(crate) use address::{AddressKind, address_kind};
 pub(crate) use caller::{Caller, Reply, encode, parse, parse_or_null};
 pub(crate) use fault::CallFault;
 pub(crate) use http::{
-    AddressFilter, Answer, HttpAnswer, HttpCall, HttpClients, Redirects, Validators,
+    AddressFilter, CallAnswer, HttpAnswer, HttpCall, HttpClients, Redirects, Validators,
 };
 pub(crate) use services::Services;
 pub(crate) use spec::{CallSpec, CallTarget, OnFailure, Service, is_of_secrets, parse_url};

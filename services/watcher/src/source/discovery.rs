@@ -12,7 +12,7 @@ mod parse;
 use anteroom_model::{Failure, GroupVersionResource, KindRecord};
 use anteroom_policy::{KindPattern, ServedKind};
 
-pub(crate) use parse::{Document, parse_aggregated};
+pub(crate) use parse::{DiscoveryDocument, parse_aggregated};
 
 /// One resource of one group version.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use crate::source::{
     metrics::WatchMetrics,
 };
 use forbidden_check::{ForbiddenCheck, RefusalVerdict};
-use machine::{Effect, Input, Machine, ReflectorCommand};
+use machine::{Input, Machine, ReflectorCommand, ReflectorEffect};
 use parse::{Malformed, Page, WatchEvent};
 
 pub(crate) use parse::{RawObject, content_version};
@@ -309,11 +309,11 @@ impl<S: Sink> Reflector<S> {
         self.ask_ahead();
         for effect in effects {
             match effect {
-                Effect::Begin { afresh } => {
+                ReflectorEffect::Begin { afresh } => {
                     let version = version.clone();
                     self.sink.note(Note::Begin { afresh, version }).await;
                 }
-                Effect::Deliver => self.deliver(objects.take().unwrap_or_default()).await,
+                ReflectorEffect::Deliver => self.deliver(objects.take().unwrap_or_default()).await,
                 effect => self.apply_effect(effect).await,
             }
         }
@@ -538,15 +538,15 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    async fn apply_effect(&mut self, effect: Effect) {
+    async fn apply_effect(&mut self, effect: ReflectorEffect) {
         let note = match effect {
-            Effect::Listed(version) => {
+            ReflectorEffect::Listed(version) => {
                 self.metrics.listed();
                 Note::Listed { version }
             }
-            Effect::Refused(failure) => Note::Refused(failure),
-            Effect::Troubled(failure) => Note::Troubled(failure),
-            Effect::Begin { .. } | Effect::Deliver => return, // Only a page does that.
+            ReflectorEffect::Refused(failure) => Note::Refused(failure),
+            ReflectorEffect::Troubled(failure) => Note::Troubled(failure),
+            ReflectorEffect::Begin { .. } | ReflectorEffect::Deliver => return, // Only a page does that.
         };
         self.sink.note(note).await;
     }

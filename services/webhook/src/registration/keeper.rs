@@ -15,7 +15,7 @@ use tokio::{
 use super::{
     Configuration, KnownConfigurations, PathTokens, Registration, configuration,
     path_tokens::PathToken,
-    proof::{self, Answer},
+    proof::{self, ProofAnswer},
     step::{self, PROOF_PATIENCE, RegistrationStep, step},
     write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, note_token, write},
 };
@@ -278,17 +278,17 @@ impl Keeper {
             return Instant::now();
         };
         let answer = match written.stands.unknowable {
-            true => Answer::Proven, // The margin has passed.
+            true => ProofAnswer::Proven, // The margin has passed.
             false => timeout(
                 REQUEST_TIMEOUT,
                 proof::ask(&self.client, &written.configuration.id),
             )
             .await
-            .unwrap_or(Answer::NotYet),
+            .unwrap_or(ProofAnswer::NotYet),
         };
         let now = Instant::now();
         match answer {
-            Answer::Proven => {
+            ProofAnswer::Proven => {
                 let took = now.saturating_duration_since(written.stands.at);
                 self.metrics.proven(took);
                 tracing::debug!(
@@ -300,14 +300,14 @@ impl Keeper {
                 self.publish_position(state);
                 return now;
             }
-            Answer::NotYet if now < written.stands.at + PROOF_PATIENCE => {}
-            Answer::NotYet => {
+            ProofAnswer::NotYet if now < written.stands.at + PROOF_PATIENCE => {}
+            ProofAnswer::NotYet => {
                 let kind = configuration::kind(self.phase);
                 let message = format!("the API server has the {kind}, and does not go by it");
                 self.trouble("NotCalled", message);
             }
             // The API server quotes the path, which is not for those who read the status of a policy.
-            Answer::Unreachable(said) => {
+            ProofAnswer::Unreachable(said) => {
                 let prefix = &written.configuration.prefix;
                 let said = match &**prefix {
                     "" => said,
@@ -315,7 +315,7 @@ impl Keeper {
                 };
                 self.trouble("NotReached", said);
             }
-            Answer::Unknowable(said) => {
+            ProofAnswer::Unknowable(said) => {
                 tracing::warn!(
                     kind = configuration::kind(self.phase),
                     answer = said,

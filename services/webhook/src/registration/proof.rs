@@ -41,7 +41,7 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// The meaning of the answer to a review, for the configuration that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ProofAnswer {
     /// The API server goes by it.
     Proven,
     /// The API server does not call by the configuration yet.
@@ -88,7 +88,7 @@ pub(crate) fn is_asked_by(review: &Review<'_>) -> bool {
 }
 
 /// Makes the review for the configuration with this id.
-pub(super) async fn ask(client: &Client, id: &str) -> Answer {
+pub(super) async fn ask(client: &Client, id: &str) -> ProofAnswer {
     let review = json!({
         "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
         "metadata": { "labels": { LABEL: id } },
@@ -97,30 +97,30 @@ pub(super) async fn ask(client: &Client, id: &str) -> Answer {
         .header(http::header::CONTENT_TYPE, "application/json")
         .body(review.to_string().into_bytes());
     let Ok(request) = request else {
-        return Answer::NotYet; // Unreachable: all of it is fixed.
+        return ProofAnswer::NotYet; // Unreachable: all of it is fixed.
     };
     match client.request::<Value>(request).await {
-        Ok(_) => Answer::NotYet,
+        Ok(_) => ProofAnswer::NotYet,
         Err(kube::Error::Api(status)) => read(&status),
         // The API server is away, and says nothing of itself.
-        Err(_) => Answer::NotYet,
+        Err(_) => ProofAnswer::NotYet,
     }
 }
 
 /// Reads a refusal.
-fn read(status: &Status) -> Answer {
+fn read(status: &Status) -> ProofAnswer {
     let message = &*status.message;
     let of_probe = message.contains(NAME);
     match status.code {
-        _ if of_probe && message.contains("denied the request") => Answer::Proven,
-        _ if of_probe => Answer::Unreachable(message.to_owned()),
+        _ if of_probe && message.contains("denied the request") => ProofAnswer::Proven,
+        _ if of_probe => ProofAnswer::Unreachable(message.to_owned()),
         // Of another webhook: the API server tells one refusal of several.
         _ if message.contains("admission webhook") || message.contains("calling webhook") => {
-            Answer::NotYet
+            ProofAnswer::NotYet
         }
         // No such review here, or not for us.
-        400 | 401 | 403 | 404 | 405 | 422 => Answer::Unknowable(message.to_owned()),
-        _ => Answer::NotYet,
+        400 | 401 | 403 | 404 | 405 | 422 => ProofAnswer::Unknowable(message.to_owned()),
+        _ => ProofAnswer::NotYet,
     }
 }
 
@@ -161,27 +161,27 @@ mod tests {
         let forbidden = "selfsubjectreviews.authentication.k8s.io is forbidden: User \"a\" cannot \
                          create resource";
         for (code, message, answer) in [
-            (403, denied(NAME), Answer::Proven),
-            (400, denied(NAME), Answer::Proven),
-            (403, denied("x.example"), Answer::NotYet),
-            (500, other.to_owned(), Answer::NotYet),
+            (403, denied(NAME), ProofAnswer::Proven),
+            (400, denied(NAME), ProofAnswer::Proven),
+            (403, denied("x.example"), ProofAnswer::NotYet),
+            (500, other.to_owned(), ProofAnswer::NotYet),
             (
                 500,
                 failed.to_owned(),
-                Answer::Unreachable(failed.to_owned()),
+                ProofAnswer::Unreachable(failed.to_owned()),
             ),
             (
                 403,
                 forbidden.to_owned(),
-                Answer::Unknowable(forbidden.to_owned()),
+                ProofAnswer::Unknowable(forbidden.to_owned()),
             ),
             (
                 404,
                 "not found".to_owned(),
-                Answer::Unknowable("not found".to_owned()),
+                ProofAnswer::Unknowable("not found".to_owned()),
             ),
-            (429, "too many requests".to_owned(), Answer::NotYet),
-            (503, "shutting down".to_owned(), Answer::NotYet),
+            (429, "too many requests".to_owned(), ProofAnswer::NotYet),
+            (503, "shutting down".to_owned(), ProofAnswer::NotYet),
         ] {
             assert_eq!(said(code, &message), answer, "{code} {message}");
         }

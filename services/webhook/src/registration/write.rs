@@ -51,7 +51,7 @@ pub(super) enum Unwritten {
 
 /// The comparison of the object at the API server with the wanted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum WriteVerdict {
     /// The object says all of it already.
     Same,
     /// The object was made by more of the log.
@@ -106,9 +106,9 @@ pub(super) async fn write(
     }
     let verdict = there.map(|there| judge(there, &next, wanted.position, wanted.policies_at));
     match verdict {
-        Some(Verdict::Same) => Ok(there.and_then(|there| there.resource_version())),
-        Some(Verdict::Newer) => Err(Unwritten::Outrun),
-        Some(Verdict::Write) | None => {
+        Some(WriteVerdict::Same) => Ok(there.and_then(|there| there.resource_version())),
+        Some(WriteVerdict::Newer) => Err(Unwritten::Outrun),
+        Some(WriteVerdict::Write) | None => {
             next.metadata.resource_version = there.and_then(|there| there.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
             annotations.insert(POSITION.to_owned(), text(wanted.position));
@@ -197,7 +197,7 @@ fn judge(
     wanted: &DynamicObject,
     position: &LogPosition,
     policies_at: &LogPosition,
-) -> Verdict {
+) -> WriteVerdict {
     let (theirs, ours) = (webhooks(there), webhooks(wanted));
     let same = theirs.len() == ours.len()
         && ours.iter().all(|(name, ours)| {
@@ -215,10 +215,10 @@ fn judge(
         made_by.incarnation == policies_at.incarnation && !is_later(policies_at, &made_by)
     });
     match (same, is_newer) {
-        (true, true) => Verdict::Same,
-        (true, false) if is_marked => Verdict::Same,
-        (false, true) => Verdict::Newer,
-        (_, false) => Verdict::Write,
+        (true, true) => WriteVerdict::Same,
+        (true, false) if is_marked => WriteVerdict::Same,
+        (false, true) => WriteVerdict::Newer,
+        (_, false) => WriteVerdict::Write,
     }
 }
 
@@ -335,47 +335,51 @@ mod tests {
         let other = || of(&["pods", "services"]);
         for (there, wanted, expected) in [
             // It says nothing of when, or of earlier policies.
-            (wanted.clone(), &wanted, Verdict::Write),
+            (wanted.clone(), &wanted, WriteVerdict::Write),
             (
                 marked(wanted.clone(), &at("a/b", 2)),
                 &wanted,
-                Verdict::Write,
+                WriteVerdict::Write,
             ),
             (
                 marked(wanted.clone(), &at("a/b", 3)),
                 &wanted,
-                Verdict::Same,
+                WriteVerdict::Same,
             ),
             (
                 marked(wanted.clone(), &at("a/b", 9)),
                 &wanted,
-                Verdict::Same,
+                WriteVerdict::Same,
             ),
-            (other(), &wanted, Verdict::Write),
-            (marked(other(), &at("a/b", 4)), &wanted, Verdict::Write),
-            (marked(other(), &at("a/b", 5)), &wanted, Verdict::Write),
-            (marked(other(), &at("a/b", 6)), &wanted, Verdict::Newer),
+            (other(), &wanted, WriteVerdict::Write),
+            (marked(other(), &at("a/b", 4)), &wanted, WriteVerdict::Write),
+            (marked(other(), &at("a/b", 5)), &wanted, WriteVerdict::Write),
+            (marked(other(), &at("a/b", 6)), &wanted, WriteVerdict::Newer),
             // A position of another log says nothing.
-            (marked(other(), &at("z", 6)), &wanted, Verdict::Write),
-            (of(&["services"]), &wanted, Verdict::Write),
-            (of(&[]), &wanted, Verdict::Write),
-            (wanted.clone(), &labelled, Verdict::Write),
+            (marked(other(), &at("z", 6)), &wanted, WriteVerdict::Write),
+            (of(&["services"]), &wanted, WriteVerdict::Write),
+            (of(&[]), &wanted, WriteVerdict::Write),
+            (wanted.clone(), &labelled, WriteVerdict::Write),
             (
                 marked(wanted.clone(), &at("a/b", 5)),
                 &marked_so,
-                Verdict::Write,
+                WriteVerdict::Write,
             ),
             (
                 marked(wanted.clone(), &at("a/b", 9)),
                 &owned,
-                Verdict::Newer,
+                WriteVerdict::Newer,
             ),
             (
                 marked(wanted.clone(), &at("a/b", 5)),
                 &owned,
-                Verdict::Write,
+                WriteVerdict::Write,
             ),
-            (marked(owned.clone(), &at("a/b", 5)), &owned, Verdict::Same),
+            (
+                marked(owned.clone(), &at("a/b", 5)),
+                &owned,
+                WriteVerdict::Same,
+            ),
         ] {
             assert_eq!(
                 judge(&there, wanted, &here, &at("a/b", 3)),
@@ -396,8 +400,8 @@ mod tests {
         }
         let here = at("a", 1);
         let mut there = marked(there, &here);
-        assert_eq!(judge(&there, &wanted, &here, &here), Verdict::Same);
+        assert_eq!(judge(&there, &wanted, &here, &here), WriteVerdict::Same);
         there.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
-        assert_eq!(judge(&there, &wanted, &here, &here), Verdict::Write);
+        assert_eq!(judge(&there, &wanted, &here, &here), WriteVerdict::Write);
     }
 }

@@ -54,7 +54,7 @@ impl Receiving {
         mut body: Body,
         deadline: Instant,
     ) -> Result<Bytes, NotReceived> {
-        let mut parts = Parts::default();
+        let mut parts = BodyParts::default();
         while let Some(next) = body.frame().now_or_never() {
             match next {
                 Some(frame) => parts.take(frame)?,
@@ -67,7 +67,7 @@ impl Receiving {
     /// Waits for the rest of a body.
     async fn wait_for(
         &self,
-        mut parts: Parts,
+        mut parts: BodyParts,
         mut body: Body,
         deadline: Instant,
     ) -> Result<Bytes, NotReceived> {
@@ -136,13 +136,13 @@ fn take(taken: &AtomicUsize, more: usize, max: usize) -> Result<(), NotReceived>
 
 /// The received parts of a body: mostly one, which is not copied.
 #[derive(Debug, Default)]
-struct Parts {
+struct BodyParts {
     first: Bytes,
     more: Vec<Bytes>,
     bytes: usize,
 }
 
-impl Parts {
+impl BodyParts {
     /// One more part; its length.
     fn take(&mut self, frame: Result<Frame<Bytes>, axum::Error>) -> Result<usize, NotReceived> {
         let frame = frame.map_err(|error| late(error.to_string()))?;

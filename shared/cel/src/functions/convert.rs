@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::function::{Answer, CallContext, Function, global};
+use super::function::{CallContext, CallResult, Function, global};
 use crate::{
     EvalError,
     kind::Kind::{Any, Bool, Bytes, Double, Int, Text, Type, Uint},
@@ -20,7 +20,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("dyn", (1, 1), &[], Any, same),
 ];
 
-fn string<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn string<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     Ok(match arguments {
         [text @ Val::Text(_)] => text.clone(),
         [Val::Bytes(bytes)] => {
@@ -94,12 +94,12 @@ fn shown_double(value: f64) -> String {
     }
 }
 
-fn unreadable<'v>(text: &str, to: &str) -> Answer<'v> {
+fn unreadable<'v>(text: &str, to: &str) -> CallResult<'v> {
     let start: String = text.chars().take(40).collect();
     Err(EvalError::Refused(format!("`{start}` is no {to}")))
 }
 
-fn int<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn int<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let overflow = || EvalError::Overflow("integer");
     Ok(Val::Int(match arguments {
         [Val::Int(value)] => *value,
@@ -119,7 +119,7 @@ fn int<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn uint<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn uint<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let overflow = || EvalError::Overflow("unsigned integer");
     Ok(Val::Uint(match arguments {
         [Val::Uint(value)] => *value,
@@ -134,7 +134,7 @@ fn uint<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn double<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn double<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     Ok(Val::Double(match arguments {
         [Val::Double(value)] => *value,
         [Val::Int(value)] => *value as f64,
@@ -147,7 +147,7 @@ fn double<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn boolean<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn boolean<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     Ok(Val::Bool(match arguments {
         [Val::Bool(value)] => *value,
         [Val::Text(text)] => match &**text {
@@ -159,7 +159,7 @@ fn boolean<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     }))
 }
 
-fn bytes<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn bytes<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [bytes @ Val::Bytes(_)] => Ok(bytes.clone()),
         [Val::Text(text)] => {
@@ -170,14 +170,14 @@ fn bytes<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn type_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn type_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value] => Ok(Val::Type(value.type_name())),
         other => call.mismatch(other),
     }
 }
 
-fn same<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn same<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value] => Ok(value.clone()),
         other => call.mismatch(other),

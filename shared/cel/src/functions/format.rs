@@ -5,7 +5,7 @@
 
 use super::{
     convert,
-    function::{Answer, CallContext},
+    function::{CallContext, CallResult},
 };
 use crate::{
     EvalError,
@@ -21,7 +21,7 @@ const PLACES: usize = 6;
 /// Lists and maps within each other that are written out.
 const SHOWN_DEPTH_MAX: usize = 100;
 
-pub(super) fn format<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+pub(super) fn format<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(pattern), Val::List(values)] = arguments else {
         return call.mismatch(arguments);
     };

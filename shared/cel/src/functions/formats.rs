@@ -2,7 +2,7 @@
 
 use anteroom_functions::values::Format;
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     kind::Kind::{Format as Written, Optional, Text},
     value::Val,
@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The one that the function is named after.
-fn own<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn own<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let name = call.name.strip_prefix("format.").unwrap_or_default();
     match Format::find(name) {
         Some(format) => Ok(Val::Format(format)),
@@ -35,7 +35,7 @@ fn own<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn named<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn named<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(name)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -44,7 +44,7 @@ fn named<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 /// An optional list of what is wrong.
-fn validate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn validate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Format(format), Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The result of a call.
-pub(crate) type Answer<'v> = Result<Val<'v>, EvalError>;
+pub(crate) type CallResult<'v> = Result<Val<'v>, EvalError>;
 
 /// A function.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Function {
     pub(crate) is_nondeterministic: bool,
     /// Its value is one of its arguments or a part of it, and it looks into none.
     pub(crate) passes_arguments: bool,
-    pub(crate) run: for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> Answer<'v>,
+    pub(crate) run: for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> CallResult<'v>,
 }
 
 impl Function {
@@ -102,12 +102,12 @@ impl CallContext<'_> {
     }
 
     /// The error that the function does not take these arguments.
-    pub(crate) fn mismatch<'v>(&self, arguments: &[Val<'_>]) -> Answer<'v> {
+    pub(crate) fn mismatch<'v>(&self, arguments: &[Val<'_>]) -> CallResult<'v> {
         Err(no_overload(self.name, arguments))
     }
 }
 
-type Run = for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> Answer<'v>;
+type Run = for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> CallResult<'v>;
 
 /// A function that is called like `x.name(…)`.
 pub(super) const fn method(

@@ -7,7 +7,7 @@ mod nondeterministic;
 mod objects;
 mod rewriting;
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{kind::Kind::Any, value::Val};
 
 pub(super) const ALL: &[&[Function]] = &[
@@ -23,7 +23,7 @@ pub(super) const ALL: &[&[Function]] = &[
 const OPTIONALS: &[Function] = &[method("orValue", (2, 2), &[], Any, or_value).passing()];
 
 /// Any value that is no optional is there, null too.
-fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Optional(Some(value)), _] => Ok((**value).clone()),
         [Val::Optional(None), other] => Ok(other.clone()),

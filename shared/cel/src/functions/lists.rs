@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, Int, List as Listed, Optional},
@@ -34,7 +34,7 @@ pub(super) fn index_of<'v>(
     list: &List<'v>,
     value: &Val<'v>,
     is_last: bool,
-) -> Answer<'v> {
+) -> CallResult<'v> {
     let mut found = -1;
     for (at, element) in list.iter().enumerate() {
         if equal(&element, value, call.budget())? {
@@ -47,7 +47,7 @@ pub(super) fn index_of<'v>(
     Ok(Val::Int(found))
 }
 
-fn end<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn end<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -60,7 +60,7 @@ fn end<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 /// The numbers below one.
-fn range<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn range<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Int(count)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -82,7 +82,7 @@ fn order(
     }
 }
 
-fn is_sorted<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_sorted<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -94,7 +94,7 @@ fn is_sorted<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v
     Ok(Val::Bool(true))
 }
 
-fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -118,7 +118,7 @@ fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(sum.unwrap_or(Val::Int(0)))
 }
 
-fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -143,7 +143,7 @@ fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     best.ok_or_else(|| EvalError::Refused(format!("{} called on empty list", call.name)))
 }
 
-fn distinct<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn distinct<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -164,7 +164,7 @@ fn distinct<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     Ok(Val::list(found))
 }
 
-fn flatten<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn flatten<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (list, depth) = match arguments {
         [Val::List(list)] => (list, 1),
         [Val::List(list), Val::Int(depth)] => (list, *depth),
@@ -198,7 +198,7 @@ fn flatten_into<'v>(
     Ok(())
 }
 
-fn slice<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn slice<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list), Val::Int(start), Val::Int(end)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -215,7 +215,7 @@ fn slice<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::list(list.iter().skip(from).take(to - from).collect()))
 }
 
-fn sort<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sort<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };

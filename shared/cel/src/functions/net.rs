@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use anteroom_functions::values::{Cidr, parse_ip};
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Cidr as Block, Int, Ip as Address, Text},
@@ -34,12 +34,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("prefixLength", (1, 1), OF_CIDR, Int, of_cidr),
 ];
 
-fn refused<'v>(text: &str, what: &str) -> Answer<'v> {
+fn refused<'v>(text: &str, what: &str) -> CallResult<'v> {
     let start: String = text.chars().take(50).collect();
     Err(EvalError::Refused(format!("`{start}` is no {what}")))
 }
 
-fn ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => match parse_ip(text) {
             Some(ip) => Ok(Val::Ip(ip)),
@@ -49,14 +49,14 @@ fn ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn is_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(parse_ip(text).is_some())),
         other => call.mismatch(other),
     }
 }
 
-fn is_canonical<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_canonical<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => match parse_ip(text) {
             Some(ip) => Ok(Val::Bool(ip.to_string() == **text)),
@@ -66,14 +66,14 @@ fn is_canonical<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer
     }
 }
 
-fn family<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn family<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Ip(ip)] => Ok(Val::Int(if ip.is_ipv4() { 4 } else { 6 })),
         other => call.mismatch(other),
     }
 }
 
-fn about_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn about_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Ip(ip)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -98,7 +98,7 @@ fn about_ip<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     }))
 }
 
-fn cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => match Cidr::parse(text) {
             Some(cidr) => Ok(Val::Cidr(cidr)),
@@ -108,14 +108,14 @@ fn cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn is_cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(Cidr::parse(text).is_some())),
         other => call.mismatch(other),
     }
 }
 
-fn contains<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn contains<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let inner = match (call.name, arguments) {
         ("containsIP", [_, Val::Ip(ip)]) => Some(Cidr::from(*ip)),
         ("containsIP", [_, Val::Text(text)]) => match parse_ip(text) {
@@ -135,7 +135,7 @@ fn contains<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     }
 }
 
-fn of_cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of_cidr<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Cidr(cidr)] = arguments else {
         return call.mismatch(arguments);
     };

@@ -1,6 +1,6 @@
 //! Values that may be missing.
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, List, Optional},
@@ -27,14 +27,14 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("orValue", (2, 2), OF_OPTIONAL, Any, or_value).passing(),
 ];
 
-fn of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value] => Ok(Val::some(value.clone())),
         other => call.mismatch(other),
     }
 }
 
-fn of_non_zero<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of_non_zero<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [value] = arguments else {
         return call.mismatch(arguments);
     };
@@ -53,12 +53,12 @@ fn of_non_zero<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<
     })
 }
 
-fn none<'v>(_: &mut CallContext<'_>, _: &[Val<'v>]) -> Answer<'v> {
+fn none<'v>(_: &mut CallContext<'_>, _: &[Val<'v>]) -> CallResult<'v> {
     Ok(Val::Optional(None))
 }
 
 /// Returns the values of a list of optionals, without empty ones.
-fn unwrap<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn unwrap<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(list)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -73,14 +73,14 @@ fn unwrap<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::list(found))
 }
 
-fn has_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn has_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Optional(value)] => Ok(Val::Bool(value.is_some())),
         other => call.mismatch(other),
     }
 }
 
-fn value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Optional(Some(value))] => Ok((**value).clone()),
         [Val::Optional(None)] => Err(EvalError::refused("optional.none() dereference")),
@@ -88,7 +88,7 @@ fn value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn or<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn or<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Optional(None), other @ Val::Optional(_)] => Ok(other.clone()),
         [value @ Val::Optional(Some(_)), Val::Optional(_)] => Ok(value.clone()),
@@ -96,7 +96,7 @@ fn or<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn or_value<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Optional(Some(value)), _] => Ok((**value).clone()),
         [Val::Optional(None), other] => Ok(other.clone()),

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, Double, Int, Quantity as Amount, Semver, Text},
@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("asApproximateFloat", (1, 1), OF_QUANTITY, Double, float),
 ];
 
-fn quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -37,14 +37,14 @@ fn quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     })
 }
 
-fn is_quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_quantity<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(Quantity::parse(text).is_some())),
         other => call.mismatch(other),
     }
 }
 
-fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (left, right) = match arguments {
         [Val::Quantity(left), Val::Quantity(right)] => (left.0, right.0),
         [Val::Quantity(left), Val::Int(right)] => (left.0, i128::from(*right) * ONE),
@@ -58,7 +58,7 @@ fn sum<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
         .ok_or(EvalError::Overflow("quantity"))
 }
 
-fn order<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn order<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let order = match arguments {
         [Val::Quantity(left), Val::Quantity(right)] => left.cmp(right),
         [Val::Semver(left), Val::Semver(right)] => left.cmp_precedence(right),
@@ -71,7 +71,7 @@ fn order<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn whole<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn whole<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Quantity(Quantity(value))] = arguments else {
         return call.mismatch(arguments);
     };
@@ -87,7 +87,7 @@ fn whole<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn float<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn float<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Quantity(Quantity(value))] = arguments else {
         return call.mismatch(arguments);
     };

@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, List, Text},
@@ -63,8 +63,8 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
 pub(super) fn with<'v>(
     call: &mut CallContext<'_>,
     text: &str,
-    run: impl FnOnce(&mut CallContext<'_>, &Regex) -> Answer<'v>,
-) -> Answer<'v> {
+    run: impl FnOnce(&mut CallContext<'_>, &Regex) -> CallResult<'v>,
+) -> CallResult<'v> {
     if let Some(pattern) = call.pattern {
         return run(call, pattern);
     }
@@ -80,7 +80,7 @@ pub(super) fn with<'v>(
     answer
 }
 
-fn matches<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn matches<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -90,7 +90,7 @@ fn matches<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     })
 }
 
-fn find<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn find<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -101,7 +101,7 @@ fn find<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn find_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn find_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (text, source, limit) = match arguments {
         [Val::Text(text), Val::Text(source)] => (text, source, -1),
         [Val::Text(text), Val::Text(source), Val::Int(limit)] => (text, source, *limit),

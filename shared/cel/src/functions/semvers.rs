@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use semver::Version;
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Int, Semver, Text},
@@ -52,7 +52,7 @@ fn normalized(text: &str) -> String {
     format!("{}{rest}", parts.join("."))
 }
 
-fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match read(arguments) {
         Some(Some(version)) => Ok(Val::Semver(Arc::new(version))),
         Some(None) => Err(EvalError::refused("no semantic version as in 1.2.3")),
@@ -60,14 +60,14 @@ fn semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn is_semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_semver<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match read(arguments) {
         Some(version) => Ok(Val::Bool(version.is_some())),
         None => call.mismatch(arguments),
     }
 }
 
-fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Semver(version)] = arguments else {
         return call.mismatch(arguments);
     };

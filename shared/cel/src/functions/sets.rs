@@ -1,6 +1,6 @@
 //! Lists as sets.
 
-use super::function::{Answer, CallContext, Function, global};
+use super::function::{CallContext, CallResult, Function, global};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, List as Listed},
@@ -15,7 +15,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("sets.intersects", (2, 2), OF_LIST, Bool, sets),
 ];
 
-fn sets<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sets<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::List(left), Val::List(right)] = arguments else {
         return call.mismatch(arguments);
     };

@@ -2,7 +2,7 @@
 
 use super::{
     format,
-    function::{Answer, CallContext, Function, global, method},
+    function::{CallContext, CallResult, Function, global, method},
     lists,
 };
 use crate::{
@@ -36,7 +36,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("strings.quote", (1, 1), OF_TEXT, Text, quote),
 ];
 
-fn size<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn size<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let size = match arguments {
         [Val::Text(text)] => {
             call.budget().charge_scan(text.len())?;
@@ -50,7 +50,7 @@ fn size<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Int(size as i64))
 }
 
-fn affix<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn affix<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Text(part)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -64,11 +64,11 @@ fn affix<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn out_of_range<'v>(at: i64) -> Answer<'v> {
+fn out_of_range<'v>(at: i64) -> CallResult<'v> {
     Err(EvalError::Refused(format!("index out of range: {at}")))
 }
 
-fn char_at<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn char_at<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Int(at)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -83,7 +83,7 @@ fn char_at<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     }
 }
 
-fn index_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn index_of<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let is_last = call.name == "lastIndexOf";
     let (text, part, offset) = match arguments {
         [Val::Text(text), Val::Text(part)] => (text, part, None),
@@ -121,7 +121,7 @@ fn byte_of(text: &str, place: usize) -> usize {
     found.map_or(text.len(), |(at, _)| at)
 }
 
-fn join<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn join<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (list, separator) = match arguments {
         [Val::List(list)] => (list, ""),
         [Val::List(list), Val::Text(separator)] => (list, &**separator),
@@ -142,7 +142,7 @@ fn join<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::text(joined))
 }
 
-fn changed<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn changed<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -154,7 +154,7 @@ fn changed<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     })
 }
 
-fn reverse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn reverse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => {
             call.budget().build(text.len())?;
@@ -175,7 +175,7 @@ fn count(limit: i64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (text, old, new, limit) = match arguments {
         [Val::Text(text), Val::Text(old), Val::Text(new)] => (text, old, new, -1),
         [
@@ -197,7 +197,7 @@ fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     Ok(Val::text(text.replacen(&**old, new, found)))
 }
 
-fn split<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn split<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (text, separator, limit) = match arguments {
         [Val::Text(text), Val::Text(separator)] => (text, separator, -1),
         [Val::Text(text), Val::Text(separator), Val::Int(limit)] => (text, separator, *limit),
@@ -227,7 +227,7 @@ fn split<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::list(parts))
 }
 
-fn substring<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn substring<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (text, start, end) = match arguments {
         [Val::Text(text), Val::Int(start)] => (text, *start, None),
         [Val::Text(text), Val::Int(start), Val::Int(end)] => (text, *start, Some(*end)),
@@ -250,7 +250,7 @@ fn substring<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v
     Ok(Val::text(&text[start..end]))
 }
 
-fn quote<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn quote<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };

@@ -8,7 +8,7 @@ use jiff::{
 
 use super::{
     convert,
-    function::{Answer, CallContext, Function, global, method},
+    function::{CallContext, CallResult, Function, global, method},
 };
 use crate::{
     EvalError,
@@ -36,7 +36,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-fn timestamp<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn timestamp<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value @ Val::Timestamp(_)] => Ok(value.clone()),
         [Val::Int(seconds)] => Timestamp::from_second(*seconds)
@@ -52,7 +52,7 @@ fn timestamp<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v
     }
 }
 
-fn duration<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn duration<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [value @ Val::Duration(_)] => Ok(value.clone()),
         [Val::Int(seconds)] => seconds
@@ -71,7 +71,7 @@ fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(duration_ns(text)?).ok()
 }
 
-fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let at = match arguments {
         [Val::Duration(ns)] => return of_duration(call, *ns, arguments),
         [Val::Timestamp(at)] => at.to_zoned(TimeZone::UTC),
@@ -101,7 +101,7 @@ fn of_moment(name: &str, at: &Zoned) -> Option<i64> {
 }
 
 /// The duration whole, in that unit.
-fn of_duration<'v>(call: &CallContext<'_>, ns: i64, arguments: &[Val<'v>]) -> Answer<'v> {
+fn of_duration<'v>(call: &CallContext<'_>, ns: i64, arguments: &[Val<'v>]) -> CallResult<'v> {
     let unit = match call.name {
         "getHours" => 3600 * SECOND_NS,
         "getMinutes" => 60 * SECOND_NS,

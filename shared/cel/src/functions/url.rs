@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anteroom_functions::values::{Url, unescaped};
 
-use super::function::{Answer, CallContext, Function, global, method};
+use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Map as Mapped, Text, Url as Address},
@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("getQuery", (1, 1), OF_URL, Mapped, query),
 ];
 
-fn url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -37,7 +37,7 @@ fn url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     })
 }
 
-fn is_url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -45,7 +45,7 @@ fn is_url<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::Bool(Url::is_one(text)))
 }
 
-fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Url(url)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -60,7 +60,7 @@ fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
 }
 
 /// Each name with the list of its values.
-fn query<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn query<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Url(url)] = arguments else {
         return call.mismatch(arguments);
     };

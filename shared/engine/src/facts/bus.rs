@@ -15,7 +15,7 @@ use super::{
     live::Live,
     pending::{PendingFact, ViewBatch, are_several, by_asker},
     route::{Backend, LiveRead, ViewRead, route},
-    source::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
+    source::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
     views::{Question, Views},
 };
 use crate::{catalog::Catalog, recorder::SharedRecorder, rule::RuleRef};
@@ -152,7 +152,7 @@ impl BusFacts {
                 }
                 // The fact is read once then, for all that is made of it.
                 Some(Backend::Live(_)) | None if fact.route.is_pushed_down => {
-                    let fact = Fact::of(fact.asker, fact.route.id, Answer::Declined);
+                    let fact = FactAnswer::of(fact.asker, fact.route.id, FactResult::Declined);
                     arriving.push(std::future::ready(vec![fact]).boxed());
                 }
                 Some(Backend::Live(read)) => {
@@ -162,7 +162,7 @@ impl BusFacts {
                 None => {
                     let message = "no backend has this fact".to_owned();
                     let error = FactError::RequestInvalid { message };
-                    let fact = Fact::unanswered(fact.asker, fact.route.id, error);
+                    let fact = FactAnswer::unanswered(fact.asker, fact.route.id, error);
                     arriving.push(std::future::ready(vec![fact]).boxed());
                 }
             }
@@ -175,7 +175,7 @@ impl BusFacts {
     }
 
     /// Sends one request to one view. Its error is the answer to each of its queries, or leads to their fallbacks.
-    async fn ask_view<'a>(&'a self, batch: ViewBatch<'a>, deadline: Deadline) -> Vec<Fact> {
+    async fn ask_view<'a>(&'a self, batch: ViewBatch<'a>, deadline: Deadline) -> Vec<FactAnswer> {
         let ViewBatch {
             pending,
             has_fallback,
@@ -215,10 +215,10 @@ impl BusFacts {
                             revision: origin.revision(),
                         });
                     }
-                    facts.push(Fact {
+                    facts.push(FactAnswer {
                         asker: fact.asker,
                         id: fact.route.id,
-                        answer: Answer::Got(answer),
+                        answer: FactResult::Got(answer),
                         origin: origin.clone(),
                         secret,
                     });
@@ -251,7 +251,12 @@ impl BusFacts {
             .boxed()
     }
 
-    async fn read_live(&self, fact: PendingFact<'_>, read: LiveRead, deadline: Deadline) -> Fact {
+    async fn read_live(
+        &self,
+        fact: PendingFact<'_>,
+        read: LiveRead,
+        deadline: Deadline,
+    ) -> FactAnswer {
         let PendingFact {
             asker,
             reader,
@@ -263,14 +268,14 @@ impl BusFacts {
             .read(reader, &route.variable, read, deadline)
             .await;
         match answer {
-            Err(error) => Fact::unanswered(asker, route.id, error),
+            Err(error) => FactAnswer::unanswered(asker, route.id, error),
             Ok((answer, mut origin)) => {
                 origin.fallback_from(fallback_from);
                 let secret = origin.is_secret();
-                Fact {
+                FactAnswer {
                     asker,
                     id: route.id,
-                    answer: Answer::Got(Ok(answer)),
+                    answer: FactResult::Got(Ok(answer)),
                     origin: Some(Arc::new(origin)),
                     secret,
                 }
@@ -302,7 +307,7 @@ impl FactSource for BusFacts {
                         route,
                         fallback_from: None,
                     }),
-                    Err(error) => facts.push(Fact::unanswered(asker, id, error)),
+                    Err(error) => facts.push(FactAnswer::unanswered(asker, id, error)),
                 }
             }
         }

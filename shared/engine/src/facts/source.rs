@@ -14,7 +14,7 @@ use crate::{catalog::Catalog, rule::RuleRef};
 pub type Deadline = tokio::time::Instant;
 
 /// Facts on their way: the answers to one or several requests.
-pub type Arriving<'a> = BoxFuture<'a, Vec<Fact>>;
+pub type Arriving<'a> = BoxFuture<'a, Vec<FactAnswer>>;
 
 /// A place that facts come from: the bus, files, a script in a test.
 pub trait FactSource {
@@ -46,13 +46,13 @@ pub struct RuleRequests<'a> {
 
 /// The answer to one [`FactRequest`].
 #[derive(Debug)]
-pub struct Fact {
+pub struct FactAnswer {
     /// The number of the rule in [`RuleRequests`].
     pub asker: usize,
     /// The id of the [`FactRequest`].
     pub id: u32,
     /// The answer itself.
-    pub answer: Answer,
+    pub answer: FactResult,
     /// The origin of the answer; `None` where nobody answered.
     pub origin: Option<Arc<Origin>>,
     /// The fact travelled sealed, and so must what is made of it.
@@ -61,7 +61,7 @@ pub struct Fact {
 
 /// An answer to a request for a fact.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum FactResult {
     /// The value, or why it is not known.
     Got(Result<Value, FactError>),
     /// A part of a fact is not to be had without reading the fact, which is asked for then.
@@ -70,9 +70,9 @@ pub enum Answer {
     LeftOut,
 }
 
-impl Fact {
+impl FactAnswer {
     /// An answer that comes from nowhere in a cluster.
-    pub fn of(asker: usize, id: u32, answer: Answer) -> Self {
+    pub fn of(asker: usize, id: u32, answer: FactResult) -> Self {
         Self {
             asker,
             id,
@@ -84,6 +84,6 @@ impl Fact {
 
     /// A fact that is not known, and why.
     pub fn unanswered(asker: usize, id: u32, error: FactError) -> Self {
-        Self::of(asker, id, Answer::Got(Err(error)))
+        Self::of(asker, id, FactResult::Got(Err(error)))
     }
 }

@@ -20,12 +20,12 @@ use self::world::{Said, World, outcome};
 use super::*;
 use crate::rule::RuleRef;
 
-impl Fact {
+impl FactAnswer {
     /// The value or the error; `None` where the request was declined.
     fn got(&self) -> Option<Result<Value, FactError>> {
         match &self.answer {
-            Answer::Got(answer) => Some(answer.clone()),
-            Answer::Declined | Answer::LeftOut => None,
+            FactResult::Got(answer) => Some(answer.clone()),
+            FactResult::Declined | FactResult::LeftOut => None,
         }
     }
 }
@@ -124,14 +124,14 @@ fn absent(resource: &str) -> FactError {
     }
 }
 
-fn code(fact: &Fact) -> &'static str {
+fn code(fact: &FactAnswer) -> &'static str {
     match fact.got().as_ref().unwrap() {
         Ok(_) => "ok",
         Err(error) => error.code().as_str(),
     }
 }
 
-fn from(fact: &Fact) -> Value {
+fn from(fact: &FactAnswer) -> Value {
     match &fact.origin {
         Some(origin) => serde_json::to_value(&**origin).unwrap(),
         None => json!({}),

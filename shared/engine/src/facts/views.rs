@@ -85,7 +85,7 @@ impl Question {
 
 /// The answer of a view: as many results as there were queries.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ViewAnswer {
     pub(super) results: Vec<Result<Value, FactError>>,
     pub(super) origin: Origin,
 }
@@ -129,7 +129,7 @@ impl Views {
         question: &Question,
         deadline: Instant,
         waits: bool,
-    ) -> Result<Answer, FactError> {
+    ) -> Result<ViewAnswer, FactError> {
         let span = tracing::info_span!(
             "query",
             otel.kind = "client",
@@ -157,7 +157,7 @@ impl Views {
         let (reply, last_good) = outcome?;
         let origin = Origin::view(&question.view, &reply, last_good);
         let read = |result: Result<Bytes, FactError>| value(&result?);
-        Ok(Answer {
+        Ok(ViewAnswer {
             results: reply.results.into_iter().map(read).collect(),
             origin,
         })

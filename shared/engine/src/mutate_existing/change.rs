@@ -12,7 +12,7 @@ use crate::{
     catalog::Catalog,
     decide::Engine,
     drive::Driver,
-    facts::{Answer, Fact, FactSource, RuleRequests},
+    facts::{FactAnswer, FactResult, FactSource, RuleRequests},
     policies::CompiledPolicy,
     review_work::{REVIEW_STEPS_MAX, off_thread},
     rule::{RuleName, RuleResult},
@@ -137,10 +137,10 @@ impl<'a, F: FactSource> Change<'a, F> {
                 _ => None,
             };
             if let Some(error) = why {
-                run.supply(Fact::of(
+                run.supply(FactAnswer::of(
                     asked.asker,
                     request.id,
-                    Answer::Got(Err(error.clone())),
+                    FactResult::Got(Err(error.clone())),
                 ));
             }
             why.is_none()

@@ -24,7 +24,7 @@ use crate::{facts::BusFacts, rule::RuleRef};
 
 /// The effect of a request, as the cluster shows it.
 #[derive(Debug)]
-pub(super) enum Effect {
+pub(super) enum TriggerEffect {
     /// The request took effect: this one says what is stored.
     Stored(Box<AdmissionRequest>),
     /// The object is as it was before.
@@ -49,22 +49,22 @@ pub(super) async fn look_up(
 }
 
 /// Returns what became of a request whose object is `stored` like this; `None`: there is none. Pure.
-pub(super) fn effect(request: &AdmissionRequest, stored: Option<Value>) -> Effect {
+pub(super) fn effect(request: &AdmissionRequest, stored: Option<Value>) -> TriggerEffect {
     if request.operation() == Operation::Delete {
         return match stored.filter(|stored| is_same(request, stored) && !is_being_deleted(stored)) {
-            Some(_) => Effect::NotStored,
-            None => Effect::Stored(Box::new(request.clone())),
+            Some(_) => TriggerEffect::NotStored,
+            None => TriggerEffect::Stored(Box::new(request.clone())),
         };
     }
     let Some(stored) = stored.filter(|stored| is_same(request, stored)) else {
-        return Effect::NotStored;
+        return TriggerEffect::NotStored;
     };
     let before = request.old_object().and_then(version);
     let is_unchanged = before.is_some() && version(&stored) == before;
     let request = Box::new(with_stored(request, stored));
     match is_unchanged {
-        true => Effect::Unchanged(request),
-        false => Effect::Stored(request),
+        true => TriggerEffect::Unchanged(request),
+        false => TriggerEffect::Stored(request),
     }
 }
 
@@ -126,13 +126,15 @@ mod tests {
     }
 
     /// Returns the outcome, with the object or the old object that the rule sees.
-    fn said(effect: Effect) -> (&'static str, Value) {
+    fn said(effect: TriggerEffect) -> (&'static str, Value) {
         match effect {
-            Effect::Stored(request) => ("stored", request.matched_object()["data"]["a"].clone()),
-            Effect::Unchanged(request) => {
+            TriggerEffect::Stored(request) => {
+                ("stored", request.matched_object()["data"]["a"].clone())
+            }
+            TriggerEffect::Unchanged(request) => {
                 ("unchanged", request.matched_object()["data"]["a"].clone())
             }
-            Effect::NotStored => ("not stored", Value::Null),
+            TriggerEffect::NotStored => ("not stored", Value::Null),
         }
     }
 

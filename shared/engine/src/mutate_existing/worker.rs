@@ -13,7 +13,7 @@ use super::{
     attempt::{AttemptOutcome, LOOKS_MAX, Next, TriggerSource, first, next},
     change::{Change, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
-    trigger::{self, Effect},
+    trigger::{self, TriggerEffect},
     written::{self, WrittenBefore},
 };
 use crate::{
@@ -130,10 +130,14 @@ impl Worker {
         let deadline = Instant::now() + LOOK_UP_TIMEOUT;
         let found = trigger::look_up(self.engine.facts(), &rule.reader, request, deadline);
         match found.await.map(|stored| trigger::effect(request, stored)) {
-            Ok(Effect::Stored(request)) => Ok(Cow::Owned(*request)),
+            Ok(TriggerEffect::Stored(request)) => Ok(Cow::Owned(*request)),
             // It changed nothing, as it seems by now.
-            Ok(Effect::Unchanged(request)) if attempts >= LOOKS_MAX => Ok(Cow::Owned(*request)),
-            Ok(Effect::Unchanged(_) | Effect::NotStored) => Err(AttemptOutcome::NotStored),
+            Ok(TriggerEffect::Unchanged(request)) if attempts >= LOOKS_MAX => {
+                Ok(Cow::Owned(*request))
+            }
+            Ok(TriggerEffect::Unchanged(_) | TriggerEffect::NotStored) => {
+                Err(AttemptOutcome::NotStored)
+            }
             Err(error) => match AttemptOutcome::of_look_up(&error) {
                 AttemptOutcome::Failed(_) if self.trusts_reviews => Ok(Cow::Borrowed(request)),
                 came => Err(came),

@@ -13,13 +13,13 @@ use super::CompiledPolicy;
 /// The policies with rules of one phase. Each stands by the kinds or by the plurals that it names.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    by_kind: Names,
-    by_plural: Names,
+    by_kind: NameIndex,
+    by_plural: NameIndex,
 }
 
 /// Policies by one sort of name.
 #[derive(Debug, Default)]
-struct Names {
+struct NameIndex {
     /// The policies by name, of the names that some policy has.
     named: HashMap<String, Candidates>,
     /// The policies for all other names: those that have one with wildcards.
@@ -58,8 +58,8 @@ impl Index {
             kinds.filter_map(name).cloned().collect()
         };
         Self {
-            by_kind: Names::of(entries, phase, |entry| names(entry, kind)),
-            by_plural: Names::of(entries, phase, |entry| names(entry, plural)),
+            by_kind: NameIndex::of(entries, phase, |entry| names(entry, kind)),
+            by_plural: NameIndex::of(entries, phase, |entry| names(entry, plural)),
         }
     }
 
@@ -80,7 +80,7 @@ fn plural(pattern: &KindPattern) -> Option<&String> {
     Some(&resource.plural)
 }
 
-impl Names {
+impl NameIndex {
     fn of(
         entries: &[Arc<CompiledPolicy>],
         phase: Phase,

@@ -52,10 +52,10 @@ fn recorded_after(key: &str, secret: bool) -> (Vec<(String, Value)>, RuleRecord)
                 (_, true) => json!(true),
                 (_, false) => json!(["hunter2"]),
             };
-            running.supply(Fact {
+            running.supply(FactAnswer {
                 asker: 0,
                 id: request.id,
-                answer: Answer::Got(Ok(answer)),
+                answer: FactResult::Got(Ok(answer)),
                 origin: None,
                 secret: secret && request.variable == "token",
             });
@@ -140,7 +140,7 @@ fn asked_of_kind(kind: &str, key: &str) -> (Vec<String>, RuleRecord) {
                 true => json!(true),
                 false => json!(["hunter2"]),
             };
-            running.supply(Fact::of(0, request.id, Answer::Got(Ok(answer))));
+            running.supply(FactAnswer::of(0, request.id, FactResult::Got(Ok(answer))));
         }
     }
     (asked, running.into_record().unwrap())
@@ -266,7 +266,7 @@ fn a_part_with_a_failed_parameter_stays_at_home_if_the_rule_knows_a_secret() {
         let mut running = RuleRun::new(named(&policy, 0, &name), &request, &catalog);
         let asked = running.step(0).unwrap().requests;
         let read = json!({ "data": { "key": "hunter2" } });
-        let mut fact = Fact::of(0, asked[0].id, Answer::Got(Ok(read)));
+        let mut fact = FactAnswer::of(0, asked[0].id, FactResult::Got(Ok(read)));
         fact.secret = secret;
         running.supply(fact);
         let asked = running.step(0).unwrap().requests;

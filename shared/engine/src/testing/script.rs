@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     catalog::Catalog,
-    facts::{Answer, Arriving, Deadline, Fact, FactSource, RuleRequests},
+    facts::{Arriving, Deadline, FactAnswer, FactResult, FactSource, RuleRequests},
 };
 
 /// Facts by the variables that read them. A part of a fact is declined, and so the whole fact is asked for.
@@ -50,14 +50,14 @@ impl FactSource for Script {
         {
             for request in requests {
                 let (after, answer) = match self.answers.get(&request.variable) {
-                    _ if request.is_pushed_down => (Duration::ZERO, Answer::Declined),
-                    Some((after, answer)) => (*after, Answer::Got(answer.clone())),
+                    _ if request.is_pushed_down => (Duration::ZERO, FactResult::Declined),
+                    Some((after, answer)) => (*after, FactResult::Got(answer.clone())),
                     None => continue,
                 };
                 if !request.is_pushed_down {
                     noted.push(format!("{}.{}", reader.rule, request.variable));
                 }
-                let fact = Fact::of(asker, request.id, answer);
+                let fact = FactAnswer::of(asker, request.id, answer);
                 let answered = async move {
                     if !after.is_zero() {
                         tokio::time::sleep(after).await;

@@ -11,8 +11,8 @@ pub(crate) struct Arena {
     terms: Vec<Term>,
     spans: Vec<Range<u32>>,
     depths: Vec<u32>,
-    functions: Names,
-    parameters: Names,
+    functions: NameTable,
+    parameters: NameTable,
 }
 
 impl Arena {
@@ -68,12 +68,12 @@ impl Arena {
 
 /// Names, each once, in the order of their first use.
 #[derive(Default)]
-struct Names {
+struct NameTable {
     in_order: Vec<Box<str>>,
     slots: HashMap<Box<str>, Slot>,
 }
 
-impl Names {
+impl NameTable {
     fn slot(&mut self, name: &str) -> Slot {
         if let Some(slot) = self.slots.get(name) {
             return *slot;

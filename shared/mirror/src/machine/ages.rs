@@ -6,7 +6,7 @@ use super::*;
 
 impl Machine {
     /// A group's writer says that it lives.
-    pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<Effect> {
+    pub(crate) fn beat(&mut self, now: Moment, beat: &Beat) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         self.healthy = false;
         // A watcher that stands for election writes nothing by that.
@@ -23,7 +23,7 @@ impl Machine {
             self.age(now, &mut effects);
         }
         self.repair(now, &mut effects);
-        effects.push(Effect::Heard);
+        effects.push(MirrorEffect::Heard);
         effects
     }
 
@@ -49,7 +49,7 @@ impl Machine {
         true
     }
 
-    fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<Effect>) {
+    fn news(&mut self, now: Moment, beat: &Beat, effects: &mut Vec<MirrorEffect>) {
         for kept in self.views.values() {
             let of_group = kept.read().group() == Some(beat.group);
             if of_group {
@@ -91,7 +91,7 @@ impl Machine {
     }
 
     /// Makes views stale or fresh as their ages are now, and forgets those of which nothing is left.
-    pub(super) fn age(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn age(&mut self, now: Moment, effects: &mut Vec<MirrorEffect>) {
         let mut forsaken = Vec::new();
         for (id, kept) in &self.views {
             if kept.read().has_aged(now) {

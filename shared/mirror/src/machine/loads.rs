@@ -56,46 +56,46 @@ impl Loads {
         }
     }
 
-    pub(super) fn end(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+    pub(super) fn end(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
         self.waiting.retain(|waiting| waiting != id);
         if self.running.remove(id).is_some() {
-            effects.push(Effect::LoadEnded(id.clone()));
+            effects.push(MirrorEffect::LoadEnded(id.clone()));
         }
         self.begin(effects);
     }
 
-    pub(super) fn end_all(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn end_all(&mut self, effects: &mut Vec<MirrorEffect>) {
         self.waiting.clear();
         for (id, _) in std::mem::take(&mut self.running) {
-            effects.push(Effect::LoadEnded(id));
+            effects.push(MirrorEffect::LoadEnded(id));
         }
     }
 
-    pub(super) fn begin(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn begin(&mut self, effects: &mut Vec<MirrorEffect>) {
         while self.running.len() < LOADS_MAX
             && let Some(id) = self.waiting.pop_front()
         {
             self.running.insert(id.clone(), Load::new());
-            effects.push(Effect::Load(id));
+            effects.push(MirrorEffect::Load(id));
         }
     }
 }
 
 impl Machine {
     /// The view's memory is wanted back.
-    pub(crate) fn evict(&mut self, id: &ViewId) -> Vec<Effect> {
+    pub(crate) fn evict(&mut self, id: &ViewId) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         if let Some(kept) = self.views.get(id) {
             kept.write().evict();
             self.loads.end(id, &mut effects);
-            effects.push(Effect::Evicted(id.clone()));
-            effects.push(Effect::Changed(id.clone()));
+            effects.push(MirrorEffect::Evicted(id.clone()));
+            effects.push(MirrorEffect::Changed(id.clone()));
         }
         effects
     }
 
     /// A view that was freed is wanted again. Nothing happens to any other.
-    pub(crate) fn load(&mut self, id: &ViewId) -> Vec<Effect> {
+    pub(crate) fn load(&mut self, id: &ViewId) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         let passed = |kept: &SharedView| kept.read().record_source() == RecordSource::None;
         if self.views.get(id).is_some_and(passed) {
@@ -105,7 +105,7 @@ impl Machine {
     }
 
     /// Bodies may be opened now that could not be.
-    pub(crate) fn reopen(&mut self) -> Vec<Effect> {
+    pub(crate) fn reopen(&mut self) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         let unopened = self
             .views
@@ -120,7 +120,7 @@ impl Machine {
 
     /// From now on these views are held: others are freed, and forgotten but for how far their
     /// records have been passed over.
-    pub(crate) fn hold(&mut self, hold: Hold) -> Vec<Effect> {
+    pub(crate) fn hold(&mut self, hold: Hold) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         let held = |id: &ViewId| hold.holds(id);
         let gone: Vec<_> = self.views.keys().filter(|id| !held(id)).cloned().collect();
@@ -130,7 +130,7 @@ impl Machine {
                 kept.write().evict();
                 self.unheld.insert(id.clone(), kept.read().seen());
             }
-            effects.push(Effect::Removed(id));
+            effects.push(MirrorEffect::Removed(id));
         }
         let come = self.unheld.extract_if(.., |id, _| held(id));
         for (id, seen) in come.collect::<Vec<_>>() {
@@ -138,14 +138,14 @@ impl Machine {
                 MirroredView::waiting(id.clone(), self.incarnation.clone(), seen, &self.config);
             let kept = Arc::new(RwLock::new(kept));
             self.views.insert(id.clone(), Arc::clone(&kept));
-            effects.push(Effect::Added(id.clone(), kept));
+            effects.push(MirrorEffect::Added(id.clone(), kept));
             self.want_load(&id, &mut effects);
         }
         self.hold = hold;
         effects
     }
 
-    pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+    pub(super) fn want_load(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
         self.healthy = false;
         let Some(kept) = self.views.get(id) else {
             return;
@@ -153,11 +153,16 @@ impl Machine {
         kept.write().read_alone();
         self.loads.want(id);
         self.loads.begin(effects);
-        effects.push(Effect::Changed(id.clone()));
+        effects.push(MirrorEffect::Changed(id.clone()));
     }
 
     /// The reader of this view alone says something.
-    pub(crate) fn load_log(&mut self, now: Moment, id: &ViewId, event: LogEvent) -> Vec<Effect> {
+    pub(crate) fn load_log(
+        &mut self,
+        now: Moment,
+        id: &ViewId,
+        event: LogEvent,
+    ) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         self.healthy = false;
         let Some(kept) = self.views.get(id).cloned() else {
@@ -181,7 +186,7 @@ impl Machine {
                     Ok(envelope) => self.load_record(now, revision, envelope.record, &mut effects),
                     Err(_) => {
                         kept.write().unreadable(revision);
-                        effects.push(Effect::Undecodable {
+                        effects.push(MirrorEffect::Undecodable {
                             revision,
                             view: Some(id.clone()),
                         });
@@ -205,7 +210,7 @@ impl Machine {
                 kept.write().away();
             }
         }
-        effects.push(Effect::Changed(id.clone()));
+        effects.push(MirrorEffect::Changed(id.clone()));
         self.hand_over(now, id, &mut effects);
         self.repair(now, &mut effects);
         effects
@@ -216,7 +221,7 @@ impl Machine {
         now: Moment,
         revision: Revision,
         record: Record,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) {
         // The main reader takes a view away, since what it brings of the view until then is of the
         // one that was dropped.
@@ -228,7 +233,7 @@ impl Machine {
     }
 
     /// Hands the view over to the main reader, if nothing can be lost between the two.
-    pub(super) fn hand_over(&mut self, now: Moment, id: &ViewId, effects: &mut Vec<Effect>) {
+    pub(super) fn hand_over(&mut self, now: Moment, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
         let (Some(load), Some(kept)) = (self.loads.running.get(id), self.views.get(id)) else {
             return;
         };
@@ -244,10 +249,10 @@ impl Machine {
             kept.hand_over(position, unreadable);
         });
         self.loads.end(id, effects);
-        effects.push(Effect::Changed(id.clone()));
+        effects.push(MirrorEffect::Changed(id.clone()));
     }
 
-    pub(super) fn hand_over_all(&mut self, now: Moment, effects: &mut Vec<Effect>) {
+    pub(super) fn hand_over_all(&mut self, now: Moment, effects: &mut Vec<MirrorEffect>) {
         let running: Vec<_> = self.loads.running.keys().cloned().collect();
         for id in running {
             self.hand_over(now, &id, effects);

@@ -12,7 +12,7 @@ impl Machine {
         now: Moment,
         revision: Revision,
         record: Record,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) {
         let id = record.view().clone();
         let dropped = match &record {
@@ -43,7 +43,7 @@ impl Machine {
                     kept.write().see(revision);
                 }
                 if self.reading == Reading::Live {
-                    effects.push(Effect::Changed(id));
+                    effects.push(MirrorEffect::Changed(id));
                 }
             }
             _ => self.hand_over(now, &id, effects),
@@ -65,7 +65,7 @@ impl Machine {
         revision: Revision,
         record: Record,
         hole: Option<Revision>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) {
         let content = next(&mut self.changes);
         let id = record.view().clone();
@@ -81,7 +81,7 @@ impl Machine {
                     Err(reason) => return self.unopened(&id, &kept, reason, effects),
                 };
                 let changed = kept.write().delta(revision, &delta, content);
-                effects.push(Effect::Delta { view: id, changed });
+                effects.push(MirrorEffect::Delta { view: id, changed });
             }
             Record::Control(record) => {
                 self.wrote(Group::of(&record.info.source), record.epoch);
@@ -112,13 +112,13 @@ impl Machine {
         id: &ViewId,
         kept: &SharedView,
         reason: String,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) {
         let failure = Failure::new("SealedUnreadable", reason.clone());
         kept.write().fail(&failure);
         self.loads.end(id, effects);
-        effects.push(Effect::Unopened(id.clone(), reason));
-        effects.push(Effect::Changed(id.clone()));
+        effects.push(MirrorEffect::Unopened(id.clone(), reason));
+        effects.push(MirrorEffect::Changed(id.clone()));
     }
 
     /// The log holds a record of this epoch.
@@ -127,7 +127,7 @@ impl Machine {
         self.terms.insert(group, term);
     }
 
-    fn dropped(&mut self, revision: Revision, record: ViewRecord, effects: &mut Vec<Effect>) {
+    fn dropped(&mut self, revision: Revision, record: ViewRecord, effects: &mut Vec<MirrorEffect>) {
         let id = record.view.clone();
         let content = next(&mut self.changes);
         let Some(kept) = self.views.get(&id) else {
@@ -144,10 +144,10 @@ impl Machine {
     }
 
     /// The view is no more.
-    pub(super) fn forget(&mut self, id: &ViewId, effects: &mut Vec<Effect>) {
+    pub(super) fn forget(&mut self, id: &ViewId, effects: &mut Vec<MirrorEffect>) {
         self.views.remove(id);
         self.loads.end(id, effects);
-        effects.push(Effect::Removed(id.clone()));
+        effects.push(MirrorEffect::Removed(id.clone()));
     }
 
     /// A record cannot be read: its view is in doubt, or any is where nobody can tell.
@@ -156,9 +156,9 @@ impl Machine {
         now: Moment,
         revision: Revision,
         view: Option<ViewId>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) {
-        effects.push(Effect::Undecodable {
+        effects.push(MirrorEffect::Undecodable {
             revision,
             view: view.clone(),
         });
@@ -167,7 +167,7 @@ impl Machine {
             for kept in self.views.values() {
                 kept.write().doubted();
             }
-            effects.push(Effect::AllChanged);
+            effects.push(MirrorEffect::AllChanged);
             return;
         };
         match self.record_source(&id) {
@@ -181,7 +181,7 @@ impl Machine {
                     RecordSource::Log => kept.write().unreadable(revision),
                     RecordSource::Alone | RecordSource::None => self.hand_over(now, &id, effects),
                 }
-                effects.push(Effect::Changed(id));
+                effects.push(MirrorEffect::Changed(id));
             }
         }
     }
@@ -190,7 +190,7 @@ impl Machine {
         &mut self,
         id: &ViewId,
         revision: Revision,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<MirrorEffect>,
     ) -> &SharedView {
         self.views.entry(id.clone()).or_insert_with(|| {
             let (id, incarnation) = (id.clone(), self.incarnation.clone());
@@ -203,7 +203,7 @@ impl Machine {
                 _ => MirroredView::reading(id.clone(), incarnation, &self.config),
             };
             let kept = Arc::new(RwLock::new(kept));
-            effects.push(Effect::Added(id, Arc::clone(&kept)));
+            effects.push(MirrorEffect::Added(id, Arc::clone(&kept)));
             kept
         })
     }

@@ -428,7 +428,8 @@ fn beats_of_another_log_have_it_read_again() {
     let mut beat = world.a_beat(0);
     beat.incarnation = Incarnation("another".into());
     let effects = world.machine.beat(world.now, &beat);
-    let asked = |effect: &Effect| matches!(effect, Effect::AskAgain(RereadCause::Incarnation));
+    let asked =
+        |effect: &MirrorEffect| matches!(effect, MirrorEffect::AskAgain(RereadCause::Incarnation));
     assert!(effects.iter().any(asked));
 }
 
@@ -441,7 +442,7 @@ fn beats_of_a_log_that_was_left_ask_for_nothing() {
     for _ in 0..10 {
         world.now += Duration::from_millis(500);
         let effects = world.machine.beat(world.now, &late);
-        let asked = |effect: &Effect| matches!(effect, Effect::AskAgain(_));
+        let asked = |effect: &MirrorEffect| matches!(effect, MirrorEffect::AskAgain(_));
         assert!(!effects.iter().any(asked), "{effects:?}");
     }
     // Of a log restored from a backup it is told by whoever follows it.
@@ -451,7 +452,8 @@ fn beats_of_a_log_that_was_left_ask_for_nothing() {
     assert_eq!(other.incarnation, late.incarnation);
     other.incarnation = Incarnation("another".into());
     let effects = world.machine.beat(world.now, &other);
-    let asked = |effect: &Effect| matches!(effect, Effect::AskAgain(RereadCause::Incarnation));
+    let asked =
+        |effect: &MirrorEffect| matches!(effect, MirrorEffect::AskAgain(RereadCause::Incarnation));
     assert!(effects.iter().any(asked));
 }
 

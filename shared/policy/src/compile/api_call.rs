@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ir::{
     call::{ApiCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl},
-    context::{Fact, FactOrigin},
+    context::{ContextFact, FactOrigin},
     template::{Template, ValueTemplate},
 };
 
@@ -45,7 +45,7 @@ const PAIR: KnownFields = KnownFields {
 };
 
 impl EntryCompiler<'_> {
-    pub(super) fn api_call(&mut self, field: &Field<'_>) -> Option<Fact> {
+    pub(super) fn api_call(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let call = field.object(&API_CALL, self.problems)?;
         let (query, age_max_ms) = (self.query(&call), self.age_max_ms(&call));
         let default = match call.get("default") {
@@ -66,7 +66,7 @@ impl EntryCompiler<'_> {
                 None
             }
         };
-        Some(Fact {
+        Some(ContextFact {
             source: source?,
             query: query?,
             default,

@@ -2,7 +2,7 @@
 
 use super::{
     conditions,
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
     pod_security,
     templates::parsed,
@@ -24,7 +24,7 @@ const DENY: KnownFields = KnownFields {
 pub(super) fn compile(
     of: &ManifestObject<'_>,
     about: &str,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<Check> {
     if let Some(deny) = of.get("deny") {
@@ -55,7 +55,7 @@ pub(super) fn compile(
 fn pattern(
     field: &Field<'_>,
     about: &str,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<ValueTemplate> {
     let template = ValueTemplate::parse_document(field.value(), about);

@@ -3,7 +3,7 @@
 use anteroom_functions::operator::Operator;
 
 use super::{
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields},
     templates::{message, parsed},
 };
@@ -28,7 +28,7 @@ const CONDITION: KnownFields = KnownFields {
 /// `any` and `all`, or the older list, all of which must be met.
 pub(super) fn compile(
     field: Option<Field<'_>>,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Conditions {
     let none = Conditions {
@@ -56,7 +56,7 @@ pub(super) fn compile(
     }
 }
 
-fn list(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Vec<Condition> {
+fn list(field: &Field<'_>, names: &RootNames, problems: &mut Problems) -> Vec<Condition> {
     field
         .list(problems)
         .iter()
@@ -64,7 +64,7 @@ fn list(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Vec<Condit
         .collect()
 }
 
-fn condition(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Condition> {
+fn condition(field: &Field<'_>, names: &RootNames, problems: &mut Problems) -> Option<Condition> {
     let object = field.object(&CONDITION, problems)?;
     let key = object
         .required("key", problems)
@@ -102,7 +102,7 @@ fn operator(field: &Field<'_>, problems: &mut Problems) -> Option<Operator> {
 /// Any value, with variables in its texts.
 pub(super) fn value(
     field: &Field<'_>,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<ValueTemplate> {
     let template = parsed(field.path(), ValueTemplate::parse(field.value()), problems)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     conditions,
-    expressions::{Names, check_functions},
+    expressions::{RootNames, check_functions},
     fields::{Field, KnownFields, ManifestObject},
     templates::parsed,
 };
@@ -44,17 +44,17 @@ pub(super) fn compile(
     field: Option<Field<'_>>,
     home: Option<&str>,
     problems: &mut Problems,
-) -> (Vec<Arc<ContextEntry>>, Names) {
-    compile_within(field, home, Names::default(), problems)
+) -> (Vec<Arc<ContextEntry>>, RootNames) {
+    compile_within(field, home, RootNames::default(), problems)
 }
 
 /// Compiles a context in which the names of `outer` are visible.
 pub(super) fn compile_within(
     field: Option<Field<'_>>,
     home: Option<&str>,
-    outer: Names,
+    outer: RootNames,
     problems: &mut Problems,
-) -> (Vec<Arc<ContextEntry>>, Names) {
+) -> (Vec<Arc<ContextEntry>>, RootNames) {
     let Some(field) = field else {
         return (Vec::new(), outer);
     };
@@ -79,7 +79,7 @@ pub(super) fn compile_within(
 fn compile_entry(
     field: &Field<'_>,
     home: Option<&str>,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<ContextEntry> {
     let entry = field.object(&ENTRY, problems)?;
@@ -130,7 +130,7 @@ const LOADERS: &[&str] = &[
 pub(super) struct EntryCompiler<'a> {
     /// The namespace of a `Policy`.
     pub(super) home: Option<&'a str>,
-    pub(super) names: &'a Names,
+    pub(super) names: &'a RootNames,
     pub(super) problems: &'a mut Problems,
 }
 
@@ -169,7 +169,7 @@ impl EntryCompiler<'_> {
 
 fn entry_name(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
     let name = field.plain_text(problems)?;
-    if Names::is_reserved(&name) {
+    if RootNames::is_reserved(&name) {
         problems.invalid(
             field.path(),
             format!("`{name}` is a name that every rule has"),
@@ -178,7 +178,11 @@ fn entry_name(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
     Some(name)
 }
 
-fn compile_variable(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Loader> {
+fn compile_variable(
+    field: &Field<'_>,
+    names: &RootNames,
+    problems: &mut Problems,
+) -> Option<Loader> {
     let variable = field.object(&VARIABLE, problems)?;
     if !variable.has_any(&["value", "jmesPath", "jmespath"]) {
         problems.invalid(variable.path(), "value or jmesPath is required");
@@ -205,7 +209,7 @@ fn compile_variable(field: &Field<'_>, names: &Names, problems: &mut Problems) -
 /// The expression in either spelling. `None` after a problem.
 fn query(
     object: &ManifestObject<'_>,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<Option<Prepared>> {
     let field = match (object.get("jmesPath"), object.get("jmespath")) {

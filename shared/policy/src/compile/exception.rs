@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     cel_exception, conditions,
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
     pod_security, resources,
 };
@@ -94,7 +94,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
         .and_then(|field| field.boolean(problems));
     let conditions = spec.get("conditions");
     let conditions =
-        conditions.map(|field| conditions::compile(Some(field), &Names::open(), problems));
+        conditions.map(|field| conditions::compile(Some(field), &RootNames::open(), problems));
     let controls = spec.get("podSecurity");
     let controls = controls.map_or(Some(Vec::new()), |field| {
         pod_security::exclusions(&field, problems)

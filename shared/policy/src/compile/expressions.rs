@@ -24,7 +24,7 @@ const LATER: &[&str] = &["element", "elementIndex", "image", "target"];
 
 /// The names that an expression may start from, at one place of a rule.
 #[derive(Clone, Default)]
-pub(super) struct Names {
+pub(super) struct RootNames {
     defined: BTreeSet<String>,
     /// The names of all entries, for those that are used before they are defined.
     of_context: BTreeSet<String>,
@@ -32,7 +32,7 @@ pub(super) struct Names {
     is_open: bool,
 }
 
-impl Names {
+impl RootNames {
     /// With the names of all entries of a context, of which none is defined yet.
     pub(super) fn with_context<'a>(mut self, names: impl Iterator<Item = &'a str>) -> Self {
         self.of_context.extend(names.map(str::to_owned));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     check, conditions, context,
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
     templates::parsed,
 };
@@ -43,7 +43,7 @@ const WAYS: &[&str] = &["anyPattern", "deny", "foreach", "pattern"];
 #[derive(Clone, Copy)]
 pub(super) struct Outer<'o> {
     pub(super) entries: &'o [Arc<ContextEntry>],
-    pub(super) names: &'o Names,
+    pub(super) names: &'o RootNames,
     pub(super) home: Option<&'o str>,
     /// The expression of what a pattern is about that is not about an element.
     pub(super) about: &'o str,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{
     conditions, context,
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
     foreach::{FOREACH_LEVELS_MAX, FOREACH_MAX, given},
     templates::parsed,
@@ -62,7 +62,7 @@ pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<M
 pub(super) fn work(
     mutate: &ManifestObject<'_>,
     entries: &[Arc<ContextEntry>],
-    names: &Names,
+    names: &RootNames,
     home: Option<&str>,
     about: &'static str,
     problems: &mut Problems,
@@ -89,7 +89,7 @@ impl MutationCompiler<'_> {
         &mut self,
         of: &ManifestObject<'_>,
         entries: &[Arc<ContextEntry>],
-        names: &Names,
+        names: &RootNames,
     ) -> Option<Mutation> {
         let given: Vec<_> = WAYS
             .iter()
@@ -122,7 +122,7 @@ impl MutationCompiler<'_> {
         }
     }
 
-    fn merge(&mut self, field: &Field<'_>, names: &Names) -> Option<ValueTemplate> {
+    fn merge(&mut self, field: &Field<'_>, names: &RootNames) -> Option<ValueTemplate> {
         if !field.value().is_object() {
             self.problems
                 .invalid(field.path(), "an object is expected here");
@@ -142,7 +142,7 @@ impl MutationCompiler<'_> {
         &mut self,
         field: &Field<'_>,
         entries: &[Arc<ContextEntry>],
-        names: &Names,
+        names: &RootNames,
     ) -> Option<Vec<MutateEach>> {
         let fields = field.list(self.problems);
         if fields.is_empty() {
@@ -168,7 +168,7 @@ impl MutationCompiler<'_> {
         &mut self,
         field: &Field<'_>,
         outer: &[Arc<ContextEntry>],
-        names: &Names,
+        names: &RootNames,
     ) -> Option<MutateEach> {
         let each = field.object(&FOREACH, self.problems)?;
         let list = each
@@ -205,7 +205,7 @@ impl MutationCompiler<'_> {
         })
     }
 
-    fn list(&mut self, field: &Field<'_>, names: &Names) -> Option<Prepared> {
+    fn list(&mut self, field: &Field<'_>, names: &RootNames) -> Option<Prepared> {
         let text = field.text(self.problems)?;
         let list = parsed(field.path(), Prepared::parse(text), self.problems)?;
         list.visit(&mut |prepared| names.check(field.path(), prepared, self.problems));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     conditions, context,
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
     mutate,
     templates::parsed,
@@ -44,7 +44,7 @@ const SPEC: KnownFields = KnownFields {
 #[derive(Clone, Copy)]
 pub(super) struct Outer<'o> {
     pub(super) context: &'o [Arc<ContextEntry>],
-    pub(super) names: &'o Names,
+    pub(super) names: &'o RootNames,
     /// The namespace of a `Policy`.
     pub(super) home: Option<&'o str>,
     /// Objects that exist are triggers, for all rules of the policy.
@@ -166,7 +166,7 @@ fn kind(spec: &ManifestObject<'_>, problems: &mut Problems) -> Option<(String, S
 fn text(
     spec: &ManifestObject<'_>,
     name: &str,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<Template> {
     let field = spec.get(name)?;
@@ -176,7 +176,11 @@ fn text(
     Some(template)
 }
 
-fn selector(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<ValueTemplate> {
+fn selector(
+    field: &Field<'_>,
+    names: &RootNames,
+    problems: &mut Problems,
+) -> Option<ValueTemplate> {
     if !field.value().is_object() {
         problems.invalid(field.path(), "an object is expected here");
         return None;

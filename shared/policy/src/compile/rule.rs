@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     actions::Actions,
     cel, check, conditions, context,
-    expressions::Names,
+    expressions::RootNames,
     fields::{Field, KnownFields, ManifestObject},
     foreach, mutate, mutate_existing, resources,
     templates::message,
@@ -194,7 +194,7 @@ impl Validate {
         context: &[Arc<ContextEntry>],
         home: Option<&str>,
         template: &[&str],
-        names: &Names,
+        names: &RootNames,
         problems: &mut Problems,
     ) -> Option<Self> {
         let Some(field) = rule.get("validate") else {

@@ -10,7 +10,7 @@ use super::{
 use crate::ir::{
     CollectionReference, Driver, ImageCredentials, SecretName,
     call::{ApiCall, ConfigMapCall, ImageCall, KeptPlan, PathTemplate, check_name},
-    context::{Fact, FactOrigin},
+    context::{ContextFact, FactOrigin},
     template::Template,
 };
 
@@ -68,14 +68,14 @@ const CREDENTIALS: KnownFields = KnownFields {
 
 impl EntryCompiler<'_> {
     /// Compiles `imageRegistry`.
-    pub(super) fn image_registry(&mut self, field: &Field<'_>) -> Option<Fact> {
+    pub(super) fn image_registry(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let registry = field.object(&IMAGE_REGISTRY, self.problems)?;
         let reference = registry.required("reference", self.problems);
         let reference = reference.and_then(|field| self.template(&field));
         let query = self.query(&registry);
         let credentials = registry.get("imageRegistryCredentials");
         let credentials = credentials.map(|field| self.credentials(&field));
-        Some(Fact {
+        Some(ContextFact {
             source: FactOrigin::Image(ImageCall {
                 reference: reference?,
                 credentials: ImageCredentials {
@@ -152,12 +152,12 @@ impl EntryCompiler<'_> {
         own
     }
 
-    pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<Fact> {
+    pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let cached = field.object(&CACHED, self.problems)?;
         let name = cached.required("name", self.problems);
         let name = name.and_then(|field| field.plain_text(self.problems));
         let (query, age_max_ms) = (self.query(&cached), self.age_max_ms(&cached));
-        Some(Fact {
+        Some(ContextFact {
             source: FactOrigin::Entry {
                 kind: EntryKind::Cached,
                 name: Template::literal(&name?),
@@ -169,7 +169,7 @@ impl EntryCompiler<'_> {
         })
     }
 
-    pub(super) fn global_reference(&mut self, field: &Field<'_>) -> Option<Fact> {
+    pub(super) fn global_reference(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let reference = field.object(&CACHED, self.problems)?;
         let name = reference.get("name");
         let name = name.filter(|name| name.value().as_str() != Some(""));
@@ -180,7 +180,7 @@ impl EntryCompiler<'_> {
         }
         let name = name.and_then(|field| self.template(&field));
         let (query, age_max_ms) = (self.query(&reference), self.age_max_ms(&reference));
-        Some(Fact {
+        Some(ContextFact {
             source: FactOrigin::Entry {
                 kind: EntryKind::Global,
                 name: name?,
@@ -194,7 +194,7 @@ impl EntryCompiler<'_> {
 
     /// An inline collection, or one object of it. It is kept from before the first request on, so that
     /// nothing of a request can stand in it.
-    pub(super) fn resource_cache(&mut self, field: &Field<'_>) -> Option<Fact> {
+    pub(super) fn resource_cache(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let cache = field.object(&RESOURCE_CACHE, self.problems)?;
         cache.required("kind", self.problems);
         let mut fixed = |name| self.fixed(&cache, name);
@@ -214,7 +214,7 @@ impl EntryCompiler<'_> {
             declared: true,
             inline: true,
         };
-        Some(Fact {
+        Some(ContextFact {
             source: match name? {
                 Some(name) => self.one_object(&cache, &collection, &name)?,
                 None => FactOrigin::Collection(collection),
@@ -331,7 +331,7 @@ impl EntryCompiler<'_> {
         }
     }
 
-    pub(super) fn config_map(&mut self, field: &Field<'_>) -> Option<Fact> {
+    pub(super) fn config_map(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let config_map = field.object(&CONFIG_MAP, self.problems)?;
         let name = config_map.required("name", self.problems);
         let name = name.and_then(|field| self.name_template(&field));
@@ -351,7 +351,7 @@ impl EntryCompiler<'_> {
             self.problems
                 .forbidden(config_map.child("namespace"), message);
         }
-        Some(Fact {
+        Some(ContextFact {
             source: FactOrigin::ConfigMap(ConfigMapCall { namespace, name }),
             query: None,
             default: None,

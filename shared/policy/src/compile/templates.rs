@@ -1,6 +1,6 @@
 //! Texts with variables in a manifest.
 
-use super::{expressions::Names, fields::Field};
+use super::{expressions::RootNames, fields::Field};
 use crate::ir::{
     problem::Problems,
     template::{Number, Template, TemplateProblem},
@@ -9,7 +9,7 @@ use crate::ir::{
 /// A message with variables in it; an empty one is none.
 pub(super) fn message(
     field: &Field<'_>,
-    names: &Names,
+    names: &RootNames,
     problems: &mut Problems,
 ) -> Option<Template> {
     let text = field.text(problems).filter(|text| !text.is_empty())?;

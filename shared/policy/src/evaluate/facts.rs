@@ -27,7 +27,7 @@ const LOOKED_THROUGH_MAX: usize = 8;
 /// The questions of one evaluation, and their answers. A question that is asked again is the same one.
 #[derive(Default)]
 pub(super) struct Facts {
-    facts: Vec<Fact>,
+    facts: Vec<PendingFact>,
     /// The indexes of the facts whose expression and parameters have this hash.
     by_hash: HashMap<u64, Vec<usize>>,
     /// The number of facts that are in `by_hash`.
@@ -50,7 +50,7 @@ pub(super) struct Facts {
     pub(super) looks_ahead: bool,
 }
 
-struct Fact {
+struct PendingFact {
     request: FactRequest,
     reading: AnswerShape,
     answer: Option<Result<Arc<Value>, FactError>>,
@@ -126,7 +126,7 @@ impl Facts {
             return Lookup::TooMany;
         }
         self.subqueries += usize::from(question.is_pushed_down);
-        self.facts.push(Fact {
+        self.facts.push(PendingFact {
             request: FactRequest {
                 id: self.facts.len() as u32,
                 variable: variable.to_owned(),
@@ -160,8 +160,9 @@ impl Facts {
         })
     }
 
-    fn find(&mut self, question: &Question) -> Option<&Fact> {
-        let is = |fact: &&Fact| question.is(&fact.request) && fact.reading == question.reading;
+    fn find(&mut self, question: &Question) -> Option<&PendingFact> {
+        let is =
+            |fact: &&PendingFact| question.is(&fact.request) && fact.reading == question.reading;
         if self.facts.len() <= LOOKED_THROUGH_MAX {
             return self.facts.iter().find(is);
         }
@@ -203,8 +204,8 @@ impl Facts {
     /// Returns the questions that the driver has not seen yet, or else those that it has not answered.
     pub(super) fn questions(&mut self) -> Vec<FactRequest> {
         let new = std::mem::replace(&mut self.asked, self.facts.len());
-        let unanswered = |fact: &&Fact| fact.answer.is_none() && !fact.is_declined;
-        let requests = |facts: &[Fact]| -> Vec<FactRequest> {
+        let unanswered = |fact: &&PendingFact| fact.answer.is_none() && !fact.is_declined;
+        let requests = |facts: &[PendingFact]| -> Vec<FactRequest> {
             facts
                 .iter()
                 .filter(unanswered)
@@ -228,7 +229,8 @@ impl Facts {
 
     /// Nobody will ask for what is answered of this again: it takes no room any more, and does not count.
     pub(super) fn release(&mut self, target: &FactTarget) {
-        let is_it = |fact: &&mut Fact| fact.request.target == *target && fact.answer.is_some();
+        let is_it =
+            |fact: &&mut PendingFact| fact.request.target == *target && fact.answer.is_some();
         if let Some(fact) = self.facts.iter_mut().rev().find(is_it) {
             fact.answer = Some(Ok(Arc::default()));
             self.released += 1;
@@ -259,7 +261,7 @@ impl Facts {
             .iter()
             .filter(|fact| !fact.is_of_no_use())
             .map(
-                |Fact {
+                |PendingFact {
                      request, answer, ..
                  }| FactRead {
                     id: request.id,
@@ -287,7 +289,7 @@ fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {
     hasher.finish()
 }
 
-impl Fact {
+impl PendingFact {
     fn is_of_no_use(&self) -> bool {
         let failed = |error| is_of_evaluation(error);
         let answer = self.answer.as_ref().map(Result::as_ref);

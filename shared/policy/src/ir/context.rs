@@ -21,7 +21,7 @@ pub(crate) struct ContextEntry {
 #[derive(Debug)]
 pub(crate) enum Loader {
     /// From outside: somebody has to be asked.
-    Fact(Box<Fact>),
+    Fact(Box<ContextFact>),
     /// From the evaluation itself: the element of a `foreach`.
     Given,
     /// `variable`: from what is known already. At least one of value and query is given.
@@ -34,7 +34,7 @@ pub(crate) enum Loader {
 
 /// A fact that a rule reads.
 #[derive(Debug)]
-pub(crate) struct Fact {
+pub(crate) struct ContextFact {
     pub(crate) source: FactOrigin,
     /// `None`: the data whole.
     pub(crate) query: Option<Prepared>,
@@ -45,7 +45,7 @@ pub(crate) struct Fact {
     pub(crate) id: ExpressionId,
 }
 
-impl Fact {
+impl ContextFact {
     /// Returns the entry's expression, if it is evaluated where the fact is kept.
     pub(crate) fn pushed_down_query(&self) -> Option<&Prepared> {
         self.query

@@ -7,7 +7,7 @@ use super::{fact_uses::uses_in, multi_fact::FoundUse};
 use crate::ir::{
     CollectionReference, Reference, Rule,
     cel::{Cel, CelDialect, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY},
-    context::{Fact, FactOrigin, Loader},
+    context::{ContextFact, FactOrigin, Loader},
     matching::{BINDINGS_OF_USER, LABELS, NAMESPACE_SELECTOR, ROLES},
     rule::Work,
 };
@@ -261,7 +261,7 @@ impl Rule {
 }
 
 /// The read of a call's whole result.
-fn called(variable: String, fact: &Fact, field: &str, program: &Program) -> Read {
+fn called(variable: String, fact: &ContextFact, field: &str, program: &Program) -> Read {
     Read {
         variable,
         source: source(&fact.source),
@@ -334,7 +334,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
 
 /// Returns the entry's expression as it is sent, or as it is written where it differs from request to
 /// request.
-fn own_expression(fact: &Fact) -> &str {
+fn own_expression(fact: &ContextFact) -> &str {
     match fact.pushed_down_query() {
         None => "",
         Some(query) => match query.fixed() {

@@ -5,7 +5,7 @@ use anteroom_model::EntryKind;
 
 use crate::ir::{
     call::ApiCall,
-    context::{Fact, FactOrigin},
+    context::{ContextFact, FactOrigin},
 };
 
 /// The projection of an entry that a fact names. It and the expression after it are stages of one pipe, which
@@ -17,7 +17,7 @@ pub(super) enum Projection {
     /// The name is known with the request.
     Perhaps,
 }
-pub(super) fn projection(fact: &Fact) -> Projection {
+pub(super) fn projection(fact: &ContextFact) -> Projection {
     let FactOrigin::Entry {
         kind: EntryKind::Global,
         name,
@@ -36,7 +36,7 @@ pub(super) fn projection(fact: &Fact) -> Projection {
 ///
 /// # Errors
 /// Why it is better fetched whole.
-pub(super) fn is_kept(fact: &Fact) -> Result<Option<&Expression>, String> {
+pub(super) fn is_kept(fact: &ContextFact) -> Result<Option<&Expression>, String> {
     let is_list = match &fact.source {
         FactOrigin::Entry { .. } | FactOrigin::Collection(_) => Ok(()),
         FactOrigin::Api(ApiCall {

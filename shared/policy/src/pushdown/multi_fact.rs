@@ -15,7 +15,7 @@ use super::{
     visitor::ExpressionSite,
 };
 use crate::ir::{
-    context::{ContextEntry, Fact, FactOrigin},
+    context::{ContextEntry, ContextFact, FactOrigin},
     subquery::{Side, Subquery, SubqueryArgument},
     template::Prepared,
 };
@@ -25,7 +25,7 @@ pub(super) struct FoundUse<'r> {
     pub(super) site: ExpressionSite<'r>,
     pub(super) prepared: &'r Prepared,
     pub(super) entry: &'r Arc<ContextEntry>,
-    pub(super) fact: &'r Fact,
+    pub(super) fact: &'r ContextFact,
     /// The query for its value, or why there is none.
     pub(super) value: Result<Subquery, String>,
     /// The query for its condition, and whose verdict it is.
@@ -63,7 +63,7 @@ fn one<'r>(
     site: &ExpressionSite<'r>,
     prepared: &'r Prepared,
     at: usize,
-    fact: &'r Fact,
+    fact: &'r ContextFact,
 ) -> FoundUse<'r> {
     let entry = &site.entries[at];
     let dependency = is_kept(fact).and_then(|own| {
@@ -150,7 +150,7 @@ fn ask(site: &ExpressionSite<'_>, argument: &mut SubqueryArgument) -> Result<(),
 fn subquery_of(
     site: &ExpressionSite<'_>,
     at: usize,
-    fact: &Fact,
+    fact: &ContextFact,
     expression: &Expression,
 ) -> Result<Subquery, String> {
     let own = is_kept(fact)?;
@@ -161,7 +161,7 @@ fn subquery_of(
 fn using<'u>(
     site: &'u ExpressionSite<'_>,
     at: usize,
-    fact: &Fact,
+    fact: &ContextFact,
     own: Option<&'u Expression>,
     expression: &'u Expression,
     dependency: &'u Dependency,

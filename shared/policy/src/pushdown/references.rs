@@ -8,7 +8,7 @@ use anteroom_model::EntryKind;
 use crate::ir::{
     CollectionReference, NamedObject, Policy, PolicyException, Reference, Rule,
     cel::Cel,
-    context::{Fact, FactOrigin, Loader},
+    context::{ContextFact, FactOrigin, Loader},
     exception::CelException,
     template::Prepared,
 };
@@ -75,7 +75,7 @@ impl Policy {
         self.facts().map(|fact| &fact.source)
     }
 
-    fn facts(&self) -> impl Iterator<Item = &Fact> {
+    fn facts(&self) -> impl Iterator<Item = &ContextFact> {
         self.rules
             .iter()
             .flat_map(Rule::entries)

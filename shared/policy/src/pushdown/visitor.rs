@@ -9,7 +9,7 @@ use crate::ir::{
     Rule,
     call::{ApiCall, PathTemplate},
     conditions::{Condition, Conditions},
-    context::{ContextEntry, Fact, FactOrigin, Loader},
+    context::{ContextEntry, ContextFact, FactOrigin, Loader},
     mutate_existing::TargetSpec,
     mutation::{MutateEach, Mutation, Patch},
     rule::{Check, ForEach, Validation, Work},
@@ -43,7 +43,7 @@ impl<'r> ExpressionSite<'r> {
     }
 
     /// The fact that the entry at this place among the entries reads, if it reads one.
-    pub(super) fn fact(&self, at: usize) -> Option<&'r Fact> {
+    pub(super) fn fact(&self, at: usize) -> Option<&'r ContextFact> {
         match &self.entries[at].loader {
             Loader::Fact(fact) => Some(fact),
             Loader::Given | Loader::Variable { .. } => None,
@@ -51,7 +51,7 @@ impl<'r> ExpressionSite<'r> {
     }
 
     /// The facts that an expression refers to, by the places of their entries.
-    pub(super) fn facts_of(&self, expression: &Expression) -> BTreeMap<usize, &'r Fact> {
+    pub(super) fn facts_of(&self, expression: &Expression) -> BTreeMap<usize, &'r ContextFact> {
         let names = expression.ast().root_fields();
         let entries = names.into_iter().filter_map(|name| self.find(name));
         entries
@@ -389,8 +389,8 @@ impl<'r> RuleVisitor<'_, 'r> {
         }
     }
 
-    fn fact(&mut self, fact: &'r Fact) {
-        let Fact {
+    fn fact(&mut self, fact: &'r ContextFact) {
+        let ContextFact {
             source,
             query,
             default,

@@ -103,7 +103,7 @@ fn table() -> String {
         let _ = write!(table, "\n{}\n", name(&life));
         for (event_name, event) in events() {
             let (next, effect) = life.clone().step(event);
-            if next != life || effect != Effect::None {
+            if next != life || effect != StoreEffect::None {
                 let line = format!("  {event_name:<24} {:<20} {effect:?}", name(&next));
                 let _ = writeln!(table, "{}", line.trim_end_matches("None").trim_end());
             }
@@ -125,7 +125,7 @@ fn the_state_table_of_a_view_is_as_reviewed() {
 }
 
 /// Every pair, those included that cannot come about.
-fn every_step(check: impl Fn(&Life, Event<'_>, &Life, Effect)) {
+fn every_step(check: impl Fn(&Life, Event<'_>, &Life, StoreEffect)) {
     for life in lives() {
         for (_, event) in events() {
             let (next, effect) = life.clone().step(event);
@@ -163,21 +163,21 @@ fn served_data_never_changes_before_the_new_data_is_complete() {
         if life.log == Log::Live && next.log != Log::Live {
             // Records that come now are kept apart.
             assert!(
-                matches!(effect, Effect::StageCopy | Effect::StageEmpty),
+                matches!(effect, StoreEffect::StageCopy | StoreEffect::StageEmpty),
                 "{life:?} {event:?}"
             );
         }
         if life.log != Log::Live && next.log == Log::Live {
-            assert_eq!(effect, Effect::Install, "{life:?} {event:?}");
+            assert_eq!(effect, StoreEffect::Install, "{life:?} {event:?}");
         }
-        assert_ne!(effect, Effect::Free, "{life:?} {event:?}");
+        assert_ne!(effect, StoreEffect::Free, "{life:?} {event:?}");
     });
 }
 
 #[test]
 fn gathered_records_are_installed_at_the_logs_end_or_by_a_control_record() {
     every_step(|life, event, _, effect| {
-        if effect == Effect::Install {
+        if effect == StoreEffect::Install {
             assert!(
                 matches!(
                     (life.log, event),
@@ -223,7 +223,7 @@ fn a_freed_view_answers_evicted_until_it_is_read_again() {
             continue;
         }
         let (evicted, effect) = life.step(Event::Evict);
-        assert_eq!(effect, Effect::Free);
+        assert_eq!(effect, StoreEffect::Free);
         for (name, event) in events() {
             let (next, _) = evicted.clone().step(event);
             let failed = matches!(event, Event::Fail(_));
@@ -241,7 +241,7 @@ fn a_broken_view_does_not_answer() {
         if life.state != LifeState::Dropped && life.log != Log::Passed {
             assert_eq!(
                 (next.log, effect),
-                (Log::Lost, Effect::AskRestart),
+                (Log::Lost, StoreEffect::AskRestart),
                 "{life:?}"
             );
         }

@@ -175,7 +175,7 @@ fn a_control_record_of_an_earlier_epoch_is_ignored() {
     record.epoch = Epoch(0);
     record.state = failed();
     let effect = reader.view.control(Revision(100), record);
-    assert_eq!(effect, Effect::None);
+    assert_eq!(effect, StoreEffect::None);
     assert_eq!(reader.view.state(), &LifeState::Synced);
 }
 

@@ -9,9 +9,9 @@ use anteroom_wire::body::BodyNode;
 use super::{CelQueryContext, Host};
 
 /// The documents of a query.
-pub(super) struct Documents<'b>(Vec<Document<'b>>);
+pub(super) struct Documents<'b>(Vec<CelDocument<'b>>);
 
-enum Document<'b> {
+enum CelDocument<'b> {
     List {
         list: ViewList<'b>,
         shape: Shape,
@@ -32,13 +32,13 @@ impl<'b> Documents<'b> {
         }
         let documents = context.cel.selects.iter().map(|select| {
             Ok(match select.lazy(read) {
-                Ok(Lazy::One(node)) => Document::One(node),
-                Ok(Lazy::List(objects)) => Document::List {
+                Ok(Lazy::One(node)) => CelDocument::One(node),
+                Ok(Lazy::List(objects)) => CelDocument::List {
                     version: objects.version().as_str().to_owned(),
                     list: ViewList::new(objects, host),
                     shape: select.shape(),
                 },
-                Err(FactError::ObjectNotFound { .. }) => Document::Absent,
+                Err(FactError::ObjectNotFound { .. }) => CelDocument::Absent,
                 Err(error) => return Err(error),
             })
         });
@@ -47,7 +47,7 @@ impl<'b> Documents<'b> {
 
     /// The inputs of the expression: see [`crate::plan::inputs`].
     pub(super) fn inputs<'d>(&'d self, context: CelQueryContext<'d>) -> Vec<Input<'d>> {
-        let documents = self.0.iter().map(Document::input);
+        let documents = self.0.iter().map(CelDocument::input);
         let parameters = context.prepared.query.parameters.values().map(Input::json);
         let failed = context.query.failed.iter().map(|(name, message)| {
             Input::failed(EvalError::Input {
@@ -60,8 +60,8 @@ impl<'b> Documents<'b> {
 
     pub(super) fn lists(&self) -> impl Iterator<Item = &ViewList<'b>> {
         self.0.iter().filter_map(|document| match document {
-            Document::List { list, .. } => Some(list),
-            Document::One(_) | Document::Absent => None,
+            CelDocument::List { list, .. } => Some(list),
+            CelDocument::One(_) | CelDocument::Absent => None,
         })
     }
 
@@ -74,7 +74,7 @@ impl<'b> Documents<'b> {
     }
 }
 
-impl Document<'_> {
+impl CelDocument<'_> {
     fn input(&self) -> Input<'_> {
         let (list, shape, version) = match self {
             Self::Absent => return Input::null(),

@@ -11,7 +11,7 @@ use super::Reconciler;
 use crate::{
     coordinator::{
         conditions,
-        effect::{Effect, Record, SystemView, Write},
+        effect::{CoordinatorEffect, Record, SystemView, Write},
         manifests::PolicyManifest,
         policy_store::PolicyId,
         registry::{Event, Referred},
@@ -113,7 +113,7 @@ impl Reconciler {
             self.apply(Event::PolicyGone(replaced));
             self.write(SystemView::Policies, Write::delete(id.0.clone()));
             let needed = self.policies.rights_needed();
-            self.effects.push(Effect::NeedRights(needed));
+            self.effects.push(CoordinatorEffect::NeedRights(needed));
         }
         self.reporter.policies_changed([id.clone()]);
     }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{FOLLOWING, HeldVersion, Reconciler};
 use crate::{
     coordinator::{
-        effect::{Effect, SystemView, Write},
+        effect::{CoordinatorEffect, SystemView, Write},
         entry_store::status_target,
         exception_store::ExceptionKind,
         manifest_list::is_not_served,
@@ -156,7 +156,8 @@ impl Reconciler {
     fn entry_gone(&mut self, kind: EntryKind, key: &ObjectKey, gone: Option<&Entry>) {
         let id = (kind, key.name.to_string());
         if let Some(gone) = gone {
-            self.effects.push(Effect::ForgetStatus(status_target(gone)));
+            self.effects
+                .push(CoordinatorEffect::ForgetStatus(status_target(gone)));
         }
         // Its condition stays known until its readers are told.
         self.reporter.entry_changed(id.clone());
@@ -173,7 +174,7 @@ impl Reconciler {
 
     fn entries_wait(&mut self) {
         let waits_for = self.entries.waits_for().map(str::to_owned);
-        self.effects.push(Effect::EntriesWait(waits_for));
+        self.effects.push(CoordinatorEffect::EntriesWait(waits_for));
     }
 
     fn policy_put(&mut self, kind: PolicyKind, object: &RawObject) {
@@ -233,7 +234,7 @@ impl Reconciler {
 
     fn policy_gone(&mut self, id: &PolicyId, gone: &PolicyManifest) {
         let target = PolicyStore::status_target(id, gone);
-        self.effects.push(Effect::ForgetStatus(target));
+        self.effects.push(CoordinatorEffect::ForgetStatus(target));
         self.enforcement.forget(id);
         self.policy_released(id);
         if !gone.changes.is_empty() {
@@ -268,12 +269,13 @@ impl Reconciler {
 
     fn policies_wait(&mut self) {
         let waits_for = self.policies.waits_for().map(str::to_owned);
-        self.effects.push(Effect::PoliciesWait(waits_for));
+        self.effects
+            .push(CoordinatorEffect::PoliciesWait(waits_for));
     }
 
     fn need_rights(&mut self) {
         let needed = self.policies.rights_needed();
-        self.effects.push(Effect::NeedRights(needed));
+        self.effects.push(CoordinatorEffect::NeedRights(needed));
     }
 
     /// Keeps for an exception, by its UID, what it is about and a request does not carry.

@@ -158,21 +158,27 @@ impl World {
     }
 }
 
-fn shown(effect: &Effect) -> Option<String> {
+fn shown(effect: &CoordinatorEffect) -> Option<String> {
     Some(match effect {
-        Effect::Write(view, Write::Put(record, _)) => format!("put {view:?} {}", record.key.name),
-        Effect::Write(view, Write::Delete(key, _)) => format!("delete {view:?} {}", key.name),
-        Effect::Write(view, Write::Listed) => format!("listed {view:?}"),
-        Effect::Write(view, Write::Refused(failure)) => {
+        CoordinatorEffect::Write(view, Write::Put(record, _)) => {
+            format!("put {view:?} {}", record.key.name)
+        }
+        CoordinatorEffect::Write(view, Write::Delete(key, _)) => {
+            format!("delete {view:?} {}", key.name)
+        }
+        CoordinatorEffect::Write(view, Write::Listed) => format!("listed {view:?}"),
+        CoordinatorEffect::Write(view, Write::Refused(failure)) => {
             format!("refused {view:?} {}", failure.reason)
         }
-        Effect::SetStatus(target, desired) => format!(
+        CoordinatorEffect::SetStatus(target, desired) => format!(
             "{} {} {} {}",
             target.kind, target.name, desired.ready.status, desired.ready.reason
         ),
-        Effect::ForgetStatus(target) => format!("forget {} {}", target.kind, target.name),
-        Effect::FreeInherited => "free inherited".to_owned(),
-        Effect::Rediscover => "rediscover".to_owned(),
+        CoordinatorEffect::ForgetStatus(target) => {
+            format!("forget {} {}", target.kind, target.name)
+        }
+        CoordinatorEffect::FreeInherited => "free inherited".to_owned(),
+        CoordinatorEffect::Rediscover => "rediscover".to_owned(),
         _ => return None,
     })
 }
@@ -188,7 +194,7 @@ fn policies_told(world: &mut World, manifests: Manifests, note: Note) -> (bool, 
     let is = |wanted: fn(&Write) -> bool| {
         let mut effects = effects.iter();
         effects.any(
-            |effect| matches!(effect, Effect::Write(SystemView::Policies, write) if wanted(write)),
+            |effect| matches!(effect, CoordinatorEffect::Write(SystemView::Policies, write) if wanted(write)),
         )
     };
     let listed = is(|write| matches!(write, Write::Listed));
@@ -263,7 +269,7 @@ fn exceptions_that_nobody_reads_are_as_new_as_what_is_listed() {
         .reconciler
         .note(POLICIES, Note::Listed { version }, world.now);
     let heard = world.reconciler.take_effects().into_iter().any(|effect| {
-        matches!(effect, Effect::Write(SystemView::Exceptions, Write::Heard(at)) if at == world.now)
+        matches!(effect, CoordinatorEffect::Write(SystemView::Exceptions, Write::Heard(at)) if at == world.now)
     });
     assert!(heard);
 }
@@ -410,7 +416,7 @@ fn a_replica_says_how_old_the_answers_of_calls_are() {
     let expected = world.now - Duration::from_secs(1);
     let effects = world.reconciler.take_effects();
     assert!(
-        matches!(&effects[..], [Effect::CallWasGood(called, at)] if *called == view && *at == expected),
+        matches!(&effects[..], [CoordinatorEffect::CallWasGood(called, at)] if *called == view && *at == expected),
         "{effects:?}"
     );
 }

@@ -7,7 +7,7 @@ use std::{
 
 use anteroom_model::{DesiredView, ObjectKey, ObjectReference, SourceInfo, ViewId, ViewOptions};
 
-use super::{Effect, EntryId};
+use super::{EntryId, RegistryEffect};
 use crate::{coordinator::resolve::Resolved, gateway::calls::CallSpec};
 
 /// The needs of one entry.
@@ -136,8 +136,8 @@ impl Needs {
         id: &EntryId,
         before: Option<&Held>,
         after: Option<&Held>,
-        effects: &mut Vec<Effect>,
-        between: impl FnOnce(&mut Vec<Effect>),
+        effects: &mut Vec<RegistryEffect>,
+        between: impl FnOnce(&mut Vec<RegistryEffect>),
     ) {
         if before == after {
             return between(effects);
@@ -166,7 +166,7 @@ impl Needs {
         }
     }
 
-    fn need(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+    fn need(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<RegistryEffect>) {
         let mut begins = false;
         let needed = self.views.entry(held.view.clone()).or_insert_with(|| {
             begins = true;
@@ -187,18 +187,18 @@ impl Needs {
             && needed.call.as_ref() != Some(call)
         {
             needed.call = Some(Arc::clone(call));
-            effects.push(Effect::Call((*held.info).clone(), Arc::clone(call)));
+            effects.push(RegistryEffect::Call((*held.info).clone(), Arc::clone(call)));
         }
         if let Some(object) = &held.object {
             let referrers = self.objects.entry(object.key()).or_default();
             if referrers.is_empty() {
-                effects.push(Effect::Refer(object.clone()));
+                effects.push(RegistryEffect::Refer(object.clone()));
             }
             referrers.insert(id.clone());
         }
     }
 
-    fn unrefer(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+    fn unrefer(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<RegistryEffect>) {
         let Some(object) = &held.object else {
             return;
         };
@@ -209,11 +209,11 @@ impl Needs {
         referrers.remove(id);
         if referrers.is_empty() {
             self.objects.remove(&key);
-            effects.push(Effect::Unrefer(object.clone()));
+            effects.push(RegistryEffect::Unrefer(object.clone()));
         }
     }
 
-    fn release(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<Effect>) {
+    fn release(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<RegistryEffect>) {
         let Some(needed) = self.views.get_mut(&held.view) else {
             return;
         };
@@ -223,19 +223,19 @@ impl Needs {
             return needed.update_options(false, effects);
         }
         if needed.call.is_some() {
-            effects.push(Effect::EndCall(held.view.clone()));
+            effects.push(RegistryEffect::EndCall(held.view.clone()));
         }
         self.views.remove(&held.view);
-        effects.push(Effect::CloseView(held.view.clone()));
+        effects.push(RegistryEffect::CloseView(held.view.clone()));
     }
 }
 
 impl NeededView {
-    fn update_options(&mut self, begins: bool, effects: &mut Vec<Effect>) {
+    fn update_options(&mut self, begins: bool, effects: &mut Vec<RegistryEffect>) {
         let options = self.counts.together();
         if begins || options != self.wanted.options {
             self.wanted.options = options;
-            effects.push(Effect::OpenView(Box::new(self.wanted.clone())));
+            effects.push(RegistryEffect::OpenView(Box::new(self.wanted.clone())));
         }
     }
 }

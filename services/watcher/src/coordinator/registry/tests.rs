@@ -40,20 +40,20 @@ fn failure() -> Failure {
     Failure::new("ResourceNotFound", "no such resource")
 }
 
-fn kinds(effects: &[Effect]) -> Vec<&'static str> {
+fn kinds(effects: &[RegistryEffect]) -> Vec<&'static str> {
     effects
         .iter()
         .filter_map(|effect| match effect {
-            Effect::OpenView(_) => Some("start"),
-            Effect::CloseView(_) => Some("stop"),
-            Effect::Call(..) => Some("call"),
-            Effect::EndCall(_) => Some("end call"),
-            Effect::Refer(_) => Some("refer"),
-            Effect::Unrefer(_) => Some("unrefer"),
-            Effect::Publish(_) => Some("publish"),
-            Effect::Remove(_) => Some("remove"),
-            Effect::Resolve(_) => Some("resolve"),
-            Effect::Changed(_) => None,
+            RegistryEffect::OpenView(_) => Some("start"),
+            RegistryEffect::CloseView(_) => Some("stop"),
+            RegistryEffect::Call(..) => Some("call"),
+            RegistryEffect::EndCall(_) => Some("end call"),
+            RegistryEffect::Refer(_) => Some("refer"),
+            RegistryEffect::Unrefer(_) => Some("unrefer"),
+            RegistryEffect::Publish(_) => Some("publish"),
+            RegistryEffect::Remove(_) => Some("remove"),
+            RegistryEffect::Resolve(_) => Some("resolve"),
+            RegistryEffect::Changed(_) => None,
         })
         .collect()
 }
@@ -169,8 +169,8 @@ proptest! {
             };
             for effect in registry.apply(event) {
                 match effect {
-                    Effect::OpenView(wanted) => prop_assert!(running.insert(wanted.info.source.view_id()), "started twice"),
-                    Effect::CloseView(view) => prop_assert!(running.remove(&view), "stopped, never started"),
+                    RegistryEffect::OpenView(wanted) => prop_assert!(running.insert(wanted.info.source.view_id()), "started twice"),
+                    RegistryEffect::CloseView(view) => prop_assert!(running.remove(&view), "stopped, never started"),
                     _ => {}
                 }
             }
@@ -212,13 +212,13 @@ fn object(name: &str) -> Reference {
 }
 
 /// Acts as the coordinator: resolves references until no effect is left to handle.
-fn settle(registry: &mut Registry, event: Event) -> Vec<Effect> {
+fn settle(registry: &mut Registry, event: Event) -> Vec<RegistryEffect> {
     let mut all = Vec::new();
     let mut next = registry.apply(event);
     while !next.is_empty() {
         let mut then = Vec::new();
         for effect in next {
-            if let Effect::Resolve(reference) = &effect {
+            if let RegistryEffect::Resolve(reference) = &effect {
                 let meaning = meaning(&reference.reference);
                 let event = Event::Reference(reference.name.clone(), meaning);
                 then.extend(registry.apply(event));
@@ -299,7 +299,7 @@ fn an_entry_of_a_very_long_reference_can_be_written() {
         ("short", collection("pods", true)),
     ] {
         for effect in settle(&mut registry, policy(name, &[reference])) {
-            if let Effect::Publish(record) = effect {
+            if let RegistryEffect::Publish(record) = effect {
                 published.push(record.kind.key(&record.name));
             }
         }
@@ -465,9 +465,9 @@ fn references_to_secrets_are_entries_of_each_policy_alone() {
         object.resource = "secrets".into();
     }
     let both = [one.clone(), collection("secrets", true)];
-    let published = |effects: &[Effect]| -> Vec<String> {
+    let published = |effects: &[RegistryEffect]| -> Vec<String> {
         let names = effects.iter().filter_map(|effect| match effect {
-            Effect::Publish(record) => Some(record.name.clone()),
+            RegistryEffect::Publish(record) => Some(record.name.clone()),
             _ => None,
         });
         names.collect()
@@ -515,9 +515,11 @@ fn the_options_of_a_view_combine_those_of_its_entries() {
         found.options.bytes_max = bytes_max;
         Resolution::Found(found)
     };
-    let asked = |effects: Vec<Effect>| {
+    let asked = |effects: Vec<RegistryEffect>| {
         effects.into_iter().find_map(|effect| match effect {
-            Effect::OpenView(wanted) => Some((wanted.options.pinned, wanted.options.bytes_max)),
+            RegistryEffect::OpenView(wanted) => {
+                Some((wanted.options.pinned, wanted.options.bytes_max))
+            }
             _ => None,
         })
     };
@@ -559,7 +561,7 @@ fn a_view_is_in_the_quota_of_its_namespace_while_only_policies_of_it_read_it() {
     let mut told = |event| {
         let effects = settle(&mut registry, event);
         effects.into_iter().find_map(|effect| match effect {
-            Effect::OpenView(desired) => Some(desired.options.in_quota),
+            RegistryEffect::OpenView(desired) => Some(desired.options.in_quota),
             _ => None,
         })
     };

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     CallFault, CallSpec, CallTarget, Service,
-    http::{AddressFilter, Answer, HttpCall, HttpClients, Redirects, Validators},
+    http::{AddressFilter, CallAnswer, HttpCall, HttpClients, Redirects, Validators},
 };
 use crate::source::apiserver::ApiServer;
 
@@ -59,8 +59,8 @@ impl Caller {
     ) -> Result<Reply, CallFault> {
         let fetched = self.fetch(target, data, known, self.bytes_max, timeout);
         match fetched.await? {
-            Answer::Unchanged => Ok(Reply::Unchanged),
-            Answer::Body(bytes, validators) => Ok(Reply::Json(parse(&bytes)?, validators)),
+            CallAnswer::Unchanged => Ok(Reply::Unchanged),
+            CallAnswer::Body(bytes, validators) => Ok(Reply::Json(parse(&bytes)?, validators)),
         }
     }
 
@@ -75,11 +75,11 @@ impl Caller {
         known: &Validators,
         bytes_max: usize,
         timeout: Duration,
-    ) -> Result<Answer, CallFault> {
+    ) -> Result<CallAnswer, CallFault> {
         match target {
             CallTarget::Api { path } => {
                 let bytes = self.ask_api(path, data.cloned(), bytes_max, timeout);
-                Ok(Answer::Body(bytes.await?, Validators::default()))
+                Ok(CallAnswer::Body(bytes.await?, Validators::default()))
             }
             CallTarget::Service(service) => {
                 let call = self.http_call(service, data, bytes_max);

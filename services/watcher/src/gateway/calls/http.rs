@@ -75,7 +75,7 @@ impl HttpAnswer {
 
 /// The result of a conditional call.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum CallAnswer {
     /// The content is unchanged (304).
     Unchanged,
     /// A new body.
@@ -91,13 +91,13 @@ impl HttpCall {
         &self,
         known: &Validators,
         timeout: Duration,
-    ) -> Result<Answer, CallFault> {
+    ) -> Result<CallAnswer, CallFault> {
         let answer = self.follow_within(known, timeout).await?;
         if answer.status == StatusCode::NOT_MODIFIED && *known != Validators::default() {
-            return Ok(Answer::Unchanged);
+            return Ok(CallAnswer::Unchanged);
         }
         let validators = Validators::of(&answer.headers);
-        Ok(Answer::Body(answer.succeeded()?.body, validators))
+        Ok(CallAnswer::Body(answer.succeeded()?.body, validators))
     }
 
     /// Makes the call, and returns its answer, whatever the status.

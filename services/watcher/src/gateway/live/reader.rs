@@ -25,7 +25,9 @@ use super::{
 };
 use crate::{
     gateway::{
-        calls::{Answer, CALL_TIMEOUT, CallFault, CallTarget, Validators, parse, parse_or_null},
+        calls::{
+            CALL_TIMEOUT, CallAnswer, CallFault, CallTarget, Validators, parse, parse_or_null,
+        },
         images::{Image, Images},
         rights::WRITES_FORBIDDEN,
     },
@@ -398,9 +400,9 @@ impl LiveReader {
                 let nothing_known = Validators::default();
                 let fetched = caller.fetch(target, data, &nothing_known, bytes_max, CALL_TIMEOUT);
                 match fetched.await {
-                    Ok(Answer::Body(bytes, _)) => Ok((None, bytes)),
+                    Ok(CallAnswer::Body(bytes, _)) => Ok((None, bytes)),
                     // Only where something is known.
-                    Ok(Answer::Unchanged) => return Err(ended()),
+                    Ok(CallAnswer::Unchanged) => return Err(ended()),
                     Err(fault) => Err(fault),
                 }
             }

@@ -13,7 +13,7 @@ const GROUP: &str = "policies.kyverno.io";
 const EXCEPTION_VERSIONS: &[&str] = &["v1", "v1beta1", "v1alpha1"];
 
 /// The names of a kind.
-struct Names {
+struct KindNames {
     kind: &'static str,
     plural: &'static str,
     short: &'static str,
@@ -21,7 +21,7 @@ struct Names {
 
 /// The definition of a kind of policy; of one of kyverno.io, nobody asks for it here.
 pub(super) fn policy(kind: PolicyKind) -> CustomResourceDefinition {
-    let names = Names {
+    let names = KindNames {
         kind: kind.as_str(),
         plural: kind.plural(),
         short: match kind {
@@ -50,7 +50,7 @@ pub(super) fn policy(kind: PolicyKind) -> CustomResourceDefinition {
 
 /// The definition of `PolicyException`.
 pub(super) fn exception() -> CustomResourceDefinition {
-    let names = Names {
+    let names = KindNames {
         kind: "PolicyException",
         plural: "policyexceptions",
         short: "polex",
@@ -76,7 +76,7 @@ pub(super) fn exception() -> CustomResourceDefinition {
 
 /// Returns a definition with one and the same version under each of these names; the first is stored.
 fn definition(
-    names: &Names,
+    names: &KindNames,
     is_namespaced: bool,
     versions: &[&str],
     version: &Value,
@@ -95,7 +95,7 @@ fn definition(
         schema["metadata"] = json!({"type": "object"});
         version
     });
-    let Names {
+    let KindNames {
         kind,
         plural,
         short,

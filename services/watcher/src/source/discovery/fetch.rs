@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceLi
 use kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2;
 use serde::de::DeserializeOwned;
 
-use super::{Broken, Catalog, Document, parse, parse_aggregated};
+use super::{Broken, Catalog, DiscoveryDocument, parse, parse_aggregated};
 use crate::source::apiserver::{ApiServer, Fault};
 
 /// The largest discovery document that is read. A cluster with 1,000 kinds sends about 1 MiB.
@@ -22,8 +22,8 @@ pub(crate) async fn catalog(api: &ApiServer) -> Result<Catalog, Fault> {
             .get_as(root, ACCEPT_AGGREGATED_DISCOVERY_V2, DOCUMENT_BYTES_MAX)
             .await?;
         let part = match parse_aggregated(&bytes).map_err(Fault::unreadable)? {
-            Document::Aggregated(part) => part,
-            Document::Legacy => legacy(api, root, &bytes).await?,
+            DiscoveryDocument::Aggregated(part) => part,
+            DiscoveryDocument::Legacy => legacy(api, root, &bytes).await?,
         };
         catalog.resources.extend(part.resources);
         catalog.broken.extend(part.broken);

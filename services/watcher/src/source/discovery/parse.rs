@@ -11,7 +11,7 @@ use super::{Broken, Catalog, Resource};
 
 /// The answer of `/api` or `/apis`.
 #[derive(Debug)]
-pub(crate) enum Document {
+pub(crate) enum DiscoveryDocument {
     /// The aggregated form: everything at once.
     Aggregated(Catalog),
     /// An older API server, which has to be asked group by group.
@@ -30,10 +30,10 @@ struct Envelope<'a> {
 ///
 /// # Errors
 /// Where it is not JSON at all.
-pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<Document, serde_json::Error> {
+pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<DiscoveryDocument, serde_json::Error> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes)?;
     if envelope.kind != "APIGroupDiscoveryList" {
-        return Ok(Document::Legacy);
+        return Ok(DiscoveryDocument::Legacy);
     }
     let mut catalog = Catalog::default();
     for item in envelope.items {
@@ -46,7 +46,7 @@ pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<Document, serde_json::Err
             }),
         }
     }
-    Ok(Document::Aggregated(catalog))
+    Ok(DiscoveryDocument::Aggregated(catalog))
 }
 
 fn group_name(item: &RawValue) -> String {

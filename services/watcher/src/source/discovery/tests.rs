@@ -14,8 +14,8 @@ const AGGREGATED: &str = r#"{"kind":"APIGroupDiscoveryList","apiVersion":"apidis
 
 fn aggregated(text: &str) -> Catalog {
     match parse_aggregated(text.as_bytes()).unwrap() {
-        Document::Aggregated(catalog) => catalog,
-        Document::Legacy => panic!("not aggregated"),
+        DiscoveryDocument::Aggregated(catalog) => catalog,
+        DiscoveryDocument::Legacy => panic!("not aggregated"),
     }
 }
 
@@ -58,7 +58,10 @@ fn a_resource_is_read_with_scope_subresources_and_preference() {
 #[test]
 fn an_older_api_server_is_recognised() {
     let legacy = br#"{"kind":"APIGroupList","apiVersion":"v1","groups":[]}"#;
-    assert!(matches!(parse_aggregated(legacy), Ok(Document::Legacy)));
+    assert!(matches!(
+        parse_aggregated(legacy),
+        Ok(DiscoveryDocument::Legacy)
+    ));
     assert!(parse_aggregated(b"<html>").is_err());
 }
 

@@ -108,7 +108,7 @@ pub(super) enum Input {
 
 /// News for the keeper of the objects, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(super) enum ReflectorEffect {
     /// A list begins.
     Begin {
         /// The source's history restarted: a version known from before says nothing now.
@@ -184,7 +184,7 @@ impl Machine {
     }
 
     /// Takes an input in. `random` is any number, evenly distributed.
-    pub(super) fn step(&mut self, input: Input, random: u64) -> Vec<Effect> {
+    pub(super) fn step(&mut self, input: Input, random: u64) -> Vec<ReflectorEffect> {
         match input {
             Input::Page { version, next } => self.page(version, next),
             Input::Opened => self.opened(),
@@ -213,12 +213,12 @@ impl Machine {
         }
     }
 
-    fn opened(&mut self) -> Vec<Effect> {
+    fn opened(&mut self) -> Vec<ReflectorEffect> {
         if !std::mem::take(&mut self.watch_refused) {
             return Vec::new();
         }
         if let Some(version) = self.unannounced.take() {
-            return vec![Effect::Listed(version)];
+            return vec![ReflectorEffect::Listed(version)];
         }
         self.relist();
         Vec::new()
@@ -255,7 +255,7 @@ impl Machine {
         }
     }
 
-    fn page(&mut self, version: ResourceVersion, next: Option<String>) -> Vec<Effect> {
+    fn page(&mut self, version: ResourceVersion, next: Option<String>) -> Vec<ReflectorEffect> {
         let begun = match &self.phase {
             Phase::List { begun, .. } => *begun,
             Phase::Probe { from } => {
@@ -276,9 +276,9 @@ impl Machine {
         let mut effects = Vec::new();
         if !begun {
             let afresh = version.compare(&self.newest) == Some(Ordering::Less);
-            effects.push(Effect::Begin { afresh });
+            effects.push(ReflectorEffect::Begin { afresh });
         }
-        effects.push(Effect::Deliver);
+        effects.push(ReflectorEffect::Deliver);
         if next.is_some() {
             self.phase = Phase::List {
                 token: next,
@@ -294,12 +294,12 @@ impl Machine {
         if self.watch_refused {
             self.unannounced = Some(version);
         } else {
-            effects.push(Effect::Listed(version));
+            effects.push(ReflectorEffect::Listed(version));
         }
         effects
     }
 
-    fn failed(&mut self, fault: &Fault, random: u64) -> Vec<Effect> {
+    fn failed(&mut self, fault: &Fault, random: u64) -> Vec<ReflectorEffect> {
         let failure = fault.failure();
         let watching = matches!(self.phase, Phase::Watch { .. });
         self.absent = matches!(fault, Fault::Refused { code: 404, .. });
@@ -324,12 +324,12 @@ impl Machine {
                     _ => BACKOFF_MAX_MS,
                 };
                 self.wait = Some(self.backoff.next_within(random, max_ms));
-                vec![Effect::Refused(failure)]
+                vec![ReflectorEffect::Refused(failure)]
             }
             Fault::Throttled { after, .. } => {
                 let own = self.backoff.next(random);
                 self.wait = Some(after.map_or(own, |after| after.max(own)));
-                vec![Effect::Troubled(failure)]
+                vec![ReflectorEffect::Troubled(failure)]
             }
             Fault::TooLarge { .. } if !watching && self.page_limit > 1 => {
                 self.page_limit /= 2;
@@ -338,14 +338,14 @@ impl Machine {
             Fault::TooLarge { .. } | Fault::Unreadable { .. } => {
                 self.relist();
                 self.wait = Some(self.backoff.next(random));
-                vec![Effect::Troubled(failure)]
+                vec![ReflectorEffect::Troubled(failure)]
             }
             Fault::Server { .. } | Fault::Transport { .. } | Fault::Silent { .. } => {
                 if let Phase::Watch { from, .. } = &self.phase {
                     self.phase = Phase::Probe { from: from.clone() };
                 }
                 self.wait = Some(self.backoff.next(random));
-                vec![Effect::Troubled(failure)]
+                vec![ReflectorEffect::Troubled(failure)]
             }
         }
     }

@@ -3,7 +3,7 @@
 use anteroom_functions::{gzip, pure};
 use serde_json::Value;
 
-use super::{Answer, CallContext, Function, Val, global};
+use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bytes, Map, Text},
@@ -33,7 +33,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 /// The size of a parsed value, in bytes for each byte of its text.
 const PARSED_TIMES: usize = 8;
 
-fn base64_encode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn base64_encode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Bytes(bytes)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -42,7 +42,7 @@ fn base64_encode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answe
 }
 
 /// The padding may be left out.
-fn base64_decode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn base64_decode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -60,7 +60,7 @@ fn base64_decode<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answe
     }
 }
 
-fn compress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn compress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let bytes = match arguments {
         [Val::Text(text)] => text.as_bytes(),
         [Val::Bytes(bytes)] => bytes,
@@ -74,7 +74,7 @@ fn compress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v>
     Ok(Val::Bytes(compressed.into()))
 }
 
-fn decompress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn decompress<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Bytes(bytes)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -101,7 +101,7 @@ fn digest<'v>(
     call: &mut CallContext<'_>,
     arguments: &[Val<'v>],
     digest: fn(&[u8]) -> String,
-) -> Answer<'v> {
+) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -112,19 +112,19 @@ fn digest<'v>(
     Ok(Val::text(digits))
 }
 
-fn md5<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn md5<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     digest(call, arguments, pure::md5)
 }
 
-fn sha1<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sha1<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     digest(call, arguments, pure::sha1)
 }
 
-fn sha256<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sha256<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     digest(call, arguments, pure::sha256)
 }
 
-fn marshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn marshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [value] = arguments else {
         return call.mismatch(arguments);
     };
@@ -137,7 +137,7 @@ fn parsed<'v>(
     call: &mut CallContext<'_>,
     arguments: &[Val<'v>],
     parse: fn(&str) -> Result<Value, String>,
-) -> Answer<'v> {
+) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -147,15 +147,15 @@ fn parsed<'v>(
     of_json(&json, call.budget())
 }
 
-fn unmarshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn unmarshal<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     parsed(call, arguments, pure::parsed_json)
 }
 
-fn parse_yaml<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn parse_yaml<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     parsed(call, arguments, pure::parsed_yaml)
 }
 
-fn certificate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn certificate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     if let [Val::Text(text)] = arguments {
         // The numbers of it are divided by ten, digit by digit.
         call.budget().steps(text.len() as u64)?;

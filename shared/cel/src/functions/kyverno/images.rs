@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Answer, CallContext, Function, Val, global, method};
+use super::{CallContext, CallResult, Function, Val, global, method};
 use crate::{
     EvalError,
     kind::Kind::{self, Bool, Image as ImageKind, Text},
@@ -29,7 +29,7 @@ fn parsed(call: &mut CallContext<'_>, text: &str) -> Result<Option<Image>, EvalE
     Ok(Image::parse(text))
 }
 
-fn parse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn parse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -42,21 +42,21 @@ fn parse<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn is_image<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_image<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Text(text)] => Ok(Val::Bool(parsed(call, text)?.is_some())),
         other => call.mismatch(other),
     }
 }
 
-fn contains_digest<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn contains_digest<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Image(image)] => Ok(Val::Bool(!image.digest.is_empty())),
         other => call.mismatch(other),
     }
 }
 
-fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn part<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Image(image)] = arguments else {
         return call.mismatch(arguments);
     };

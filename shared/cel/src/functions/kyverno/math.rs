@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use anteroom_functions::pure;
 
-use super::{Answer, CallContext, Function, Val, global};
+use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
     EvalError,
     kind::Kind::{self, Any, Bool, Double, Int, List, Uint},
@@ -47,7 +47,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     global("math.trunc", (1, 1), OF_DOUBLE, Double, rounded),
 ];
 
-fn abs<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn abs<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Int(value)] => match value.checked_abs() {
             Some(value) => Ok(Val::Int(value)),
@@ -59,7 +59,7 @@ fn abs<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn sign<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sign<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Int(value)] => Ok(Val::Int(value.signum())),
         [Val::Uint(value)] => Ok(Val::Uint((*value).min(1))),
@@ -69,7 +69,7 @@ fn sign<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn sqrt<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn sqrt<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     Ok(Val::Double(match arguments {
         [Val::Int(value)] => (*value as f64).sqrt(),
         [Val::Uint(value)] => (*value as f64).sqrt(),
@@ -78,7 +78,7 @@ fn sqrt<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }))
 }
 
-fn rounded<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn rounded<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let value = match arguments {
         [Val::Double(value)] => *value,
         [Val::Double(value), Val::Int(places)] => {
@@ -99,7 +99,7 @@ fn rounded<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     }))
 }
 
-fn is_of_kind<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn is_of_kind<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Double(value)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -111,7 +111,7 @@ fn is_of_kind<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'
 }
 
 /// The first of the greatest, or of the least.
-fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let wanted = match call.name {
         "math.greatest" => Ordering::Greater,
         _ => Ordering::Less,
@@ -148,7 +148,7 @@ fn extreme<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     }
 }
 
-fn bits<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn bits<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let of = |left: u64, right: u64| match call.name {
         "math.bitAnd" => left & right,
         "math.bitOr" => left | right,
@@ -163,7 +163,7 @@ fn bits<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     }
 }
 
-fn bit_not<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn bit_not<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     match arguments {
         [Val::Int(value)] => Ok(Val::Int(!value)),
         [Val::Uint(value)] => Ok(Val::Uint(!value)),
@@ -171,7 +171,7 @@ fn bit_not<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     }
 }
 
-fn shift<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn shift<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [value, Val::Int(by)] = arguments else {
         return call.mismatch(arguments);
     };

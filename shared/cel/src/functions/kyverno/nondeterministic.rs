@@ -3,7 +3,7 @@
 use anteroom_functions::pure::{self, Chance};
 use jiff::Timestamp;
 
-use super::{Answer, CallContext, Function, Val, global};
+use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
     EvalError,
     chance::Draw,
@@ -52,7 +52,7 @@ impl Chance for Drawing<'_, '_> {
     }
 }
 
-fn random<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn random<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let pattern = match arguments {
         [] => RANDOM,
         [Val::Text(pattern)] => pattern,
@@ -68,18 +68,18 @@ fn random<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
     Ok(Val::text(text))
 }
 
-fn now<'v>(call: &mut CallContext<'_>, _: &[Val<'v>]) -> Answer<'v> {
+fn now<'v>(call: &mut CallContext<'_>, _: &[Val<'v>]) -> CallResult<'v> {
     time(call.arrival("the time is")?.now_ns)
 }
 
-fn time<'v>(unix_ns: i128) -> Answer<'v> {
+fn time<'v>(unix_ns: i128) -> CallResult<'v> {
     match Timestamp::from_nanosecond(unix_ns) {
         Ok(time) => Ok(Val::Timestamp(time)),
         Err(_) => Err(EvalError::refused(OUT_OF_RANGE)),
     }
 }
 
-fn to_cron<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn to_cron<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Timestamp(time)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -89,7 +89,7 @@ fn to_cron<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     }
 }
 
-fn truncate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn truncate<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Timestamp(at), Val::Duration(ns)] = arguments else {
         return call.mismatch(arguments);
     };

@@ -1,6 +1,6 @@
 //! Functions of users, of lists of objects, and of JSON pointers.
 
-use super::{Answer, CallContext, Function, Val, global};
+use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
     EvalError,
     kind::Kind::{self, List, Map as MapKind, Text},
@@ -40,7 +40,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// Escapes a key as a part of a JSON pointer.
-fn escape_key<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn escape_key<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(key)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -49,7 +49,7 @@ fn escape_key<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'
 }
 
 /// Both are empty for a user that is no service account, as in Kyverno.
-fn service_account<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn service_account<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(user)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -65,7 +65,7 @@ fn service_account<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Ans
 
 /// The value of a field of the second list's elements, by a field of the first list's. Of two for one key, the last
 /// counts; where the value is missing, it is null.
-fn list_obj_to_map<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn list_obj_to_map<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [
         Val::List(keys),
         Val::List(values),

@@ -2,7 +2,7 @@
 
 use regex::{Captures, Regex};
 
-use super::{Answer, CallContext, Function, Val, global};
+use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
     EvalError,
     functions::regexes::{of_pattern, with},
@@ -47,7 +47,7 @@ fn found<'t>(captures: &Captures<'t>, pattern: &Regex) -> Option<&'t str> {
     }
 }
 
-fn extract<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn extract<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -61,7 +61,7 @@ fn extract<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> 
     })
 }
 
-fn extract_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn extract_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
@@ -127,7 +127,7 @@ fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<ReplacementPar
     Ok(parts)
 }
 
-fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> Answer<'v> {
+fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let (text, source, replacement, limit) = match arguments {
         [Val::Text(text), Val::Text(source), Val::Text(to)] => (text, source, to, -1),
         [

@@ -122,7 +122,7 @@ async fn policies_of_different_namespaces_ask_a_view_apart() {
         });
     let deadline = Instant::now() + Duration::from_secs(10);
     let facts = world.ask(needs.collect(), deadline).await;
-    let got: Vec<_> = facts.iter().map(Fact::got).collect();
+    let got: Vec<_> = facts.iter().map(FactAnswer::got).collect();
     assert_eq!(got, vec![Some(Ok(json!(1))); 5]);
     let mut seen = seen.lock().clone();
     seen.sort();

@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    pub(super) async fn answers(&self, targets: Vec<FactTarget>) -> Vec<Fact> {
+    pub(super) async fn answers(&self, targets: Vec<FactTarget>) -> Vec<FactAnswer> {
         let needs = targets
             .into_iter()
             .enumerate()
@@ -210,15 +210,19 @@ impl World {
         self.ask(vec![needs], deadline).await
     }
 
-    pub(super) async fn ask(&self, needs: Vec<RuleRequests<'_>>, deadline: Instant) -> Vec<Fact> {
+    pub(super) async fn ask(
+        &self,
+        needs: Vec<RuleRequests<'_>>,
+        deadline: Instant,
+    ) -> Vec<FactAnswer> {
         let arriving = self.facts.ask(&self.catalog, needs, deadline);
         let facts = futures::future::join_all(arriving).await;
-        let mut facts: Vec<Fact> = facts.into_iter().flatten().collect();
+        let mut facts: Vec<FactAnswer> = facts.into_iter().flatten().collect();
         facts.sort_by_key(|fact| fact.id);
         facts
     }
 
-    pub(super) async fn answer(&self, target: FactTarget) -> Fact {
+    pub(super) async fn answer(&self, target: FactTarget) -> FactAnswer {
         self.answers(vec![target]).await.remove(0)
     }
 }

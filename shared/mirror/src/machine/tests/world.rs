@@ -383,15 +383,15 @@ impl World {
         self.note(&effects);
     }
 
-    pub(super) fn note(&mut self, effects: &[Effect]) {
+    pub(super) fn note(&mut self, effects: &[MirrorEffect]) {
         for effect in effects {
             match effect {
-                Effect::AskAgain(_) => self.asked = true,
-                Effect::Load(id) => {
+                MirrorEffect::AskAgain(_) => self.asked = true,
+                MirrorEffect::Load(id) => {
                     self.loads.insert(id.clone(), Reader::default());
                     self.begun.push(id.clone());
                 }
-                Effect::LoadEnded(id) => {
+                MirrorEffect::LoadEnded(id) => {
                     self.loads.remove(id);
                     self.begun.retain(|begun| begun != id);
                 }

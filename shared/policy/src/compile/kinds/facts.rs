@@ -14,7 +14,7 @@ use crate::ir::{
     ImageCredentials,
     call::{ApiCall, ImageCall, KeptPlan, PathTemplate, ServiceCall, ServiceUrl, check_name},
     cel::{CelFact, hole},
-    context::{ContextEntry, Fact, FactOrigin, Loader},
+    context::{ContextEntry, ContextFact, FactOrigin, Loader},
     problem::Problems,
     template::{Template, TemplateProblem, ValueTemplate},
 };
@@ -87,7 +87,7 @@ fn entries(
     let arguments = call.arguments();
     let mut entry = |source: FactOrigin| ContextEntry {
         name: call.name().to_owned(),
-        loader: Loader::Fact(Box::new(Fact {
+        loader: Loader::Fact(Box::new(ContextFact {
             source,
             query: None,
             default: None,

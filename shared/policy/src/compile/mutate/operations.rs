@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    compile::{expressions::Names, fields::Field, templates::parsed},
+    compile::{expressions::RootNames, fields::Field, templates::parsed},
     ir::{
         mutation::{Patch, PatchOperation},
         problem::Problems,
@@ -15,7 +15,11 @@ use anteroom_patch::{OPERATIONS_MAX, json::OPERATIONS};
 /// The fields of an operation; others are passed over, as in the RFC.
 const FIELDS: [&str; 4] = ["op", "path", "from", "value"];
 
-pub(super) fn compile(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Patch> {
+pub(super) fn compile(
+    field: &Field<'_>,
+    names: &RootNames,
+    problems: &mut Problems,
+) -> Option<Patch> {
     let list = match field.value() {
         Value::String(text) => ValueTemplate::parse_yaml(text),
         list => ValueTemplate::parse(list),

@@ -15,7 +15,7 @@ use crate::{
     ir::{
         ApiTarget, FactTarget, VariableError, VariableErrorKind,
         call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
-        context::{Fact, FactOrigin},
+        context::{ContextFact, FactOrigin},
         template::Template,
     },
 };
@@ -31,7 +31,7 @@ impl Scope<'_> {
     pub(super) fn load_fact(
         &mut self,
         name: &str,
-        fact: &Fact,
+        fact: &ContextFact,
     ) -> Result<Option<Arc<Value>>, Interrupt> {
         let given = self.facts.given.get(name).map(Arc::clone);
         let question = match self.whole(name, fact) {
@@ -66,7 +66,7 @@ impl Scope<'_> {
         &mut self,
         name: &str,
         entry: String,
-        fact: &Fact,
+        fact: &ContextFact,
         value: Arc<Value>,
     ) -> Result<Arc<Value>, Interrupt> {
         let Some(query) = fact.nondeterministic_query() else {
@@ -90,7 +90,7 @@ impl Scope<'_> {
     fn cut(
         &mut self,
         name: &str,
-        fact: &Fact,
+        fact: &ContextFact,
         whole: &Question,
     ) -> Result<Option<FactAnswer>, Interrupt> {
         let Some(expression) = self
@@ -117,7 +117,7 @@ impl Scope<'_> {
     }
 
     /// The question for all that the entry's own expression gives.
-    pub(super) fn whole(&mut self, name: &str, fact: &Fact) -> Result<Question, Interrupt> {
+    pub(super) fn whole(&mut self, name: &str, fact: &ContextFact) -> Result<Question, Interrupt> {
         let target = self.target(name, &fact.source)?;
         let bound = fact.pushed_down_query().map(|query| query.bind(self));
         let bound = bound.transpose()?;

@@ -20,7 +20,7 @@ const OPERATORS: &[&str] = &[">=", "<=", ">", "<", "!"];
 impl ValueTemplate {
     /// Parses a pattern or a patch; `about` is the expression of the value that it is compared with.
     pub(crate) fn parse_document(document: &Value, about: &str) -> Result<Self, TemplateProblem> {
-        let mut made = Document {
+        let mut made = TemplateDocument {
             whole: document,
             references: 0,
             grown: 0,
@@ -33,7 +33,7 @@ impl ValueTemplate {
     }
 }
 
-struct Document<'d> {
+struct TemplateDocument<'d> {
     whole: &'d Value,
     references: usize,
     /// Bytes of what was put in the place of references.
@@ -53,7 +53,7 @@ enum PathSegment<'d> {
     Index(usize),
 }
 
-impl<'d> Document<'d> {
+impl<'d> TemplateDocument<'d> {
     fn value(
         &mut self,
         value: &'d Value,
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn made(document: &Value) -> Result<Value, TemplateProblem> {
-        let mut of = Document {
+        let mut of = TemplateDocument {
             whole: document,
             references: 0,
             grown: 0,

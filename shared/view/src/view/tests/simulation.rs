@@ -8,7 +8,7 @@ use anteroom_model::{
 };
 use proptest::prelude::*;
 
-use crate::{Effect, View};
+use crate::{StoreEffect, View};
 
 pub(super) type Content = BTreeMap<ObjectKey, (ResourceVersion, Vec<u8>)>;
 
@@ -241,11 +241,11 @@ impl Reader {
         })
     }
 
-    pub(super) fn carried_out(&mut self, effect: Effect) {
+    pub(super) fn carried_out(&mut self, effect: StoreEffect) {
         match effect {
-            Effect::Install | Effect::Free => self.served_from = self.logs.len() - 1,
-            Effect::AskRestart => self.restart(),
-            Effect::None | Effect::StageEmpty | Effect::StageCopy => {}
+            StoreEffect::Install | StoreEffect::Free => self.served_from = self.logs.len() - 1,
+            StoreEffect::AskRestart => self.restart(),
+            StoreEffect::None | StoreEffect::StageEmpty | StoreEffect::StageCopy => {}
         }
     }
 

@@ -26,8 +26,8 @@ fn call(url: &str, bundle: Option<&str>) -> HttpCall {
 
 async fn fetched(call: &HttpCall) -> Result<String, CallFault> {
     match call.make(&Validators::default(), PATIENCE).await? {
-        Answer::Body(bytes, _) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
-        Answer::Unchanged => panic!("nothing was known"),
+        CallAnswer::Body(bytes, _) => Ok(String::from_utf8(bytes.to_vec()).unwrap()),
+        CallAnswer::Unchanged => panic!("nothing was known"),
     }
 }
 

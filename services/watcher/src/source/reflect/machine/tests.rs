@@ -70,7 +70,13 @@ fn lists_page_by_page_then_watches_from_the_lists_version() {
     let mut machine = Machine::new(ResourceVersion::default());
     assert_eq!(machine.command(), first_list());
     let effects = machine.step(page("10", Some("next")), 0);
-    assert_eq!(effects, [Effect::Begin { afresh: false }, Effect::Deliver]);
+    assert_eq!(
+        effects,
+        [
+            ReflectorEffect::Begin { afresh: false },
+            ReflectorEffect::Deliver
+        ]
+    );
     assert_eq!(
         machine.command(),
         ReflectorCommand::List {
@@ -79,7 +85,10 @@ fn lists_page_by_page_then_watches_from_the_lists_version() {
         }
     );
     let effects = machine.step(page("10", None), 0);
-    assert_eq!(effects, [Effect::Deliver, Effect::Listed(rv("10"))]);
+    assert_eq!(
+        effects,
+        [ReflectorEffect::Deliver, ReflectorEffect::Listed(rv("10"))]
+    );
     assert_eq!(machine.command(), watch("10"));
     machine.step(Input::Opened, 0);
     machine.step(heard("12"), 0);
@@ -116,9 +125,9 @@ fn an_expired_token_begins_the_list_again() {
     assert_eq!(machine.command(), first_list());
     let effects = machine.step(page("11", None), 0);
     let again = [
-        Effect::Begin { afresh: false },
-        Effect::Deliver,
-        Effect::Listed(rv("11")),
+        ReflectorEffect::Begin { afresh: false },
+        ReflectorEffect::Deliver,
+        ReflectorEffect::Listed(rv("11")),
     ];
     assert_eq!(effects, again);
 }
@@ -126,7 +135,7 @@ fn an_expired_token_begins_the_list_again() {
 #[test]
 fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
     let mut machine = watching("10");
-    let told = [Effect::Refused(Failure::new("Forbidden", "no"))];
+    let told = [ReflectorEffect::Refused(Failure::new("Forbidden", "no"))];
     assert_eq!(machine.step(refused(403), 0), told);
     let first = waits(&mut machine);
     machine.step(Input::Opened, 0);
@@ -151,9 +160,9 @@ fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
     assert_eq!(
         effects,
         [
-            Effect::Begin { afresh: false },
-            Effect::Deliver,
-            Effect::Listed(rv("12"))
+            ReflectorEffect::Begin { afresh: false },
+            ReflectorEffect::Deliver,
+            ReflectorEffect::Listed(rv("12"))
         ]
     );
 }
@@ -162,7 +171,7 @@ fn a_refusal_is_told_at_once_and_retried_with_growing_waits() {
 fn a_watch_that_is_refused_is_asked_for_until_it_opens_and_then_there_is_a_list() {
     let mut machine = watching("10");
     for _ in 0..3 {
-        let told = [Effect::Refused(Failure::new("Forbidden", "no"))];
+        let told = [ReflectorEffect::Refused(Failure::new("Forbidden", "no"))];
         assert_eq!(machine.step(refused(403), 0), told);
         waits(&mut machine);
         assert_eq!(
@@ -174,7 +183,7 @@ fn a_watch_that_is_refused_is_asked_for_until_it_opens_and_then_there_is_a_list(
     assert_eq!(machine.step(Input::Opened, 0), []);
     assert_eq!(machine.command(), first_list());
     let effects = machine.step(page("12", None), 0);
-    assert_eq!(effects.last(), Some(&Effect::Listed(rv("12"))));
+    assert_eq!(effects.last(), Some(&ReflectorEffect::Listed(rv("12"))));
     assert_eq!(machine.step(Input::Opened, 0), []);
     assert_eq!(machine.command(), watch("12"));
 }
@@ -188,10 +197,16 @@ fn a_list_while_the_watch_is_refused_is_announced_with_the_watch() {
     let effects = machine.step(page("12", None), 0);
     assert_eq!(
         effects,
-        [Effect::Begin { afresh: false }, Effect::Deliver],
+        [
+            ReflectorEffect::Begin { afresh: false },
+            ReflectorEffect::Deliver
+        ],
         "not announced yet"
     );
-    assert_eq!(machine.step(Input::Opened, 0), [Effect::Listed(rv("12"))]);
+    assert_eq!(
+        machine.step(Input::Opened, 0),
+        [ReflectorEffect::Listed(rv("12"))]
+    );
     assert_eq!(machine.step(Input::Opened, 0), []);
 }
 
@@ -207,7 +222,7 @@ fn retry_after_is_waited_for() {
         }),
         0,
     );
-    assert!(matches!(effects.as_slice(), [Effect::Troubled(_)]));
+    assert!(matches!(effects.as_slice(), [ReflectorEffect::Troubled(_)]));
     assert_eq!(waits(&mut machine), Duration::from_secs(7));
     assert_eq!(machine.command(), watch("10"), "it goes on where it stood");
 }
@@ -244,7 +259,7 @@ fn a_version_from_the_future_is_found_by_the_probe() {
     assert_eq!(machine.step(page("40", Some("more")), 0), []);
     assert_eq!(machine.command(), first_list());
     let effects = machine.step(page("40", None), 0);
-    assert_eq!(effects[0], Effect::Begin { afresh: true });
+    assert_eq!(effects[0], ReflectorEffect::Begin { afresh: true });
     assert_eq!(machine.command(), watch("40"));
 }
 
@@ -256,7 +271,7 @@ fn a_version_from_the_future_is_found_by_a_bookmark() {
     assert_eq!(machine.command(), first_list());
     assert_eq!(
         machine.step(page("41", None), 0)[0],
-        Effect::Begin { afresh: true }
+        ReflectorEffect::Begin { afresh: true }
     );
 }
 
@@ -278,7 +293,7 @@ fn a_restart_knows_where_the_source_was_left() {
     let mut machine = Machine::new(rv("100"));
     assert_eq!(
         machine.step(page("99", None), 0)[0],
-        Effect::Begin { afresh: true }
+        ReflectorEffect::Begin { afresh: true }
     );
 }
 
@@ -299,7 +314,7 @@ fn after_silence_or_a_lost_connection_the_watch_is_resumed() {
         let mut machine = watching("10");
         for _ in 0..5 {
             let effects = machine.step(Input::Failed(fault.clone()), 0);
-            assert!(matches!(effects.as_slice(), [Effect::Troubled(_)]));
+            assert!(matches!(effects.as_slice(), [ReflectorEffect::Troubled(_)]));
             waits(&mut machine);
             assert_eq!(machine.command(), ReflectorCommand::Probe);
             machine.step(page("12", Some("more")), 0);
