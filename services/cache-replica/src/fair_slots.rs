@@ -16,9 +16,9 @@ pub(crate) struct FairSlots(Mutex<QueueState>);
 
 /// A slot, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot(Option<Arc<FairSlots>>);
+pub(crate) struct FairSlot(Option<Arc<FairSlots>>);
 
-type WaitQueue = VecDeque<oneshot::Sender<Slot>>;
+type WaitQueue = VecDeque<oneshot::Sender<FairSlot>>;
 
 #[derive(Debug, Default)]
 struct QueueState {
@@ -49,13 +49,13 @@ impl FairSlots {
     }
 
     /// Waits for a slot. `namespace`: of the policies that want it; empty: policies of the cluster.
-    pub(crate) async fn take(self: &Arc<Self>, namespace: &str) -> Slot {
+    pub(crate) async fn take(self: &Arc<Self>, namespace: &str) -> FairSlot {
         loop {
             let given = {
                 let mut state = self.0.lock();
                 if let Some(left) = state.free.checked_sub(1) {
                     state.free = left;
-                    return Slot(Some(Arc::clone(self)));
+                    return FairSlot(Some(Arc::clone(self)));
                 }
                 state.wait(namespace)
             };
@@ -67,10 +67,10 @@ impl FairSlots {
     }
 
     /// Returns a slot that nobody waits for, if there is one.
-    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Slot> {
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<FairSlot> {
         let mut state = self.0.lock();
         state.free = state.free.checked_sub(1)?;
-        Some(Slot(Some(Arc::clone(self))))
+        Some(FairSlot(Some(Arc::clone(self))))
     }
 
     #[cfg(test)]
@@ -80,7 +80,7 @@ impl FairSlots {
 }
 
 impl QueueState {
-    fn wait(&mut self, namespace: &str) -> oneshot::Receiver<Slot> {
+    fn wait(&mut self, namespace: &str) -> oneshot::Receiver<FairSlot> {
         if self.queued >= self.sweep_at {
             self.sweep();
         }
@@ -99,7 +99,7 @@ impl QueueState {
 
     /// Takes out all that no longer wait: while no slot comes free, nobody else does.
     fn sweep(&mut self) {
-        let waits = |give: &oneshot::Sender<Slot>| !give.is_closed();
+        let waits = |give: &oneshot::Sender<FairSlot>| !give.is_closed();
         self.cluster.retain(waits);
         self.namespaces.retain(|_, waiting| {
             waiting.retain(waits);
@@ -113,13 +113,13 @@ impl QueueState {
     }
 
     /// Takes out who is next.
-    fn next(&mut self) -> Option<oneshot::Sender<Slot>> {
+    fn next(&mut self) -> Option<oneshot::Sender<FairSlot>> {
         let next = self.take_next()?;
         self.queued -= 1;
         Some(next)
     }
 
-    fn take_next(&mut self) -> Option<oneshot::Sender<Slot>> {
+    fn take_next(&mut self) -> Option<oneshot::Sender<FairSlot>> {
         let is_of_cluster =
             !self.cluster.is_empty() && (!self.was_of_cluster || self.turns.is_empty());
         self.was_of_cluster = is_of_cluster;
@@ -137,7 +137,7 @@ impl QueueState {
     }
 }
 
-impl Drop for Slot {
+impl Drop for FairSlot {
     fn drop(&mut self) {
         let mut given_back = self.0.take();
         while let Some(slots) = given_back {

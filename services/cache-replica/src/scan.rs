@@ -36,7 +36,7 @@ use tokio::time::{Instant, timeout};
 use crate::{
     deadline::Deadline,
     derived::CountParameters,
-    fair_slots::{FairSlots, Slot},
+    fair_slots::{FairSlot, FairSlots},
 };
 pub(crate) use pieces::{PartialResults, PieceKey, Pieces};
 pub(crate) use turns::Turns;
@@ -173,7 +173,7 @@ impl Scans {
 
 fn spawn<R: Send + 'static>(
     scan: &Arc<Scan>,
-    lane: Slot,
+    lane: FairSlot,
     work: fn(&Scan) -> R,
 ) -> tokio::task::JoinHandle<R> {
     let (scan, span) = (Arc::clone(scan), tracing::Span::current());

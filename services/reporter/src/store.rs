@@ -51,7 +51,7 @@ pub(crate) struct Listed {
 
 /// The place where a list goes on; by default its beginning.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct ListPosition {
     kind: usize,
     continues: Option<String>,
 }
@@ -93,7 +93,10 @@ impl Store {
     }
 
     /// Some of our reports, and where those that follow are; `None`: there are no more.
-    pub(crate) async fn list(&self, place: Place) -> Result<(Vec<Listed>, Option<Place>), Fault> {
+    pub(crate) async fn list(
+        &self,
+        place: ListPosition,
+    ) -> Result<(Vec<Listed>, Option<ListPosition>), Fault> {
         let Some(kind) = KINDS.get(place.kind) else {
             return Ok((Vec::new(), None));
         };
@@ -103,11 +106,11 @@ impl Store {
         parameters.continue_token = place.continues;
         let page = within(api.list_metadata(&parameters)).await?;
         let next = match page.metadata.continue_ {
-            Some(token) if !token.is_empty() => Some(Place {
+            Some(token) if !token.is_empty() => Some(ListPosition {
                 kind: place.kind,
                 continues: Some(token),
             }),
-            _ => Some(Place {
+            _ => Some(ListPosition {
                 kind: place.kind + 1,
                 continues: None,
             }),

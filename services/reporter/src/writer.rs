@@ -19,7 +19,7 @@ use crate::{
     report::{self, Report, ReportedSince},
     result::ReportSubject,
     shared::{Owner, SharedFindings, Unsettled, owner_of},
-    store::{Fault, Listed, Place, ReportKey, Store},
+    store::{Fault, ListPosition, Listed, ReportKey, Store},
 };
 
 /// Writes on their way at one time.
@@ -57,7 +57,7 @@ pub(crate) struct ReportWriter {
 }
 
 /// A part of a list of the reports.
-type ReportPage = Result<(Vec<Listed>, Option<Place>), Fault>;
+type ReportPage = Result<(Vec<Listed>, Option<ListPosition>), Fault>;
 
 impl ReportWriter {
     pub(crate) fn new(
@@ -123,7 +123,7 @@ impl ReportWriter {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = sleep_until(list_at), if listing.is_terminated() => {
                     self.published.listing();
-                    listing = self.part(Place::default());
+                    listing = self.part(ListPosition::default());
                 }
                 part = &mut listing => {
                     list_at = Instant::now() + self.interval;
@@ -136,13 +136,13 @@ impl ReportWriter {
         }
     }
 
-    fn part(&self, place: Place) -> Fuse<BoxFuture<'static, ReportPage>> {
+    fn part(&self, place: ListPosition) -> Fuse<BoxFuture<'static, ReportPage>> {
         let store = self.store.clone();
         async move { store.list(place).await }.boxed().fuse()
     }
 
     /// Takes in a part of a list; where the next one is.
-    fn listed(&mut self, part: ReportPage) -> Result<Option<Place>, Fault> {
+    fn listed(&mut self, part: ReportPage) -> Result<Option<ListPosition>, Fault> {
         let now = Instant::now();
         let (listed, next) = part?;
         self.published.listed(listed, now);
@@ -205,7 +205,7 @@ impl ReportWriter {
 
     async fn try_read_all(&mut self) -> Result<(), Fault> {
         self.published.listing();
-        let mut place = Some(Place::default());
+        let mut place = Some(ListPosition::default());
         while let Some(at) = place {
             let part = self.store.list(at).await;
             place = self.listed(part)?;

@@ -213,13 +213,13 @@ pub(crate) struct SubqueryCall {
     /// The term itself.
     pub(crate) whole: Expr,
     /// The places of the dynamic arguments of each document.
-    pub(crate) arguments: Vec<Vec<Place>>,
-    pub(crate) parameters: Vec<Place>,
+    pub(crate) arguments: Vec<Vec<TermPlace>>,
+    pub(crate) parameters: Vec<TermPlace>,
 }
 
 /// The place of a term: in a variable of the policy, or in the term of the subquery.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct TermPlace {
     pub(crate) variable: Option<usize>,
     pub(crate) path: TermPath,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{ast::Expr, fact::Site, kind::Kind, request_reads::Reads, value::Val};
+use crate::{ast::Expr, fact::Site, kind::Kind, request_reads::InputReads, value::Val};
 
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
@@ -13,13 +13,13 @@ struct Inner {
     source: String,
     expr: Expr,
     kind: Kind,
-    reads: Reads,
+    reads: InputReads,
 }
 
 impl Program {
     /// An expression that was checked.
     pub(crate) fn new(source: &str, expr: Expr, kind: Kind) -> Self {
-        let reads = Reads::of(&expr);
+        let reads = InputReads::of(&expr);
         Self(Arc::new(Inner {
             source: source.to_owned(),
             expr,

@@ -9,7 +9,7 @@ use crate::{
 
 /// The inputs that an expression reads.
 #[derive(Debug, Default)]
-pub(crate) struct Reads {
+pub(crate) struct InputReads {
     pub(crate) namespace: bool,
     pub(crate) params: bool,
     pub(crate) exceptions: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Reads {
     pub(crate) sites: Vec<Arc<Site>>,
 }
 
-impl Reads {
+impl InputReads {
     pub(crate) fn of(expr: &Expr) -> Self {
         let mut reads = Self::default();
         reads.add(expr, &mut Vec::new());

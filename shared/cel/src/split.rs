@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Names, Program,
-    ast::{Expr, FactCall, Place, SubqueryCall, TermPath},
+    ast::{Expr, FactCall, SubqueryCall, TermPath, TermPlace},
     fact::{Argument, FactFunction, Site},
     subquery::Subquery,
     unparse,
@@ -105,7 +105,7 @@ impl<'p> Splitter<'p> {
         &self,
         term: &Expr,
         locals: usize,
-    ) -> Option<(Subquery, Vec<Vec<Place>>, Vec<Place>)> {
+    ) -> Option<(Subquery, Vec<Vec<TermPlace>>, Vec<TermPlace>)> {
         let mut builder = Builder {
             splitter: self,
             documents: Vec::new(),
@@ -144,8 +144,8 @@ type NamedDocument = (String, Arc<Site>);
 /// Builds one subquery.
 struct Builder<'s, 'p> {
     splitter: &'s Splitter<'p>,
-    documents: Vec<(NamedDocument, Vec<Place>)>,
-    parameters: Vec<Place>,
+    documents: Vec<(NamedDocument, Vec<TermPlace>)>,
+    parameters: Vec<TermPlace>,
     /// Place, name and text of each variable that reads the list.
     variables: Vec<(usize, String, String)>,
     is_possible: bool,
@@ -191,7 +191,7 @@ impl Builder<'_, '_> {
             self.is_possible &= !is_bound_to_request(term);
             return None;
         }
-        let place = Place {
+        let place = TermPlace {
             variable,
             path: path_to(root, term)?,
         };
@@ -216,7 +216,7 @@ impl Builder<'_, '_> {
             self.is_possible &=
                 !has_inner_local(argument, locals) && !self.splitter.touches_list(argument);
             match path_to(root, argument) {
-                Some(path) => arguments.push(Place { variable, path }),
+                Some(path) => arguments.push(TermPlace { variable, path }),
                 None => self.is_possible = false,
             }
         }
@@ -224,7 +224,7 @@ impl Builder<'_, '_> {
             self.is_possible &= are_of_one_view(first, &call.site);
         }
         let mut known = self.documents.iter();
-        let is_it = |((_, site), places): &&(NamedDocument, Vec<Place>)| {
+        let is_it = |((_, site), places): &&(NamedDocument, Vec<TermPlace>)| {
             site.name() == call.site.name() && *places == arguments
         };
         if let Some(((name, _), _)) = known.find(is_it) {

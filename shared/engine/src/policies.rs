@@ -12,7 +12,7 @@ use std::{
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
     FailurePolicy, KindPattern, NamedObject, Operation, Phase, Policy, Problem, Reference,
-    RequestParts, ServedKind, Target, compile,
+    RegistrationTarget, RequestParts, ServedKind, compile,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -98,7 +98,7 @@ pub struct CompiledPolicy {
     /// Through which webhook it is called.
     pub class: WebhookClass,
     /// The requests that it has to be called for: of one that is not ready, as far as it can be read.
-    pub targets: ByPhase<Vec<Target>>,
+    pub targets: ByPhase<Vec<RegistrationTarget>>,
     /// The entries and objects that it reads.
     pub needs: Vec<Need>,
     /// The policy, or everything that keeps it from being ready.
@@ -333,7 +333,7 @@ fn uid(body: &[u8]) -> Option<String> {
 
 /// The targets of a policy that is not ready. Only validation has them, so that a request meets the policy's
 /// error once, whatever its rules do.
-fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
+fn unready_targets(manifest: &Value) -> ByPhase<Vec<RegistrationTarget>> {
     ByPhase::of(|phase| match phase {
         Phase::Mutation => Vec::new(),
         Phase::Validation => readable_targets(manifest),
@@ -343,7 +343,7 @@ fn unready_targets(manifest: &Value) -> ByPhase<Vec<Target>> {
 /// The kinds that a manifest names where one can be read, so that requests for them report
 /// that the policy is not in force. Unreadable parts are passed over: the policy's own error names
 /// them.
-fn readable_targets(manifest: &Value) -> Vec<Target> {
+fn readable_targets(manifest: &Value) -> Vec<RegistrationTarget> {
     let kinds: Vec<_> = readable_kinds(manifest)
         .chain(readable_resources(manifest))
         .take(READABLE_MAX)
@@ -351,7 +351,7 @@ fn readable_targets(manifest: &Value) -> Vec<Target> {
     if kinds.is_empty() {
         return Vec::new();
     }
-    vec![Target {
+    vec![RegistrationTarget {
         kinds,
         operations: vec![Operation::Create, Operation::Update],
     }]

@@ -120,7 +120,7 @@ pub enum Term {
     /// `a == b`
     Compare {
         /// The operator.
-        operator: Comparison,
+        operator: CompareOperator,
         /// The left side.
         left: TermId,
         /// The right side.
@@ -177,7 +177,7 @@ pub enum Argument {
 /// The operators of [`Term::Compare`]. The ordering ones give null unless both sides are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names say it.
-pub enum Comparison {
+pub enum CompareOperator {
     Equal,
     NotEqual,
     Less,

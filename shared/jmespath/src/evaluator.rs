@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::ast::{Ast, Comparison, Term, TermId};
+use crate::ast::{Ast, CompareOperator, Term, TermId};
 use crate::budget::{Budget, Meter};
 use crate::environment::{Environment, MissingKey};
 use crate::error::{EvalError, Fault};
@@ -188,7 +188,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
 
     fn compare(
         &mut self,
-        operator: Comparison,
+        operator: CompareOperator,
         left: TermId,
         right: TermId,
         current: &Value<'a, N>,
@@ -196,8 +196,8 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         let left = self.forgiving(left, current)?;
         let right = self.forgiving(right, current)?;
         let holds = match operator {
-            Comparison::Equal => left.equals(&right, &mut self.meter)?,
-            Comparison::NotEqual => !left.equals(&right, &mut self.meter)?,
+            CompareOperator::Equal => left.equals(&right, &mut self.meter)?,
+            CompareOperator::NotEqual => !left.equals(&right, &mut self.meter)?,
             _ => {
                 let (Shape::Number(left), Shape::Number(right)) = (left.shape(), right.shape())
                 else {
@@ -205,9 +205,9 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
                 };
                 let order = left.order(right);
                 match operator {
-                    Comparison::Less => order.is_lt(),
-                    Comparison::LessOrEqual => order.is_le(),
-                    Comparison::Greater => order.is_gt(),
+                    CompareOperator::Less => order.is_lt(),
+                    CompareOperator::LessOrEqual => order.is_le(),
+                    CompareOperator::Greater => order.is_gt(),
                     _ => order.is_ge(),
                 }
             }

@@ -1,6 +1,6 @@
 //! Text into tokens.
 
-use crate::ast::Comparison;
+use crate::ast::CompareOperator;
 use crate::error::{ParseError, ParseErrorKind};
 
 /// A token and where it starts and ends, in bytes.
@@ -18,7 +18,7 @@ pub(crate) enum Token<'s> {
     Literal(serde_json::Value),
     Parameter(&'s str),
     Number(i64),
-    Compare(Comparison),
+    Compare(CompareOperator),
     Dot,
     Star,
     /// `[]`
@@ -129,12 +129,12 @@ impl<'s> Lexer<'s> {
             (b'[', Some(b'?')) => (Token::Filter, 2),
             (b'|', Some(b'|')) => (Token::Or, 2),
             (b'&', Some(b'&')) => (Token::And, 2),
-            (b'=', Some(b'=')) => (Token::Compare(Comparison::Equal), 2),
-            (b'!', Some(b'=')) => (Token::Compare(Comparison::NotEqual), 2),
-            (b'<', Some(b'=')) => (Token::Compare(Comparison::LessOrEqual), 2),
-            (b'>', Some(b'=')) => (Token::Compare(Comparison::GreaterOrEqual), 2),
-            (b'<', _) => (Token::Compare(Comparison::Less), 1),
-            (b'>', _) => (Token::Compare(Comparison::Greater), 1),
+            (b'=', Some(b'=')) => (Token::Compare(CompareOperator::Equal), 2),
+            (b'!', Some(b'=')) => (Token::Compare(CompareOperator::NotEqual), 2),
+            (b'<', Some(b'=')) => (Token::Compare(CompareOperator::LessOrEqual), 2),
+            (b'>', Some(b'=')) => (Token::Compare(CompareOperator::GreaterOrEqual), 2),
+            (b'<', _) => (Token::Compare(CompareOperator::Less), 1),
+            (b'>', _) => (Token::Compare(CompareOperator::Greater), 1),
             (b'.', _) => (Token::Dot, 1),
             (b'*', _) => (Token::Star, 1),
             (b'[', _) => (Token::OpenBracket, 1),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use crate::{
     ContentStamp, MirrorConfig, ReadPosition, ServedFrom, ViewStatus,
     freshness::{Freshness, Moment},
-    proof::{Comparison, Proof},
+    proof::{DigestComparison, Proof},
 };
 
 /// The reader whose records a view takes in.
@@ -254,7 +254,7 @@ impl MirroredView {
         changed
     }
 
-    /// Takes in where the view stands at its source. `hole` as in [`Comparison::hole`].
+    /// Takes in where the view stands at its source. `hole` as in [`DigestComparison::hole`].
     pub(crate) fn control(
         &mut self,
         revision: Revision,
@@ -396,11 +396,11 @@ impl MirroredView {
     }
 
     /// Compares the state that follows the log with the writer's count and digest.
-    fn compare(&self, hole: Option<Revision>) -> Option<Comparison> {
+    fn compare(&self, hole: Option<Revision>) -> Option<DigestComparison> {
         let at = self.claimed_at?;
         let store = self.view.followed();
         let record = store.record()?;
-        Some(Comparison {
+        Some(DigestComparison {
             at,
             difference: store.digest().difference(record.digest),
             counts_agree: store.len() as u64 == record.objects,
@@ -408,7 +408,7 @@ impl MirroredView {
         })
     }
 
-    fn compared(&mut self, comparison: Comparison) {
+    fn compared(&mut self, comparison: DigestComparison) {
         if comparison.agrees() {
             self.agreed_at = comparison.at;
         }

@@ -36,7 +36,7 @@ pub(crate) enum Proof {
 
 /// A comparison of two digests at one position.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Comparison {
+pub(crate) struct DigestComparison {
     /// The control record's position.
     pub at: Revision,
     /// Ours minus the writer's; [`Digest::EMPTY`] where they are equal.
@@ -48,7 +48,7 @@ pub(crate) struct Comparison {
     pub hole: Option<Revision>,
 }
 
-impl Comparison {
+impl DigestComparison {
     pub(crate) fn agrees(&self) -> bool {
         self.counts_agree && self.difference == Digest::EMPTY
     }
@@ -65,7 +65,7 @@ impl Proof {
     }
 
     /// A control record was compared, at a point from which the log is followed live.
-    pub(crate) fn compared(self, comparison: Comparison) -> Self {
+    pub(crate) fn compared(self, comparison: DigestComparison) -> Self {
         if comparison.agrees() {
             return Self::Complete(comparison.at);
         }
@@ -108,8 +108,8 @@ mod tests {
         digest
     }
 
-    fn compare(at: u64, difference: Digest, hole: Option<u64>) -> Comparison {
-        Comparison {
+    fn compare(at: u64, difference: Digest, hole: Option<u64>) -> DigestComparison {
+        DigestComparison {
             at: Revision(at),
             difference,
             counts_agree: difference == Digest::EMPTY,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_same_count_with_another_digest_is_no_agreement_and_the_reverse() {
-        let other_count = Comparison {
+        let other_count = DigestComparison {
             counts_agree: false,
             ..compare(9, EQUAL, Some(0))
         };

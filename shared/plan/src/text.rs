@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Write as _};
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, Comparison, Slice, Term, TermId},
+    ast::{Argument, Ast, CompareOperator, Slice, Term, TermId},
 };
 
 /// Texts that stand in the place of terms. Each is a term that needs no parentheses.
@@ -232,14 +232,14 @@ fn joined(texts: impl Iterator<Item = String>, between: &str) -> String {
     texts.collect::<Vec<_>>().join(between)
 }
 
-fn sign(operator: Comparison) -> &'static str {
+fn sign(operator: CompareOperator) -> &'static str {
     match operator {
-        Comparison::Equal => "==",
-        Comparison::NotEqual => "!=",
-        Comparison::Less => "<",
-        Comparison::LessOrEqual => "<=",
-        Comparison::Greater => ">",
-        Comparison::GreaterOrEqual => ">=",
+        CompareOperator::Equal => "==",
+        CompareOperator::NotEqual => "!=",
+        CompareOperator::Less => "<",
+        CompareOperator::LessOrEqual => "<=",
+        CompareOperator::Greater => ">",
+        CompareOperator::GreaterOrEqual => ">=",
     }
 }
 

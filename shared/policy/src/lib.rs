@@ -74,9 +74,10 @@ pub use ir::{
     CollectionReference, Driver, FIELD_MANAGER, FILTERS_MAX, FactTarget, FailureAction,
     FailurePolicy, FilterError, FilterProblem, Filtered, ImageCredentials, KeptTarget, KindPattern,
     MANIFEST_DEPTH_MAX, NamedObject, NotRun, Operation, Phase, Policy, PolicyException, PolicyKind,
-    Problem, Reference, Reporting, RequestError, ResourceFilters, ResourcePattern, Rule,
-    SecretName, ServedKind, Target, VariableError, VariableErrorKind, WRITER, service_answer,
+    Problem, Reference, RegistrationTarget, Reporting, RequestError, ResourceFilters,
+    ResourcePattern, Rule, SecretName, ServedKind, VariableError, VariableErrorKind, WRITER,
+    service_answer,
 };
 pub use permit::{Call, Permit, Refusal};
 pub use prepare::{compile, compile_for};
-pub use pushdown::{Read, ReadSource, RequestParts, Usage, may_miss_key};
+pub use pushdown::{ExplainedRead, ReadSource, RequestParts, Usage, may_miss_key};

@@ -47,7 +47,7 @@ mod subquery;
 mod visitor;
 
 pub use dependency::may_miss_key;
-pub use explain::{Read, ReadSource, Usage};
+pub use explain::{ExplainedRead, ReadSource, Usage};
 pub(crate) use fact_uses::prepare;
 pub use request_parts::RequestParts;
 

@@ -73,7 +73,7 @@ fn answer(
 }
 
 fn lines(policy: &Policy) -> Vec<String> {
-    let line = |read: &anteroom_policy::Read| {
+    let line = |read: &anteroom_policy::ExplainedRead| {
         let (usage, field) = (read.usage, &read.field);
         format!("{field} `{}` {usage:?} `{}`", read.written, read.expression)
     };

@@ -26,8 +26,8 @@ use crate::{
     status::{self, ObjectStatus, StatusReply, StatusRequest},
     subject::Subjects,
     tap::{
-        self, DecisionRecord, FactRead, Latencies, Read, Row, RuleDecision, Summary, Tap,
-        TapFilter, Tapped,
+        self, DecisionRecord, FactRead, Latencies, Row, RuleDecision, Summary, Tap, TapFilter,
+        TapRead, Tapped,
     },
     violation::{self, ViolatedRule, Violation},
     webhook_beat::{self, WebhookBeat},
@@ -415,7 +415,7 @@ fn taps() -> Vec<Sample> {
         records_per_second: 100,
         past: true,
     };
-    let read = Read {
+    let read = TapRead {
         entry: "hosts".into(),
         from: "view".into(),
         age_ms: 3,

@@ -143,12 +143,12 @@ pub struct Row {
     /// The longest of these times, in microseconds.
     pub worst_us: u64,
     /// The data that the rule read, at most [`FACTS_MAX`] entries.
-    pub reads: Vec<Read>,
+    pub reads: Vec<TapRead>,
 }
 
 /// The reads of a rule from one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Read {
+pub struct TapRead {
     /// The entry's name, or a path.
     pub entry: String,
     /// Its place: `view`, `fallback` (last-good data) or `live`. Empty where nobody answered.
@@ -161,7 +161,7 @@ pub struct Read {
     pub examined: u64,
 }
 
-impl Read {
+impl TapRead {
     /// Joins what was read before: one for each place, with the greatest numbers, and at most [`FACTS_MAX`].
     pub fn join(self, reads: &mut Vec<Self>) {
         let same = |known: &Self| known.from == self.from && known.entry == self.entry;
@@ -245,7 +245,7 @@ pub struct RuleDecision {
 pub struct FactRead {
     /// The source of the fact, and its age.
     #[serde(flatten)]
-    pub read: Read,
+    pub read: TapRead,
     /// The view; empty for a live read.
     pub view: String,
     /// The replica or watcher that answered.
@@ -312,7 +312,7 @@ mod tests {
         let mut latencies = Latencies::default();
         latencies.add(300);
         let fact = FactRead {
-            read: Read {
+            read: TapRead {
                 entry: "hosts".into(),
                 from: "view".into(),
                 age_ms: 7,

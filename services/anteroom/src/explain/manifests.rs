@@ -16,14 +16,14 @@ pub(crate) const MANIFESTS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Manifests {
     pub(crate) policies: Vec<Value>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<EntryManifest>,
     /// Files in folders that could not be read.
     pub(super) passed_over: Vec<String>,
 }
 
 /// A manifest of an entry, as far as a reader of it needs.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct EntryManifest {
     pub(super) kind: EntryKind,
     pub(super) name: String,
     /// The entry is on the answer of an API call, and no list of objects.
@@ -54,7 +54,7 @@ impl Manifests {
     }
 
     /// The entry that a reader means.
-    pub(super) fn entry(&self, kind: EntryKind, name: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, kind: EntryKind, name: &str) -> Option<&EntryManifest> {
         let mut entries = self.entries.iter();
         entries.find(|entry| entry.kind == kind && entry.name == name)
     }
@@ -72,7 +72,7 @@ impl Manifests {
     }
 }
 
-fn entry(kind: EntryKind, manifest: &Value) -> Entry {
+fn entry(kind: EntryKind, manifest: &Value) -> EntryManifest {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let spec = &manifest["spec"];
     let projections = spec["projections"].as_array().into_iter().flatten();
@@ -81,7 +81,7 @@ fn entry(kind: EntryKind, manifest: &Value) -> Entry {
         let written = written.into_iter().find(|value| value.is_string());
         text(written.unwrap_or(&Value::Null))
     };
-    Entry {
+    EntryManifest {
         kind,
         name: text(&manifest["metadata"]["name"]),
         is_call: !spec["apiCall"].is_null(),

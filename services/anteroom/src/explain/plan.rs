@@ -6,12 +6,12 @@ use anteroom_cel::{ListAccess, ListUse};
 use anteroom_jmespath::Expression;
 use anteroom_model::EntryKind;
 use anteroom_plan::{Document, Narrow, Objects, describe};
-use anteroom_policy::{Read, ReadSource, Reference, Usage};
+use anteroom_policy::{ExplainedRead, ReadSource, Reference, Usage};
 use serde::Serialize;
 
 use super::{
     live::Rows,
-    manifests::{Entry, Manifests},
+    manifests::{EntryManifest, Manifests},
 };
 
 /// One use of a fact, and how it is answered.
@@ -105,7 +105,7 @@ impl ReadPlan {
 }
 
 /// The plan of a read.
-pub(super) fn read_plan(read: &Read, manifests: &Manifests) -> ReadPlan {
+pub(super) fn read_plan(read: &ExplainedRead, manifests: &Manifests) -> ReadPlan {
     let Source {
         text,
         registered,
@@ -226,7 +226,7 @@ fn entry(kind: EntryKind, written: &str, manifests: &Manifests) -> Source {
         EntryKind::Global => "GlobalContextEntry",
         _ => "CachedContextEntry",
     };
-    let of = |known: Option<&Entry>| match (known, projection) {
+    let of = |known: Option<&EntryManifest>| match (known, projection) {
         _ if written.contains("{{") => Err("its name is the request's to say".to_owned()),
         (Some(entry), _) if entry.is_call => Ok(Over::Said(Plan::Response)),
         (Some(entry), Some(wanted)) => {

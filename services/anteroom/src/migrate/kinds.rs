@@ -33,7 +33,7 @@ const BUILT_IN: [(&str, &str); 10] = [
 ];
 
 /// Group and plural of a resource.
-pub(super) type Resource = (String, String);
+pub(super) type GroupResource = (String, String);
 
 /// The kinds of CustomResourceDefinitions: group, kind and plural.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Kinds {
 
     /// Returns the resource of a kind or plural; none where it cannot be known without an API server. No group and
     /// `*` stand for any.
-    pub(super) fn resource(&self, group: Option<&str>, name: &str) -> Option<Resource> {
+    pub(super) fn resource(&self, group: Option<&str>, name: &str) -> Option<GroupResource> {
         let group = group.filter(|group| *group != "*");
         let is_open = |text: &str| text.contains(['*', '?', '{']);
         if name.is_empty() || group.is_some_and(is_open) || is_open(name) {
@@ -95,7 +95,7 @@ impl Kinds {
 
 /// Returns group and plural of a path of the API, as it is written in a policy, and the verb of a GET. Parts of the path
 /// may be variables.
-pub(super) fn of_path(path: &str) -> Option<(Resource, &'static str)> {
+pub(super) fn of_path(path: &str) -> Option<(GroupResource, &'static str)> {
     let path = without_variables(path);
     let path = path.split('?').next().unwrap_or_default();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    fn of(group: &str, plural: &str) -> Option<Resource> {
+    fn of(group: &str, plural: &str) -> Option<GroupResource> {
         Some((group.to_owned(), plural.to_owned()))
     }
 

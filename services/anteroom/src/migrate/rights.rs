@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     installation::{Installation, text, title},
-    kinds::{self, Kinds, Resource},
+    kinds::{self, GroupResource, Kinds},
     yaml,
 };
 
@@ -69,7 +69,7 @@ struct Needing<'n> {
 }
 
 /// The rights of one role.
-type Grants = BTreeMap<Resource, Grant>;
+type Grants = BTreeMap<GroupResource, Grant>;
 
 /// The rights that the watcher needs.
 #[derive(Debug, Default)]
@@ -220,7 +220,7 @@ impl Rights {
 
     fn read(
         &mut self,
-        resource: Option<Resource>,
+        resource: Option<GroupResource>,
         verbs: &[&'static str],
         whose: Needing<'_>,
         written: impl FnOnce() -> String,
@@ -240,10 +240,10 @@ impl Rights {
     /// Returns the resource if a right to it may be proposed for all namespaces. Otherwise notes why not.
     fn grantable(
         &mut self,
-        resource: Resource,
+        resource: GroupResource,
         whose: Needing<'_>,
         does: &str,
-    ) -> Option<Resource> {
+    ) -> Option<GroupResource> {
         let Needing { title, home } = whose;
         let (group, plural) = &resource;
         if group.is_empty() && is_secrets(plural) {
@@ -324,7 +324,7 @@ impl Rights {
     }
 }
 
-fn rule(((group, plural), grant): (&Resource, &Grant)) -> Value {
+fn rule(((group, plural), grant): (&GroupResource, &Grant)) -> Value {
     json!({ "apiGroups": [group], "resources": [plural], "verbs": grant.verbs })
 }
 
@@ -346,13 +346,13 @@ fn is_never_scanned(group: &str, plural: &str) -> bool {
     )
 }
 
-fn is_granted((group, plural): &Resource) -> bool {
+fn is_granted((group, plural): &GroupResource) -> bool {
     SOURCES
         .iter()
         .any(|(own, plurals)| own == group && plurals.contains(&&**plural))
 }
 
-fn grant(grants: &mut Grants, resource: Resource, verbs: &[&'static str], whose: Needing<'_>) {
+fn grant(grants: &mut Grants, resource: GroupResource, verbs: &[&'static str], whose: Needing<'_>) {
     let grant = grants.entry(resource).or_default();
     grant.verbs.extend(verbs);
     grant.whose.insert(whose.title.to_owned());

@@ -266,7 +266,7 @@ fn json_of(record: &DecisionRecord, webhook: &str, shadow: bool, at: Timestamp) 
 
 #[cfg(test)]
 mod tests {
-    use anteroom_wire::tap::Read;
+    use anteroom_wire::tap::TapRead;
 
     use super::*;
 
@@ -285,7 +285,7 @@ mod tests {
                 message: "another Ingress\nowns it".into(),
                 took_us: 500,
                 facts: vec![FactRead {
-                    read: Read {
+                    read: TapRead {
                         entry: "hosts".into(),
                         from: "view".into(),
                         age_ms: 300,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anteroom_wire::tap::{Latencies, Read, Row, Summary, Tapped};
+use anteroom_wire::tap::{Latencies, Row, Summary, TapRead, Tapped};
 use serde::Serialize;
 
 /// The last seconds of decisions.
@@ -203,7 +203,7 @@ impl Sum {
 
     fn row(self, seconds: f64) -> RuleRow {
         let row = self.row;
-        let read = |read: Read| RuleRead {
+        let read = |read: TapRead| RuleRead {
             entry: read.entry,
             from: read.from,
             age_ms: read.age_ms,
@@ -255,7 +255,7 @@ mod tests {
             decided,
             latencies,
             worst_us: us,
-            reads: vec![Read {
+            reads: vec![TapRead {
                 entry: "hosts".into(),
                 from: "view".into(),
                 age_ms: us,

@@ -69,12 +69,12 @@ pub(super) struct DerivedCache<T: Derive> {
 #[derive(Debug)]
 struct OfView<T: Derive> {
     view: ViewHandle,
-    slots: HashMap<T::Key, Arc<Slot<T>>>,
+    slots: HashMap<T::Key, Arc<DerivedSlot<T>>>,
 }
 
 /// A structure, or `None` while it is built.
 #[derive(Debug)]
-struct Slot<T> {
+struct DerivedSlot<T> {
     derived: RwLock<Option<T>>,
     bytes: AtomicUsize,
     /// The time of its last use, in milliseconds since the replica started.
@@ -142,7 +142,7 @@ impl<T: Derive> DerivedCache<T> {
 
     /// Returns the slot of this key. Adds one, and starts its build, if there is none. `None`: there are too
     /// many.
-    fn slot(self: &Arc<Self>, view: &ViewHandle, key: T::Key) -> Option<Arc<Slot<T>>> {
+    fn slot(self: &Arc<Self>, view: &ViewHandle, key: T::Key) -> Option<Arc<DerivedSlot<T>>> {
         let mut views = self.views.lock();
         let of = views.entry(view.id().clone()).or_insert_with(|| OfView {
             view: view.clone(),
@@ -161,7 +161,7 @@ impl<T: Derive> DerivedCache<T> {
         if of.slots.len() >= PER_VIEW_MAX {
             return None;
         }
-        let slot = Arc::new(Slot {
+        let slot = Arc::new(DerivedSlot {
             derived: RwLock::new(None),
             bytes: AtomicUsize::new(0),
             used_ms: AtomicU64::new(self.now_ms()),
@@ -172,7 +172,7 @@ impl<T: Derive> DerivedCache<T> {
         Some(slot)
     }
 
-    async fn build(self: Arc<Self>, view: ViewHandle, key: T::Key, slot: Arc<Slot<T>>) {
+    async fn build(self: Arc<Self>, view: ViewHandle, key: T::Key, slot: Arc<DerivedSlot<T>>) {
         let Ok(_turn) = Arc::clone(&self.builds).acquire_owned().await else {
             return;
         };
@@ -233,7 +233,7 @@ impl<T: Derive> DerivedCache<T> {
         }
     }
 
-    fn advance(&self, view: &ViewId, slot: &Slot<T>, derived: &mut T, state: &Snapshot) {
+    fn advance(&self, view: &ViewId, slot: &DerivedSlot<T>, derived: &mut T, state: &Snapshot) {
         if !derived.at().is(state) {
             let changes = self.changes.between(view, derived.at(), state);
             derived.follow(&changes);
@@ -262,7 +262,7 @@ fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Opti
     Some(derived)
 }
 
-impl<T: Derive> Slot<T> {
+impl<T: Derive> DerivedSlot<T> {
     /// Calls `ask` with the structure in this state, to which `advance` brings it from another.
     fn ask<R>(
         &self,
@@ -368,7 +368,7 @@ mod tests {
         let before = view.snapshot();
         view.put("ns", "a", &json!({"metadata": {"name": "a"}}));
         let after = view.snapshot();
-        let slot = Slot {
+        let slot = DerivedSlot {
             derived: RwLock::new(Some(State(before.clone()))),
             bytes: AtomicUsize::new(0),
             used_ms: AtomicU64::new(0),

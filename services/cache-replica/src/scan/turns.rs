@@ -9,7 +9,7 @@ use tokio::{runtime::Handle, time::timeout};
 use super::{Scans, unexpected};
 use crate::{
     deadline::Deadline,
-    fair_slots::{FairSlots, Slot},
+    fair_slots::{FairSlot, FairSlots},
 };
 
 /// The turns of an evaluation: it has a lane for the time of a slice.
@@ -21,7 +21,7 @@ pub(crate) struct Turns {
     runtime: Handle,
     deadline: Deadline,
     /// The lane that it has now.
-    lane: Mutex<Option<Slot>>,
+    lane: Mutex<Option<FairSlot>>,
 }
 
 impl Turns {

@@ -71,7 +71,7 @@ struct Standing {
 
 /// The records and views that have to be served for a policy to be in force.
 #[derive(Debug, Default)]
-pub(super) struct Reads {
+pub(super) struct RequiredReads {
     /// Records of the system view of entries.
     pub records: Vec<ObjectKey>,
     /// Views, each with what it is read as.
@@ -111,7 +111,7 @@ impl Standing {
     }
 }
 
-impl Reads {
+impl RequiredReads {
     /// Returns what has to be served for a policy: of a `GlobalContextEntry` nothing, as it is ready without.
     pub(super) fn of(policy: &PolicyManifest, id: &PolicyId, registry: &Registry) -> Self {
         let declared = policy.references.iter().filter(|r| r.is_declared());
@@ -207,7 +207,7 @@ impl EnforcementTracker {
         &mut self,
         id: &PolicyId,
         policy: &PolicyManifest,
-        reads: &Reads,
+        reads: &RequiredReads,
         ready: Ready,
         around: &Surroundings<'_>,
         effects: &mut Vec<CoordinatorEffect>,
@@ -280,7 +280,7 @@ impl EnforcementTracker {
     fn enforcement(
         &self,
         id: &PolicyId,
-        reads: &Reads,
+        reads: &RequiredReads,
         standing: &mut Standing,
         around: &Surroundings<'_>,
     ) -> Result<(), Failure> {
@@ -301,7 +301,12 @@ impl EnforcementTracker {
 
 impl Surroundings<'_> {
     /// Returns the policy's position in the log, which is looked up until it is known.
-    fn locate(&self, id: &PolicyId, reads: &Reads, standing: &mut Standing) -> Option<Revision> {
+    fn locate(
+        &self,
+        id: &PolicyId,
+        reads: &RequiredReads,
+        standing: &mut Standing,
+    ) -> Option<Revision> {
         if standing.position.is_none() {
             standing.position = (self.position)(&id.0, &reads.records);
         }

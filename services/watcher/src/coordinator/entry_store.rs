@@ -5,15 +5,15 @@ use tokio::time::Instant;
 
 use super::{
     manifest_list::{ManifestList, is_not_served},
-    manifests::Entry,
+    manifests::EntryManifest,
     registry::EntryId,
     status_writer::StatusTarget,
 };
 
 /// The entries of both kinds.
 pub(super) struct EntryStore {
-    cached: ManifestList<Entry>,
-    global: ManifestList<Entry>,
+    cached: ManifestList<EntryManifest>,
+    global: ManifestList<EntryManifest>,
 }
 
 impl Default for EntryStore {
@@ -27,7 +27,7 @@ impl Default for EntryStore {
 
 impl EntryStore {
     /// Returns the entries of a kind. Implicit entries have no manifests.
-    pub(super) fn list(&self, kind: EntryKind) -> &ManifestList<Entry> {
+    pub(super) fn list(&self, kind: EntryKind) -> &ManifestList<EntryManifest> {
         match kind {
             EntryKind::Global => &self.global,
             EntryKind::Cached | EntryKind::Implicit => &self.cached,
@@ -35,7 +35,7 @@ impl EntryStore {
     }
 
     /// Returns the same as [`Self::list`], to be changed.
-    pub(super) fn list_mut(&mut self, kind: EntryKind) -> &mut ManifestList<Entry> {
+    pub(super) fn list_mut(&mut self, kind: EntryKind) -> &mut ManifestList<EntryManifest> {
         match kind {
             EntryKind::Global => &mut self.global,
             EntryKind::Cached | EntryKind::Implicit => &mut self.cached,
@@ -43,12 +43,12 @@ impl EntryStore {
     }
 
     /// Returns the manifest of an entry.
-    pub(super) fn get(&self, (kind, name): &EntryId) -> Option<&Entry> {
+    pub(super) fn get(&self, (kind, name): &EntryId) -> Option<&EntryManifest> {
         self.list(*kind).get(&ObjectKey::new("", name.as_str()))
     }
 
     /// Returns the entries of both kinds.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &EntryManifest> {
         self.cached.values().chain(self.global.values())
     }
 
@@ -88,7 +88,7 @@ impl EntryStore {
 }
 
 /// Returns the object whose status speaks of the entry.
-pub(super) fn status_target(entry: &Entry) -> StatusTarget {
+pub(super) fn status_target(entry: &EntryManifest) -> StatusTarget {
     let (kind, plural) = match entry.kind {
         EntryKind::Global => ("GlobalContextEntry", "globalcontextentries"),
         EntryKind::Cached | EntryKind::Implicit => ("CachedContextEntry", "cachedcontextentries"),

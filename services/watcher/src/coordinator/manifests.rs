@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-pub(crate) use entry::{Entry, EntrySpec};
+pub(crate) use entry::{EntryManifest, EntrySpec};
 pub(crate) use exception::ExceptionManifest;
 pub(crate) use policy::{EntryQuery, PolicyManifest};
 
@@ -125,7 +125,7 @@ mod tests {
     fn an_entry_that_cannot_be_read_still_has_an_author() {
         let metadata = json!({"name": "a", "uid": "u", "generation": 3});
         for spec in [json!({"resource": 5}), json!({"resource": {}}), json!("x")] {
-            let entry = Entry::read(
+            let entry = EntryManifest::read(
                 &raw(&json!({"metadata": metadata, "spec": spec})),
                 EntryKind::Cached,
             );
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(entry.spec.unwrap_err().reason, "InvalidSpec");
         }
         let odd = json!({"metadata": metadata, "status": {"objects": "x"}});
-        let entry = Entry::read(&raw(&odd), EntryKind::Cached);
+        let entry = EntryManifest::read(&raw(&odd), EntryKind::Cached);
         assert_eq!(entry.spec, Ok(EntrySpec::Cached(Box::default())));
         assert_eq!(entry.status, CachedContextEntryStatus::default());
     }

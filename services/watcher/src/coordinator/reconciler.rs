@@ -30,7 +30,7 @@ use super::{
     enforcement::{EnforcementTracker, PositionOf},
     entry_store::EntryStore,
     exception_store::{ExceptionKind, ExceptionStore},
-    manifests::Entry,
+    manifests::EntryManifest,
     policies_in_log::PoliciesInLog,
     policy_store::{PolicyId, PolicyStore},
     quotas::Quotas,
@@ -317,13 +317,13 @@ impl Reconciler {
         }
     }
 
-    fn resolve(&mut self, entry: &Entry) {
+    fn resolve(&mut self, entry: &EntryManifest) {
         if let Some(claim) = self.resolver().entry(entry) {
             self.apply(Event::Entry(Box::new(claim)));
         }
     }
 
-    fn resolve_entries(&mut self, condition: impl Fn(&Entry) -> bool) {
+    fn resolve_entries(&mut self, condition: impl Fn(&EntryManifest) -> bool) {
         let entries = self.entries.iter().filter(|entry| condition(entry));
         let resolver = self.resolver();
         let claims: Vec<_> = entries.filter_map(|entry| resolver.entry(entry)).collect();

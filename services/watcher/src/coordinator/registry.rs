@@ -21,7 +21,7 @@ use crate::{
     coordinator::resolve::{Resolution, Resolved},
     gateway::calls::CallSpec,
 };
-use dependents::{Dependents, Reads};
+use dependents::{Dependents, ImplicitReads};
 use need::{Held, Needs};
 
 /// An entry's kind and name.
@@ -121,7 +121,7 @@ pub(crate) enum RegistryEffect {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct RegisteredEntry {
     record: EntryRecord,
     /// Its needs, while it is bound.
     held: Option<Held>,
@@ -134,10 +134,10 @@ struct Entry {
 /// The entries that are there and what they need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
-    entries: BTreeMap<EntryId, Entry>,
+    entries: BTreeMap<EntryId, RegisteredEntry>,
     needs: Needs,
     /// The implicit entries that each policy depends on.
-    policies: HashMap<Dependent, Reads>,
+    policies: HashMap<Dependent, ImplicitReads>,
 }
 
 impl Registry {
@@ -228,15 +228,15 @@ impl Registry {
                 if found.options.stops_when_forbidden && given_up.is_some() =>
             {
                 let failure = given_up.unwrap_or_else(|| Failure::new("Forbidden", ""));
-                Entry::unbound(record(EntryState::Invalid { failure }, Vec::new()), true)
+                RegisteredEntry::unbound(record(EntryState::Invalid { failure }, Vec::new()), true)
             }
             Resolution::Found(found) => {
                 let state = EntryState::Bound(found.binding.clone());
-                Entry::bound(record(state, found.projections.clone()), &found)
+                RegisteredEntry::bound(record(state, found.projections.clone()), &found)
             }
             Resolution::Nothing => return,
             Resolution::Invalid(failure) | Resolution::Unknown(failure) => {
-                Entry::unbound(record(EntryState::Invalid { failure }, Vec::new()), false)
+                RegisteredEntry::unbound(record(EntryState::Invalid { failure }, Vec::new()), false)
             }
         };
         self.put(id, entry, true, effects);
@@ -269,15 +269,15 @@ impl Registry {
         let entry = match resolution {
             Resolution::Unknown(_) if before.held.is_some() => return,
             Resolution::Found(found) => {
-                Entry::bound(record(EntryState::Bound(found.binding.clone())), &found)
+                RegisteredEntry::bound(record(EntryState::Bound(found.binding.clone())), &found)
             }
-            Resolution::Nothing => Entry::unbound(unresolved(&id.1), false),
+            Resolution::Nothing => RegisteredEntry::unbound(unresolved(&id.1), false),
             Resolution::Invalid(failure) | Resolution::Unknown(failure) => {
-                Entry::unbound(record(EntryState::Invalid { failure }), false)
+                RegisteredEntry::unbound(record(EntryState::Invalid { failure }), false)
             }
         };
         let in_quota = dependents.are_in_quota();
-        let entry = Entry {
+        let entry = RegisteredEntry {
             reference: Some((reference, dependents)),
             held: entry.held.map(|held| held.with_quota(in_quota)),
             ..entry
@@ -289,7 +289,7 @@ impl Registry {
     fn put(
         &mut self,
         id: EntryId,
-        entry: Entry,
+        entry: RegisteredEntry,
         is_published: bool,
         effects: &mut Vec<RegistryEffect>,
     ) {
@@ -336,7 +336,7 @@ impl Registry {
 
     fn policy(&mut self, policy: Dependent, needed: Needed, effects: &mut Vec<RegistryEffect>) {
         let before = self.policies.remove(&policy).unwrap_or_default();
-        let mut after = Reads {
+        let mut after = ImplicitReads {
             in_quota: needed.in_quota,
             names: BTreeSet::new(),
         };
@@ -383,9 +383,9 @@ impl Registry {
         }
         let mut dependents = Dependents::default();
         dependents.insert(policy.clone(), in_quota);
-        let entry = Entry {
+        let entry = RegisteredEntry {
             reference: Some((reference.clone(), dependents)),
-            ..Entry::unbound(unresolved(&name), false)
+            ..RegisteredEntry::unbound(unresolved(&name), false)
         };
         self.entries.insert(id, entry);
         effects.push(RegistryEffect::Resolve(reference));
@@ -426,7 +426,7 @@ impl Registry {
             return;
         }
         let is_published = reference.is_published();
-        let entry = Entry {
+        let entry = RegisteredEntry {
             held: Some(held.clone().with_quota(in_quota)),
             ..entry.clone()
         };
@@ -447,9 +447,9 @@ impl Registry {
                     projections: Vec::new(),
                     ..entry.record.clone()
                 };
-                let entry = Entry {
+                let entry = RegisteredEntry {
                     reference: entry.reference.clone(),
-                    ..Entry::unbound(record, true)
+                    ..RegisteredEntry::unbound(record, true)
                 };
                 self.put(id, entry, true, effects);
             }
@@ -457,7 +457,7 @@ impl Registry {
     }
 }
 
-impl Entry {
+impl RegisteredEntry {
     fn bound(record: EntryRecord, found: &Resolved) -> Self {
         Self {
             record,

@@ -18,7 +18,7 @@ use anteroom_wire::subject::check_object;
 use crate::{
     coordinator::manifests::EntrySpec,
     gateway::calls::CallSpec,
-    source::discovery::{Catalog, Resource, Unresolved, spec_invalid},
+    source::discovery::{Catalog, ServedResource, Unresolved, spec_invalid},
 };
 
 pub(crate) use reference::resolve_reference;
@@ -97,7 +97,7 @@ impl Resolved {
         }
     }
 
-    fn collection(found: &Resource, collection: Collection, shape: Shape) -> Self {
+    fn collection(found: &ServedResource, collection: Collection, shape: Shape) -> Self {
         let namespace = collection.only_namespace().unwrap_or_default().to_owned();
         let source = Source::Collection(collection.canonical());
         Self::new(found, source, shape, namespace)
@@ -105,7 +105,7 @@ impl Resolved {
 
     /// One whose records in the log could not be named is refused by itself: what cannot be written would
     /// fail the view for all who refer to another object.
-    fn object(found: &Resource, object: ObjectKey) -> Result<Self, Unresolved> {
+    fn object(found: &ServedResource, object: ObjectKey) -> Result<Self, Unresolved> {
         let gvr = found.record.gvr.clone();
         let source = Source::Objects { gvr: gvr.clone() };
         let namespace = object.namespace.to_string();
@@ -145,7 +145,7 @@ impl Resolved {
         }
     }
 
-    fn new(found: &Resource, source: Source, shape: Shape, namespace: String) -> Self {
+    fn new(found: &ServedResource, source: Source, shape: Shape, namespace: String) -> Self {
         let secret = is_secret(&found.record.gvr);
         Self {
             binding: Binding {
@@ -177,7 +177,7 @@ pub(crate) fn is_secret(gvr: &GroupVersionResource) -> bool {
 }
 
 /// The namespaces, for a resource that has them.
-fn within(found: &Resource, namespaces: &[String], field: &str) -> Result<(), Unresolved> {
+fn within(found: &ServedResource, namespaces: &[String], field: &str) -> Result<(), Unresolved> {
     if namespaces.is_empty() || found.record.namespaced {
         return Ok(());
     }

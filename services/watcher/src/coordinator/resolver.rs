@@ -8,7 +8,7 @@ use anteroom_policy::{Reference, scanned};
 
 use super::{
     conditions,
-    manifests::{Entry, EntryQuery, EntrySpec, PolicyManifest},
+    manifests::{EntryManifest, EntryQuery, EntrySpec, PolicyManifest},
     permits::{self, CacheApiCalls, PolicyWriters, SecretsReaders},
     policy_store::{PolicyId, PolicyStore},
     registry::{Claim, Needed, Referred},
@@ -46,7 +46,7 @@ pub(super) struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Returns what an entry means; `None`: kinds or policies are not known yet.
-    pub(super) fn entry(&self, entry: &Entry) -> Option<Claim> {
+    pub(super) fn entry(&self, entry: &EntryManifest) -> Option<Claim> {
         let catalog = self.catalog?;
         let name = &entry.identity.name;
         let resolution = match &entry.spec {
@@ -143,7 +143,7 @@ impl Resolver<'_> {
     ///
     /// The fields are a part of a view's identity: where a policy reads more, the entry is of another view from
     /// then on, which answers once it has been read whole. So what was never kept is never taken for absent.
-    fn narrowed(&self, entry: &Entry, resolution: Resolution) -> Option<Resolution> {
+    fn narrowed(&self, entry: &EntryManifest, resolution: Resolution) -> Option<Resolution> {
         let Resolution::Found(mut found) = resolution else {
             return Some(resolution);
         };
@@ -161,7 +161,7 @@ impl Resolver<'_> {
 }
 
 /// Returns whether the entry keeps only what is read of it.
-pub(super) fn is_narrowed(entry: &Entry) -> bool {
+pub(super) fn is_narrowed(entry: &EntryManifest) -> bool {
     match &entry.spec {
         Ok(EntrySpec::Cached(spec)) => spec.retain == Some(Retain::Referenced),
         Ok(EntrySpec::Global(_)) | Err(_) => false,
@@ -169,7 +169,7 @@ pub(super) fn is_narrowed(entry: &Entry) -> bool {
 }
 
 /// Returns whether the query may be of the entry.
-pub(super) fn is_about(query: &EntryQuery, entry: &Entry) -> bool {
+pub(super) fn is_about(query: &EntryQuery, entry: &EntryManifest) -> bool {
     let named = query.name.as_ref();
     query.kind == entry.kind && named.is_none_or(|name| *name == entry.identity.name)
 }

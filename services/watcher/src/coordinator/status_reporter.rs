@@ -15,7 +15,7 @@ use super::{
     cel_status::CelStatus,
     conditions::{self, Need, Ready},
     effect::CoordinatorEffect,
-    enforcement::{EnforcementTracker, PositionOf, Reads, Surroundings},
+    enforcement::{EnforcementTracker, PositionOf, RequiredReads, Surroundings},
     entry_store::{EntryStore, status_target},
     manifests::PolicyManifest,
     permits,
@@ -192,7 +192,7 @@ impl StatusReporter {
         let not_permitted = inputs.not_permitted(policy);
         let ready = self.policy_ready(id, policy, &not_permitted, inputs);
         let ready = if ready.status == "True" && !policy.kinds.is_empty() {
-            let reads = Reads::of(policy, id, inputs.registry);
+            let reads = RequiredReads::of(policy, id, inputs.registry);
             let around = Surroundings {
                 views: inputs.views,
                 catalog: inputs.catalog,
@@ -377,7 +377,7 @@ mod tests {
     use anteroom_model::{ObjectKey, ResourceVersion};
 
     use super::*;
-    use crate::{coordinator::manifests::Entry, source::reflect::RawObject};
+    use crate::{coordinator::manifests::EntryManifest, source::reflect::RawObject};
 
     #[test]
     fn a_round_looks_at_every_entry_once_and_at_so_many_in_a_tick() {
@@ -389,7 +389,7 @@ mod tests {
                 version: ResourceVersion::new("1"),
                 json: "{}".into(),
             };
-            let entry = Entry::read(&object, EntryKind::Cached);
+            let entry = EntryManifest::read(&object, EntryKind::Cached);
             entries.list_mut(EntryKind::Cached).put(key, entry);
         }
         let mut reporter = StatusReporter::default();

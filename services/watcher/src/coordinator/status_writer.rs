@@ -118,7 +118,7 @@ impl StatusTarget {
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct StatusSlot {
     desired: Option<DesiredStatus>,
     written: Option<Written>,
     retry: Option<(Instant, Backoff)>,
@@ -128,7 +128,7 @@ struct Slot {
 
 #[derive(Debug, Default)]
 struct Slots {
-    all: HashMap<StatusTarget, Slot>,
+    all: HashMap<StatusTarget, StatusSlot>,
     /// Objects whose condition is out of date, in the order in which that was found.
     news: VecDeque<StatusTarget>,
     /// Objects whose status is incomplete, or could not be written.

@@ -16,7 +16,7 @@ pub(crate) use parse::{DiscoveryDocument, parse_aggregated};
 
 /// One resource of one group version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Resource {
+pub(crate) struct ServedResource {
     /// The record that the other services read.
     pub record: KindRecord,
     /// The singular, as in `ingress`; may be empty.
@@ -39,7 +39,7 @@ pub(crate) struct Broken {
 pub(crate) struct Catalog {
     /// In the API server's order of preference: the core group first, then group by group, and in
     /// each the preferred version first.
-    pub resources: Vec<Resource>,
+    pub resources: Vec<ServedResource>,
     /// Groups that could not be asked.
     pub broken: Vec<Broken>,
 }
@@ -69,10 +69,11 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Unresolved`], with a message for the person who wrote the entry.
-    pub(crate) fn resolve(&self, wanted: ResourceQuery<'_>) -> Result<&Resource, Unresolved> {
+    pub(crate) fn resolve(&self, wanted: ResourceQuery<'_>) -> Result<&ServedResource, Unresolved> {
         let scope = GroupVersionFilter::parse(wanted).map_err(Unresolved::Invalid)?;
-        let by_plural = |r: &Resource| r.record.gvr.resource == wanted.kind;
-        let by_kind = |r: &Resource| r.record.kind == wanted.kind || r.singular == wanted.kind;
+        let by_plural = |r: &ServedResource| r.record.gvr.resource == wanted.kind;
+        let by_kind =
+            |r: &ServedResource| r.record.kind == wanted.kind || r.singular == wanted.kind;
         let mut found = self.first_of_each_group(&scope, by_plural);
         if found.is_empty() {
             found = self.first_of_each_group(&scope, by_kind);
@@ -99,7 +100,7 @@ impl Catalog {
 
     /// Returns whether there is a resource or a subresource of this kind.
     pub(crate) fn serves(&self, kind: &KindPattern) -> bool {
-        self.resources.iter().any(|Resource { record, .. }| {
+        self.resources.iter().any(|ServedResource { record, .. }| {
             let subresources = record.subresources.iter().map(String::as_str);
             let mut parts = subresources.chain([""]);
             parts.any(|part| kind.covers(ServedKind::of(record, part)))
@@ -109,7 +110,7 @@ impl Catalog {
     /// Takes over what was known before of the groups that do not answer now.
     pub(crate) fn carry_over(&mut self, before: &Self) {
         for broken in &self.broken {
-            let silent = |r: &Resource| {
+            let silent = |r: &ServedResource| {
                 r.record.gvr.group == broken.group
                     && (broken.version.is_empty() || r.record.gvr.version == broken.version)
             };
@@ -124,9 +125,9 @@ impl Catalog {
     fn first_of_each_group(
         &self,
         scope: &GroupVersionFilter,
-        matches: impl Fn(&Resource) -> bool,
-    ) -> Vec<&Resource> {
-        let mut found: Vec<&Resource> = Vec::new();
+        matches: impl Fn(&ServedResource) -> bool,
+    ) -> Vec<&ServedResource> {
+        let mut found: Vec<&ServedResource> = Vec::new();
         for resource in self
             .resources
             .iter()
@@ -178,7 +179,7 @@ impl Catalog {
     }
 }
 
-fn ambiguous(wanted: ResourceQuery<'_>, candidates: &[&Resource]) -> Failure {
+fn ambiguous(wanted: ResourceQuery<'_>, candidates: &[&ServedResource]) -> Failure {
     let names: Vec<_> = candidates
         .iter()
         .map(|r| format!("`{}`", r.record.gvr.group))

@@ -69,7 +69,7 @@ const METADATA_LIST: &str =
 
 /// A collection to keep up with.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct WatchTarget {
     /// The collection.
     pub collection: Collection,
     /// The version at which it was left before, if that is known.
@@ -182,7 +182,7 @@ pub(crate) trait Sink: Send {
 #[cfg(test)]
 pub(crate) async fn run(
     api: ApiServer,
-    target: Target,
+    target: WatchTarget,
     sink: impl Sink,
     metrics: WatchMetrics,
     served: watch::Receiver<()>,
@@ -194,7 +194,7 @@ pub(crate) async fn run(
 /// something: a resource that was not there is then asked for at once.
 pub(crate) async fn run_with(
     api: ApiServer,
-    target: Target,
+    target: WatchTarget,
     sink: impl Sink,
     metrics: WatchMetrics,
     mut served: watch::Receiver<()>,
@@ -246,7 +246,7 @@ pub(crate) async fn run_with(
 
 struct Reflector<S> {
     api: ApiServer,
-    target: Target,
+    target: WatchTarget,
     sink: S,
     metrics: WatchMetrics,
     machine: Machine,
@@ -518,7 +518,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Repeats the request that failed, for the metadata of one object at most, and drops the answer.
     async fn ask_again(&self) -> Result<(), Fault> {
-        let Target { collection, .. } = &self.target;
+        let WatchTarget { collection, .. } = &self.target;
         if let ReflectorCommand::Watch { from } = self.machine.command() {
             let path = paths::watch(collection, &from, 1);
             return self

@@ -18,7 +18,7 @@ use crate::{
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
         discovery::{Catalog, ResourceQuery, follow::Discovery},
-        reflect::{self, Control, ForwardSink, Note, NudgeSink, Sink, Target},
+        reflect::{self, Control, ForwardSink, Note, NudgeSink, Sink, WatchTarget},
     },
 };
 
@@ -256,7 +256,7 @@ impl ManifestReader {
         }
     }
 
-    async fn read(&self, manifests: Manifests, target: Target, view: ViewId) {
+    async fn read(&self, manifests: Manifests, target: WatchTarget, view: ViewId) {
         let sink = ForwardSink {
             collection: manifests,
             to: self.notes.clone(),
@@ -311,7 +311,7 @@ fn preferred_version(catalog: &Catalog, served: &Served) -> Option<String> {
 fn watch<S: Sink + 'static>(
     context: &Context,
     discovery: &Discovery,
-    target: Target,
+    target: WatchTarget,
     sink: S,
     view: &ViewId,
 ) -> impl Future<Output = ()> + use<S> {
@@ -324,10 +324,10 @@ fn watch<S: Sink + 'static>(
     reflect::run_with(api, target, sink, metrics, served, control)
 }
 
-fn target(group: &str, version: &str, plural: &str, metadata_only: bool) -> Target {
+fn target(group: &str, version: &str, plural: &str, metadata_only: bool) -> WatchTarget {
     let gvr = GroupVersionResource::new(group, version, plural);
     let left_at = ResourceVersion::default();
-    Target {
+    WatchTarget {
         collection: Collection::all(gvr),
         left_at,
         metadata_only,

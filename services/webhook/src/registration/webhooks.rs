@@ -18,7 +18,7 @@ use anteroom_engine::{
     policies::{CompiledPolicy, PolicySet, WebhookClass},
 };
 use anteroom_model::ObjectKey;
-use anteroom_policy::{KindPattern, Operation, Phase, Target};
+use anteroom_policy::{KindPattern, Operation, Phase, RegistrationTarget};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 
 /// Webhooks of namespaces in one configuration. Each is about 3 KiB with the authority of our certificate, and
@@ -202,7 +202,7 @@ fn unite(operations: &mut Operations, others: Operations) {
     }
 }
 
-fn operations(targets: &[Target], kinds: &Kinds) -> Operations {
+fn operations(targets: &[RegistrationTarget], kinds: &Kinds) -> Operations {
     let mut operations_of = Operations::new();
     for target in targets {
         for pattern in &target.kinds {

@@ -61,7 +61,7 @@ pub(crate) struct ReviewHead<'a> {
     /// The object's kind, converted to what the webhook is registered for.
     pub(crate) kind: RequestKind<'a>,
     /// The resource that is accessed.
-    pub(crate) resource: Resource<'a>,
+    pub(crate) resource: RequestResource<'a>,
     /// The subresource, as in `status`; empty for the resource itself.
     pub(crate) sub_resource: Cow<'a, str>,
     /// Empty where the API server is to make one.
@@ -90,7 +90,7 @@ pub(crate) struct RequestKind<'a> {
 
 /// Group, version and plural.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Resource<'a> {
+pub(crate) struct RequestResource<'a> {
     /// Empty for the core group.
     #[serde(borrow, default)]
     pub(crate) group: Cow<'a, str>,

@@ -10,8 +10,8 @@ use anteroom_model::ErrorCode;
 use anteroom_policy::{FailureAction, RuleOutcome};
 use anteroom_wire::{
     tap::{
-        DecisionRecord, FACTS_MAX, FactRead, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RULES_MAX, Read,
-        RuleDecision,
+        DecisionRecord, FACTS_MAX, FactRead, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, RULES_MAX,
+        RuleDecision, TapRead,
     },
     violation::cut,
 };
@@ -145,10 +145,10 @@ fn fact_read(fact: &FactRecord) -> FactRead {
 }
 
 /// Returns the data that was read, and its origin.
-pub(super) fn read(fact: &FactRecord) -> Read {
-    let read = Read {
+pub(super) fn read(fact: &FactRecord) -> TapRead {
+    let read = TapRead {
         entry: name(&fact.entry),
-        ..Read::default()
+        ..TapRead::default()
     };
     match fact.origin.as_deref() {
         None => read,
@@ -158,14 +158,14 @@ pub(super) fn read(fact: &FactRecord) -> Read {
             examined,
             last_good,
             ..
-        }) => Read {
+        }) => TapRead {
             from: if *last_good { "fallback" } else { "view" }.to_owned(),
             age_ms: *age_ms,
             objects: *objects,
             examined: *examined,
             ..read
         },
-        Some(Origin::Live { age_ms, .. }) => Read {
+        Some(Origin::Live { age_ms, .. }) => TapRead {
             from: "live".to_owned(),
             age_ms: *age_ms,
             ..read

@@ -20,12 +20,12 @@ pub(super) type Records = Vec<(Revision, Arc<Envelope>)>;
 
 /// The key under which the log keeps one record, the last. On NATS, it is a subject.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Slot {
+enum LogKey {
     Control(ViewId),
     Object(ViewId, ObjectKey),
 }
 
-impl Slot {
+impl LogKey {
     fn of(record: &Record) -> Self {
         match record {
             Record::Control(record) => Self::Control(record.view.clone()),
@@ -67,7 +67,7 @@ pub(super) struct Log {
     last: Revision,
     leases: HashMap<Group, (Lease, Fence)>,
     records: BTreeMap<Revision, Arc<Envelope>>,
-    slots: HashMap<Slot, Revision>,
+    slots: HashMap<LogKey, Revision>,
     /// Bytes of the records.
     bytes: u64,
     bytes_max: Option<u64>,
@@ -151,7 +151,7 @@ impl Log {
                 self.tombstones
                     .push_back((now + self.tombstone_ttl, self.last));
             }
-            let slot = Slot::of(&envelope.record);
+            let slot = LogKey::of(&envelope.record);
             if let Some(previous) = self.slots.insert(slot, self.last) {
                 self.take_out(previous);
             }
@@ -164,7 +164,7 @@ impl Log {
     /// Refuses a batch that does not fit, as NATS does: only a record alone is given what it replaces.
     fn check_room(&self, batch: &[Envelope]) -> Result<(), NotAppended> {
         let replaced = match batch {
-            [alone] => self.slots.get(&Slot::of(&alone.record)),
+            [alone] => self.slots.get(&LogKey::of(&alone.record)),
             _ => None,
         };
         let replaced = replaced.and_then(|at| self.records.get(at));
@@ -195,7 +195,7 @@ impl Log {
 
     fn forget(&mut self, revision: Revision) {
         if let Some(envelope) = self.take_out(revision) {
-            self.slots.remove(&Slot::of(&envelope.record));
+            self.slots.remove(&LogKey::of(&envelope.record));
         }
     }
 
@@ -204,7 +204,7 @@ impl Log {
         if !self.is_dropped(view) {
             return Err(NotPurged::NotDropped);
         }
-        let of_view = |slot: &Slot| matches!(slot, Slot::Object(of, _) if of == view);
+        let of_view = |slot: &LogKey| matches!(slot, LogKey::Object(of, _) if of == view);
         let purged = self.slots.extract_if(|slot, _| of_view(slot));
         for revision in purged.map(|(_, revision)| revision).collect::<Vec<_>>() {
             self.take_out(revision);
@@ -215,7 +215,7 @@ impl Log {
     fn is_dropped(&self, view: &ViewId) -> bool {
         let control = self
             .slots
-            .get(&Slot::Control(view.clone()))
+            .get(&LogKey::Control(view.clone()))
             .and_then(|revision| self.records.get(revision));
         matches!(
             control.map(|envelope| &envelope.record),

@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::{
     EvalError, JsonError,
-    ast::{Expr, Place, SubqueryCall},
+    ast::{Expr, SubqueryCall, TermPlace},
     subquery::{SubqueryAnswer, SubqueryRequest},
     value::Val,
 };
@@ -95,7 +95,7 @@ impl<'v> Machine<'v> {
     fn value_at(
         &mut self,
         call: &'v SubqueryCall,
-        place: &'v Place,
+        place: &'v TermPlace,
     ) -> Result<serde_json::Value, JsonError> {
         let missing =
             || JsonError::Failed(EvalError::refused("a term of the expression is missing"));

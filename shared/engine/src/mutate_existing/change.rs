@@ -23,7 +23,7 @@ use crate::{
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A rule on existing objects, on its way through its trigger.
-pub(super) struct Change<'a, F> {
+pub(super) struct TriggeredChange<'a, F> {
     engine: &'a Engine<F>,
     catalog: &'a Catalog,
     name: &'a RuleName,
@@ -38,7 +38,7 @@ pub(super) struct Change<'a, F> {
     deadline: Instant,
 }
 
-impl<'a, F: FactSource> Change<'a, F> {
+impl<'a, F: FactSource> TriggeredChange<'a, F> {
     /// Begins to take a rule through its trigger, in its `turn` of these `turns`. `None`: the catalog has no such rule.
     pub(super) fn begin(
         engine: &'a Engine<F>,

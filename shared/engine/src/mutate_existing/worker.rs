@@ -11,7 +11,7 @@ use tokio::{sync::Semaphore, time::Instant};
 use super::{
     TIMEOUT, Triggered,
     attempt::{AttemptOutcome, LOOKS_MAX, Next, TriggerSource, first, next},
-    change::{Change, is_ruled_out, is_unchanged},
+    change::{TriggeredChange, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
     trigger::{self, TriggerEffect},
     written::{self, WrittenBefore},
@@ -202,7 +202,7 @@ impl Worker {
             return AttemptOutcome::Unavailable("the policies have not been read yet".to_owned());
         };
         let (engine, turns) = (&self.engine, &self.turns);
-        let change = Change::begin(engine, &catalog, rule, request, source, turns, turn);
+        let change = TriggeredChange::begin(engine, &catalog, rule, request, source, turns, turn);
         let Some(mut change) = change else {
             return AttemptOutcome::NotMatched;
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::ast::{Argument, Ast, Comparison, Slice, Term, TermId};
+use crate::ast::{Argument, Ast, CompareOperator, Slice, Term, TermId};
 
 /// A term of a tree, to be written. Different terms have different texts.
 ///
@@ -324,7 +324,7 @@ impl fmt::Display for Bounds {
     }
 }
 
-impl Comparison {
+impl CompareOperator {
     fn spelling(self) -> &'static str {
         match self {
             Self::Equal => "==",

@@ -8,7 +8,7 @@ use crate::{documents::manifests, resource::Resource};
 
 /// The changed resource that a file expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum PatchComparison {
     /// The resource is as expected.
     Same,
     /// The resource differs from what is expected.
@@ -21,7 +21,7 @@ pub(super) enum Comparison {
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn compare(path: &Path, patched: &Value) -> Result<Comparison, String> {
+pub(super) fn compare(path: &Path, patched: &Value) -> Result<PatchComparison, String> {
     let wanted = manifests(path).map_err(|error| error.to_string())?;
     let found = Resource::new(patched.clone());
     let mut wanted = wanted.into_iter().filter_map(Resource::new);
@@ -38,9 +38,9 @@ pub(super) fn compare(path: &Path, patched: &Value) -> Result<Comparison, String
         wanted
     });
     Ok(match same {
-        Some(wanted) if tidied(&wanted.value) == tidied(patched) => Comparison::Same,
-        Some(_) => Comparison::Differs,
-        None => Comparison::Missing,
+        Some(wanted) if tidied(&wanted.value) == tidied(patched) => PatchComparison::Same,
+        Some(_) => PatchComparison::Differs,
+        None => PatchComparison::Missing,
     })
 }
 

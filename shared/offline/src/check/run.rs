@@ -3,7 +3,7 @@
 use super::{
     Row, RowResult,
     load::Loaded,
-    patched::{Comparison, compare},
+    patched::{PatchComparison, compare},
     row_results::Told,
 };
 use crate::{
@@ -287,16 +287,18 @@ impl Run<'_> {
         }
         if let Some(path) = &expected.patched_resources {
             match compare(&self.suite.at(path), &told.became) {
-                Ok(Comparison::Same) => {}
+                Ok(PatchComparison::Same) => {}
                 // That it became something else is what a `fail` expects.
-                Ok(Comparison::Differs) if expected.result == Status::Fail.as_str() => {
+                Ok(PatchComparison::Differs) if expected.result == Status::Fail.as_str() => {
                     return (RowResult::Pass, "Ok".to_owned());
                 }
-                Ok(Comparison::Differs) => return (RowResult::Fail, "Resource diff".to_owned()),
-                Ok(Comparison::Missing) if expected.fail_on_missing_resources => {
+                Ok(PatchComparison::Differs) => {
+                    return (RowResult::Fail, "Resource diff".to_owned());
+                }
+                Ok(PatchComparison::Missing) if expected.fail_on_missing_resources => {
                     return (RowResult::Fail, "Resource missing".to_owned());
                 }
-                Ok(Comparison::Missing) => {
+                Ok(PatchComparison::Missing) => {
                     remarks.push(format!(
                         "{title} does not stand in {}: what it became is not compared",
                         path.display()

@@ -11,12 +11,12 @@ const LITERALS_MAX: usize = 48;
 
 /// Places, and literals that the policy mentions in the same breath.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct LiteralGroup {
     pub(super) places: BTreeSet<Place>,
     pub(super) literals: Vec<Value>,
 }
 
-impl Group {
+impl LiteralGroup {
     pub(super) fn literal(&mut self, value: Value) {
         if self.literals.len() < LITERALS_MAX && !self.literals.contains(&value) {
             self.literals.push(value);

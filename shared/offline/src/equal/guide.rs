@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     place::{Place, PlaceStep, PointerStep, pointers, title},
-    variation::{Change, Changes, Mentioned, Rank},
+    variation::{Changes, Mentioned, Rank, Variation},
     vocabulary::Vocabulary,
 };
 
@@ -86,7 +86,7 @@ impl Guide {
 
     /// Returns the changes of an object, by rank. `makes_pods`: it has a template of Pods, of which its own fields are
     /// none.
-    pub(super) fn changes(&self, object: &Value, makes_pods: bool) -> Vec<Change> {
+    pub(super) fn changes(&self, object: &Value, makes_pods: bool) -> Vec<Variation> {
         let others = match makes_pods {
             true => OF_PODS,
             false => OF_CONTROLLERS,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     expression::Reached,
-    group::Group,
+    group::LiteralGroup,
     place::{Place, PlaceStep},
 };
 
@@ -19,8 +19,8 @@ const OPERATORS: &[&str] = &[">=", "<=", "!", ">", "<"];
 pub(super) fn read(
     pattern: &Value,
     place: &Place,
-    templates: &mut dyn FnMut(&str, &mut Group) -> Reached,
-    found: &mut Vec<Group>,
+    templates: &mut dyn FnMut(&str, &mut LiteralGroup) -> Reached,
+    found: &mut Vec<LiteralGroup>,
 ) {
     if place.len() > DEPTH_MAX {
         return;
@@ -29,7 +29,7 @@ pub(super) fn read(
         Value::Object(fields) => {
             for (key, value) in fields {
                 let key = without_anchor(key);
-                let mut names = Group::default();
+                let mut names = LiteralGroup::default();
                 match key.contains("{{") {
                     true => drop(templates(key, &mut names)),
                     false => fill(key, &mut names),
@@ -52,7 +52,7 @@ pub(super) fn read(
             }
         }
         leaf => {
-            let mut group = Group::default();
+            let mut group = LiteralGroup::default();
             group.places.insert(place.clone());
             match leaf {
                 Value::Null => {}
@@ -72,7 +72,7 @@ pub(super) fn read(
 }
 
 /// Adds texts that a text with wildcards and an operator means, and so the number that it is.
-pub(super) fn fill(text: &str, group: &mut Group) {
+pub(super) fn fill(text: &str, group: &mut LiteralGroup) {
     let operator = OPERATORS
         .iter()
         .find(|operator| text.starts_with(**operator));
@@ -164,7 +164,7 @@ mod tests {
             ("10Mi-20Mi", json!(["10Mi-20Mi", "10Mi", "20Mi"])),
             ("a-b", json!(["a-b"])),
         ] {
-            let mut group = Group::default();
+            let mut group = LiteralGroup::default();
             fill(text, &mut group);
             assert_eq!(json!(group.literals), expected, "{text}");
         }

@@ -12,7 +12,7 @@ use super::{
     Search,
     guide::Guide,
     seed::{Seed, roots},
-    variation::Change,
+    variation::Variation,
 };
 use crate::resource::Resource;
 
@@ -164,7 +164,7 @@ impl Requests<'_> {
         }
     }
 
-    fn changes(&self, seed: &Seed) -> Vec<Change> {
+    fn changes(&self, seed: &Seed) -> Vec<Variation> {
         let mut found = Vec::new();
         // The innermost first: what makes Pods is mostly judged by those.
         let roots = roots(&seed.object);
@@ -183,7 +183,7 @@ impl Requests<'_> {
     }
 
     /// The object with changes.
-    fn changed(&self, seed: &Seed, changes: &[&Change]) -> Vec<Request> {
+    fn changed(&self, seed: &Seed, changes: &[&Variation]) -> Vec<Request> {
         let mut object = seed.object.clone();
         changes.iter().for_each(|change| change.apply(&mut object));
         if object == seed.object {
@@ -232,7 +232,7 @@ fn varied(seeds: &[Seed]) -> Vec<&Seed> {
     small.take(VARIED_MAX).collect()
 }
 
-fn request(seed: &Seed, operation: Operation, object: Value, changes: &[&Change]) -> Request {
+fn request(seed: &Seed, operation: Operation, object: Value, changes: &[&Variation]) -> Request {
     let about: Vec<_> = changes.iter().map(|change| change.about()).collect();
     Request {
         object,
@@ -273,7 +273,7 @@ impl Made<'_> {
 /// A seed with its changes.
 struct Varied<'s> {
     seed: &'s Seed,
-    changes: Vec<Change>,
+    changes: Vec<Variation>,
     /// The changes by the place that they are about.
     places: Vec<Vec<usize>>,
     /// Changes of the object's name, namespace, labels and annotations, by which rules choose objects.
@@ -302,7 +302,7 @@ impl<'s> Varied<'s> {
     }
 
     /// Several changes by chance: a telling one first, if there is any, and further ones of any places.
-    fn several(&self, chance: &mut Chance) -> Vec<&Change> {
+    fn several(&self, chance: &mut Chance) -> Vec<&Variation> {
         let telling = self.telling.get(chance.below(self.telling.len()));
         let mut several: Vec<_> = telling.copied().into_iter().collect();
         let number = 1 + usize::from(chance.below(CHANGES_AT_ONCE_MAX) == 0);

@@ -24,7 +24,7 @@ pub(super) enum Rank {
 
 /// One change of an object.
 #[derive(Clone, Debug)]
-pub(super) struct Change {
+pub(super) struct Variation {
     /// The values that are put, in order; `None` removes.
     puts: Vec<(Pointer, Option<Value>)>,
     /// The number of steps to what policies begin to read at.
@@ -35,7 +35,7 @@ pub(super) struct Change {
     pub(super) is_invalid: bool,
 }
 
-impl Change {
+impl Variation {
     pub(super) fn apply(&self, object: &mut Value) {
         for (pointer, to) in &self.puts {
             set(object, pointer, to.clone());
@@ -98,7 +98,7 @@ pub(super) struct Mentioned {
 pub(super) struct Changes<'o> {
     object: &'o Value,
     seen: HashSet<String>,
-    found: Vec<Change>,
+    found: Vec<Variation>,
 }
 
 impl<'o> Changes<'o> {
@@ -111,16 +111,16 @@ impl<'o> Changes<'o> {
     }
 
     /// Returns them in their order.
-    pub(super) fn into_sorted(mut self) -> Vec<Change> {
+    pub(super) fn into_sorted(mut self) -> Vec<Variation> {
         // A literal from elsewhere in a field of another type tells nothing.
         self.found
             .retain(|change| !(change.is_invalid && change.rank == Rank::Far));
-        self.found.sort_by_key(Change::order);
+        self.found.sort_by_key(Variation::order);
         self.found
     }
 
     fn add(&mut self, rank: Rank, is_invalid: bool, puts: Vec<(Pointer, Option<Value>)>) {
-        let change = Change {
+        let change = Variation {
             puts,
             root: 0,
             rank,
@@ -223,7 +223,7 @@ impl<'o> Changes<'o> {
 
     /// Lists with one element more, which has one change: some of their elements are as they should be then.
     pub(super) fn appended(&mut self, lists: &BTreeSet<&[PlaceStep]>) {
-        let single: Vec<Change> = self.found.clone();
+        let single: Vec<Variation> = self.found.clone();
         for list in lists {
             for at in pointers(self.object, list) {
                 let Some(Value::Array(elements)) = get(self.object, &at) else {

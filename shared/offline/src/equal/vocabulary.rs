@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     expression::{NameScope, Reached, read},
-    group::Group,
+    group::LiteralGroup,
     pattern,
     place::{PlaceStep, place},
     token::Language,
@@ -18,7 +18,7 @@ const DEPTH_MAX: usize = 64;
 /// The places, literals, kinds and users that policies speak of.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<LiteralGroup>,
     /// Kinds as rules name them, or plurals.
     pub(super) kinds: BTreeSet<String>,
     /// Users, groups and roles that rules name.
@@ -55,7 +55,7 @@ impl Vocabulary {
     }
 
     /// The groups with something in them, each once.
-    fn group(&mut self, group: Group) {
+    fn group(&mut self, group: LiteralGroup) {
         if !group.places.is_empty() || !group.literals.is_empty() {
             self.groups.push(group);
         }
@@ -64,7 +64,7 @@ impl Vocabulary {
     fn expression(&mut self, source: &str, language: Language, scope: &NameScope) -> Reached {
         let found = read(source, language, scope);
         let reached = found.reached.clone();
-        let mut group = Group::default();
+        let mut group = LiteralGroup::default();
         group.take(found);
         self.group(group);
         reached
@@ -99,7 +99,7 @@ impl Vocabulary {
             }
             ("match" | "exclude" | "matchConstraints", of) => self.matched(of, at.depth),
             (_, Value::Object(fields)) if fields.contains_key("operator") => {
-                let mut group = Group::default();
+                let mut group = LiteralGroup::default();
                 condition(value, &mut group, scope, at.depth);
                 self.group(group);
             }
@@ -122,7 +122,7 @@ impl Vocabulary {
                     .for_each(|one| self.value(key, one, at, scope));
             }
             (_, Value::String(text)) => {
-                let mut group = Group::default();
+                let mut group = LiteralGroup::default();
                 templates(text, &mut group, scope);
                 self.group(group);
             }
@@ -148,7 +148,7 @@ impl Vocabulary {
             return;
         };
         for operation in operations {
-            let mut group = Group::default();
+            let mut group = LiteralGroup::default();
             let path = operation["path"].as_str().unwrap_or_default();
             for start in &at.objects.places {
                 let steps = path.split('/').skip(1).map(|step| match step {
@@ -174,7 +174,7 @@ impl Vocabulary {
             return;
         }
         let variable = &entry["variable"];
-        let mut group = Group::default();
+        let mut group = LiteralGroup::default();
         let mut reached = Reached::default();
         if let Some(value) = variable["value"].as_str() {
             reached = templates(value, &mut group, scope);
@@ -254,7 +254,7 @@ impl Vocabulary {
             "namespaceSelector" => return,
             _ => return self.matched(value, depth + 1),
         };
-        let mut group = Group::default();
+        let mut group = LiteralGroup::default();
         group.places.insert(place(at));
         for text in texts(value) {
             pattern::fill(&text, &mut group);
@@ -264,10 +264,10 @@ impl Vocabulary {
 
     fn keys(&mut self, field: &str, map: &Value) {
         for (key, value) in map.as_object().into_iter().flatten() {
-            let mut key_group = Group::default();
+            let mut key_group = LiteralGroup::default();
             pattern::fill(key, &mut key_group);
             for key in key_group.literals.iter().filter_map(Value::as_str).take(1) {
-                let mut group = Group::default();
+                let mut group = LiteralGroup::default();
                 let mut at = place("metadata");
                 at.extend([field, key].map(|name| PlaceStep::Field(name.into())));
                 group.places.insert(at);
@@ -326,13 +326,13 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// A condition: its two sides are about each other.
-fn condition(value: &Value, group: &mut Group, scope: &NameScope, depth: usize) {
+fn condition(value: &Value, group: &mut LiteralGroup, scope: &NameScope, depth: usize) {
     for side in ["key", "value"] {
         literals(&value[side], group, scope, depth);
     }
 }
 
-fn literals(value: &Value, group: &mut Group, scope: &NameScope, depth: usize) {
+fn literals(value: &Value, group: &mut LiteralGroup, scope: &NameScope, depth: usize) {
     match value {
         _ if depth > DEPTH_MAX => {}
         Value::Null => {}
@@ -354,7 +354,7 @@ fn literals(value: &Value, group: &mut Group, scope: &NameScope, depth: usize) {
 }
 
 /// Reads the variables of a text. Returns what the first of them reaches.
-fn templates(text: &str, group: &mut Group, scope: &NameScope) -> Reached {
+fn templates(text: &str, group: &mut LiteralGroup, scope: &NameScope) -> Reached {
     let mut reached = Reached::default();
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("{{") {

@@ -44,13 +44,13 @@ pub struct Counter {
     functions: &'static FunctionTable,
     at: Snapshot,
     /// One for each namespace; a single one under the empty name where namespaces are not told apart.
-    groups: HashMap<Box<str>, Group>,
+    groups: HashMap<Box<str>, CountGroup>,
     name_bytes: usize,
 }
 
 /// The objects of one namespace.
 #[derive(Debug, Default)]
-struct Group {
+struct CountGroup {
     objects: usize,
     /// Objects on which the chain fails, or is no list.
     failed: usize,
@@ -59,7 +59,7 @@ struct Group {
 
 /// The direction of a change of a group.
 #[derive(Clone, Copy)]
-enum Change {
+enum CountChange {
     Add,
     Remove,
 }
@@ -87,7 +87,7 @@ impl Counter {
         let objects = at.read();
         objects
             .objects()
-            .for_each(|object| counter.change(object, Change::Add));
+            .for_each(|object| counter.change(object, CountChange::Add));
         Ok(counter)
     }
 
@@ -101,13 +101,13 @@ impl Counter {
         self.at = changes.to().clone();
         for change in changes.iter() {
             match change {
-                Changed::Added(new) => self.change(new, Change::Add),
-                Changed::Removed(old) => self.change(old, Change::Remove),
+                Changed::Added(new) => self.change(new, CountChange::Add),
+                Changed::Removed(old) => self.change(old, CountChange::Remove),
                 // It contributes as many elements as before.
                 Changed::Replaced { by, .. } if !by.concerns(&self.reads) => {}
                 Changed::Replaced { old, new, .. } => {
-                    self.change(old, Change::Remove);
-                    self.change(new, Change::Add);
+                    self.change(old, CountChange::Remove);
+                    self.change(new, CountChange::Add);
                 }
             }
         }
@@ -129,18 +129,18 @@ impl Counter {
 
     /// Its size on the heap.
     pub fn bytes(&self) -> usize {
-        let slots = self.groups.capacity() * (size_of::<(Box<str>, Group)>() + 1);
+        let slots = self.groups.capacity() * (size_of::<(Box<str>, CountGroup)>() + 1);
         self.name_bytes + slots
     }
 
-    fn change(&mut self, object: &Object, change: Change) {
+    fn change(&mut self, object: &Object, change: CountChange) {
         let namespace = match self.key.by_namespace {
             true => object.namespace(),
             false => "",
         };
         let elements = self.elements(object);
         if !self.groups.contains_key(namespace) {
-            self.groups.insert(namespace.into(), Group::default());
+            self.groups.insert(namespace.into(), CountGroup::default());
             self.name_bytes += namespace.len();
         }
         let Some(group) = self.groups.get_mut(namespace) else {
@@ -173,17 +173,17 @@ impl Counter {
     }
 }
 
-impl Group {
-    fn apply(&mut self, elements: Option<u64>, change: Change) {
+impl CountGroup {
+    fn apply(&mut self, elements: Option<u64>, change: CountChange) {
         let failed = usize::from(elements.is_none());
         let elements = elements.unwrap_or(0);
         match change {
-            Change::Add => {
+            CountChange::Add => {
                 self.objects += 1;
                 self.failed += failed;
                 self.elements = self.elements.saturating_add(elements);
             }
-            Change::Remove => {
+            CountChange::Remove => {
                 self.objects = self.objects.saturating_sub(1);
                 self.failed = self.failed.saturating_sub(failed);
                 self.elements = self.elements.saturating_sub(elements);

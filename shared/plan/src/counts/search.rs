@@ -2,7 +2,7 @@
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, Comparison, Term, TermId},
+    ast::{Argument, Ast, CompareOperator, Term, TermId},
 };
 
 use super::{Count, CountedExpression, IndexedCount, Measure};
@@ -61,8 +61,8 @@ fn by_index(chain: &Expression) -> Option<IndexedCount> {
         return None;
     };
     let negated = match operator {
-        Comparison::Equal => false,
-        Comparison::NotEqual => true,
+        CompareOperator::Equal => false,
+        CompareOperator::NotEqual => true,
         _ => return None,
     };
     let none = Swaps::default();
@@ -117,12 +117,12 @@ impl Search<'_> {
             }
             Term::Not(term) => self.truth(*term, at),
             Term::Compare {
-                operator: Comparison::Equal | Comparison::NotEqual,
+                operator: CompareOperator::Equal | CompareOperator::NotEqual,
                 left,
                 right,
             } if self.is_empty_list(*right) => self.truth(*left, at),
             Term::Compare {
-                operator: Comparison::Equal | Comparison::NotEqual,
+                operator: CompareOperator::Equal | CompareOperator::NotEqual,
                 left,
                 right,
             } if self.is_empty_list(*left) => self.truth(*right, at),

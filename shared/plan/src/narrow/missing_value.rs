@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use anteroom_jmespath::ast::{Argument, Comparison, Term, TermId};
+use anteroom_jmespath::ast::{Argument, CompareOperator, Term, TermId};
 
 use super::{Matching, Narrow, document::Search, probe::find, stream::Chain, terms};
 use crate::Leaf;
@@ -35,13 +35,13 @@ impl Search<'_> {
         };
         match self.ast.term(id) {
             Term::Compare {
-                operator: Comparison::Equal,
+                operator: CompareOperator::Equal,
                 left,
                 right,
             } => self.equal(*left, *right, chain).map(no),
             Term::Not(term) => match self.ast.term(*term) {
                 Term::Compare {
-                    operator: Comparison::NotEqual,
+                    operator: CompareOperator::NotEqual,
                     left,
                     right,
                 } => self.equal(*left, *right, chain).map(no),

@@ -11,7 +11,7 @@ use super::{
 use crate::ir::{
     CollectionReference,
     call::check_name,
-    cel::{Annotation, Cel, CelDialect, Judged, Params, Placed, Reads},
+    cel::{Annotation, Cel, CelDialect, CelReads, Judged, Params, Placed},
     problem::Problems,
 };
 
@@ -129,7 +129,7 @@ pub(super) fn compile(
         params: params?,
         dialect: CelDialect::Rule,
         facts: Vec::new(),
-        beside: Reads::default(),
+        beside: CelReads::default(),
         known_reads: OnceLock::new(),
     })
 }

@@ -22,7 +22,9 @@ use super::{
 };
 use crate::ir::{
     FactTarget,
-    cel::{Cel, CelDialect, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed, Reads},
+    cel::{
+        Cel, CelDialect, CelReads, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed,
+    },
 };
 use host::CelHost;
 
@@ -86,7 +88,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
         applies_to_all = true;
     }
     // The rule goes through its parameters, whether it reads of them or not.
-    let reads = Reads {
+    let reads = CelReads {
         params: true,
         ..cel.reads()
     };
@@ -358,7 +360,7 @@ fn annotations<'v>(
 }
 
 /// Asks for the facts beside the request, all at once.
-fn around(cel: &Cel, reads: Reads, scope: &mut Scope<'_>) -> Result<Around<'static>, Stop> {
+fn around(cel: &Cel, reads: CelReads, scope: &mut Scope<'_>) -> Result<Around<'static>, Stop> {
     let params = cel.params.as_ref().filter(|_| reads.params);
     if params.is_none() && !reads.namespace {
         return Ok(Around::default());

@@ -72,7 +72,7 @@ struct ListProgress {
 }
 
 /// Some of the objects that a rule changes.
-trait Target {
+trait TargetObjects {
     /// Returns what is read of them first.
     fn first(&self, scope: &mut Scope<'_>) -> Result<ListProgress, Stop>;
 
@@ -125,7 +125,7 @@ struct Made {
 
 impl TargetWalk {
     /// Goes through a target, and on to the next one; `false` while a fact is waited for.
-    fn go_through(&mut self, target: &mut impl Target, scope: &mut Scope<'_>) -> bool {
+    fn go_through(&mut self, target: &mut impl TargetObjects, scope: &mut Scope<'_>) -> bool {
         match self.parts_of(target, scope) {
             Ok(()) => {}
             Err(Stop::Pending) => return false,
@@ -148,7 +148,11 @@ impl TargetWalk {
         }
     }
 
-    fn parts_of(&mut self, target: &mut impl Target, scope: &mut Scope<'_>) -> Result<(), Stop> {
+    fn parts_of(
+        &mut self,
+        target: &mut impl TargetObjects,
+        scope: &mut Scope<'_>,
+    ) -> Result<(), Stop> {
         let mut reading = match self.reading.take() {
             Some(reading) => reading,
             None => target.first(scope)?,
@@ -194,7 +198,7 @@ impl TargetWalk {
 
 /// One part of the list.
 fn part(
-    target: &impl Target,
+    target: &impl TargetObjects,
     wanted: &ExistingObjects,
     scope: &mut Scope<'_>,
 ) -> Result<Arc<Value>, Stop> {
@@ -207,7 +211,7 @@ fn part(
 
 /// Patches the objects of one part. One that fails keeps no other from being changed.
 fn of_part(
-    target: &mut impl Target,
+    target: &mut impl TargetObjects,
     part: &Value,
     reading: &ListProgress,
     scope: &mut Scope<'_>,
@@ -239,7 +243,7 @@ fn of_part(
 }
 
 /// Returns the error of an object that the watcher knows of and did not read.
-fn unread(target: &impl Target, wanted: &ExistingObjects, unread: &Value) -> RuleError {
+fn unread(target: &impl TargetObjects, wanted: &ExistingObjects, unread: &Value) -> RuleError {
     let text = |field: &str| unread[field].as_str().unwrap_or_default();
     let kind = match &*wanted.kind {
         "" => &wanted.resource,
@@ -322,7 +326,7 @@ impl RuleTarget<'_> {
     }
 }
 
-impl Target for RuleTarget<'_> {
+impl TargetObjects for RuleTarget<'_> {
     fn first(&self, scope: &mut Scope<'_>) -> Result<ListProgress, Stop> {
         Ok(ListProgress {
             wanted: self.wanted(scope)?,

@@ -32,9 +32,9 @@ pub(crate) struct Cel {
     /// The facts that the expressions read; the entries stand in the rule's context too.
     pub(crate) facts: Vec<CelFact>,
     /// The reads of expressions that stand beside these, as those of patches do.
-    pub(crate) beside: Reads,
+    pub(crate) beside: CelReads,
     /// The results of [`Cel::read_before`] and [`Cel::reads`], kept since each evaluation asks for them.
-    pub(crate) known_reads: OnceLock<[Reads; 2]>,
+    pub(crate) known_reads: OnceLock<[CelReads; 2]>,
 }
 
 /// The differences between rules of both groups.
@@ -120,7 +120,7 @@ pub(crate) struct Params {
 
 /// The facts that an expression reads beside the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
+pub(crate) struct CelReads {
     pub(crate) namespace: bool,
     pub(crate) params: bool,
 }
@@ -159,23 +159,23 @@ impl Cel {
     }
 
     /// Returns the facts that the preconditions read.
-    pub(crate) fn read_before(&self) -> Reads {
+    pub(crate) fn read_before(&self) -> CelReads {
         self.known_reads()[0]
     }
 
     /// Returns the facts that the rule reads.
-    pub(crate) fn reads(&self) -> Reads {
+    pub(crate) fn reads(&self) -> CelReads {
         self.known_reads()[1]
     }
 
-    fn known_reads(&self) -> &[Reads; 2] {
+    fn known_reads(&self) -> &[CelReads; 2] {
         self.known_reads.get_or_init(|| {
             let preconditions = self.preconditions.iter().map(|one| &one.program);
             [self.read_by(preconditions), self.read_by_all()]
         })
     }
 
-    fn read_by_all(&self) -> Reads {
+    fn read_by_all(&self) -> CelReads {
         // A variable counts where another expression refers to it.
         let counts = |path| match path {
             VARIABLES => false,
@@ -185,7 +185,7 @@ impl Cel {
         let own = self.programs_with_paths();
         let own = own.filter(|(path, _)| counts(*path));
         let own = self.read_by(own.map(|(_, program)| program));
-        Reads {
+        CelReads {
             namespace: own.namespace || self.beside.namespace,
             params: own.params || self.beside.params,
         }
@@ -202,8 +202,8 @@ impl Cel {
     }
 
     /// Returns the facts that these programs and the variables that they refer to read.
-    pub(crate) fn read_by<'c>(&'c self, programs: impl Iterator<Item = &'c Program>) -> Reads {
-        let mut reads = Reads::default();
+    pub(crate) fn read_by<'c>(&'c self, programs: impl Iterator<Item = &'c Program>) -> CelReads {
+        let mut reads = CelReads::default();
         let mut reached = vec![false; self.variables.len()];
         let mut add = |program: &Program, reached: &mut Vec<bool>| {
             reads.namespace |= program.reads_namespace();

@@ -17,7 +17,7 @@ const VARIABLES: &str = "spec.variables";
 
 /// One use of a fact in a rule, and how it is answered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Read {
+pub struct ExplainedRead {
     /// The context entry.
     pub variable: String,
     /// The source of the fact.
@@ -104,13 +104,13 @@ pub enum ReadSource {
 impl Rule {
     /// Every use of every fact that the rule reads, in the order of its fields. Worked out anew for each
     /// call: it is for people, not for requests.
-    pub fn reads(&self) -> Vec<Read> {
+    pub fn reads(&self) -> Vec<ExplainedRead> {
         let around = self.around().into_iter();
-        let mut reads: Vec<Read> = around
+        let mut reads: Vec<ExplainedRead> = around
             .chain(uses_in(self).iter().map(|found| read(self, found)))
             .collect();
         // An expression about `request.object` has another form for a DELETE, which reads the same.
-        let but_for_form = |read: &Read| Read {
+        let but_for_form = |read: &ExplainedRead| ExplainedRead {
             written: String::new(),
             ..read.clone()
         };
@@ -119,11 +119,11 @@ impl Rule {
     }
 
     /// Returns the facts that its CEL expressions read, all of them whole.
-    fn beside_cel(&self) -> Vec<Read> {
+    fn beside_cel(&self) -> Vec<ExplainedRead> {
         let Some(cel) = self.cel() else {
             return Vec::new();
         };
-        let read = |variable: &str, expression: &str, source, parameters: &[&str]| Read {
+        let read = |variable: &str, expression: &str, source, parameters: &[&str]| ExplainedRead {
             variable: variable.to_owned(),
             source,
             field: match cel.dialect {
@@ -159,7 +159,7 @@ impl Rule {
 
     /// Returns the facts that its CEL expressions read by calls, in the order of the policy's fields. A list counts where
     /// it is used, also by a variable.
-    fn called_in_cel(&self, cel: &Cel) -> Vec<Read> {
+    fn called_in_cel(&self, cel: &Cel) -> Vec<ExplainedRead> {
         let mut reads = Vec::new();
         for (field, program) in self.placed_programs(cel) {
             let is_variable = field.starts_with(VARIABLES);
@@ -218,12 +218,12 @@ impl Rule {
     }
 
     /// Returns the facts about a request that it reads and the request does not carry.
-    fn around(&self) -> Vec<Read> {
+    fn around(&self) -> Vec<ExplainedRead> {
         let side = |includes: bool| if includes { "match" } else { "exclude" };
         let read = |(variable, field): (&str, &str),
                     reference,
                     expression: &str,
-                    parameters: &[&str]| Read {
+                    parameters: &[&str]| ExplainedRead {
             variable: variable.to_owned(),
             source: ReadSource::Around {
                 is_list: !parameters.is_empty(),
@@ -261,8 +261,8 @@ impl Rule {
 }
 
 /// The read of a call's whole result.
-fn called(variable: String, fact: &ContextFact, field: &str, program: &Program) -> Read {
-    Read {
+fn called(variable: String, fact: &ContextFact, field: &str, program: &Program) -> ExplainedRead {
+    ExplainedRead {
         variable,
         source: source(&fact.source),
         field: field.to_owned(),
@@ -277,10 +277,10 @@ fn called(variable: String, fact: &ContextFact, field: &str, program: &Program) 
 }
 
 /// The read of a subquery over a call's result.
-fn of_subquery(whole: Read, subquery: &Subquery) -> Read {
+fn of_subquery(whole: ExplainedRead, subquery: &Subquery) -> ExplainedRead {
     let variables = subquery.variables().iter();
     let variables = variables.map(|(name, text)| format!("variables.{name} = {text}; "));
-    Read {
+    ExplainedRead {
         usage: Usage::Subquery,
         expression: format!("{}{}", variables.collect::<String>(), subquery.text()),
         parameters: subquery.parameter_names().collect(),
@@ -291,7 +291,7 @@ fn of_subquery(whole: Read, subquery: &Subquery) -> Read {
     }
 }
 
-fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
+fn read(rule: &Rule, found: &FoundUse<'_>) -> ExplainedRead {
     let part = match (&found.verdict, &found.value) {
         _ if !found.is_asked_for => None,
         (Some((part, _, operator)), _) => Some((part, Usage::Probe(operator.name()))),
@@ -314,7 +314,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> Read {
             .flat_map(|query| query.expression().parameters().map(str::to_owned))
             .collect(),
     };
-    Read {
+    ExplainedRead {
         variable: found.entry.name.clone(),
         source: source(&found.fact.source),
         field: found.site.field.clone(),

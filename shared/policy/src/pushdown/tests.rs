@@ -13,7 +13,7 @@ fn reads(rule: &str) -> String {
     policy.rules()[0].reads().iter().map(line).collect()
 }
 
-fn line(read: &Read) -> String {
+fn line(read: &ExplainedRead) -> String {
     let why = read.why_whole.as_ref();
     format!(
         "{}: {:?} of {}: `{}`{}\n",

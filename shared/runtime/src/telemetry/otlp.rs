@@ -61,14 +61,14 @@ pub enum OtlpProtocol {
 
 /// The endpoint and protocol that follow from the options by OpenTelemetry's rules.
 #[derive(Debug, PartialEq, Eq)]
-struct Target {
+struct OtlpEndpoint {
     protocol: OtlpProtocol,
     endpoint: String,
 }
 
 impl OtlpArgs {
     /// `None`: traces are off. An empty variable counts as unset.
-    fn target(&self) -> anyhow::Result<Option<Target>> {
+    fn target(&self) -> anyhow::Result<Option<OtlpEndpoint>> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let protocol = self.otlp_traces_protocol.or(self.otlp_protocol);
         let protocol = protocol.unwrap_or_default();
@@ -89,7 +89,7 @@ impl OtlpArgs {
                  plain text, to a collector in the same network"
             );
         }
-        Ok(Some(Target { protocol, endpoint }))
+        Ok(Some(OtlpEndpoint { protocol, endpoint }))
     }
 }
 

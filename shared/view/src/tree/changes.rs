@@ -5,7 +5,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Tree, chunk::Chunk, chunks::Group};
+use super::{Tree, chunk::Chunk, chunks::ChunkGroup};
 use crate::object::Object;
 
 /// One object that is not the same in two states.
@@ -26,7 +26,7 @@ pub enum Change<'a> {
 
 /// A place in a tree.
 struct Cursor<'a> {
-    groups: &'a [Arc<Group>],
+    groups: &'a [Arc<ChunkGroup>],
     chunk: usize,
     at: usize,
 }

@@ -16,9 +16,9 @@ pub(super) const GROUP_CHUNKS_MAX: usize = 64;
 const GROUP_BYTES: usize = 64;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group(pub(super) Vec<Arc<Chunk>>);
+pub(super) struct ChunkGroup(pub(super) Vec<Arc<Chunk>>);
 
-impl Group {
+impl ChunkGroup {
     fn is_before(&self, key: KeyBytes<'_>) -> bool {
         self.0.first().is_some_and(|chunk| chunk.is_before(key))
     }
@@ -28,7 +28,7 @@ impl Group {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chunks {
     /// None is empty.
-    groups: Vec<Arc<Group>>,
+    groups: Vec<Arc<ChunkGroup>>,
     len: usize,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct ChunkPosition {
     at: usize,
 }
 
-type InGroup<'a> = fn(&'a Arc<Group>) -> slice::Iter<'a, Arc<Chunk>>;
+type InGroup<'a> = fn(&'a Arc<ChunkGroup>) -> slice::Iter<'a, Arc<Chunk>>;
 
 /// All chunks in order.
 pub(super) type Iter<'a> =
-    FlatMap<slice::Iter<'a, Arc<Group>>, slice::Iter<'a, Arc<Chunk>>, InGroup<'a>>;
+    FlatMap<slice::Iter<'a, Arc<ChunkGroup>>, slice::Iter<'a, Arc<Chunk>>, InGroup<'a>>;
 
-fn in_group(group: &Arc<Group>) -> slice::Iter<'_, Arc<Chunk>> {
+fn in_group(group: &Arc<ChunkGroup>) -> slice::Iter<'_, Arc<Chunk>> {
     group.0.iter()
 }
 
@@ -59,7 +59,7 @@ impl Chunks {
         self.len
     }
 
-    pub(super) fn groups(&self) -> &[Arc<Group>] {
+    pub(super) fn groups(&self) -> &[Arc<ChunkGroup>] {
         &self.groups
     }
 
@@ -146,7 +146,7 @@ impl Chunks {
         self.len += 1;
         let chunk = Arc::new(chunk);
         let Some(ChunkPosition { mut group, mut at }) = position else {
-            self.groups.insert(0, Arc::new(Group(vec![chunk])));
+            self.groups.insert(0, Arc::new(ChunkGroup(vec![chunk])));
             return ChunkPosition { group: 0, at: 0 };
         };
         at += 1;
@@ -158,7 +158,7 @@ impl Chunks {
                 false => chunks / 2,
             };
             let behind = Arc::make_mut(&mut self.groups[group]).0.split_off(split_at);
-            self.groups.insert(group + 1, Arc::new(Group(behind)));
+            self.groups.insert(group + 1, Arc::new(ChunkGroup(behind)));
             if at >= split_at {
                 (group, at) = (group + 1, at - split_at);
             }

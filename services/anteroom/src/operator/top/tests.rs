@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anteroom_wire::tap::{Latencies, Read, Row, Summary, Tapped};
+use anteroom_wire::tap::{Latencies, Row, Summary, TapRead, Tapped};
 
 use super::{text::Sort, *};
 
@@ -19,7 +19,7 @@ fn heard() -> OperatorState {
             denied,
             latencies,
             worst_us: us,
-            reads: vec![Read {
+            reads: vec![TapRead {
                 entry: "hosts".into(),
                 from: "view".into(),
                 age_ms: 200,

@@ -36,7 +36,7 @@ struct World {
     tracker: EnforcementTracker,
     views: ViewStatusTable,
     policy: PolicyManifest,
-    reads: Reads,
+    reads: RequiredReads,
     now: Instant,
 }
 
@@ -58,7 +58,7 @@ impl World {
             tracker,
             views: ViewStatusTable::default(),
             policy: policy(1, &json!([])),
-            reads: Reads::default(),
+            reads: RequiredReads::default(),
             now,
         }
     }

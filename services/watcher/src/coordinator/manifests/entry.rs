@@ -24,7 +24,7 @@ pub(crate) enum EntrySpec {
 
 /// A `CachedContextEntry` or a `GlobalContextEntry`.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct EntryManifest {
     /// The kind that declares it.
     pub kind: EntryKind,
     /// The object's identity.
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
     pub status: CachedContextEntryStatus,
 }
 
-impl Entry {
+impl EntryManifest {
     /// Reads one of this kind.
     pub(crate) fn read(object: &RawObject, kind: EntryKind) -> Self {
         let identity = Identity::read(object);

@@ -11,7 +11,7 @@ use crate::{
         entry_store::status_target,
         exception_store::ExceptionKind,
         manifest_list::is_not_served,
-        manifests::{Entry, ExceptionManifest, PolicyManifest},
+        manifests::{EntryManifest, ExceptionManifest, PolicyManifest},
         permits,
         policy_store::{PolicyId, PolicyStore},
         quotas,
@@ -146,14 +146,14 @@ impl Reconciler {
     }
 
     fn entry_put(&mut self, kind: EntryKind, object: RawObject) {
-        let entry = Entry::read(&object, kind);
+        let entry = EntryManifest::read(&object, kind);
         self.reporter
             .entry_changed((kind, entry.identity.name.clone()));
         self.resolve(&entry);
         self.entries.list_mut(kind).put(object.key, entry);
     }
 
-    fn entry_gone(&mut self, kind: EntryKind, key: &ObjectKey, gone: Option<&Entry>) {
+    fn entry_gone(&mut self, kind: EntryKind, key: &ObjectKey, gone: Option<&EntryManifest>) {
         let id = (kind, key.name.to_string());
         if let Some(gone) = gone {
             self.effects

@@ -15,7 +15,7 @@ use crate::{
         webhooks::LISTEN,
     },
     source::{
-        discovery::Resource,
+        discovery::ServedResource,
         reflect::{Note, Origin, RawObject},
     },
 };
@@ -42,7 +42,7 @@ fn log() -> Incarnation {
 }
 
 fn catalog() -> Arc<Catalog> {
-    let served = |plural: &str, kind: &str| Resource {
+    let served = |plural: &str, kind: &str| ServedResource {
         record: KindRecord {
             gvr: GroupVersionResource::new("", "v1", plural),
             kind: kind.into(),

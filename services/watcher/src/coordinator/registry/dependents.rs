@@ -44,7 +44,7 @@ impl Dependents {
 
 /// The implicit entries that a policy or exception depends on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reads {
+pub(super) struct ImplicitReads {
     pub(super) in_quota: bool,
     pub(super) names: BTreeSet<String>,
 }

@@ -3,10 +3,16 @@ use anteroom_policy::{CollectionReference, NamedObject, Reference};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::source::discovery::{Broken, Resource};
+use crate::source::discovery::{Broken, ServedResource};
 
-fn served(group: &str, version: &str, plural: &str, kind: &str, namespaced: bool) -> Resource {
-    Resource {
+fn served(
+    group: &str,
+    version: &str,
+    plural: &str,
+    kind: &str,
+    namespaced: bool,
+) -> ServedResource {
+    ServedResource {
         record: KindRecord {
             gvr: GroupVersionResource::new(group, version, plural),
             kind: kind.into(),

@@ -19,7 +19,7 @@ use crate::{
         running_watch::RunningWatch,
         sink::WatchSink,
     },
-    source::reflect::{self, Control, Target},
+    source::reflect::{self, Control, WatchTarget},
 };
 
 /// The parts of a type and of its feeder that a watch is started with.
@@ -54,7 +54,7 @@ impl WatchContext<'_> {
     pub(super) fn start(&self, scope: &WatchScope, tasks: &mut JoinSet<Done>) -> RunningWatch {
         let sink = self.sink(scope);
         let metrics = sink.metrics.clone();
-        let target = Target {
+        let target = WatchTarget {
             collection: scope.collection(self.gvr).canonical(),
             left_at: self.inherited_version.clone(),
             metadata_only: false,

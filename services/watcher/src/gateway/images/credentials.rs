@@ -65,7 +65,7 @@ struct File {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Entry {
+struct CredentialEntry {
     username: String,
     password: String,
     auth: String,
@@ -159,8 +159,8 @@ fn is_host(pattern: &str, host: &str) -> bool {
 impl Credential {
     /// `None` where nothing is said, as where the password is kept elsewhere.
     fn of(entry: &Value) -> Result<Option<Self>, Wrong> {
-        let entry =
-            Entry::deserialize(entry).map_err(|_| Wrong("it is no object of texts".to_owned()))?;
+        let entry = CredentialEntry::deserialize(entry)
+            .map_err(|_| Wrong("it is no object of texts".to_owned()))?;
         if !entry.registrytoken.is_empty() {
             return Ok(Some(Self::Token(entry.registrytoken)));
         }

@@ -38,7 +38,7 @@ pub(crate) struct Keyring {
 }
 
 /// A file that was read, and where.
-type Read = (PathBuf, Config);
+type KeyringFile = (PathBuf, Config);
 
 impl Keyring {
     /// Finds the credential for a repository: in the named Secrets, else in the files for every
@@ -70,7 +70,7 @@ impl Keyring {
         best(&shared, host, repository)
     }
 
-    async fn mounted(&self, secret: &SecretName) -> Result<Read, CallFault> {
+    async fn mounted(&self, secret: &SecretName) -> Result<KeyringFile, CallFault> {
         for path in &self.files {
             if let Some(found) = read_folder(&path.join(secret.as_str())).await? {
                 return Ok(found);
@@ -160,7 +160,11 @@ fn tell_wrong(path: &Path, config: &Config) {
 }
 
 /// Returns the most precise credential for a repository; of equal ones, the first.
-fn best(configs: &[Read], host: &str, repository: &str) -> Result<Option<Credential>, CallFault> {
+fn best(
+    configs: &[KeyringFile],
+    host: &str,
+    repository: &str,
+) -> Result<Option<Credential>, CallFault> {
     let mut best: Option<(Fit, Credential)> = None;
     for (path, config) in configs {
         let Some((fit, credential)) = config.find(host, repository) else {
@@ -183,14 +187,14 @@ fn wrong(path: &Path, problem: &str) -> CallFault {
 }
 
 /// Reads a file, or the file in a folder.
-async fn read_either(path: &Path) -> Result<Option<Read>, CallFault> {
+async fn read_either(path: &Path) -> Result<Option<KeyringFile>, CallFault> {
     match fs::metadata(path).await {
         Ok(found) if found.is_dir() => read_folder(path).await,
         _ => read(path).await,
     }
 }
 
-async fn read_folder(folder: &Path) -> Result<Option<Read>, CallFault> {
+async fn read_folder(folder: &Path) -> Result<Option<KeyringFile>, CallFault> {
     for name in FILE_NAMES {
         if let Some(found) = read(&folder.join(name)).await? {
             return Ok(Some(found));
@@ -200,7 +204,7 @@ async fn read_folder(folder: &Path) -> Result<Option<Read>, CallFault> {
 }
 
 /// `None` where it is not there.
-async fn read(path: &Path) -> Result<Option<Read>, CallFault> {
+async fn read(path: &Path) -> Result<Option<KeyringFile>, CallFault> {
     let config = parsed(path).await;
     let config = config.map_err(|problem| wrong(path, &problem))?;
     Ok(config.map(|config| (path.to_owned(), config)))

@@ -15,7 +15,7 @@ use crate::gateway::{
 /// A read that may be made.
 #[derive(Clone)]
 pub(super) struct Allowed {
-    pub(super) target: Target,
+    pub(super) target: ReadTarget,
     /// The body of a POST, JSON.
     pub(super) data: Option<Bytes>,
     /// The answer is a ConfigMap, of which `{data, metadata}` are wanted.
@@ -28,7 +28,7 @@ pub(super) struct Allowed {
 
 /// The server of a read.
 #[derive(Clone)]
-pub(super) enum Target {
+pub(super) enum ReadTarget {
     Call(CallTarget),
     /// An image's registry.
     Image(ImageRequest),
@@ -68,13 +68,13 @@ impl Allowed {
             }
         );
         let target = match permit {
-            Permit::Api { path } => Target::Call(CallTarget::Api { path }),
+            Permit::Api { path } => ReadTarget::Call(CallTarget::Api { path }),
             Permit::ConfigMap => match &request.call {
-                LiveCall::ConfigMap { object } => Target::Call(config_map(object)),
+                LiveCall::ConfigMap { object } => ReadTarget::Call(config_map(object)),
                 _ => return Err(another_call()),
             },
             Permit::Image { credentials } => match &request.call {
-                LiveCall::Image { reference } => Target::Image(ImageRequest {
+                LiveCall::Image { reference } => ReadTarget::Image(ImageRequest {
                     reference: reference.clone(),
                     credentials: credentials.clone(),
                 }),
@@ -85,12 +85,12 @@ impl Allowed {
                 headers,
                 ca_bundle,
                 ..
-            } => Target::Call(service(&url, headers, ca_bundle)?),
+            } => ReadTarget::Call(service(&url, headers, ca_bundle)?),
         };
         Ok(Self {
             secret: matches!(
                 &target,
-                Target::Call(CallTarget::Api { path }) if is_of_secrets(path)
+                ReadTarget::Call(CallTarget::Api { path }) if is_of_secrets(path)
             ),
             config_map: matches!(request.call, LiveCall::ConfigMap { .. }),
             data: data.map(|data| Bytes::from(data.to_string())),
@@ -104,11 +104,11 @@ impl Allowed {
     pub(super) fn key(&self) -> Option<String> {
         let data = self.data.as_deref().map(String::from_utf8_lossy);
         let target = match &self.target {
-            Target::Image(ImageRequest {
+            ReadTarget::Image(ImageRequest {
                 reference,
                 credentials,
             }) => return Some(format!("image {reference} {credentials:?}")),
-            Target::Call(target) => target,
+            ReadTarget::Call(target) => target,
         };
         match target {
             CallTarget::Api { path } => Some(format!("{} {path} {data:?}", self.config_map)),

@@ -234,7 +234,7 @@ impl LiveReader {
 
     async fn fetched(&self, path: String, deadline: Instant) -> Result<Arc<Value>, FactError> {
         let read = Allowed {
-            target: allowed::Target::Call(CallTarget::Api { path }),
+            target: allowed::ReadTarget::Call(CallTarget::Api { path }),
             data: None,
             config_map: false,
             takes_any_status: false,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     LiveTools,
-    allowed::{Allowed, Target},
+    allowed::{Allowed, ReadTarget},
     evaluate::evaluate,
     failed,
     flights::Flights,
@@ -341,7 +341,7 @@ impl LiveReader {
             false => &self.admission,
         };
         // What is remembered takes nobody's turn.
-        if let Target::Image(wanted) = &allowed.target
+        if let ReadTarget::Image(wanted) = &allowed.target
             && let Some(known) = self.images.cached(wanted)
         {
             return Ok(known.into());
@@ -349,7 +349,7 @@ impl LiveReader {
         limits.turn(deadline).await?;
         let begun = Instant::now();
         let target = match &allowed.target {
-            Target::Image(wanted) => {
+            ReadTarget::Image(wanted) => {
                 // Who writes a Pod names the registry: one that is slow takes places from images alone,
                 // of which scans take no more than their own.
                 let _place = match of_scan {
@@ -360,7 +360,7 @@ impl LiveReader {
                 let _under_way = self.tools.metrics.under_way();
                 return self.images.read(wanted, most).await.map(Fetched::from);
             }
-            Target::Call(target) => target,
+            ReadTarget::Call(target) => target,
         };
         let _place = limits.place(deadline).await?;
         let _under_way = self.tools.metrics.under_way();

@@ -19,7 +19,7 @@ const REGISTERED_PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const REGISTERED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Group and version.
-type Place = (String, String);
+type GroupVersion = (String, String);
 
 /// Returns whether something that was served is not any more.
 pub(super) fn is_any(before: &Catalog, now: &Catalog) -> bool {
@@ -29,14 +29,14 @@ pub(super) fn is_any(before: &Catalog, now: &Catalog) -> bool {
 }
 
 /// A group version that is registered and of which the API server says nothing does not answer.
-pub(super) fn mark(before: &Catalog, now: &mut Catalog, registered: &BTreeSet<Place>) {
+pub(super) fn mark(before: &Catalog, now: &mut Catalog, registered: &BTreeSet<GroupVersion>) {
     let answers = places(now);
-    let broken: BTreeSet<Place> = now
+    let broken: BTreeSet<GroupVersion> = now
         .broken
         .iter()
         .map(|version| (version.group.clone(), version.version.clone()))
         .collect();
-    let silent = |place: &Place| {
+    let silent = |place: &GroupVersion| {
         let known = answers.contains(place) || broken.contains(place);
         !known && registered.contains(place)
     };
@@ -49,7 +49,7 @@ pub(super) fn mark(before: &Catalog, now: &mut Catalog, registered: &BTreeSet<Pl
     }
 }
 
-fn places(catalog: &Catalog) -> BTreeSet<Place> {
+fn places(catalog: &Catalog) -> BTreeSet<GroupVersion> {
     let gvrs = catalog.resources.iter().map(|r| &r.record.gvr);
     gvrs.map(|gvr| (gvr.group.clone(), gvr.version.clone()))
         .collect()
@@ -59,7 +59,7 @@ fn places(catalog: &Catalog) -> BTreeSet<Place> {
 ///
 /// # Errors
 /// It cannot be read now: then nothing is known to be gone.
-pub(super) async fn registered(api: &ApiServer) -> Result<BTreeSet<Place>, Fault> {
+pub(super) async fn registered(api: &ApiServer) -> Result<BTreeSet<GroupVersion>, Fault> {
     let read = api.get_as(REGISTERED_PATH, METADATA_LIST, REGISTERED_BYTES_MAX);
     match read.await {
         Ok(bytes) => parse(&bytes).map_err(Fault::unreadable),
@@ -72,7 +72,7 @@ pub(super) async fn registered(api: &ApiServer) -> Result<BTreeSet<Place>, Fault
 }
 
 /// Their names are as in `v1.apps`.
-fn parse(bytes: &[u8]) -> serde_json::Result<BTreeSet<Place>> {
+fn parse(bytes: &[u8]) -> serde_json::Result<BTreeSet<GroupVersion>> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct List {
@@ -101,10 +101,10 @@ mod tests {
     use anteroom_model::{GroupVersionResource, KindRecord};
 
     use super::*;
-    use crate::source::discovery::Resource;
+    use crate::source::discovery::ServedResource;
 
     fn catalog(gvrs: &[(&str, &str)]) -> Catalog {
-        let resources = gvrs.iter().map(|(group, plural)| Resource {
+        let resources = gvrs.iter().map(|(group, plural)| ServedResource {
             record: KindRecord {
                 gvr: GroupVersionResource::new(*group, "v1", *plural),
                 kind: "X".into(),

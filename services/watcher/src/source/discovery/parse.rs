@@ -7,7 +7,7 @@ use kube::client::{APIGroupDiscovery, APIResourceDiscovery, APIVersionDiscovery}
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Broken, Catalog, Resource};
+use super::{Broken, Catalog, ServedResource};
 
 /// The answer of `/api` or `/apis`.
 #[derive(Debug)]
@@ -83,12 +83,16 @@ fn read_version(group: &str, document: APIVersionDiscovery, catalog: &mut Catalo
     catalog.resources.extend(read);
 }
 
-fn read_resource(group: &str, version: &str, found: APIResourceDiscovery) -> Option<Resource> {
+fn read_resource(
+    group: &str,
+    version: &str,
+    found: APIResourceDiscovery,
+) -> Option<ServedResource> {
     let plural = found.resource?;
     let subresources = found.subresources.into_iter();
     let mut subresources: Vec<_> = subresources.filter_map(|sub| sub.subresource).collect();
     subresources.sort_unstable();
-    Some(Resource {
+    Some(ServedResource {
         record: KindRecord {
             gvr: GroupVersionResource::new(group, version, plural),
             kind: found.response_kind.and_then(|kind| kind.kind)?,
@@ -107,7 +111,7 @@ pub(crate) fn parse_legacy_resources(
     group: &str,
     version: &str,
     list: APIResourceList,
-) -> Vec<Resource> {
+) -> Vec<ServedResource> {
     let (subs, plain): (Vec<_>, Vec<_>) = list
         .resources
         .into_iter()
@@ -119,7 +123,7 @@ pub(crate) fn parse_legacy_resources(
         names.sort_unstable();
         names
     };
-    let read = plain.into_iter().map(|resource| Resource {
+    let read = plain.into_iter().map(|resource| ServedResource {
         record: KindRecord {
             subresources: subresources_of(&resource.name),
             gvr: GroupVersionResource::new(group, version, resource.name),
@@ -134,7 +138,7 @@ pub(crate) fn parse_legacy_resources(
 }
 
 /// The first version of a group that has a kind is the preferred one for it.
-pub(super) fn mark_preferred(group: &mut [Resource]) {
+pub(super) fn mark_preferred(group: &mut [ServedResource]) {
     for at in 0..group.len() {
         let (earlier, rest) = group.split_at_mut(at);
         let this = &mut rest[0].record;

@@ -79,7 +79,7 @@ fn reflect_into<F>(
         let answer = answer(request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
-    let target = Target {
+    let target = WatchTarget {
         collection: Collection::all(GroupVersionResource::new("", "v1", "pods")),
         left_at: ResourceVersion::default(),
         metadata_only: false,

@@ -86,9 +86,9 @@ struct Model {
 
 impl Model {
     fn write(&mut self, now: Instant, envelope: Envelope) {
-        let slot = Slot::of(&envelope.record);
+        let slot = LogKey::of(&envelope.record);
         for previous in &mut self.written {
-            if matches!(previous, Some((_, held)) if Slot::of(&held.record) == slot) {
+            if matches!(previous, Some((_, held)) if LogKey::of(&held.record) == slot) {
                 *previous = None;
             }
         }

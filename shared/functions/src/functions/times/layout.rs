@@ -166,7 +166,7 @@ fn fraction(rest: &str) -> Option<(Option<usize>, &str)> {
 
 /// The parts of a time that were read so far.
 #[derive(Debug, Default)]
-struct Read {
+struct ParsedTime {
     year: i16,
     month: Option<i8>,
     day: Option<i8>,
@@ -186,7 +186,7 @@ struct Read {
 /// # Errors
 /// What does not fit, in words.
 pub(super) fn parse(layout: &str, text: &str) -> Result<Moment, String> {
-    let mut read = Read::default();
+    let mut read = ParsedTime::default();
     let (mut layout, mut rest) = (layout, text);
     loop {
         let (before, element, after) = next_element(layout);
@@ -227,7 +227,7 @@ fn skip<'t>(text: &'t str, literal: &str) -> Option<&'t str> {
     Some(text)
 }
 
-impl Read {
+impl ParsedTime {
     /// Reads an element; gives what follows it.
     fn element<'t>(&mut self, element: Element, text: &'t str) -> Result<&'t str, String> {
         match element {

@@ -8,7 +8,7 @@ fn titles(policy: &Value, object: &Value, rank: Rank, is_invalid: bool) -> Vec<S
     let changes = changes
         .iter()
         .filter(|one| one.rank == rank && one.is_invalid == is_invalid);
-    changes.map(Change::title).collect()
+    changes.map(Variation::title).collect()
 }
 
 #[test]

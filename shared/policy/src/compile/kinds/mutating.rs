@@ -17,7 +17,7 @@ use super::{
 };
 use crate::ir::{
     FailurePolicy, NotRun, Rule,
-    cel::{Cel, CelDialect, CelFact, Placed, Reads},
+    cel::{Cel, CelDialect, CelFact, CelReads, Placed},
     cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     matching::{Constraints, Matches},
     mutate_existing::{CelTargets, ExistingWork, MutateExisting},
@@ -329,7 +329,7 @@ fn mutation(
                 skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
             },
             facts: Vec::new(),
-            beside: Reads::default(),
+            beside: CelReads::default(),
             known_reads: OnceLock::new(),
         },
         patches,

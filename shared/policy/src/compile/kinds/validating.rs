@@ -15,7 +15,7 @@ use super::{
 };
 use crate::ir::{
     FailurePolicy, Rule,
-    cel::{Cel, CelDialect, CelFact, Judged, Placed, Reads},
+    cel::{Cel, CelDialect, CelFact, CelReads, Judged, Placed},
     matching::{Constraints, Matches},
     problem::Problems,
     rule::{Check, FailureAction, Validation, Work},
@@ -159,7 +159,7 @@ fn expressions(
             skips_failed_conditions: failure_policy == FailurePolicy::Ignore,
         },
         facts: Vec::new(),
-        beside: Reads::default(),
+        beside: CelReads::default(),
         known_reads: OnceLock::new(),
     };
     cel.facts = facts::compile(cel.programs_with_paths(), site, problems);

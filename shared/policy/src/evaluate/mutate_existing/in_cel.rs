@@ -10,7 +10,7 @@ use anteroom_functions::meter;
 use anteroom_model::ExistingObjects;
 use serde_json::Value;
 
-use super::{ListProgress, Target, TargetWalk, resting_on};
+use super::{ListProgress, TargetObjects, TargetWalk, resting_on};
 use crate::{
     evaluate::{
         cel::existing,
@@ -263,7 +263,7 @@ struct CelTarget<'t, 's> {
     step: &'t mut PolicyStep<'s>,
 }
 
-impl Target for CelTarget<'_, '_> {
+impl TargetObjects for CelTarget<'_, '_> {
     fn first(&self, _: &mut Scope<'_>) -> Result<ListProgress, Stop> {
         Ok(ListProgress {
             wanted: self.wanted.clone(),

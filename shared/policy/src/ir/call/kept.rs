@@ -20,7 +20,7 @@ pub(crate) struct KeptPlan {
 }
 
 /// The segments of a path, read as those of the Kubernetes API.
-struct Resource<'a> {
+struct ResourcePath<'a> {
     group: &'a str,
     version: &'a str,
     plural: &'a str,
@@ -118,7 +118,7 @@ impl KeptPlan {
     }
 }
 
-fn resource(path: &PathTemplate) -> Result<Resource<'_>, String> {
+fn resource(path: &PathTemplate) -> Result<ResourcePath<'_>, String> {
     let literal = |at: usize| path.segments.get(at).and_then(Template::fixed);
     if path.segments.last().and_then(Template::fixed) == Some("") {
         return Err("it ends in a slash".to_owned());
@@ -152,7 +152,7 @@ fn resource(path: &PathTemplate) -> Result<Resource<'_>, String> {
     if !is_plural(written) {
         return Err(format!("`{written}` is no resource's plural in lower case"));
     }
-    Ok(Resource {
+    Ok(ResourcePath {
         group,
         version,
         plural: written,

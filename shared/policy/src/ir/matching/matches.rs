@@ -1,6 +1,8 @@
 //! The two ways in which rules say what they speak of. Pure.
 
-use super::{Constraints, Filter, KindPattern, Lacking, Match, Matched, Surroundings, Target};
+use super::{
+    Constraints, Filter, KindPattern, Lacking, Match, Matched, RegistrationTarget, Surroundings,
+};
 use crate::ir::{AdmissionRequest, Operation, Phase};
 
 /// The requests that a rule speaks of.
@@ -96,7 +98,10 @@ impl Matches {
     }
 
     /// Returns the kinds and operations to register for.
-    pub(crate) fn targets(&self, phase: Phase) -> Box<dyn Iterator<Item = Target> + '_> {
+    pub(crate) fn targets(
+        &self,
+        phase: Phase,
+    ) -> Box<dyn Iterator<Item = RegistrationTarget> + '_> {
         match self {
             Self::Filters(matches) => Box::new(matches.targets(phase)),
             Self::Constraints(constraints) => Box::new(constraints.targets(phase)),

@@ -6,7 +6,7 @@ use super::*;
 use crate::gateway::{
     images::{ImageRequest, RegistryArgs, tests::answer},
     live::{
-        allowed::{Allowed, Target},
+        allowed::{Allowed, ReadTarget},
         reader::Fetched,
     },
 };
@@ -52,7 +52,7 @@ async fn a_remembered_image_is_never_busy() {
     let (endpoint, rig) = open().await;
     let reader = rig.reader();
     let of = |tag: &str| Allowed {
-        target: Target::Image(ImageRequest::plain(&format!(
+        target: ReadTarget::Image(ImageRequest::plain(&format!(
             "{}/shop/web:{tag}",
             endpoint.address
         ))),
