@@ -179,11 +179,11 @@ struct Endpoints {
     uses: Arc<Uses>,
     metrics: QueryMetrics,
     service: Service,
-    open: BTreeMap<ViewId, Open>,
+    open: BTreeMap<ViewId, RunningEndpoint>,
     running: JoinSet<()>,
 }
 
-struct Open {
+struct RunningEndpoint {
     view: ViewHandle,
     stop: CancellationToken,
 }
@@ -228,7 +228,7 @@ impl Endpoints {
                 let stop = stop.child_token();
                 self.running.spawn(self.endpoint(view).run(stop.clone()));
                 let view = view.clone();
-                self.open.insert(id.clone(), Open { view, stop });
+                self.open.insert(id.clone(), RunningEndpoint { view, stop });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Views whose bodies are sealed in the log: they are opened here alone, and what is read of them
 //! leaves sealed to whoever asked.
 
-use anteroom_mirror::Open;
+use anteroom_mirror::OpenSealed;
 use anteroom_model::{FactError, ObjectKey, ViewId};
 use anteroom_seal::{Answering, Keys, withheld};
 use anteroom_wire::query::{QueryReply, encode_outcome};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub(crate) struct Opener(pub(crate) Keys);
 
-impl Open for Opener {
+impl OpenSealed for Opener {
     fn open(&self, view: &ViewId, key: &ObjectKey, sealed: &[u8]) -> Result<Bytes, String> {
         self.0
             .open(view, key, sealed)

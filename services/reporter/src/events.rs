@@ -148,7 +148,7 @@ fn admission_events(
     let mut events = Vec::new();
     for (number, rule) in found.rules.iter().enumerate() {
         let policy = ObjectKey::new(rule.policy_namespace.as_str(), rule.policy.as_str());
-        let told = Told {
+        let told = EventContent {
             policy: &policy,
             about: about.get(&policy),
             object: ObjectReference {
@@ -181,7 +181,7 @@ impl Violation<'_> {
         let Self {
             subject, result, ..
         } = self;
-        let told = Told {
+        let told = EventContent {
             policy: self.policy,
             about: self.about,
             object: ObjectReference {
@@ -205,7 +205,7 @@ impl Violation<'_> {
 }
 
 /// The content of an Event on one rule and one object.
-struct Told<'a> {
+struct EventContent<'a> {
     policy: &'a ObjectKey,
     about: Option<&'a About>,
     object: ObjectReference,
@@ -222,7 +222,7 @@ struct Told<'a> {
     seed: String,
 }
 
-impl Told<'_> {
+impl EventContent<'_> {
     fn on_object(&self) -> Event {
         let (policy, rule) = named(self.policy, self.rule);
         let rule = match &*rule {

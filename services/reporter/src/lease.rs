@@ -38,13 +38,13 @@ fn time_left(renewed: Instant, now: Instant) -> Option<Duration> {
 
 /// The lease as it was seen, and when it was seen to change.
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenLease {
     version: Option<String>,
     since: Instant,
 }
 
 /// Returns whether it can be taken.
-fn is_free(seen: &mut Option<Seen>, lease: &Lease, holder: &str, now: Instant) -> bool {
+fn is_free(seen: &mut Option<SeenLease>, lease: &Lease, holder: &str, now: Instant) -> bool {
     let spec = lease.spec.as_ref();
     let held_by = spec.and_then(|spec| spec.holder_identity.as_deref());
     if held_by.is_none_or(|by| by.is_empty() || by == holder) {
@@ -53,7 +53,7 @@ fn is_free(seen: &mut Option<Seen>, lease: &Lease, holder: &str, now: Instant) -
     let version = lease.metadata.resource_version.clone();
     let known = seen.as_ref().filter(|seen| seen.version == version);
     let since = known.map_or(now, |seen| seen.since);
-    *seen = Some(Seen { version, since });
+    *seen = Some(SeenLease { version, since });
     let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
     let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     let holds = seconds.map_or(DURATION, Duration::from_secs);
@@ -65,7 +65,7 @@ pub(crate) struct Candidate {
     api: Api<Lease>,
     name: String,
     holder: String,
-    seen: Option<Seen>,
+    seen: Option<SeenLease>,
 }
 
 impl Candidate {

@@ -66,7 +66,7 @@ pub(crate) async fn keep(
     let mut replicas = Replicas::default();
     let mut beats: Option<Signals<ReplicaBeat>> = None;
     let mut needs = Needs::default();
-    let mut standing = Standing::new(Instant::now());
+    let mut standing = StartProgress::new(Instant::now());
     let mut known = false;
     loop {
         if beats.is_none() {
@@ -81,7 +81,7 @@ pub(crate) async fn keep(
         let now = Instant::now();
         replicas.forget_silent(now);
         if known {
-            let Look { holds, waits } = standing.judge(now, &needs, &replicas);
+            let MissingThings { holds, waits } = standing.judge(now, &needs, &replicas);
             match (holds.is_empty(), waits.is_empty()) {
                 (false, _) => check.not_ready(listed(&holds)),
                 (true, false) => check.ready_but(listed(&waits)),
@@ -127,21 +127,21 @@ fn listed(missing: &[String]) -> String {
 
 /// The start of the webhook: it is over once nothing is missing, or at `until`.
 #[derive(Debug)]
-struct Standing {
+struct StartProgress {
     begun: bool,
     until: Instant,
 }
 
 /// The missing things, as text for people.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Look {
+struct MissingThings {
     /// Missing things that hold back readiness.
     holds: Vec<String>,
     /// Missing things that do not hold it back.
     waits: Vec<String>,
 }
 
-impl Standing {
+impl StartProgress {
     fn new(now: Instant) -> Self {
         Self {
             begun: false,
@@ -150,7 +150,7 @@ impl Standing {
     }
 
     /// Looks at what is missing now.
-    fn judge(&mut self, now: Instant, needs: &Needs, replicas: &Replicas) -> Look {
+    fn judge(&mut self, now: Instant, needs: &Needs, replicas: &Replicas) -> MissingThings {
         let lacking = needs.views.iter().filter_map(|(view, by)| {
             let state = replicas.lacks(view)?;
             Some(format!("{by}: {state}"))
@@ -158,11 +158,11 @@ impl Standing {
         let missing: Vec<_> = needs.unregistered.iter().cloned().chain(lacking).collect();
         self.begun |= missing.is_empty() || now >= self.until;
         match self.begun {
-            true => Look {
+            true => MissingThings {
                 holds: Vec::new(),
                 waits: missing,
             },
-            false => Look {
+            false => MissingThings {
                 holds: missing,
                 waits: Vec::new(),
             },

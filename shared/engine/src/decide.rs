@@ -26,7 +26,7 @@ use crate::{
     rule_run::{NamedRule, RuleRun, is_about_a_secret, records},
     verdict::{self, Blocked, Decision, RuleRecord, Triggered, WITHHELD},
 };
-use mutation::{Mutation, Next};
+use mutation::{Mutation, NextAsked};
 
 /// Takes requests and objects through the policies, with facts of `F`. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -211,10 +211,10 @@ impl<F: FactSource> Engine<F> {
                 let record = self.run(catalog, running, work, deadline).await.pop();
                 let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
                 match record.map(|record| mutation.take(record)) {
-                    Some(Next::Rule) if is_applied && rule.policy.applies_one() => break,
-                    None | Some(Next::Rule) => {}
-                    Some(Next::Policy) => break,
-                    Some(Next::Nobody) => break 'policies,
+                    Some(NextAsked::Rule) if is_applied && rule.policy.applies_one() => break,
+                    None | Some(NextAsked::Rule) => {}
+                    Some(NextAsked::Policy) => break,
+                    Some(NextAsked::Nobody) => break 'policies,
                 }
             }
         }

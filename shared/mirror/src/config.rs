@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::limits::{AGE_MAX_DEFAULT_MS, BEAT_SILENCE_MAX_MS, LAG_MAX_MS};
 
-use crate::{Changes, Hold, Open};
+use crate::{Changes, Hold, OpenSealed};
 
 /// The limits of a mirror, and what it holds. The defaults are those of [`anteroom_model::limits`].
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct MirrorConfig {
     /// The views that it holds, until [`Mirror::hold`](crate::Mirror::hold) says otherwise.
     pub hold: Hold,
     /// Opens bodies that are sealed. Without it, a view that has any fails with a reason.
-    pub opener: Option<Arc<dyn Open>>,
+    pub opener: Option<Arc<dyn OpenSealed>>,
     /// Collects the changes of all views, those included that are not held.
     pub changes: Option<Changes>,
 }

@@ -47,7 +47,7 @@ impl Default for Hold {
 }
 
 /// Opens bodies that are sealed in the log.
-pub trait Open: fmt::Debug + Send + Sync {
+pub trait OpenSealed: fmt::Debug + Send + Sync {
     /// Opens the sealed body of this object of this view.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub mod testing;
 
 pub use changes::Changes;
 pub use config::MirrorConfig;
-pub use demand::{Hold, Open};
+pub use demand::{Hold, OpenSealed};
 pub use handle::{ViewHandle, ViewSet};
 pub use marks::Marks;
 pub use metrics::MirrorMetrics;

@@ -18,7 +18,7 @@ pub struct MirrorMetrics {
     bytes: Family<OfView, Gauge>,
     age_seconds: Family<OfView, Gauge<f64, AtomicU64>>,
     answering: Family<OfView, Gauge>,
-    deltas: Family<Taken, Counter>,
+    deltas: Family<RecordLabels, Counter>,
     digest_mismatches: Family<OfView, Counter>,
     resyncs: Family<Caused, Counter>,
     loads: Counter,
@@ -41,12 +41,12 @@ impl OfView {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Taken {
+struct RecordLabels {
     view: String,
     result: &'static str,
 }
 
-impl Taken {
+impl RecordLabels {
     fn new(view: &ViewId, changed: bool) -> Self {
         Self {
             view: view.as_str().to_owned(),
@@ -127,7 +127,7 @@ impl MirrorMetrics {
         self.answering.remove(&of);
         self.digest_mismatches.remove(&of);
         for changed in [false, true] {
-            self.deltas.remove(&Taken::new(view, changed));
+            self.deltas.remove(&RecordLabels::new(view, changed));
         }
     }
 
@@ -135,7 +135,7 @@ impl MirrorMetrics {
     /// longer to find than to increment.
     pub(crate) fn deltas(&self, view: &ViewId, changed: bool) -> Counter {
         self.deltas
-            .get_or_create(&Taken::new(view, changed))
+            .get_or_create(&RecordLabels::new(view, changed))
             .clone()
     }
 

@@ -39,7 +39,7 @@ use self::{
     found::FoundDifferences,
     guide::Guide,
     outcome::compare,
-    request::{Requests, Taken},
+    request::{RequestValue, Requests},
     seed::seeds,
     subject::ComparedPolicies,
     vocabulary::Vocabulary,
@@ -294,10 +294,10 @@ pub fn equal(
     requests.each(&mut |request| {
         if is_over() {
             stopped = Some(Stopped::Time);
-            return Taken::Last;
+            return RequestValue::Last;
         }
         let Some([old, new]) = subject.outcomes(&request) else {
-            return Taken::Dull;
+            return RequestValue::Dull;
         };
         found.requests += 1;
         coverage[0].add(&old);
@@ -306,8 +306,8 @@ pub fn equal(
             found.add(class, request);
         }
         match old.is_telling() || new.is_telling() {
-            true => Taken::Telling,
-            false => Taken::Dull,
+            true => RequestValue::Telling,
+            false => RequestValue::Dull,
         }
     });
     if stopped.is_none() && found.requests >= search.requests_max {

@@ -56,8 +56,8 @@ pub(super) struct ConsoleState {
     /// `None`: not asked yet.
     pub(super) statuses: Option<Result<StatusReply, String>>,
     /// The oldest first.
-    pub(super) denials: VecDeque<Seen>,
-    pub(super) decisions: VecDeque<Seen>,
+    pub(super) denials: VecDeque<SeenDecision>,
+    pub(super) decisions: VecDeque<SeenDecision>,
     pub(super) decisions_left_out: u64,
     /// Decisions each second, the oldest first.
     pub(super) rates: VecDeque<f64>,
@@ -68,7 +68,7 @@ pub(super) struct ConsoleState {
 
 /// A decision that was told.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenDecision {
     /// Its name in links: the same when it is told again.
     pub(super) id: String,
     pub(super) at: Timestamp,
@@ -125,7 +125,7 @@ impl ConsoleState {
             self.decisions_left_out += tapped.left_out;
         }
         for record in tapped.records {
-            let seen = Seen {
+            let seen = SeenDecision {
                 id: format!("{}.{}", record.uid, record.phase),
                 at: time_of(&record, now),
                 webhook: tapped.webhook.clone(),

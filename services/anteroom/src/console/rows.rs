@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anteroom_wire::{status::ObjectStatus, tap::RuleDecision};
 
-use super::listen::{POINTS_MAX, Seen};
+use super::listen::{POINTS_MAX, SeenDecision};
 use crate::operator::{
     system::ViewRow,
     table::{bytes, count, micros, millis},
@@ -33,7 +33,7 @@ pub(super) struct DecisionRow {
 }
 
 impl DecisionRow {
-    pub(super) fn of(seen: &Seen) -> Self {
+    pub(super) fn of(seen: &SeenDecision) -> Self {
         let record = &seen.record;
         let name = |rule: &RuleDecision| format!("{} / {}", rule.policy, rule.rule);
         let bad = |rule: &&RuleDecision| matches!(&*rule.result, "fail" | "error");

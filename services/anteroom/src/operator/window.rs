@@ -12,13 +12,13 @@ use serde::Serialize;
 #[derive(Debug)]
 pub(crate) struct Window {
     span: Duration,
-    told: VecDeque<Told>,
+    told: VecDeque<TimedSummary>,
     /// The reasons why webhooks do not take the tap.
     pub(crate) refused: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
-struct Told {
+struct TimedSummary {
     at: Instant,
     webhook: String,
     is_shadow: bool,
@@ -107,7 +107,7 @@ impl Window {
         }
         if let Some(summary) = &tapped.summary {
             self.refused.remove(&tapped.webhook);
-            self.told.push_back(Told {
+            self.told.push_back(TimedSummary {
                 at,
                 webhook: tapped.webhook.clone(),
                 is_shadow: tapped.shadow,
@@ -128,7 +128,7 @@ impl Window {
         let mut latencies = Latencies::default();
         let (mut decided, mut denied, mut errors) = (0, 0, 0);
         let mut rows: BTreeMap<_, Sum> = BTreeMap::new();
-        for Told { summary, .. } in &self.told {
+        for TimedSummary { summary, .. } in &self.told {
             decided += summary.decisions;
             denied += summary.denied;
             errors += summary.errors;
@@ -141,7 +141,7 @@ impl Window {
                 rows.entry(key).or_default().add(row);
             }
         }
-        let webhooks = |of: &dyn Fn(&Told) -> bool| {
+        let webhooks = |of: &dyn Fn(&TimedSummary) -> bool| {
             let told = self.told.iter().filter(|told| of(told));
             told.map(|told| &told.webhook)
                 .collect::<BTreeSet<_>>()

@@ -86,7 +86,7 @@ impl<'b> CelQueryContext<'b> {
 
 /// The place of an evaluation, which says how many objects it may look through.
 #[derive(Debug)]
-enum Pace<'b> {
+enum EvaluationPlace<'b> {
     /// In the task in which the call arrived.
     Inline,
     /// On a worker.
@@ -102,7 +102,7 @@ struct Host<'b> {
     derived: Option<&'b Derived>,
     view: &'b ViewHandle,
     state: &'b Snapshot,
-    pace: Pace<'b>,
+    pace: EvaluationPlace<'b>,
     has_asked: AtomicBool,
 }
 
@@ -118,9 +118,11 @@ impl ListHost for Host<'_> {
 
     fn goes_on(&self, looked_through: usize) -> bool {
         match self.pace {
-            Pace::Inline => looked_through < PACE_OBJECTS,
-            Pace::Worker => looked_through < SLICE_OBJECTS,
-            Pace::Turns(turns) => !looked_through.is_multiple_of(SLICE_OBJECTS) || turns.next(),
+            EvaluationPlace::Inline => looked_through < PACE_OBJECTS,
+            EvaluationPlace::Worker => looked_through < SLICE_OBJECTS,
+            EvaluationPlace::Turns(turns) => {
+                !looked_through.is_multiple_of(SLICE_OBJECTS) || turns.next()
+            }
         }
     }
 }
@@ -150,7 +152,7 @@ impl Evaluator {
         }
         let (mut budget, _) = context.batch.deadline.limit(self.budget);
         budget.steps = budget.steps.min(INLINE_STEPS_MAX);
-        let host = self.host(context.batch, Pace::Inline);
+        let host = self.host(context.batch, EvaluationPlace::Inline);
         match self.attempt(context, budget, &host) {
             Attempt::Done {
                 result: Err(FactError::BudgetExceeded { .. } | FactError::DeadlineExceeded { .. }),
@@ -231,7 +233,7 @@ impl Evaluator {
             };
         }
         let (budget, _) = context.batch.deadline.limit(self.budget);
-        let host = self.host(context.batch, Pace::Worker);
+        let host = self.host(context.batch, EvaluationPlace::Worker);
         let attempt = self.attempt(context, budget, &host);
         if let Attempt::Done {
             result,
@@ -262,7 +264,7 @@ impl Evaluator {
                 return Err(not_in_cel());
             };
             let (budget, _) = of.deadline.limit(this.budget);
-            let mut host = this.host(&of, Pace::Turns(turns));
+            let mut host = this.host(&of, EvaluationPlace::Turns(turns));
             if !by_index {
                 host.derived = None;
             }
@@ -287,7 +289,7 @@ impl Evaluator {
             .await
     }
 
-    fn host<'b>(&'b self, batch: &'b Batch, pace: Pace<'b>) -> Host<'b> {
+    fn host<'b>(&'b self, batch: &'b Batch, pace: EvaluationPlace<'b>) -> Host<'b> {
         Host {
             derived: Some(&self.derived),
             view: &batch.view,

@@ -43,7 +43,7 @@ pub(super) struct EnforcementTracker {
     /// There has been no webhook for long.
     webhooks_away: bool,
     /// The policies that are in force, or could be but for the webhooks.
-    standings: HashMap<PolicyId, Standing>,
+    standings: HashMap<PolicyId, PolicyProgress>,
     /// The policies that are not in force yet.
     unenforced: BTreeSet<PolicyId>,
     /// The number of times that the kinds were read.
@@ -52,7 +52,7 @@ pub(super) struct EnforcementTracker {
 
 /// A policy's progress towards being in force.
 #[derive(Clone, Debug)]
-struct Standing {
+struct PolicyProgress {
     uid: String,
     generation: i64,
     /// The hash of its content, which covers more than the generation.
@@ -86,7 +86,7 @@ pub(super) struct Surroundings<'a> {
     pub now: Instant,
 }
 
-impl Standing {
+impl PolicyProgress {
     /// Returns the standing of a policy that could be in force from now on.
     fn new(policy: &PolicyManifest, now: Instant) -> Self {
         let generation = policy.identity.generation;
@@ -167,7 +167,7 @@ impl EnforcementTracker {
         self.waiting(|standing| standing.position.is_none())
     }
 
-    fn waiting(&self, condition: impl Fn(&Standing) -> bool) -> Vec<PolicyId> {
+    fn waiting(&self, condition: impl Fn(&PolicyProgress) -> bool) -> Vec<PolicyId> {
         let waits = |id: &&PolicyId| self.standings.get(*id).is_some_and(&condition);
         self.unenforced.iter().filter(waits).cloned().collect()
     }
@@ -215,7 +215,7 @@ impl EnforcementTracker {
         let now = around.now;
         let standing = self.standings.remove(id);
         let standing = standing.filter(|known| known.is_of(policy));
-        let mut standing = standing.unwrap_or_else(|| Standing::new(policy, now));
+        let mut standing = standing.unwrap_or_else(|| PolicyProgress::new(policy, now));
         if standing.version != policy.version {
             standing.version = policy.version.clone();
             standing.position = None;
@@ -253,7 +253,7 @@ impl EnforcementTracker {
     fn kinds_known(
         &self,
         policy: &PolicyManifest,
-        standing: &mut Standing,
+        standing: &mut PolicyProgress,
         around: &Surroundings<'_>,
         effects: &mut Vec<CoordinatorEffect>,
     ) -> Result<(), Failure> {
@@ -281,7 +281,7 @@ impl EnforcementTracker {
         &self,
         id: &PolicyId,
         reads: &RequiredReads,
-        standing: &mut Standing,
+        standing: &mut PolicyProgress,
         around: &Surroundings<'_>,
     ) -> Result<(), Failure> {
         let position = around.locate(id, reads, standing);
@@ -305,7 +305,7 @@ impl Surroundings<'_> {
         &self,
         id: &PolicyId,
         reads: &RequiredReads,
-        standing: &mut Standing,
+        standing: &mut PolicyProgress,
     ) -> Option<Revision> {
         if standing.position.is_none() {
             standing.position = (self.position)(&id.0, &reads.records);

@@ -22,7 +22,7 @@ use crate::{
     gateway::calls::CallSpec,
 };
 use dependents::{Dependents, ImplicitReads};
-use need::{Held, Needs};
+use need::{EntryNeeds, Needs};
 
 /// An entry's kind and name.
 pub(crate) type EntryId = (EntryKind, String);
@@ -124,7 +124,7 @@ pub(crate) enum RegistryEffect {
 struct RegisteredEntry {
     record: EntryRecord,
     /// Its needs, while it is bound.
-    held: Option<Held>,
+    held: Option<EntryNeeds>,
     /// It lets go of a view that is forbidden.
     stops: bool,
     /// The reference of an implicit entry, and the policies that make it.
@@ -462,7 +462,7 @@ impl RegisteredEntry {
         Self {
             record,
             stops: found.options.stops_when_forbidden,
-            held: Some(Held::new(found)),
+            held: Some(EntryNeeds::new(found)),
             reference: None,
         }
     }

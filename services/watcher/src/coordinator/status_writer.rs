@@ -28,7 +28,7 @@ use crate::{
     source::apiserver::{ApiServer, Fault},
 };
 
-use plan::{Pace, Plan, Written, is_news, is_said, plan};
+use plan::{Plan, WritePace, Written, is_news, is_said, plan};
 
 pub(crate) use metrics::StatusMetrics;
 pub(crate) use plan::{DesiredStatus, Figures};
@@ -153,7 +153,7 @@ impl Slots {
 
     /// News first, in their order.
     fn due(&mut self, now: Instant, clock: Timestamp) -> Vec<Due> {
-        let pace = Pace::of(self.all.len());
+        let pace = WritePace::of(self.all.len());
         let mut due = Vec::new();
         while due.len() < WRITES_TOGETHER
             && let Some(target) = self.news.pop_front()
@@ -174,7 +174,7 @@ impl Slots {
 
     /// Returns the writes that have become due by the passing of time.
     fn ripe(&mut self, now: Instant, clock: Timestamp) -> Vec<Due> {
-        let pace = Pace::of(self.all.len());
+        let pace = WritePace::of(self.all.len());
         let Self { all, open, .. } = self;
         let mut due = Vec::new();
         open.retain(|target| {

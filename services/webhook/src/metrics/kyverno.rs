@@ -51,14 +51,14 @@ pub(crate) struct KyvernoMetrics {
     execution_seconds: Family<ResultLabels, Histogram, fn() -> Histogram>,
     rules: Family<RuleLabels, Gauge>,
     /// The series of requests.
-    seen: Arc<Seen>,
+    seen: Arc<SeriesCache>,
     requests_known: Arc<Mutex<HashSet<u64>>>,
-    results_known: Arc<Mutex<Known>>,
+    results_known: Arc<Mutex<KnownSeries>>,
 }
 
 /// The label sets counted for rules: they are bounded, and removed with the rules.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSeries {
     targets: usize,
     by_rule: HashMap<RuleKey, OfOneRule>,
 }
@@ -369,9 +369,9 @@ impl Counted {
 
 /// Series by a hash of their labels, so that the second result of a kind looks nothing up.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<HashMap<u64, Counted>>);
+pub(super) struct SeriesCache(Mutex<HashMap<u64, Counted>>);
 
-impl Seen {
+impl SeriesCache {
     fn get(&self, key: &impl Hash, make: impl FnOnce() -> Counted) -> Counted {
         let mut seen = self.0.lock();
         seen.entry(hash(key)).or_insert_with(make).clone()

@@ -12,7 +12,7 @@ use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use super::{
     WebhookMetrics,
-    kyverno::{OfRule, Seen},
+    kyverno::{OfRule, SeriesCache},
 };
 
 /// The series of one rule, each found at its first use.
@@ -23,7 +23,7 @@ pub(super) struct RuleSeries {
     /// The rule's part of Kyverno's labels.
     pub(super) of_rule: OfRule,
     /// Its series by Kyverno's names.
-    pub(super) seen: Seen,
+    pub(super) seen: SeriesCache,
 }
 
 impl RuleSeries {
@@ -32,7 +32,7 @@ impl RuleSeries {
             counters: Default::default(),
             seconds: OnceLock::new(),
             of_rule: OfRule::of(rule),
-            seen: Seen::default(),
+            seen: SeriesCache::default(),
         }
     }
 

@@ -48,7 +48,7 @@ fn needs(catalog: &Catalog, all: &[Need]) -> Needs {
 /// The missing things that hold back a webhook which has just started.
 fn missing(needs: &Needs, replicas: &Replicas) -> Vec<String> {
     let now = Instant::now();
-    Standing::new(now).judge(now, needs, replicas).holds
+    StartProgress::new(now).judge(now, needs, replicas).holds
 }
 
 fn reference(inline: bool) -> Reference {
@@ -191,7 +191,7 @@ fn what_is_missing_takes_readiness_away_at_the_start_alone() {
     ];
     let begun = Instant::now();
     for (story, looks) in stories {
-        let mut standing = Standing::new(begun);
+        let mut standing = StartProgress::new(begun);
         for (at, (seconds, needs, views, holds, waits)) in looks.iter().enumerate() {
             let mut replicas = Replicas::default();
             replicas.take_beat(Instant::now(), beat("r1", views));

@@ -82,7 +82,7 @@ struct Wanted {
 }
 
 /// The last configuration that the API server acknowledged.
-struct Written {
+struct WrittenConfiguration {
     configuration: Arc<Configuration>,
     /// The newest position whose configuration it is.
     position: LogPosition,
@@ -95,7 +95,7 @@ struct Written {
 
 /// State of the loop of a [`Keeper`].
 struct KeeperState {
-    written: Option<Written>,
+    written: Option<WrittenConfiguration>,
     write_backoff: Backoff,
     outrun_backoff: Backoff,
     proof_backoff: Backoff,
@@ -219,7 +219,7 @@ impl Keeper {
                 if before.is_none() {
                     state.proof_backoff.reset();
                 }
-                state.written = Some(Written {
+                state.written = Some(WrittenConfiguration {
                     configuration: Arc::clone(&wanted.configuration),
                     position: wanted.catalog.position.clone(),
                     policies_at: wanted.policies_at.clone(),

@@ -39,11 +39,11 @@ pub(crate) async fn keep(
     let stop = shutdown.token();
     let mut connection = bus.connection();
     let looking = async {
-        let mut standing = Standing::default();
+        let mut standing = LagTimer::default();
         check.ready();
         loop {
             if *connection.borrow_and_update() == Connection::Up {
-                standing = Standing::default();
+                standing = LagTimer::default();
                 check.ready();
                 if connection.changed().await.is_err() {
                     return std::future::pending::<()>().await;
@@ -73,11 +73,11 @@ pub(crate) async fn keep(
 
 /// Since when another webhook is ahead.
 #[derive(Debug, Default)]
-struct Standing {
+struct LagTimer {
     ahead_since: Option<Instant>,
 }
 
-impl Standing {
+impl LagTimer {
     /// Returns whether another webhook has been ahead for long enough. A log that was made anew meanwhile counts as ahead.
     fn is_left_behind(
         &mut self,
@@ -120,7 +120,7 @@ mod tests {
             (Some(at("a", 4)), false),
             (None, false),
         ] {
-            let mut standing = Standing::default();
+            let mut standing = LagTimer::default();
             let mut look = |seconds| {
                 let now = begun + Duration::from_secs(seconds);
                 standing.is_left_behind(Some(&own), theirs.as_ref(), now)
@@ -128,7 +128,7 @@ mod tests {
             assert!(!look(0) && !look(9), "{theirs:?}");
             assert_eq!(look(10), expected, "{theirs:?}");
         }
-        let mut standing = Standing::default();
+        let mut standing = LagTimer::default();
         let later = at("a", 6);
         assert!(!standing.is_left_behind(Some(&own), Some(&later), begun));
         assert!(!standing.is_left_behind(Some(&own), Some(&own), begun));

@@ -97,21 +97,21 @@ impl Receiving {
         }
     }
 
-    fn hold(&self, bytes: usize) -> Result<Held<'_>, NotReceived> {
+    fn hold(&self, bytes: usize) -> Result<ReceivingBody<'_>, NotReceived> {
         take(&self.bodies, 1, BODIES_MAX)?;
-        let mut held = Held { of: self, bytes: 0 };
+        let mut held = ReceivingBody { of: self, bytes: 0 };
         held.add(bytes)?;
         Ok(held)
     }
 }
 
 /// A body that is waited for.
-struct Held<'a> {
+struct ReceivingBody<'a> {
     of: &'a Receiving,
     bytes: usize,
 }
 
-impl Held<'_> {
+impl ReceivingBody<'_> {
     fn add(&mut self, bytes: usize) -> Result<(), NotReceived> {
         take(&self.of.bytes, bytes, HELD_BYTES_MAX)?;
         self.bytes += bytes;
@@ -119,7 +119,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ReceivingBody<'_> {
     fn drop(&mut self) {
         self.of.bodies.fetch_sub(1, Ordering::Relaxed);
         self.of.bytes.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -60,7 +60,7 @@ struct Task {
 }
 
 /// The reader is gone.
-struct Gone;
+struct ReaderGone;
 
 impl Task {
     async fn run(mut self, restart: Arc<Notify>, stop: CancellationToken) {
@@ -95,7 +95,7 @@ impl Task {
     }
 
     /// Reads until there is nothing more to read for now.
-    async fn read(&mut self) -> Result<(), Gone> {
+    async fn read(&mut self) -> Result<(), ReaderGone> {
         loop {
             let head = match self.head() {
                 Ok(head) => head,
@@ -142,7 +142,7 @@ impl Task {
     }
 
     /// Sends `records` to the reader. Returns false if the connection was lost before the last one.
-    async fn deliver(&mut self, records: Records) -> Result<bool, Gone> {
+    async fn deliver(&mut self, records: Records) -> Result<bool, ReaderGone> {
         for (revision, envelope) in records {
             self.hub.delay().await;
             if !self.link.is_up() {
@@ -155,7 +155,7 @@ impl Task {
         Ok(true)
     }
 
-    async fn leave(&mut self, reason: String) -> Result<(), Gone> {
+    async fn leave(&mut self, reason: String) -> Result<(), ReaderGone> {
         if std::mem::replace(&mut self.away, true) {
             return Ok(());
         }
@@ -164,7 +164,7 @@ impl Task {
     }
 
     /// Resumes after the position, or begins again from the start: the log is within reach.
-    async fn come_back(&mut self, head: &LogHead) -> Result<(), Gone> {
+    async fn come_back(&mut self, head: &LogHead) -> Result<(), ReaderGone> {
         self.away = false;
         let away = self.current.elapsed();
         let gaps = self.link.gaps();
@@ -177,7 +177,7 @@ impl Task {
         }
     }
 
-    async fn begin(&mut self, head: &LogHead, cause: RestartCause) -> Result<(), Gone> {
+    async fn begin(&mut self, head: &LogHead, cause: RestartCause) -> Result<(), ReaderGone> {
         self.position.restart(head.incarnation.clone());
         self.current = Instant::now();
         self.caught_up = false;
@@ -186,7 +186,7 @@ impl Task {
     }
 
     /// Begins again if the log is within reach; else coming back decides.
-    async fn restart(&mut self, cause: RestartCause) -> Result<(), Gone> {
+    async fn restart(&mut self, cause: RestartCause) -> Result<(), ReaderGone> {
         match self.head() {
             Ok(head) => self.begin(&head, cause).await,
             Err(_) => {
@@ -196,7 +196,7 @@ impl Task {
         }
     }
 
-    async fn catch_up(&mut self) -> Result<(), Gone> {
+    async fn catch_up(&mut self) -> Result<(), ReaderGone> {
         self.current = Instant::now();
         if std::mem::replace(&mut self.caught_up, true) {
             return Ok(());
@@ -205,7 +205,7 @@ impl Task {
         self.send(LogEvent::CaughtUp { revision }).await
     }
 
-    async fn send(&self, event: LogEvent) -> Result<(), Gone> {
-        self.events.send(event).await.map_err(|_| Gone)
+    async fn send(&self, event: LogEvent) -> Result<(), ReaderGone> {
+        self.events.send(event).await.map_err(|_| ReaderGone)
     }
 }

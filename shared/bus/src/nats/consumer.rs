@@ -246,14 +246,14 @@ fn nanos(duration: Duration) -> u64 {
 /// A message in a consumer's inbox, decoded.
 #[derive(Debug, PartialEq, Eq)]
 enum Arrival {
-    Record(At),
+    Record(DeliveryPosition),
     Heartbeat { delivered: u64, scanned: Revision },
     PullEnded,
 }
 
 /// The position and counts of a delivered record, parsed from its acknowledge subject.
 #[derive(Debug, PartialEq, Eq)]
-struct At {
+struct DeliveryPosition {
     revision: Revision,
     delivered: u64,
     pending: u64,
@@ -266,7 +266,7 @@ impl Arrival {
             None => message
                 .reply
                 .as_deref()
-                .and_then(At::parse)
+                .and_then(DeliveryPosition::parse)
                 .map(Self::Record)
                 .ok_or_else(|| Lost::Gone("a record has no position".to_owned())),
             Some(100) => Ok(Self::Heartbeat {
@@ -300,7 +300,7 @@ fn is_ordinary(description: &str) -> bool {
     description.contains("batch completed") || description.contains("exceeds maxbytes")
 }
 
-impl At {
+impl DeliveryPosition {
     /// `$JS.ACK.<stream>.<consumer>.<tries>.<position>.<count>.<time>.<pending>`, with domain and
     /// account before the stream, and perhaps a token behind, in the newer form (ADR-15).
     fn parse(reply: &str) -> Option<Self> {
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_position_is_read_from_both_forms_of_a_reply_subject() {
-        let expected = Some(At {
+        let expected = Some(DeliveryPosition {
             revision: Revision(100),
             delivered: 7,
             pending: 42,
@@ -334,7 +334,7 @@ mod tests {
             "$JS.ACK._.hash.log.r-1.1.100.7.1790230470084404000.42",
             "$JS.ACK.hub.hash.log.r-1.1.100.7.1790230470084404000.42.token",
         ] {
-            assert_eq!(At::parse(reply), expected, "{reply}");
+            assert_eq!(DeliveryPosition::parse(reply), expected, "{reply}");
         }
         for reply in [
             "",
@@ -343,7 +343,7 @@ mod tests {
             "$JS.ACK.a.b.log.r-1.1.100.7.1",
             "$JS.ACK.log.r-1.1.x.7.1.42",
         ] {
-            assert_eq!(At::parse(reply), None, "{reply}");
+            assert_eq!(DeliveryPosition::parse(reply), None, "{reply}");
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) fn follow(shared: Arc<ClientState>, scope: &LogScope) -> Follower {
         tokio::select! {
             () = stopped.cancelled() => {}
             // Ends when nobody reads the events any more.
-            Gone = reader.run(&asked) => {}
+            ReaderGone = reader.run(&asked) => {}
         }
     });
     Follower {
@@ -136,7 +136,7 @@ impl NoLogNotice {
 }
 
 /// The events have no reader any more.
-struct Gone;
+struct ReaderGone;
 
 /// Why a session ended.
 enum End {
@@ -151,8 +151,8 @@ enum End {
     NoLog,
 }
 
-impl From<Gone> for End {
-    fn from(Gone: Gone) -> Self {
+impl From<ReaderGone> for End {
+    fn from(ReaderGone: ReaderGone) -> Self {
         Self::Gone
     }
 }
@@ -173,7 +173,7 @@ impl From<BusError> for End {
 }
 
 impl LogReader {
-    async fn run(mut self, restart: &Notify) -> Gone {
+    async fn run(mut self, restart: &Notify) -> ReaderGone {
         let mut link = self.shared.link.clone();
         loop {
             if !link.borrow_and_update().is_up() {
@@ -182,25 +182,25 @@ impl LogReader {
                     .await
                     .is_err()
                 {
-                    return Gone;
+                    return ReaderGone;
                 }
                 if link.wait_for(|link| link.is_up()).await.is_err() {
-                    return Gone;
+                    return ReaderGone;
                 }
             }
             let Err(end) = self.session(restart).await;
             match end {
-                End::Gone => return Gone,
+                End::Gone => return ReaderGone,
                 End::Asked => self.asked = true,
                 End::Changed => {}
                 End::Lost(lost) => {
                     if self.lost(lost).await.is_err() {
-                        return Gone;
+                        return ReaderGone;
                     }
                 }
                 End::NoLog => {
                     if self.await_log().await.is_err() {
-                        return Gone;
+                        return ReaderGone;
                     }
                 }
             }
@@ -243,7 +243,7 @@ impl LogReader {
     }
 
     /// Resumes after the position, or begins again.
-    async fn resume(&mut self, head: &LogHead) -> Result<(), Gone> {
+    async fn resume(&mut self, head: &LogHead) -> Result<(), ReaderGone> {
         let away = self.current.elapsed();
         let cause = match self.position.resume(head, away, TOMBSTONE_TTL) {
             Err(cause) => Some(cause),
@@ -276,7 +276,7 @@ impl LogReader {
     }
 
     /// The server has met the log's end at `scanned`.
-    async fn idle(&mut self, scanned: Revision) -> Result<(), Gone> {
+    async fn idle(&mut self, scanned: Revision) -> Result<(), ReaderGone> {
         // A read that failed ends before the end, which the log's last position gives away.
         if scanned < self.wanted {
             return Ok(());
@@ -330,7 +330,7 @@ impl LogReader {
     }
 
     /// Asks whether the record at `revision`, which has just been delivered, is still the last one.
-    async fn confirm(&mut self, revision: Revision) -> Result<(), Gone> {
+    async fn confirm(&mut self, revision: Revision) -> Result<(), ReaderGone> {
         match self.shared.api.head().await {
             Ok(head) if head.last == revision && self.is_the_same(&head) => {
                 self.catch_up(revision).await
@@ -372,7 +372,7 @@ impl LogReader {
     }
 
     /// Everything in scope up to `revision` has been delivered.
-    async fn catch_up(&mut self, revision: Revision) -> Result<(), Gone> {
+    async fn catch_up(&mut self, revision: Revision) -> Result<(), ReaderGone> {
         self.position.advance(revision);
         self.current = Instant::now();
         self.retry_delay = RETRY_DELAY_MIN;
@@ -383,7 +383,7 @@ impl LogReader {
         self.send(LogEvent::CaughtUp { revision }).await
     }
 
-    async fn lost(&mut self, lost: Lost) -> Result<(), Gone> {
+    async fn lost(&mut self, lost: Lost) -> Result<(), ReaderGone> {
         let reason = match lost {
             Lost::Gone(reason) => reason,
             Lost::Gap(reason) => {
@@ -401,7 +401,7 @@ impl LogReader {
 
     /// Waits for a watcher to create the log. That is how every installation begins, so it is told
     /// rarely.
-    async fn await_log(&mut self) -> Result<(), Gone> {
+    async fn await_log(&mut self) -> Result<(), ReaderGone> {
         let stream = self.shared.subjects.stream();
         if self.shared.no_log_notice.is_due() {
             if self.position.applied() == Revision(0) {
@@ -425,10 +425,10 @@ impl LogReader {
         tokio::time::sleep(delay).await;
     }
 
-    async fn leave(&mut self, reason: String) -> Result<(), Gone> {
+    async fn leave(&mut self, reason: String) -> Result<(), ReaderGone> {
         // Closed, it ends without a word: being away is for those that come back.
         if self.shared.closed.is_cancelled() {
-            return Err(Gone);
+            return Err(ReaderGone);
         }
         if std::mem::replace(&mut self.away, true) {
             return Ok(());
@@ -437,8 +437,8 @@ impl LogReader {
         self.send(LogEvent::Away { reason }).await
     }
 
-    async fn send(&self, event: LogEvent) -> Result<(), Gone> {
-        self.events.send(event).await.map_err(|_| Gone)
+    async fn send(&self, event: LogEvent) -> Result<(), ReaderGone> {
+        self.events.send(event).await.map_err(|_| ReaderGone)
     }
 }
 

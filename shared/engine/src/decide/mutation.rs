@@ -30,7 +30,7 @@ pub(super) struct Mutation {
 
 /// The one that is asked next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextAsked {
     Rule,
     Policy,
     Nobody,
@@ -60,19 +60,19 @@ impl Mutation {
 
     /// Takes in what became of a rule. The object that it made is the request's from then on; of it
     /// the record says only where it differs.
-    pub(super) fn take(&mut self, mut record: RuleRecord) -> Next {
+    pub(super) fn take(&mut self, mut record: RuleRecord) -> NextAsked {
         let next = match &mut record.outcome {
             RuleOutcome::Mutated { object } => {
                 record.changed = places(self.request.matched_object(), object);
                 self.change(std::mem::take(object));
-                Next::Rule
+                NextAsked::Rule
             }
             RuleOutcome::Error(_) if record.ignore_errors => {
                 self.undo();
-                Next::Policy
+                NextAsked::Policy
             }
-            RuleOutcome::Error(_) => Next::Nobody,
-            _ => Next::Rule,
+            RuleOutcome::Error(_) => NextAsked::Nobody,
+            _ => NextAsked::Rule,
         };
         self.records.push(record);
         next

@@ -62,7 +62,7 @@ pub(super) async fn race<T, F>(
 where
     F: Future<Output = Result<T, FactError>>,
 {
-    let mut pace = Pace::new(hedge);
+    let mut pace = AttemptPace::new(hedge);
     let first = pin!(attempt());
     let mut running = Running::new(first);
     // One timer for both, since each costs something even where it never fires.
@@ -123,7 +123,7 @@ impl LaterAttempts {
 }
 
 /// When the next attempt begins.
-struct Pace {
+struct AttemptPace {
     /// Attempts that somebody has received.
     begun: usize,
     wait: Duration,
@@ -131,7 +131,7 @@ struct Pace {
     next_at: Instant,
 }
 
-impl Pace {
+impl AttemptPace {
     fn new(hedge: Duration) -> Self {
         Self {
             begun: 1,

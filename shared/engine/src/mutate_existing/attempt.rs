@@ -60,7 +60,7 @@ pub(super) enum AttemptOutcome {
 
 /// The step after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextAttempt {
     Done,
     Again(Duration),
     Failed(String),
@@ -75,24 +75,24 @@ pub(super) fn first(source: TriggerSource) -> Duration {
 }
 
 /// Returns the step after so many attempts.
-pub(super) fn next(attempts: u32, came: AttemptOutcome) -> Next {
+pub(super) fn next(attempts: u32, came: AttemptOutcome) -> NextAttempt {
     let later = PAUSE * 2_u32.pow(attempts.saturating_sub(1).min(8));
     let again = |pause, reason| match attempts < ATTEMPTS_MAX {
-        true => Next::Again(pause),
-        false => Next::Failed(reason),
+        true => NextAttempt::Again(pause),
+        false => NextAttempt::Failed(reason),
     };
     match came {
-        AttemptOutcome::NotStored if attempts < LOOKS_MAX => Next::Again(later / 2),
+        AttemptOutcome::NotStored if attempts < LOOKS_MAX => NextAttempt::Again(later / 2),
         AttemptOutcome::NotStored
         | AttemptOutcome::NotMatched
         | AttemptOutcome::Unchanged
-        | AttemptOutcome::Written => Next::Done,
+        | AttemptOutcome::Written => NextAttempt::Done,
         AttemptOutcome::Conflict => {
             let reason = "an object is changed by somebody else all the time".to_owned();
             again(PAUSE_OF_CONFLICT * attempts, reason)
         }
         AttemptOutcome::Unavailable(reason) => again(later, reason),
-        AttemptOutcome::Failed(reason) => Next::Failed(reason),
+        AttemptOutcome::Failed(reason) => NextAttempt::Failed(reason),
     }
 }
 
@@ -157,25 +157,29 @@ mod tests {
     fn an_attempt_that_may_still_succeed_is_retried_a_limited_number_of_times() {
         let ms = Duration::from_millis;
         let why = || "why".to_owned();
-        let again = |pause| Next::Again(ms(pause));
+        let again = |pause| NextAttempt::Again(ms(pause));
         for (attempts, came, expected) in [
-            (1, AttemptOutcome::NotMatched, Next::Done),
-            (1, AttemptOutcome::Unchanged, Next::Done),
-            (1, AttemptOutcome::Written, Next::Done),
+            (1, AttemptOutcome::NotMatched, NextAttempt::Done),
+            (1, AttemptOutcome::Unchanged, NextAttempt::Done),
+            (1, AttemptOutcome::Written, NextAttempt::Done),
             (1, AttemptOutcome::NotStored, again(500)),
             (3, AttemptOutcome::NotStored, again(2_000)),
-            (4, AttemptOutcome::NotStored, Next::Done),
+            (4, AttemptOutcome::NotStored, NextAttempt::Done),
             (1, AttemptOutcome::Conflict, again(100)),
             (5, AttemptOutcome::Unavailable(why()), again(16_000)),
-            (6, AttemptOutcome::Unavailable(why()), Next::Failed(why())),
-            (1, AttemptOutcome::Failed(why()), Next::Failed(why())),
+            (
+                6,
+                AttemptOutcome::Unavailable(why()),
+                NextAttempt::Failed(why()),
+            ),
+            (1, AttemptOutcome::Failed(why()), NextAttempt::Failed(why())),
         ] {
             let what = format!("{attempts} {came:?}");
             assert_eq!(next(attempts, came), expected, "{what}");
         }
         assert!(matches!(
             next(ATTEMPTS_MAX, AttemptOutcome::Conflict),
-            Next::Failed(_)
+            NextAttempt::Failed(_)
         ));
     }
 

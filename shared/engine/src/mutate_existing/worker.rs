@@ -10,7 +10,7 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
     TIMEOUT, Triggered,
-    attempt::{AttemptOutcome, LOOKS_MAX, Next, TriggerSource, first, next},
+    attempt::{AttemptOutcome, LOOKS_MAX, NextAttempt, TriggerSource, first, next},
     change::{TriggeredChange, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
     trigger::{self, TriggerEffect},
@@ -105,9 +105,9 @@ impl Worker {
                 AttemptOutcome::Failed(_) => "failed",
             });
             match next(attempts, came) {
-                Next::Done => return true,
-                Next::Again(pause) => tokio::time::sleep(pause).await,
-                Next::Failed(reason) => {
+                NextAttempt::Done => return true,
+                NextAttempt::Again(pause) => tokio::time::sleep(pause).await,
+                NextAttempt::Failed(reason) => {
                     self.failed(rule, request, &reason);
                     return false;
                 }

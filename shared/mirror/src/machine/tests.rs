@@ -271,7 +271,7 @@ fn a_record_that_cannot_be_read_stops_its_own_view_alone() {
 #[derive(Debug, Default)]
 struct Ring(std::sync::atomic::AtomicBool);
 
-impl crate::Open for Ring {
+impl crate::OpenSealed for Ring {
     fn open(&self, _: &ViewId, _: &ObjectKey, sealed: &[u8]) -> Result<Bytes, String> {
         match self.0.load(std::sync::atomic::Ordering::Relaxed) {
             true => Ok(Bytes::copy_from_slice(&sealed[1..])),

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The result of a rule on an object.
-pub(super) struct Told<'a> {
+pub(super) struct ObjectResult<'a> {
     pub(super) rule: &'a RuleResponse,
     /// The result; of a target its own, since that of the rule is about all of them.
     pub(super) status: Status,
@@ -22,7 +22,7 @@ pub(super) struct Told<'a> {
     pub(super) became: Value,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ObjectResult<'a> {
     fn of_target(rule: &'a RuleResponse, status: Status, target: Resource) -> Self {
         Self {
             rule,
@@ -38,7 +38,7 @@ impl Run<'_> {
     /// Returns the results of the row's rules: on the resources that are meant, of the targets that a rule changed, and of
     /// those that are named and that it left as they are. Where files say what targets become, nothing is said
     /// of what triggered it.
-    pub(super) fn results(&self, expected: &Expected, named: Named<'_>) -> Vec<Told<'_>> {
+    pub(super) fn results(&self, expected: &Expected, named: Named<'_>) -> Vec<ObjectResult<'_>> {
         let mut told = Vec::new();
         for response in self.responses(expected) {
             let resource = &self.loaded.bench.resources[response.resource];
@@ -48,11 +48,11 @@ impl Run<'_> {
                 let targets = targets.filter(|target| self.means(target, expected, named));
                 let before = told.len();
                 // It was changed, whatever became of the rule's others.
-                told.extend(targets.map(|own| Told::of_target(rule, Status::Pass, own)));
+                told.extend(targets.map(|own| ObjectResult::of_target(rule, Status::Pass, own)));
                 let is_of_targets =
                     !rule.changed.is_empty() && expected.patched_resources.is_some();
                 if is_meant && told.len() == before && !is_of_targets {
-                    told.push(Told {
+                    told.push(ObjectResult {
                         rule,
                         status: rule.status,
                         message: &rule.message,
@@ -71,7 +71,7 @@ impl Run<'_> {
     }
 
     /// That rules with targets left one as it is. Where one of them has an error that is not known.
-    fn left_alone(&self, expected: &Expected, target: &Resource) -> Option<Told<'_>> {
+    fn left_alone(&self, expected: &Expected, target: &Resource) -> Option<ObjectResult<'_>> {
         let mut found = None;
         for response in self.responses(expected) {
             let policy = &self.loaded.bench.policies[response.policy];
@@ -86,7 +86,7 @@ impl Run<'_> {
                 }
             }
         }
-        found.map(|rule| Told::of_target(rule, Status::Skip, target.clone()))
+        found.map(|rule| ObjectResult::of_target(rule, Status::Skip, target.clone()))
     }
 
     /// Returns the results of the row's policies.

@@ -4,7 +4,7 @@ use super::{
     Row, RowResult,
     load::Loaded,
     patched::{PatchComparison, compare},
-    row_results::Told,
+    row_results::ObjectResult,
 };
 use crate::{
     bench::{Response, RuleResponse, Status},
@@ -276,10 +276,10 @@ impl Run<'_> {
     fn verdict(
         &self,
         expected: &Expected,
-        told: &Told<'_>,
+        told: &ObjectResult<'_>,
         remarks: &mut Vec<String>,
     ) -> (RowResult, String) {
-        let Told { title, status, .. } = told;
+        let ObjectResult { title, status, .. } = told;
         for name in &told.rule.left_out {
             remarks.push(format!(
                 "nothing was given for `{name}`, which is taken as missing"

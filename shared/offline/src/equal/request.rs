@@ -39,7 +39,7 @@ const TELLING_MAX: usize = 64;
 
 /// The value of a request for those that come after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum RequestValue {
     /// A rule judges that it violates, or changes it: together with another change it may show more.
     Telling,
     /// Nothing of the kind.
@@ -97,7 +97,7 @@ pub(super) struct Requests<'s> {
 
 impl Requests<'_> {
     /// Hands over each request, until there is none more or `take` says so.
-    pub(super) fn each(&self, take: &mut dyn FnMut(Request) -> Taken) {
+    pub(super) fn each(&self, take: &mut dyn FnMut(Request) -> RequestValue) {
         let mut made = Made {
             seen: HashSet::new(),
             count: 0,
@@ -112,7 +112,7 @@ impl Requests<'_> {
                     let request = as_it_is(seed, operation, user);
                     // Of what was made it is enough to be made.
                     let is_asked = !seed.is_made || operation == Operation::Create;
-                    if is_asked && made.add(request, as_given) == Taken::Last {
+                    if is_asked && made.add(request, as_given) == RequestValue::Last {
                         break 'given;
                     }
                 }
@@ -130,9 +130,11 @@ impl Requests<'_> {
                 };
                 for request in self.changed(own.seed, &[change]) {
                     match made.add(request, single.max(1)) {
-                        Taken::Last => break 'single,
-                        Taken::Telling if own.telling.len() < TELLING_MAX => own.telling.push(at),
-                        Taken::Telling | Taken::Dull => {}
+                        RequestValue::Last => break 'single,
+                        RequestValue::Telling if own.telling.len() < TELLING_MAX => {
+                            own.telling.push(at)
+                        }
+                        RequestValue::Telling | RequestValue::Dull => {}
                     }
                 }
                 own.telling.dedup();
@@ -158,7 +160,7 @@ impl Requests<'_> {
             if chance.below(OTHER_USER_SHARE) == 0 {
                 request.user = chance.below(self.users);
             }
-            if made.add(request, all) == Taken::Last {
+            if made.add(request, all) == RequestValue::Last {
                 return;
             }
         }
@@ -252,18 +254,18 @@ struct Made<'s> {
     seen: HashSet<u64>,
     count: usize,
     search: &'s Search,
-    take: &'s mut dyn FnMut(Request) -> Taken,
+    take: &'s mut dyn FnMut(Request) -> RequestValue,
 }
 
 impl Made<'_> {
     /// Hands over a request, if it is a new one and asked for. Beyond `limit` there are no more.
-    fn add(&mut self, request: Request, limit: usize) -> Taken {
+    fn add(&mut self, request: Request, limit: usize) -> RequestValue {
         if self.count >= limit {
-            return Taken::Last;
+            return RequestValue::Last;
         }
         let is_asked = self.search.operations.contains(&request.operation);
         if !is_asked || !self.seen.insert(request.identity()) {
-            return Taken::Dull;
+            return RequestValue::Dull;
         }
         self.count += 1;
         (self.take)(request)

@@ -47,7 +47,7 @@ impl Vocabulary {
         self.asks_operations |= ["oldObject", "operation"]
             .iter()
             .any(|word| text.contains(word));
-        let at = At {
+        let at = ManifestPlace {
             objects: Reached::object(),
             depth: 0,
         };
@@ -70,7 +70,7 @@ impl Vocabulary {
         reached
     }
 
-    fn value(&mut self, key: &str, value: &Value, at: &At, scope: &mut NameScope) {
+    fn value(&mut self, key: &str, value: &Value, at: &ManifestPlace, scope: &mut NameScope) {
         if at.depth > DEPTH_MAX || UNREAD.contains(&key) {
             return;
         }
@@ -130,7 +130,7 @@ impl Vocabulary {
         }
     }
 
-    fn pattern(&mut self, pattern: &Value, at: &At, scope: &NameScope) {
+    fn pattern(&mut self, pattern: &Value, at: &ManifestPlace, scope: &NameScope) {
         for place in &at.objects.places {
             let mut found = Vec::new();
             pattern::read(
@@ -143,7 +143,7 @@ impl Vocabulary {
         }
     }
 
-    fn patches(&mut self, patches: &str, at: &At, scope: &NameScope) {
+    fn patches(&mut self, patches: &str, at: &ManifestPlace, scope: &NameScope) {
         let Ok(Value::Array(operations)) = anteroom_functions::yaml::read(patches) else {
             return;
         };
@@ -166,7 +166,7 @@ impl Vocabulary {
     }
 
     /// An entry of a context, or a variable in CEL.
-    fn variable(&mut self, entry: &Value, at: &At, scope: &mut NameScope) {
+    fn variable(&mut self, entry: &Value, at: &ManifestPlace, scope: &mut NameScope) {
         let name = entry["name"].as_str().unwrap_or_default();
         if let Some(source) = entry["expression"].as_str() {
             let reached = self.expression(source, Language::Cel, scope);
@@ -192,7 +192,7 @@ impl Vocabulary {
         }
     }
 
-    fn foreach(&mut self, one: &Map<String, Value>, at: &At, scope: &NameScope) {
+    fn foreach(&mut self, one: &Map<String, Value>, at: &ManifestPlace, scope: &NameScope) {
         let mut scope = scope.clone();
         let mut at = at.deeper();
         if let Some(list) = one.get("list").and_then(Value::as_str) {
@@ -299,13 +299,13 @@ impl Vocabulary {
 }
 
 /// A place in a manifest.
-struct At {
+struct ManifestPlace {
     /// The places that patterns here begin at.
     objects: Reached,
     depth: usize,
 }
 
-impl At {
+impl ManifestPlace {
     fn deeper(&self) -> Self {
         Self {
             objects: self.objects.clone(),

@@ -33,7 +33,7 @@ pub struct StatusCounts {
 pub struct Applied {
     /// The number of rules by result, policies that do not compile among the errors.
     pub counts: StatusCounts,
-    results: Vec<Told>,
+    results: Vec<ReportedResult>,
     /// Policies that do not compile, and why.
     broken: Vec<(String, String)>,
     /// Policies, and rules of them that are not run.
@@ -47,7 +47,7 @@ pub struct Applied {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Told {
+struct ReportedResult {
     policy: String,
     rule: String,
     resource: String,
@@ -66,7 +66,7 @@ struct Told {
     properties: BTreeMap<String, String>,
 }
 
-impl Told {
+impl ReportedResult {
     /// Returns it as a result of a report.
     fn result(&self, now_s: Option<i64>) -> Value {
         let mut result = json!({
@@ -134,7 +134,7 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
                 status => status,
             };
             told.counts.count(status);
-            told.results.push(Told {
+            told.results.push(ReportedResult {
                 object: named(&bench.resources[response.resource]),
                 reporting: bench.policies[response.policy].reporting(),
                 policy: bench.policies[response.policy].name.clone(),
@@ -207,9 +207,9 @@ impl Applied {
                 "not run: policy {policy}, rule {rule}, {path}: {reason}"
             );
         }
-        let wrong = |told: &&Told| all || !["pass", "skip"].contains(&told.status);
+        let wrong = |told: &&ReportedResult| all || !["pass", "skip"].contains(&told.status);
         for told in self.results.iter().filter(wrong) {
-            let Told {
+            let ReportedResult {
                 policy,
                 rule,
                 resource,
@@ -262,12 +262,12 @@ impl Applied {
 
     /// A `PolicyReport` for each namespace, and a `ClusterPolicyReport` for what is in none.
     pub fn policy_reports(&self) -> Vec<Value> {
-        let mut by_namespace: BTreeMap<Option<&str>, Vec<&Told>> = BTreeMap::new();
+        let mut by_namespace: BTreeMap<Option<&str>, Vec<&ReportedResult>> = BTreeMap::new();
         for told in &self.results {
             let namespace = told.object["namespace"].as_str();
             by_namespace.entry(namespace).or_default().push(told);
         }
-        let report = |(namespace, all): (Option<&str>, Vec<&Told>)| {
+        let report = |(namespace, all): (Option<&str>, Vec<&ReportedResult>)| {
             let mut metadata = json!({"name": "anteroom-apply"});
             let kind = match namespace {
                 Some(namespace) => {

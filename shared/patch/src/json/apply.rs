@@ -22,7 +22,7 @@ pub(super) fn apply(
     budget.take(document)?;
     let mut patched = document.clone();
     for operation in operations {
-        let mut at = At {
+        let mut at = OperationInProgress {
             operation: operation.name(),
             path: &operation.path,
             leniency,
@@ -34,7 +34,7 @@ pub(super) fn apply(
 }
 
 /// One operation on its way.
-struct At<'o> {
+struct OperationInProgress<'o> {
     operation: &'static str,
     path: &'o Pointer,
     leniency: Leniency,
@@ -57,7 +57,7 @@ impl Missing {
     }
 }
 
-impl At<'_> {
+impl OperationInProgress<'_> {
     fn apply(&mut self, action: &Action, document: &mut Value) -> Result<(), PatchError> {
         match action {
             Action::Add(value) => self.add(document, value.clone(), self.leniency.creates_parents),

@@ -7,7 +7,7 @@ use anteroom_jmespath::ast::{Term, TermId};
 use super::{
     Narrow,
     document::Search,
-    missing_value::{Gone, Miss},
+    missing_value::{FalsyValue, Miss},
     stream::{Chain, Stream},
     terms,
 };
@@ -29,8 +29,8 @@ impl Search<'_> {
     /// The value of a term that makes a list, for each element of a chain that no probe finds.
     pub(super) fn missed_list(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
         let (ways, value) = match self.inner(id, InnerValue::Each(Rc::clone(chain)))? {
-            InnerValue::List(stream) => (stream.ways, Gone::Lists),
-            InnerValue::Null(ways) => (ways, Gone::Null),
+            InnerValue::List(stream) => (stream.ways, FalsyValue::Lists),
+            InnerValue::Null(ways) => (ways, FalsyValue::Null),
             InnerValue::Each(_) | InnerValue::Value(_) => return None,
         };
         let narrow = Narrow::all(ways)?;

@@ -12,12 +12,12 @@ pub(super) struct Miss {
     /// Finds the other objects, and every object of which an element raises an error.
     pub(super) narrow: Narrow,
     /// The value.
-    pub(super) value: Gone,
+    pub(super) value: FalsyValue,
 }
 
 /// A value that says no. Each of them can be what stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Gone {
+pub(super) enum FalsyValue {
     /// `null`, or a key is missing.
     Null,
     /// Or an empty list.
@@ -31,7 +31,7 @@ impl Search<'_> {
     pub(super) fn miss(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
         let no = |narrow| Miss {
             narrow,
-            value: Gone::False,
+            value: FalsyValue::False,
         };
         match self.ast.term(id) {
             Term::Compare {
@@ -71,7 +71,7 @@ impl Search<'_> {
     /// Finds the first conjunct that is false for the others. The conjuncts before it must not fail.
     fn conjunction(&self, conjuncts: &[TermId], chain: &Rc<Chain>) -> Option<Miss> {
         let mut ways = Vec::new();
-        let mut value = Gone::False;
+        let mut value = FalsyValue::False;
         for (place, term) in conjuncts.iter().enumerate() {
             if let Some(missed) = self.miss(*term, chain) {
                 if place == 0 {
@@ -84,7 +84,7 @@ impl Search<'_> {
             }
         }
         if ways.len() > 1 {
-            value = Gone::False;
+            value = FalsyValue::False;
         }
         let narrow = Narrow::all(ways)?;
         Some(Miss { narrow, value })

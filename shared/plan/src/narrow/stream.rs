@@ -10,7 +10,7 @@ use anteroom_jmespath::{
     ast::{Argument, Ast, Term, TermId},
 };
 
-use super::{Narrow, Why, document::Search, missing_value::Gone, terms};
+use super::{Narrow, Why, document::Search, missing_value::FalsyValue, terms};
 use crate::{Key, Leaf, Reading};
 
 /// A list that is made of each object: steps of the expression that depend on nothing but the object.
@@ -237,8 +237,8 @@ impl Search<'_> {
         let chain = stream.chain.take();
         stream.is_exact = false;
         match chain.and_then(|chain| self.miss(right, &chain)) {
-            Some(missed) if missed.value == Gone::Null => stream.ways.push(missed.narrow),
-            Some(missed) if missed.value == Gone::Lists => {
+            Some(missed) if missed.value == FalsyValue::Null => stream.ways.push(missed.narrow),
+            Some(missed) if missed.value == FalsyValue::Lists => {
                 stream.ways_but_lists.push(missed.narrow);
             }
             _ if stream.ways.is_empty() => {

@@ -59,7 +59,7 @@ struct PendingFact {
 }
 
 /// The state of a question that was asked.
-pub(super) enum Known<'f> {
+pub(super) enum FactState<'f> {
     Value(&'f Value),
     Failed(&'f FactError),
     Pending,
@@ -147,16 +147,16 @@ impl Facts {
     }
 
     /// The answer to a question, if it was asked.
-    pub(super) fn answer_to(&self, question: &Question) -> Option<Known<'_>> {
+    pub(super) fn answer_to(&self, question: &Question) -> Option<FactState<'_>> {
         let mut facts = self.facts.iter();
         let fact =
             facts.find(|fact| question.is(&fact.request) && fact.reading == question.reading)?;
         Some(match &fact.answer {
-            _ if fact.is_left_out => Known::LeftOut,
-            _ if fact.is_declined => Known::Declined,
-            Some(Ok(value)) => Known::Value(value),
-            Some(Err(error)) => Known::Failed(error),
-            None => Known::Pending,
+            _ if fact.is_left_out => FactState::LeftOut,
+            _ if fact.is_declined => FactState::Declined,
+            Some(Ok(value)) => FactState::Value(value),
+            Some(Err(error)) => FactState::Failed(error),
+            None => FactState::Pending,
         })
     }
 

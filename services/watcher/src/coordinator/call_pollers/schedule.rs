@@ -44,7 +44,7 @@ pub(super) enum Report {
 
 /// The next thing to do.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Next {
+pub(super) struct NextCall {
     /// The report to readers.
     pub report: Report,
     /// The time until the next call.
@@ -83,13 +83,13 @@ impl Schedule {
         outcome: CallOutcome,
         now: Instant,
         random: f64,
-    ) -> Next {
+    ) -> NextCall {
         match outcome {
             CallOutcome::Answered => {
                 self.failures = 0;
                 self.good = Some(now);
                 let part = 1.0 - JITTER + 2.0 * JITTER * random;
-                Next {
+                NextCall {
                     report: Report::Good,
                     wait: spec.interval.mul_f64(part),
                 }
@@ -101,7 +101,7 @@ impl Schedule {
         }
     }
 
-    fn failed(&self, spec: &CallSpec, failure: Failure, now: Instant, random: f64) -> Next {
+    fn failed(&self, spec: &CallSpec, failure: Failure, now: Instant, random: f64) -> NextCall {
         let doubled = 2_u32.saturating_pow(self.failures.saturating_sub(1).min(16));
         let most = RETRY_MAX.min(spec.interval);
         let backoff = RETRY_BASE.saturating_mul(doubled).min(most);
@@ -122,7 +122,7 @@ impl Schedule {
             }
             None => (Report::Failed(failure), wait),
         };
-        Next { report, wait }
+        NextCall { report, wait }
     }
 
     fn awaits_age(&self, spec: &CallSpec, now: Instant) -> bool {

@@ -12,7 +12,7 @@ use crate::{coordinator::resolve::Resolved, gateway::calls::CallSpec};
 
 /// The needs of one entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Held {
+pub(super) struct EntryNeeds {
     view: ViewId,
     info: Arc<SourceInfo>,
     options: ViewOptions,
@@ -20,7 +20,7 @@ pub(super) struct Held {
     call: Option<Arc<CallSpec>>,
 }
 
-impl Held {
+impl EntryNeeds {
     pub(super) fn view(&self) -> &ViewId {
         &self.view
     }
@@ -134,8 +134,8 @@ impl Needs {
     pub(super) fn exchange(
         &mut self,
         id: &EntryId,
-        before: Option<&Held>,
-        after: Option<&Held>,
+        before: Option<&EntryNeeds>,
+        after: Option<&EntryNeeds>,
         effects: &mut Vec<RegistryEffect>,
         between: impl FnOnce(&mut Vec<RegistryEffect>),
     ) {
@@ -166,7 +166,7 @@ impl Needs {
         }
     }
 
-    fn need(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<RegistryEffect>) {
+    fn need(&mut self, id: &EntryId, held: &EntryNeeds, effects: &mut Vec<RegistryEffect>) {
         let mut begins = false;
         let needed = self.views.entry(held.view.clone()).or_insert_with(|| {
             begins = true;
@@ -198,7 +198,7 @@ impl Needs {
         }
     }
 
-    fn unrefer(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<RegistryEffect>) {
+    fn unrefer(&mut self, id: &EntryId, held: &EntryNeeds, effects: &mut Vec<RegistryEffect>) {
         let Some(object) = &held.object else {
             return;
         };
@@ -213,7 +213,7 @@ impl Needs {
         }
     }
 
-    fn release(&mut self, id: &EntryId, held: &Held, effects: &mut Vec<RegistryEffect>) {
+    fn release(&mut self, id: &EntryId, held: &EntryNeeds, effects: &mut Vec<RegistryEffect>) {
         let Some(needed) = self.views.get_mut(&held.view) else {
             return;
         };

@@ -108,12 +108,12 @@ pub(super) struct Plan {
 
 /// The time between two writes of one status, where nothing but figures or times changed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct WritePace {
     pub(super) figures: Duration,
     pub(super) time: Duration,
 }
 
-impl Pace {
+impl WritePace {
     /// Returns the pace for so many statuses.
     pub(super) fn of(count: usize) -> Self {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -159,7 +159,7 @@ pub(super) fn is_overwritten(desired: &DesiredStatus, written: &Written) -> bool
 pub(super) fn plan(
     desired: &DesiredStatus,
     written: Option<&Written>,
-    pace: Pace,
+    pace: WritePace,
     now: Instant,
     clock: Timestamp,
 ) -> Option<Plan> {

@@ -9,7 +9,7 @@ use super::{
 use crate::coordinator::{conditions, rules::RulesStatus};
 
 /// The pace with only a few entries.
-const FEW: Pace = Pace {
+const FEW: WritePace = WritePace {
     figures: FIGURES_INTERVAL,
     time: TIME_INTERVAL,
 };

@@ -18,15 +18,15 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Images, by what was request: what one may sign in for is no other's.
 #[derive(Debug, Default)]
-pub(super) struct Cache(Mutex<VecDeque<Known>>);
+pub(super) struct Cache(Mutex<VecDeque<CachedImage>>);
 
 #[derive(Debug)]
-struct Known {
+struct CachedImage {
     request: ImageRequest,
     image: Image,
 }
 
-impl Known {
+impl CachedImage {
     fn is_fresh(&self, now: Instant) -> bool {
         self.request.reference.contains('@') || now.duration_since(self.image.begun) < TAG_FRESH
     }
@@ -53,12 +53,13 @@ impl Cache {
         if image.bytes > BYTES_MAX {
             return;
         }
-        let held =
-            |known: &VecDeque<Known>| known.iter().map(|known| known.image.bytes).sum::<usize>();
+        let held = |known: &VecDeque<CachedImage>| {
+            known.iter().map(|known| known.image.bytes).sum::<usize>()
+        };
         while known.len() >= IMAGES_MAX || held(&known) + image.bytes > BYTES_MAX {
             known.pop_front();
         }
-        known.push_back(Known {
+        known.push_back(CachedImage {
             request: request.clone(),
             image: image.clone(),
         });

@@ -53,15 +53,15 @@ fn each_rule_sees_the_object_as_changed_by_the_rules_before_it() {
     mutation.begin_policy();
     assert_eq!(
         mutation.take(made(json!({ "a": 2, "list": [1, 2] }))),
-        Next::Rule
+        NextAsked::Rule
     );
     assert_eq!(mutation.request().matched_object()["a"], 2);
     let skipped = RuleOutcome::Skipped { reason: "s".into() };
-    assert_eq!(mutation.take(record(skipped, false)), Next::Rule);
+    assert_eq!(mutation.take(record(skipped, false)), NextAsked::Rule);
     mutation.begin_policy();
     assert_eq!(
         mutation.take(made(json!({ "a": 3, "list": [1], "b": {} }))),
-        Next::Rule
+        NextAsked::Rule
     );
     let (records, patch) = mutation.end();
     assert_eq!(
@@ -97,10 +97,10 @@ fn a_policy_that_ignores_failures_is_applied_whole_or_not_at_all() {
     mutation.begin_policy();
     mutation.take(made(json!({ "a": 2, "b": 1 })));
     mutation.take(made(json!({ "a": 2, "b": 2 })));
-    assert_eq!(mutation.take(failed(true)), Next::Policy);
+    assert_eq!(mutation.take(failed(true)), NextAsked::Policy);
     assert_eq!(mutation.request().matched_object(), &json!({ "a": 2 }));
     mutation.begin_policy();
-    assert_eq!(mutation.take(failed(true)), Next::Policy);
+    assert_eq!(mutation.take(failed(true)), NextAsked::Policy);
     let (records, patch) = mutation.end();
     assert_eq!(
         changed(&records),
@@ -116,5 +116,5 @@ fn a_policy_that_ignores_failures_is_applied_whole_or_not_at_all() {
 fn no_further_rule_runs_after_a_failure_that_counts() {
     let mut mutation = mutation();
     mutation.begin_policy();
-    assert_eq!(mutation.take(failed(false)), Next::Nobody);
+    assert_eq!(mutation.take(failed(false)), NextAsked::Nobody);
 }

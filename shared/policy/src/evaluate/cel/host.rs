@@ -12,7 +12,7 @@ use super::target::{Targeted, target};
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{AnswerShape, Facts, Known, Question, is_of_evaluation},
+        facts::{AnswerShape, FactState, Facts, Question, is_of_evaluation},
         interrupt::Stop,
         report::CelRequest,
     },
@@ -154,13 +154,13 @@ impl<'v> Host<'v> for CelHost<'v> {
             ..Question::new(target, "", BTreeMap::new())
         };
         match self.known.answer_to(&question) {
-            Some(Known::Value(value)) => Fact::Value(value),
-            Some(Known::Failed(error)) => self.refuse(site, &entry, error.clone()),
-            Some(Known::LeftOut) => match self.known.given.get(&name) {
+            Some(FactState::Value(value)) => Fact::Value(value),
+            Some(FactState::Failed(error)) => self.refuse(site, &entry, error.clone()),
+            Some(FactState::LeftOut) => match self.known.given.get(&name) {
                 Some(value) => Fact::Value(value),
                 None => self.refuse(site, &entry, crate::evaluate::facts::left_out()),
             },
-            Some(Known::Pending | Known::Declined) => Fact::Unknown,
+            Some(FactState::Pending | FactState::Declined) => Fact::Unknown,
             None => {
                 if is_certain || !site.function().has_effect() {
                     self.demand(name, question);
@@ -180,10 +180,10 @@ impl<'v> Host<'v> for CelHost<'v> {
         };
         let entry = question.target.to_string();
         match self.known.answer_to(&question) {
-            Some(Known::Value(outcome)) => subquery_answer(outcome),
+            Some(FactState::Value(outcome)) => subquery_answer(outcome),
             // The same would be said of the list, or it has to be read to know.
-            Some(Known::Failed(error)) if is_of_evaluation(error) => SubqueryAnswer::Declined,
-            Some(Known::Failed(error)) => {
+            Some(FactState::Failed(error)) if is_of_evaluation(error) => SubqueryAnswer::Declined,
+            Some(FactState::Failed(error)) => {
                 let source = error.clone();
                 match self.fail(RuleError::Fact {
                     variable: name,
@@ -194,8 +194,8 @@ impl<'v> Host<'v> for CelHost<'v> {
                     _ => SubqueryAnswer::Declined,
                 }
             }
-            Some(Known::Declined | Known::LeftOut) => SubqueryAnswer::Declined,
-            Some(Known::Pending) => SubqueryAnswer::Unknown,
+            Some(FactState::Declined | FactState::LeftOut) => SubqueryAnswer::Declined,
+            Some(FactState::Pending) => SubqueryAnswer::Unknown,
             None => {
                 self.demand(name, question);
                 SubqueryAnswer::Unknown

@@ -11,13 +11,13 @@ const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
 /// Adds what `ast` reads, if it is evaluated on a rule's context.
 pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
     let mut reader = PartsReader { ast, parts };
-    let result = reader.term(ast.root(), &At::Context);
+    let result = reader.term(ast.root(), &TermValue::Context);
     reader.whole(&result);
 }
 
 /// The value that a term is evaluated on, or gives.
 #[derive(Clone)]
-enum At<'a> {
+enum TermValue<'a> {
     /// The context itself.
     Context,
     /// The value at this path of the request, if there is one.
@@ -33,23 +33,23 @@ struct PartsReader<'a, 'p> {
 
 impl<'a> PartsReader<'a, '_> {
     /// The value is taken as it is.
-    fn whole(&mut self, at: &At<'a>) {
+    fn whole(&mut self, at: &TermValue<'a>) {
         match at {
-            At::Context => self.parts.unite(&RequestParts::ALL),
-            At::Request(path) => self.parts.add(path),
-            At::Elsewhere => {}
+            TermValue::Context => self.parts.unite(&RequestParts::ALL),
+            TermValue::Request(path) => self.parts.add(path),
+            TermValue::Elsewhere => {}
         }
     }
 
     /// Terms whose values are taken as they are.
-    fn all_whole(&mut self, terms: &[TermId], at: &At<'a>) {
+    fn all_whole(&mut self, terms: &[TermId], at: &TermValue<'a>) {
         for term in terms {
             let value = self.term(*term, at);
             self.whole(&value);
         }
     }
 
-    fn term(&mut self, term: TermId, at: &At<'a>) -> At<'a> {
+    fn term(&mut self, term: TermId, at: &TermValue<'a>) -> TermValue<'a> {
         let ast = self.ast;
         match ast.term(term) {
             Term::Current => return at.clone(),
@@ -66,7 +66,7 @@ impl<'a> PartsReader<'a, '_> {
             Term::Compare { left, right, .. } => self.all_whole(&[*left, *right], at),
             Term::Project { left, right } | Term::ProjectValues { left, right } => {
                 self.all_whole(&[*left], at);
-                self.all_whole(&[*right], &At::Elsewhere);
+                self.all_whole(&[*right], &TermValue::Elsewhere);
             }
             Term::Filter {
                 left,
@@ -74,7 +74,7 @@ impl<'a> PartsReader<'a, '_> {
                 right,
             } => {
                 self.all_whole(&[*left], at);
-                self.all_whole(&[*condition, *right], &At::Elsewhere);
+                self.all_whole(&[*condition, *right], &TermValue::Elsewhere);
             }
             // Null on null: whether there is something is known of each field on the way.
             Term::List(terms) => self.all_whole(terms, at),
@@ -87,28 +87,30 @@ impl<'a> PartsReader<'a, '_> {
                     match argument {
                         Argument::Value(term) => self.all_whole(&[*term], at),
                         // Applied to what other arguments give, which is read whole.
-                        Argument::Reference(term) => self.all_whole(&[*term], &At::Elsewhere),
+                        Argument::Reference(term) => {
+                            self.all_whole(&[*term], &TermValue::Elsewhere)
+                        }
                     }
                 }
             }
         }
-        At::Elsewhere
+        TermValue::Elsewhere
     }
 
-    fn field(&mut self, name: &'a str, at: &At<'a>) -> At<'a> {
+    fn field(&mut self, name: &'a str, at: &TermValue<'a>) -> TermValue<'a> {
         match at {
-            At::Context if name == "request" => At::Request(Vec::new()),
-            At::Context if name == "images" => {
+            TermValue::Context if name == "request" => TermValue::Request(Vec::new()),
+            TermValue::Context if name == "images" => {
                 IMAGES_OF.iter().for_each(|path| self.parts.add(path));
-                At::Elsewhere
+                TermValue::Elsewhere
             }
-            At::Context | At::Elsewhere => At::Elsewhere,
-            At::Request(path) => {
+            TermValue::Context | TermValue::Elsewhere => TermValue::Elsewhere,
+            TermValue::Request(path) => {
                 let mut path = path.clone();
                 path.push(name);
                 // That it is missing may be an error, whatever is made of it.
                 self.parts.touch(&path);
-                At::Request(path)
+                TermValue::Request(path)
             }
         }
     }
