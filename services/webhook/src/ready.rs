@@ -182,7 +182,7 @@ struct Needs {
 impl Needs {
     fn of(catalog: &Catalog) -> Self {
         let mut needs = Self::default();
-        for policy in catalog.policies.entries() {
+        for policy in catalog.policies.all() {
             for need in &policy.needs {
                 needs.add(catalog, need, || policy.key.to_string());
             }

@@ -125,7 +125,10 @@ impl<F: FactSource> Engine<F> {
             operation: head.operation,
             namespace: namespace(&head, group, kind, catalog),
         };
-        let Concerned { mut entries, parts } = catalog.policies.concerned(scope, &subject);
+        let Concerned {
+            policies: mut entries,
+            parts,
+        } = catalog.policies.concerned(scope, &subject);
         if entries.is_empty() {
             return Ok(Decision::default());
         }

@@ -221,7 +221,7 @@ impl CatalogSnapshot {
 
     /// The policies that are scanned, in order of key.
     pub fn scanned(&self) -> impl Iterator<Item = ScannedPolicy> {
-        let entries = self.0.policies.entries().iter();
+        let entries = self.0.policies.all().iter();
         let is_scanned = |entry: &&Arc<CompiledPolicy>| {
             let policy = entry.outcome.as_ref().ok();
             policy.is_some_and(|policy| policy.not_scanned().is_none())

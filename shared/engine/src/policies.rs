@@ -239,7 +239,7 @@ pub struct PolicySet {
 /// The policies that a request concerns.
 pub struct Concerned<'a> {
     /// In order of key.
-    pub entries: Vec<&'a CompiledPolicy>,
+    pub policies: Vec<&'a CompiledPolicy>,
     /// All that they read of the request. It may have more, but nothing that policies of other namespaces read.
     pub parts: Cow<'a, RequestParts>,
 }
@@ -297,7 +297,7 @@ impl PolicySet {
         let concerned =
             |entry: &&CompiledPolicy| scope.contains(entry) && entry.concerns(phase, subject);
         Concerned {
-            entries: entries.filter(concerned).collect(),
+            policies: entries.filter(concerned).collect(),
             parts: candidates.parts(subject.namespace),
         }
     }
@@ -309,7 +309,7 @@ impl PolicySet {
     }
 
     /// All of them, in order of key.
-    pub fn entries(&self) -> &[Arc<CompiledPolicy>] {
+    pub fn all(&self) -> &[Arc<CompiledPolicy>] {
         &self.entries
     }
 

@@ -298,7 +298,7 @@ impl KyvernoMetrics {
     pub(super) fn policies(&self, policies: &PolicySet) {
         self.rules.clear();
         let mut known = HashSet::new();
-        for entry in policies.entries() {
+        for entry in policies.all() {
             for rule in &entry.names {
                 let of = OfRule::of(rule);
                 known.insert(of.key());

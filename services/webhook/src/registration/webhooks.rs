@@ -108,7 +108,7 @@ pub(super) fn webhooks(
     namespaced_max: usize,
 ) -> Vec<ObjectWebhook> {
     let (of_cluster, of_namespaces): (Vec<&CompiledPolicy>, Vec<_>) = policies
-        .entries()
+        .all()
         .iter()
         .map(|entry| &**entry)
         .partition(|entry| entry.namespace().is_none());

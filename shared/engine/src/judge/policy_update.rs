@@ -43,7 +43,7 @@ impl CatalogSnapshot {
     /// The policies with such rules, in order of key.
     pub fn run_on_update(&self) -> impl Iterator<Item = UpdatedPolicy> {
         let has_any = |entry: &&Arc<CompiledPolicy>| rules(entry).next().is_some();
-        let entries = self.0.policies.entries().iter();
+        let entries = self.0.policies.all().iter();
         entries.filter(has_any).cloned().map(UpdatedPolicy)
     }
 }

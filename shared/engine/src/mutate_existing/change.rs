@@ -208,7 +208,7 @@ pub(super) fn is_unchanged<F>(engine: &Engine<F>, catalog: &Catalog, name: &Rule
 
 /// The entry of the rule's policy.
 fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c CompiledPolicy> {
-    let mut entries = catalog.policies.entries().iter();
+    let mut entries = catalog.policies.all().iter();
     let entry = entries.find(|entry| entry.key == name.reader.policy);
     entry.map(|entry| &**entry)
 }

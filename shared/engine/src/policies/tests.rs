@@ -19,7 +19,7 @@ fn subject(kind: &str) -> RequestSubject<'_> {
 }
 
 fn names(set: &PolicySet, scope: &CallScope, subject: &RequestSubject<'_>) -> Vec<String> {
-    let concerned = set.concerned(scope, subject).entries;
+    let concerned = set.concerned(scope, subject).policies;
     let keys = concerned.iter().map(|entry| entry.key.to_string());
     keys.collect()
 }
@@ -113,7 +113,7 @@ fn a_policy_that_cannot_be_compiled_has_a_limit_of_resources() {
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     let manifests = [in_cel(PolicyKind::Validating, &many)];
     let set = PolicySet::build(&PolicySet::default(), manifests);
-    let targets = set.entries()[0].targets.get(Phase::Validation);
+    let targets = set.all()[0].targets.get(Phase::Validation);
     assert_eq!(targets[0].kinds.len(), READABLE_MAX);
 }
 
@@ -151,7 +151,7 @@ fn each_phase_has_its_own_policies_and_their_request_fields() {
     ] {
         let concerned = set.concerned(&CallScope::all(phase), &subject("Ingress"));
         let names: Vec<_> = concerned
-            .entries
+            .policies
             .iter()
             .map(|entry| &*entry.key.name)
             .collect();
@@ -254,20 +254,14 @@ fn only_changed_policies_are_compiled_again() {
     let after = PolicySet::build(&before, [(key("a"), one.clone()), (key("b"), two)]);
     let position = |name| {
         before
-            .entries()
+            .all()
             .iter()
             .position(|e| e.key == key(name))
             .unwrap()
     };
-    assert_eq!(after.entries().len(), 2);
-    assert!(Arc::ptr_eq(
-        &before.entries()[position("a")],
-        &after.entries()[0]
-    ));
-    assert!(!Arc::ptr_eq(
-        &before.entries()[position("b")],
-        &after.entries()[1]
-    ));
+    assert_eq!(after.all().len(), 2);
+    assert!(Arc::ptr_eq(&before.all()[position("a")], &after.all()[0]));
+    assert!(!Arc::ptr_eq(&before.all()[position("b")], &after.all()[1]));
 }
 
 #[test]
@@ -287,7 +281,7 @@ fn a_policy_that_does_not_compile_is_found_by_its_readable_match() {
     ]);
     assert_eq!(set.counts(), (0, 3));
     let concerned = set.concerned(&CallScope::all(Phase::Validation), &subject("Ingress"));
-    let concerned = concerned.entries;
+    let concerned = concerned.policies;
     let found: Vec<_> = concerned.iter().map(|entry| &*entry.key.name).collect();
     assert_eq!(found, ["a", "c"]);
     // It must not keep anybody from working.
