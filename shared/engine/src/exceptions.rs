@@ -17,7 +17,7 @@ pub struct Exceptions {
     parts: RequestParts,
 }
 
-/// One manifest, and what became of it.
+/// An exception's manifest, and the exception that it compiles to.
 #[derive(Debug)]
 struct CompiledException {
     key: ObjectKey,

@@ -28,7 +28,7 @@ pub const TIMEOUT_SECONDS_DEFAULT: u32 = 10;
 /// Kinds and resources that are taken of a policy that does not compile.
 const READABLE_MAX: usize = 256;
 
-/// Policies of one group are called through one webhook.
+/// The class of a policy's webhook: all policies of one class share a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WebhookClass {
     /// An error admits.
@@ -38,13 +38,13 @@ pub struct WebhookClass {
 }
 
 impl WebhookClass {
-    /// The group of a policy that cannot be compiled: it must not keep anybody from working.
+    /// The class of a policy that cannot be compiled: it must not keep anybody from working.
     const UNREADY: Self = Self {
         ignore: true,
         timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
     };
 
-    /// A policy's.
+    /// Returns the class of a policy.
     pub fn of(policy: &Policy) -> Self {
         Self {
             ignore: policy.failure_policy() == FailurePolicy::Ignore,
@@ -90,7 +90,7 @@ impl Need {
     }
 }
 
-/// One manifest, and what became of it. Immutable.
+/// A policy's manifest, and the policy or the problems that it compiles to. Immutable.
 #[derive(Debug)]
 pub struct CompiledPolicy {
     /// The key among the policies of all kinds.

@@ -97,7 +97,7 @@ impl RuleName {
     }
 }
 
-/// In whose name facts are read.
+/// The policy and rule in whose name facts are read.
 #[derive(Clone, Debug)]
 pub struct RuleRef {
     /// The policy's key among those of all kinds.
