@@ -15,14 +15,14 @@ use tokio::sync::watch;
 
 use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet};
 
-pub use entries::Entries;
+pub use entries::EntrySet;
 pub use follow::follow;
 
 /// All that decisions go by. Immutable.
 #[derive(Debug, Default)]
 pub struct Catalog {
     /// The context entries.
-    pub entries: Arc<Entries>,
+    pub entries: Arc<EntrySet>,
     /// The kinds that the API server serves.
     pub kinds: Arc<Kinds>,
     /// The policies, with those that are not ready.

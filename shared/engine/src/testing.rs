@@ -10,7 +10,7 @@ use anteroom_model::{EntryRecord, GroupVersionResource, KindRecord, ObjectKey};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::{catalog::Entries, kinds::Kinds, policies::PolicySet};
+use crate::{catalog::EntrySet, kinds::Kinds, policies::PolicySet};
 
 pub use script::Script;
 
@@ -50,7 +50,7 @@ pub fn kinds() -> Kinds {
 }
 
 /// The entries of these records.
-pub fn entries(records: &[EntryRecord]) -> Entries {
+pub fn entries(records: &[EntryRecord]) -> EntrySet {
     let body = |record: &EntryRecord| {
         let key = record.kind.key(&record.name);
         (key, anteroom_wire::body::encode(record).unwrap())
@@ -59,7 +59,7 @@ pub fn entries(records: &[EntryRecord]) -> Entries {
     let objects = bodies
         .iter()
         .map(|(key, body)| (&*key.namespace, &*key.name, &**body));
-    Entries::build(&Entries::default(), objects)
+    EntrySet::build(&EntrySet::default(), objects)
 }
 
 /// The manifest of a `ClusterPolicy` that denies these kinds, as it is in the log; `change` may make it another.

@@ -363,7 +363,7 @@ fn same_registration(before: &Catalog, now: &Catalog) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anteroom_engine::{catalog::Entries, kinds::Kinds, policies::PolicySet};
+    use anteroom_engine::{catalog::EntrySet, kinds::Kinds, policies::PolicySet};
 
     #[test]
     fn the_position_called_for_is_that_of_the_lagging_configuration() {
@@ -404,7 +404,7 @@ mod tests {
             change(&mut now);
             same_registration(&before, &now)
         };
-        assert!(with(&|now| now.entries = Arc::new(Entries::default())));
+        assert!(with(&|now| now.entries = Arc::new(EntrySet::default())));
         assert!(!with(&|now| now.policies = Arc::new(PolicySet::default())));
         assert!(!with(&|now| now.kinds = Arc::new(Kinds::default())));
     }

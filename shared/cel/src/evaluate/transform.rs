@@ -52,23 +52,23 @@ impl<'v> Range<'v> {
         }
     }
 
-    pub(super) fn iter(&self) -> Elements<'_, 'v> {
+    pub(super) fn iter(&self) -> RangeElements<'_, 'v> {
         match self {
-            Self::Elements(elements) => Elements::Single(elements.iter()),
-            Self::Pairs(pairs) => Elements::Pairs(pairs.iter()),
-            Self::Found(candidates) => Elements::Found(candidates.all()),
+            Self::Elements(elements) => RangeElements::Single(elements.iter()),
+            Self::Pairs(pairs) => RangeElements::Pairs(pairs.iter()),
+            Self::Found(candidates) => RangeElements::Found(candidates.all()),
         }
     }
 }
 
 /// The elements of a range.
-pub(super) enum Elements<'r, 'v> {
+pub(super) enum RangeElements<'r, 'v> {
     Single(Iter<'r, 'v>),
     Pairs(slice::Iter<'r, (Val<'v>, Val<'v>)>),
     Found(Box<dyn Iterator<Item = BodyNode<'v>> + 'r>),
 }
 
-impl<'v> Iterator for Elements<'_, 'v> {
+impl<'v> Iterator for RangeElements<'_, 'v> {
     type Item = Bindings<'v>;
 
     #[inline]

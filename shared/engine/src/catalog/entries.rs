@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Entries by kind and name. Immutable.
 #[derive(Debug, Default)]
-pub struct Entries {
+pub struct EntrySet {
     /// Every object of the view, in its order.
     items: Vec<Arc<Item>>,
     /// The entries that can be read, in order of kind and name.
@@ -33,7 +33,7 @@ impl Item {
     }
 }
 
-impl Entries {
+impl EntrySet {
     /// From the objects of the view (namespace, name and body), reading those alone that `before` does
     /// not have.
     pub fn build<'a>(
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    fn view(entries: &Entries, kind: EntryKind, name: &str) -> Option<String> {
+    fn view(entries: &EntrySet, kind: EntryKind, name: &str) -> Option<String> {
         let binding = entries.get(kind, name)?.binding().unwrap();
         Some(binding.view.as_str().to_owned())
     }
@@ -164,14 +164,14 @@ mod tests {
             ("x", "c", &*c),
             ("x", "d", b"?"),
         ];
-        let before = Entries::build(&Entries::default(), before.into_iter());
+        let before = EntrySet::build(&EntrySet::default(), before.into_iter());
         let after = [
             ("", "0", &*a),
             ("", "b", &*other),
             ("x", "c", &*c),
             ("x", "d", b"?"),
         ];
-        let after = Entries::build(&before, after.into_iter());
+        let after = EntrySet::build(&before, after.into_iter());
         let shared = |at: usize| {
             let item = &after.items[at];
             before.items.iter().any(|known| Arc::ptr_eq(known, item))

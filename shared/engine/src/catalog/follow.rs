@@ -12,7 +12,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::Instant};
 
-use super::{Catalog, Entries, LogPosition};
+use super::{Catalog, EntrySet, LogPosition};
 use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet, recorder::SharedRecorder};
 
 /// The least time between two catalogs: entries that are created by the hundred are taken in
@@ -100,7 +100,7 @@ fn log_changes(catalog: &Catalog, before: Option<&Catalog>) {
 /// The system views as they were last read.
 struct CatalogReader {
     mirror: Mirror,
-    entries: SystemViewCopy<Entries>,
+    entries: SystemViewCopy<EntrySet>,
     kinds: SystemViewCopy<Kinds>,
     policies: SystemViewCopy<PolicySet>,
     exceptions: SystemViewCopy<Exceptions>,
@@ -208,7 +208,7 @@ impl CatalogReader {
         let changed = [
             self.entries.refresh(&self.mirror, |before, view| {
                 let object = |o| (Object::namespace(o), Object::name(o), Object::body(o));
-                Entries::build(before, view.objects().map(object))
+                EntrySet::build(before, view.objects().map(object))
             }),
             self.kinds.refresh(&self.mirror, |_, view| {
                 let records: Vec<KindRecord> = records(&system::kinds(), objects(view));

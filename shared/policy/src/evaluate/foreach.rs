@@ -27,10 +27,10 @@ use crate::ir::{
 /// The elements of each `foreach` of a rule, once they are known: each step begins anew, and comes to the
 /// same list.
 #[derive(Default)]
-pub(super) struct Lists(Vec<Option<Elements>>);
+pub(super) struct Lists(Vec<Option<SharedElements>>);
 
 /// The elements of a list, each shared with the scopes that refer to it.
-pub(super) type Elements = Arc<[Arc<Value>]>;
+pub(super) type SharedElements = Arc<[Arc<Value>]>;
 
 /// The path of a `foreach`, for errors: written out only where there is one.
 struct ForEachPath<'p> {
@@ -58,7 +58,7 @@ impl Lists {
         each: &ForEach,
         place: &dyn Display,
         scope: &mut Scope<'_>,
-    ) -> Result<Elements, Stop> {
+    ) -> Result<SharedElements, Stop> {
         if let Some(Some(known)) = self.0.get(at) {
             go_through(known.len(), scope)?;
             return Ok(Arc::clone(known));
@@ -231,7 +231,7 @@ fn judged_elements(
     list: &Prepared,
     place: &dyn Display,
     scope: &mut Scope<'_>,
-) -> Result<Elements, Stop> {
+) -> Result<SharedElements, Stop> {
     match elements(list, place, scope) {
         Err(Stop::Error(error)) if is_of(&error, VariableErrorKind::Missing) => Ok(Arc::default()),
         found => found,
@@ -243,8 +243,8 @@ pub(super) fn elements(
     list: &Prepared,
     place: &dyn Display,
     scope: &mut Scope<'_>,
-) -> Result<Elements, Stop> {
-    let elements: Elements = match scope.evaluate(list) {
+) -> Result<SharedElements, Stop> {
+    let elements: SharedElements = match scope.evaluate(list) {
         Ok(list) => match Arc::unwrap_or_clone(list) {
             Value::Array(elements) => {
                 meter::charge(elements.iter().map(operator::length).sum());
