@@ -83,11 +83,11 @@ async fn the_time_that_a_body_takes_is_part_of_what_the_caller_waits() {
     });
     let body = BodyExt::boxed(StreamBody::new(body));
     let mut sender = connection(&client).await;
-    let answer = sender.send_request(post("/validate?timeout=1s", body));
+    let answer = sender.send_request(post("/validate?timeout=3s", body));
     let answer = answer.await.unwrap().into_body().collect().await.unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&answer.to_bytes()).unwrap();
     let message = answer["response"]["status"]["message"].as_str().unwrap();
     let (_, left) = message.split_once("no answer within ").unwrap();
     let (left_ms, _) = left.split_once(" ms").unwrap();
-    assert!(left_ms.parse::<u64>().unwrap() <= 400, "{message}");
+    assert!(left_ms.parse::<u64>().unwrap() <= 2_400, "{message}");
 }
