@@ -65,9 +65,9 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
         // The same with a prefix of 64 bits, and eight zeros behind it (RFC 6052, section 2.2).
         [0x64, 0xff9b, 1, _, a @ ..=0xff, bc, d, 0]
             if d.trailing_zeros() >= 8
-                && of(a << 8 | bc >> 8, bc << 8 | d >> 8) == AddressKind::Inner =>
+                && of(a << 8 | bc >> 8, bc << 8 | d >> 8) == AddressKind::NeverCalled =>
         {
-            AddressKind::Inner
+            AddressKind::NeverCalled
         }
         // Local translators, what is unique locally, and what once was local to a site.
         [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => AddressKind::Private,
