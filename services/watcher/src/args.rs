@@ -120,7 +120,7 @@ pub struct Args {
 
     /// The memory limit of this watcher, as in `512Mi`; at least `64Mi`. Reads from the API server
     /// wait for pending writes, to stay below it. If keys and entries alone exceed it, the largest
-    /// view fails [default: no limit]
+    /// view fails until there is room again [default: no limit]
     #[arg(long, env = "ANTEROOM_WATCHER_MEMORY_LIMIT", value_parser = memory_limit, value_name = "BYTES")]
     pub watcher_memory_limit: Option<u64>,
 

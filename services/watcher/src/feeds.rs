@@ -47,6 +47,7 @@ use crate::{
     source::{apiserver::ApiServer, metrics::SourceMetrics},
 };
 pub(crate) use memory::{LIMIT_MIN, Memory, Share};
+use memory::{MemoryStep, Usage};
 pub(crate) use metrics::FeedMetrics;
 use type_feed::{Done, Placed, TypeFeed};
 
@@ -227,6 +228,7 @@ impl Feeder {
             return;
         };
         tracing::info!(%view, "view stopped: nobody needs it any more");
+        self.memory.forget(view);
         if let Some(gvr) = wanted.info.gvr() {
             self.changed_type(gvr, &wanted.info).forget(view);
         }
@@ -392,18 +394,8 @@ impl Feeder {
         if let Some(view) = publisher.read(|queue| queue.returning(now)) {
             self.write_again(&view, now);
         }
-        let publisher = &self.tools.publisher;
-        let options = &self.tools.options;
-        let (kept, largest) = publisher.read(|queue| queue.memory());
-        let feeds = self.types.values();
-        let references = feeds.map(|feed| feed.hub.lock().references.memory());
-        let bytes = kept + references.sum::<u64>();
-        let largest_bytes = largest.as_ref().map_or(0, |(_, bytes)| *bytes);
-        let over = self
-            .memory
-            .over(options.memory_bytes_max, bytes, largest_bytes);
-        if let (true, Some((view, bytes))) = (over, largest) {
-            self.shed(&view, bytes);
+        if let Some(bytes_max) = self.tools.options.memory_bytes_max {
+            self.limit_memory(bytes_max, now);
         }
     }
 
@@ -416,8 +408,28 @@ impl Feeder {
         }
     }
 
-    /// Over the limit, the largest view of the process fails, whole, and the others go on.
-    fn shed(&mut self, view: &ViewId, bytes: u64) {
+    /// Stops a view if the memory limit is exceeded, and feeds one again once there is room.
+    fn limit_memory(&mut self, bytes_max: u64, now: Instant) {
+        let publisher = &self.tools.publisher;
+        if let Some(view) = self.memory.resuming(now)
+            && !publisher.read(|queue| queue.is_syncing(&view))
+        {
+            self.memory.end_resume(&view, now);
+        }
+        let (kept, largest) = publisher.read(|queue| queue.memory());
+        let feeds = self.types.values();
+        let references = feeds.map(|feed| feed.hub.lock().references.memory());
+        let bytes = kept + references.sum::<u64>();
+        match self.memory.step(bytes_max, Usage { bytes, largest }, now) {
+            Some(MemoryStep::Shed(view)) => self.shed(&view, bytes_max, now),
+            // Before all references are known, no view of them is complete.
+            Some(MemoryStep::Resume(view)) if self.settled => self.resume(&view, now),
+            Some(MemoryStep::Resume(_)) | None => {}
+        }
+    }
+
+    /// The view fails, whole, and the others go on.
+    fn shed(&mut self, view: &ViewId, bytes_max: u64, now: Instant) {
         let Some(wanted) = self.views.get(view) else {
             return;
         };
@@ -426,14 +438,34 @@ impl Feeder {
         };
         feed.forget(view);
         self.dirty.get_or_insert_with(Instant::now);
-        let failure = memory::failure(bytes, self.tools.options.memory_bytes_max);
-        tracing::error!(%view, %failure, "view given up");
-        let info = wanted.info.clone();
-        self.tools.publisher.with(|queue| {
+        let (info, in_quota) = (wanted.info.clone(), wanted.options.in_quota);
+        let bytes = self.tools.publisher.with(|queue| {
+            let bytes = queue.memory_of(view);
             queue.close(view);
             let lease = queue.open(info, HashMap::new());
-            queue.refused(&lease, failure);
+            queue.set_in_quota(view, in_quota);
+            queue.refused(&lease, memory::failure(bytes, bytes_max));
+            bytes
         });
+        tracing::error!(
+            %view, bytes, bytes_max,
+            "view stopped: the memory limit has no room for it; narrow it or raise `--watcher-memory-limit`"
+        );
+        self.memory.shed(view, bytes, now);
+    }
+
+    /// There is room again in memory for a view that was stopped.
+    fn resume(&mut self, view: &ViewId, now: Instant) {
+        self.memory.resume(view, now);
+        let Some(DesiredView { info, options }) = self.views.get(view).cloned() else {
+            return;
+        };
+        let Some(gvr) = info.gvr().cloned() else {
+            return;
+        };
+        tracing::info!(%view, "view fed again: the memory limit has room for it");
+        self.tools.publisher.with(|queue| queue.close(view));
+        self.start(view, &gvr, info, &options);
     }
 }
 

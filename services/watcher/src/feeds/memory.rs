@@ -3,8 +3,11 @@
 //! The rule: a part of the limit is the process's own ([`PROCESS_BYTES`]), and so much for each entry
 //! and each thing that a policy refers to ([`ENTRY_BYTES`]). Bodies that wait to be written take at
 //! most a quarter of the limit; then reading from the API server waits. Keys and versions cannot wait:
-//! where they come to more than the rest, the largest view of the process fails with `MemoryLimit`, one
-//! a second, until what is left fits. It stays failed until it is wanted anew or another term begins.
+//! where they come to more than the rest, the largest view of the process is stopped and fails with
+//! `MemoryLimit`, one a second, until what is left fits. Once there is room again, the views that were
+//! stopped are fed again, one by one: [`shed_views`] says which one and when.
+
+mod shed_views;
 
 use std::{
     collections::HashMap,
@@ -14,8 +17,11 @@ use std::{
     },
 };
 
-use anteroom_model::Failure;
+use anteroom_model::{Failure, ViewId};
 use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use shed_views::{MemoryRoom, ShedViews};
 
 /// Memory that a watcher takes beside that: code, connections, pages and batches on their way, and what the
 /// allocator keeps for a moment. Measured at lists of 50,000 objects of 2 KB.
@@ -26,14 +32,33 @@ const PROCESS_BYTES: u64 = 32 * 1024 * 1024;
 /// to 7.4 KB each.
 const ENTRY_BYTES: u64 = 7 * 1024;
 
+/// The reason of the failure of a view that the memory limit stopped.
+const MEMORY_LIMIT: &str = "MemoryLimit";
+
 /// The least limit that leaves room for anything.
 pub(crate) const LIMIT_MIN: u64 = 2 * PROCESS_BYTES;
 
 /// All that takes memory in a process by what is wanted of it. Clones are one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
-    shares: Arc<Mutex<HashMap<u64, (u64, u64)>>>,
+    ledger: Arc<Mutex<Ledger>>,
     next: Arc<AtomicU64>,
+}
+
+/// The memory that each share takes, and the views that were stopped for want of it.
+#[derive(Debug, Default)]
+struct Ledger {
+    shares: HashMap<u64, Usage>,
+    shed: ShedViews,
+}
+
+/// The bytes that a feeder takes, or the coordinator.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Usage {
+    /// The bytes of everything.
+    pub(super) bytes: u64,
+    /// The view that takes most of them, and its bytes.
+    pub(super) largest: Option<(ViewId, u64)>,
 }
 
 /// The share of one feeder, or of the coordinator, until it is dropped.
@@ -41,6 +66,15 @@ pub(crate) struct Memory {
 pub(crate) struct Share {
     memory: Memory,
     id: u64,
+}
+
+/// The next thing that a feeder has to do about the limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum MemoryStep {
+    /// Stop this view: the limit is exceeded.
+    Shed(ViewId),
+    /// Feed this view again: there is room for it.
+    Resume(ViewId),
 }
 
 impl Memory {
@@ -53,72 +87,196 @@ impl Memory {
     }
 }
 
+impl Usage {
+    fn largest_bytes(&self) -> u64 {
+        self.largest.as_ref().map_or(0, |(_, bytes)| *bytes)
+    }
+}
+
 impl Share {
-    /// Takes down what so many entries and references take.
+    /// Notes the memory that so many entries and references take.
     pub(crate) fn keeps(&self, entries: usize) {
-        let bytes = (entries as u64).saturating_mul(ENTRY_BYTES);
-        self.memory.shares.lock().insert(self.id, (bytes, 0));
+        let usage = Usage {
+            bytes: (entries as u64).saturating_mul(ENTRY_BYTES),
+            largest: None,
+        };
+        self.memory.ledger.lock().shares.insert(self.id, usage);
     }
 
-    /// Takes down what the feeder takes, all and its largest view. Whether that view has to go.
-    pub(super) fn over(&self, bytes_max: Option<u64>, bytes: u64, largest: u64) -> bool {
-        let mut shares = self.memory.shares.lock();
-        shares.insert(self.id, (bytes, largest));
-        let all: u64 = shares.values().map(|(bytes, _)| bytes).sum();
-        let most = shares.values().map(|(_, largest)| *largest).max();
-        let room = |max: u64| max.saturating_sub(PROCESS_BYTES);
-        bytes_max.is_some_and(|max| all > room(max)) && most == Some(largest) && largest > 0
+    /// Notes the memory that the feeder takes. Returns what it has to do about a limit of `bytes_max`.
+    pub(super) fn step(&self, bytes_max: u64, usage: Usage, now: Instant) -> Option<MemoryStep> {
+        let mut ledger = self.memory.ledger.lock();
+        ledger.shed.forget_stayed(now);
+        let own_largest = usage.largest.clone();
+        ledger.shares.insert(self.id, usage);
+        let shares = ledger.shares.values();
+        let room = MemoryRoom {
+            bytes_max: bytes_max.saturating_sub(PROCESS_BYTES),
+            bytes: shares.clone().map(|usage| usage.bytes).sum(),
+        };
+        if !room.is_exceeded() {
+            let next = ledger.shed.next(room, now);
+            let (_, view) = next.filter(|(share, _)| *share == self.id)?;
+            return Some(MemoryStep::Resume(view));
+        }
+        // The views that are served have it before one that resumes.
+        if let Some((share, view)) = ledger.shed.resuming(now) {
+            return (share == self.id).then(|| MemoryStep::Shed(view.clone()));
+        }
+        let most = shares.map(Usage::largest_bytes).max();
+        let (view, bytes) = own_largest?;
+        (bytes > 0 && most == Some(bytes)).then_some(MemoryStep::Shed(view))
+    }
+
+    /// The view takes so many bytes, and is stopped.
+    pub(super) fn shed(&self, view: &ViewId, bytes: u64, now: Instant) {
+        let mut ledger = self.memory.ledger.lock();
+        ledger.shed.stop(self.id, view, bytes, now);
+    }
+
+    /// The view is fed again.
+    pub(super) fn resume(&self, view: &ViewId, now: Instant) {
+        self.memory.ledger.lock().shed.resume(view, now);
+    }
+
+    /// Returns the view of this feeder that resumes, if one does.
+    pub(super) fn resuming(&self, now: Instant) -> Option<ViewId> {
+        let ledger = self.memory.ledger.lock();
+        let (share, view) = ledger.shed.resuming(now)?;
+        (share == self.id).then(|| view.clone())
+    }
+
+    /// The source of a view that resumes was read, or refuses to be.
+    pub(super) fn end_resume(&self, view: &ViewId, now: Instant) {
+        self.memory.ledger.lock().shed.end_resume(view, now);
+    }
+
+    /// Nobody needs the view any more.
+    pub(super) fn forget(&self, view: &ViewId) {
+        self.memory.ledger.lock().shed.forget(view);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.memory.shares.lock().remove(&self.id);
+        let mut ledger = self.memory.ledger.lock();
+        ledger.shares.remove(&self.id);
+        ledger.shed.forget_share(self.id);
     }
 }
 
-pub(super) fn failure(bytes: u64, bytes_max: Option<u64>) -> Failure {
-    let bytes_max = bytes_max.unwrap_or_default();
+/// Returns the failure of a view that takes so many bytes, as far as it was read.
+pub(super) fn failure(bytes: u64, bytes_max: u64) -> Failure {
     Failure::new(
-        "MemoryLimit",
+        MEMORY_LIMIT,
         format!(
-            "the watcher is over its memory limit of {bytes_max} bytes, and this is its largest view, \
-             whose keys take {bytes} bytes: narrow it by namespace or selector, or raise the limit"
+            "the watcher's memory limit (`--watcher-memory-limit`) of {bytes_max} bytes has no room for this view, \
+             whose keys and waiting changes take {bytes} bytes or more. It is read again by itself once there is \
+             room: delete objects or entries, narrow this one by namespace or selector, or raise the limit"
         ),
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn view(name: &str) -> ViewId {
+        ViewId::new(name)
+    }
+
+    fn usage(bytes: u64, largest: &str, largest_bytes: u64) -> Usage {
+        Usage {
+            bytes,
+            largest: Some((view(largest), largest_bytes)),
+        }
+    }
+
+    fn shed(name: &str) -> Option<MemoryStep> {
+        Some(MemoryStep::Shed(view(name)))
+    }
 
     /// Over the limit the largest view goes, whoever has it, and at the limit none.
     #[test]
     fn over_the_memory_limit_the_largest_view_goes() {
-        let memory = Memory::default();
+        let (memory, now) = (Memory::default(), Instant::now());
         let (one, other) = (memory.share(), memory.share());
-        let hundred = Some(PROCESS_BYTES + 100);
-        assert!(!one.over(hundred, 60, 50));
-        assert!(!other.over(hundred, 40, 10), "at the limit");
-        assert!(!other.over(hundred, 41, 41), "the other's is larger");
-        assert!(one.over(hundred, 60, 50));
-        assert!(!one.over(None, 600, 500), "there is no limit");
+        let hundred = PROCESS_BYTES + 100;
+        assert_eq!(one.step(hundred, usage(60, "a", 50), now), None);
+        let at_the_limit = other.step(hundred, usage(40, "b", 10), now);
+        assert_eq!(at_the_limit, None);
+        let is_smaller = other.step(hundred, usage(41, "b", 41), now);
+        assert_eq!(is_smaller, None);
+        assert_eq!(one.step(hundred, usage(60, "a", 50), now), shed("a"));
         drop(other);
-        assert!(!one.over(hundred, 60, 50));
+        assert_eq!(one.step(hundred, usage(60, "a", 50), now), None);
     }
 
     /// Memory for entries leaves less for views, until the entries are gone.
     #[test]
     fn entries_count_towards_the_memory_limit_but_never_go() {
-        let memory = Memory::default();
+        let (memory, now) = (Memory::default(), Instant::now());
         let (coordinator, feeder) = (memory.share(), memory.share());
-        let limit = Some(PROCESS_BYTES + 10 * ENTRY_BYTES);
+        let limit = PROCESS_BYTES + 10 * ENTRY_BYTES;
+        let step = || feeder.step(limit, usage(ENTRY_BYTES, "a", ENTRY_BYTES), now);
         coordinator.keeps(9);
-        assert!(!feeder.over(limit, ENTRY_BYTES, ENTRY_BYTES));
+        assert_eq!(step(), None);
         coordinator.keeps(10);
-        assert!(feeder.over(limit, ENTRY_BYTES, ENTRY_BYTES));
-        assert!(!coordinator.over(limit, 11 * ENTRY_BYTES, 0));
+        assert_eq!(step(), shed("a"));
+        let entries = Usage {
+            bytes: 11 * ENTRY_BYTES,
+            largest: None,
+        };
+        assert_eq!(coordinator.step(limit, entries, now), None);
         drop(coordinator);
-        assert!(!feeder.over(limit, ENTRY_BYTES, ENTRY_BYTES));
+        assert_eq!(step(), None);
+    }
+
+    #[test]
+    fn a_view_that_was_stopped_is_fed_again_by_its_own_feeder() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        let (one, other) = (memory.share(), memory.share());
+        let limit = PROCESS_BYTES + 1_000;
+        one.shed(&view("a"), 300, now);
+        let later = now + Duration::from_secs(5);
+        assert_eq!(one.step(limit, usage(601, "c", 601), later), None);
+        let resume = Some(MemoryStep::Resume(view("a")));
+        assert_eq!(one.step(limit, usage(600, "c", 600), later), resume);
+        assert_eq!(other.step(limit, Usage::default(), later), None);
+        one.forget(&view("a"));
+        assert_eq!(one.step(limit, usage(600, "c", 600), later), None);
+    }
+
+    #[test]
+    fn a_view_that_resumes_goes_before_larger_ones_until_it_is_read() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        let (one, other) = (memory.share(), memory.share());
+        let limit = PROCESS_BYTES + 1_000;
+        one.shed(&view("a"), 300, now);
+        one.resume(&view("a"), now);
+        assert_eq!(other.step(limit, usage(900, "b", 900), now), None);
+        assert_eq!(one.step(limit, usage(200, "a", 200), now), shed("a"));
+        let others = other.step(limit, usage(900, "b", 900), now);
+        assert_eq!(others, None, "the view that resumes is stopped first");
+        assert_eq!(other.resuming(now), None);
+        assert_eq!(one.resuming(now), Some(view("a")));
+        one.end_resume(&view("a"), now);
+        assert_eq!(one.step(limit, usage(200, "a", 200), now), None);
+        assert_eq!(other.step(limit, usage(900, "b", 900), now), shed("b"));
+    }
+
+    #[test]
+    fn a_failure_says_the_limit_the_size_and_what_to_do() {
+        let failure = failure(300, 1_000);
+        assert_eq!(failure.reason, MEMORY_LIMIT);
+        for part in [
+            "`--watcher-memory-limit`) of 1000 bytes",
+            "300 bytes or more",
+            "narrow this one by namespace or selector, or raise the limit",
+        ] {
+            assert!(failure.message.contains(part), "{failure}");
+        }
     }
 }

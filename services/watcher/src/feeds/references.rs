@@ -127,10 +127,17 @@ impl References {
         }
     }
 
-    /// The view is desired now: everything that was referred to before is announced.
+    /// The view is desired now: everything that was referred to before is announced, and has to be read. What a watch
+    /// brought before is not in the view.
     pub(super) fn opened(&mut self, lease: ViewLease, sealed: bool, queue: &mut WriteQueue) {
         self.lease = Some(lease);
         self.sealed = sealed;
+        for reference in self.by_object.values_mut() {
+            reference.state = State::Pending;
+            reference.version = ResourceVersion::default();
+            reference.immutable = false;
+            reference.scope = None;
+        }
         self.by_object
             .keys()
             .for_each(|object| self.announce(object, queue));

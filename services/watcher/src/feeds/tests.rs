@@ -433,6 +433,46 @@ async fn rights_that_are_taken_away_and_given_back() {
     world.until("recovery", synced).await;
 }
 
+/// Views that the memory limit stopped come back by themselves, and with them what a watch brought meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn views_that_the_memory_limit_stopped_are_fed_again_once_there_is_room() {
+    let memory = Memory::default();
+    let entries = memory.share();
+    let world = World::start(FeedOptions {
+        memory_bytes_max: Some(LIMIT_MIN),
+        memory,
+        ..FeedOptions::default()
+    })
+    .await;
+    world.put("default", "a", "x", &json!({}));
+    world.put("default", "b", "y", &json!({}));
+    let collection = world.want(Source::Collection(Collection::all(gvr())));
+    let objects = world.want(Source::Objects { gvr: gvr() });
+    world.refer("a");
+    let served = |index: &anteroom_bus::LogIndex| {
+        holds(index, &collection, world.truth(|_, _| true))
+            && is_synced(index, &objects)
+            && state_of(index, "a").is_some_and(|state| state.parse::<u64>().is_ok())
+    };
+    world.until("both views", served).await;
+
+    entries.keeps(10_000);
+    let failed = |index: &anteroom_bus::LogIndex, view: &ViewId| {
+        let state = index.views.get(view).map(|record| &record.state);
+        matches!(state, Some(ViewState::Failed { failure }) if failure.reason == "MemoryLimit")
+    };
+    let both_failed = |index: &anteroom_bus::LogIndex| {
+        failed(index, &collection)
+            && failed(index, &objects)
+            && index.objects.values().all(HashMap::is_empty)
+    };
+    world.until("both to fail", both_failed).await;
+    world.put("default", "c", "x", &json!({}));
+
+    entries.keeps(0);
+    world.until("both again", served).await;
+}
+
 /// More objects than watches may run for one by one, and no rights: each says so, and
 /// all of them come back soon after the one watch is allowed that serves them together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

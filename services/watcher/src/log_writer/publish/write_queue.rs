@@ -397,6 +397,17 @@ impl WriteQueue {
         (all, largest)
     }
 
+    /// Returns the bytes that the view takes.
+    pub(crate) fn memory_of(&self, view: &ViewId) -> u64 {
+        self.views.get(view).map_or(0, ViewWriteState::memory)
+    }
+
+    /// Returns whether the view's source is being read, so that nothing is known of its state.
+    pub(crate) fn is_syncing(&self, view: &ViewId) -> bool {
+        let view = self.views.get(view);
+        view.is_some_and(|view| view.state == ViewState::Syncing)
+    }
+
     /// Returns whether everything is written.
     pub(crate) fn is_done(&self) -> bool {
         self.queue.is_empty() && !self.at_work
