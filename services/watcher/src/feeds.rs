@@ -6,11 +6,12 @@
 //! | `type_feed` | one type: its views, references and watches |
 //! | `plan`, `assign`, `join` | which watches run; which view hears which; joining a running watch |
 //! | `hub`, `member`, `running_watch`, `index` | the state: type, view, watch, views by key |
-//! | `sink`, `labels` | a watch's events on their way to the views |
+//! | `sink`, `labels`, `held_events` | a watch's events on their way to the views, or held back |
 //! | `references`, `reads` | objects followed one by one; the pace of single reads |
 //! | `memory`, `metrics` | the memory of all feeders; the watches that are planned |
 
 mod assign;
+mod held_events;
 mod hub;
 mod index;
 mod join;
@@ -411,20 +412,14 @@ impl Feeder {
     /// Stops a view if the memory limit is exceeded, and feeds one again once there is room.
     fn limit_memory(&mut self, bytes_max: u64, now: Instant) {
         let publisher = &self.tools.publisher;
-        if let Some(view) = self.memory.resuming(now)
-            && !publisher.read(|queue| queue.is_syncing(&view))
-        {
-            self.memory.end_resume(&view, now);
-        }
         let (kept, largest) = publisher.read(|queue| queue.memory());
         let feeds = self.types.values();
-        let references = feeds.map(|feed| feed.hub.lock().references.memory());
-        let bytes = kept + references.sum::<u64>();
+        let bytes = kept + feeds.map(|feed| feed.hub.lock().memory()).sum::<u64>();
         match self.memory.step(bytes_max, Usage { bytes, largest }, now) {
             Some(MemoryStep::Shed(view)) => self.shed(&view, bytes_max, now),
             // Before all references are known, no view of them is complete.
             Some(MemoryStep::Resume(view)) if self.settled => self.resume(&view, now),
-            Some(MemoryStep::Resume(_)) | None => {}
+            Some(MemoryStep::Resume(_)) | None => self.end_resume(now),
         }
     }
 
@@ -452,6 +447,15 @@ impl Feeder {
             "view stopped: the memory limit has no room for it; narrow it or raise `--watcher-memory-limit`"
         );
         self.memory.shed(view, bytes, now);
+    }
+
+    /// The source of a view that was fed again was read, or refuses to be: the next view may have its turn.
+    fn end_resume(&self, now: Instant) {
+        let publisher = &self.tools.publisher;
+        let is_read = |view: &ViewId| publisher.read(|queue| !queue.is_syncing(view));
+        if let Some(view) = self.memory.resuming(now).filter(is_read) {
+            self.memory.end_resume(&view, now);
+        }
     }
 
     /// There is room again in memory for a view that was stopped.

@@ -68,6 +68,12 @@ impl Hub {
         }
     }
 
+    /// Returns the bytes that references and events that are held back take.
+    pub(super) fn memory(&self) -> u64 {
+        let held: usize = self.members.values().map(Member::held_bytes).sum();
+        self.references.memory() + held as u64
+    }
+
     /// Returns when the last watch of referenced objects was heard from; `None` where one never was.
     pub(super) fn references_heard(&self, now: Instant) -> Option<Instant> {
         let scopes = self.references.by_object.values();

@@ -10,8 +10,9 @@ use anteroom_model::{GroupVersionResource, ObjectKey, ResourceVersion};
 use tokio::time::Instant;
 
 use super::{
+    held_events::HeldEvent,
     hub::Hub,
-    member::{Held, Member, Progress},
+    member::{Member, Progress},
     plan::WatchScope,
     sink::{WatchSink, is_immutable},
 };
@@ -123,7 +124,7 @@ impl Join {
         // Still under the lock: no later event may come before these.
         for event in held {
             let target = publisher.with(|queue| member.replay(scope, &event, queue));
-            if let (Some(target), Held::Put(object, origin)) = (target, event) {
+            if let (Some(target), HeldEvent::Put(object, origin)) = (target, event) {
                 let mut read = self.sink.read(&object.json);
                 let body = read.body(target.retained.as_deref());
                 let RawObject { key, version, .. } = &object;

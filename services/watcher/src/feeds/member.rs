@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tracing::Span;
 
 use super::{
+    held_events::{HeldEvent, HeldEvents, HeldEventsFull},
     labels::labels_of,
     plan::{ViewFilter, WatchScope},
     running_watch::RunningWatch,
@@ -19,10 +20,6 @@ use crate::{
     log_writer::publish::{ChangeOrigin, ViewLease, WriteQueue},
     source::reflect::{Origin, RawObject},
 };
-
-/// Events that are held back while a view's own list is read beside a watch. Where there are more, the
-/// watch lists again.
-const HELD_MAX: usize = 1_000;
 
 /// One view on a collection.
 #[derive(Debug)]
@@ -58,7 +55,7 @@ pub(super) enum Progress {
         known_to: ResourceVersion,
     },
     /// Its own objects are listed beside the watch, whose events are held back meanwhile.
-    Joins { list: u32, held: Vec<Held> },
+    Joins { list: u32, held: HeldEvents },
     /// It has a list, and takes the events. Those up to these versions, by namespace (empty: all), were
     /// in a list that it read beside the watch.
     Follows {
@@ -75,13 +72,6 @@ pub(super) struct Delivery<'a> {
     origin: Origin,
     /// Read for the first view that selects by labels.
     labels: Option<HashMap<String, String>>,
-}
-
-/// An event that is held back.
-#[derive(Debug)]
-pub(super) enum Held {
-    Put(RawObject, Origin),
-    Gone(ObjectKey, ResourceVersion, Span),
 }
 
 /// A view that an object has to be written to.
@@ -105,8 +95,15 @@ impl Progress {
     /// The list that is waited for is read beside the watch, under this number.
     pub(super) fn join(&mut self, list: u32) {
         if let Self::Waits { .. } = self {
-            let held = Vec::new();
+            let held = HeldEvents::default();
             *self = Self::Joins { list, held };
+        }
+    }
+
+    fn hold_back(&mut self, delivery: &Delivery<'_>) -> Result<(), HeldEventsFull> {
+        match self {
+            Self::Joins { held, .. } => held.push(delivery.held()),
+            Self::Waits { .. } | Self::Lists { .. } | Self::Follows { .. } => Ok(()),
         }
     }
 
@@ -138,10 +135,10 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    fn held(&self) -> Held {
+    fn held(&self) -> HeldEvent {
         match self.object {
-            Some(object) => Held::Put(object.clone(), self.origin.clone()),
-            None => Held::Gone(self.key.clone(), self.version.clone(), self.origin.span()),
+            Some(object) => HeldEvent::Put(object.clone(), self.origin.clone()),
+            None => HeldEvent::Gone(self.key.clone(), self.version.clone(), self.origin.span()),
         }
     }
 }
@@ -151,6 +148,15 @@ impl Member {
     pub(super) fn is_complete(&self) -> bool {
         let mut all = self.watches.values();
         !self.watches.is_empty() && all.all(|progress| matches!(progress, Progress::Follows { .. }))
+    }
+
+    /// Returns the bytes of the events that are held back for it.
+    pub(super) fn held_bytes(&self) -> usize {
+        let bytes = |progress: &Progress| match progress {
+            Progress::Joins { held, .. } => held.bytes(),
+            Progress::Waits { .. } | Progress::Lists { .. } | Progress::Follows { .. } => 0,
+        };
+        self.watches.values().map(bytes).sum()
     }
 
     /// Takes the change in. Returns where the object has to be written to, if it is news.
@@ -167,13 +173,11 @@ impl Member {
             Progress::Follows { after } => {
                 !delivery.origin.is_list() && !is_before(after, delivery)
             }
-            Progress::Joins { held, .. } if held.len() < HELD_MAX => {
-                held.push(delivery.held());
-                false
-            }
             progress @ Progress::Joins { .. } => {
-                progress.give_up();
-                watch.ask();
+                if progress.hold_back(delivery).is_err() {
+                    progress.give_up();
+                    watch.ask();
+                }
                 false
             }
         };
@@ -334,7 +338,7 @@ impl Member {
         scope: &WatchScope,
         listed: &[(&WatchScope, ResourceVersion)],
         queue: &mut WriteQueue,
-    ) -> Vec<Held> {
+    ) -> Vec<HeldEvent> {
         let Some(progress @ Progress::Joins { .. }) = self.watches.get_mut(scope) else {
             return Vec::new();
         };
@@ -363,7 +367,7 @@ impl Member {
             queue.mark_fresh(&self.lease, version, now);
             queue.complete(&self.lease);
         }
-        held
+        held.into_events()
     }
 
     /// The list beside the watch does not count: the watch's own next one does.
@@ -378,12 +382,12 @@ impl Member {
     pub(super) fn replay(
         &mut self,
         scope: &WatchScope,
-        held: &Held,
+        held: &HeldEvent,
         queue: &mut WriteQueue,
     ) -> Option<WriteTarget> {
         let mut delivery = match held {
-            Held::Put(object, origin) => Delivery::put(object, origin),
-            Held::Gone(key, version, span) => Delivery::gone(key, version, span),
+            HeldEvent::Put(object, origin) => Delivery::put(object, origin),
+            HeldEvent::Gone(key, version, span) => Delivery::gone(key, version, span),
         };
         let Progress::Follows { after } = self.watches.get_mut(scope)? else {
             return None;

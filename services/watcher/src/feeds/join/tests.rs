@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::{
-    super::{plan::ViewFilter, running_watch::RunningWatch},
+    super::{held_events::HeldEvents, plan::ViewFilter, running_watch::RunningWatch},
     *,
 };
 use crate::{
@@ -160,6 +160,6 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
 fn joins(list: u32) -> Progress {
     Progress::Joins {
         list,
-        held: Vec::new(),
+        held: HeldEvents::default(),
     }
 }
