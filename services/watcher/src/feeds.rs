@@ -10,6 +10,21 @@
 //! | `references`, `reads` | objects followed one by one; the pace of single reads |
 //! | `memory`, `metrics` | the memory of all feeders; the watches that are planned |
 
+//!
+//! ## Starting over
+//!
+//! A view starts over in one of four ways, which have the same names in all of these modules and in the write queue.
+//! Each opens a new epoch.
+//!
+//! | verb | when | objects known of the log | `Member::since` | changes that wait | lists |
+//! |---|---|---|---|---|---|
+//! | `reread` | bodies have to be sealed otherwise | stay; each is written again | version that its watches brought | dropped | its watches list again; an older list than `since` does not count |
+//! | `restart_history` | the source was restored | stay; each is written again | empty | dropped | all watches of the type list again; the next list counts |
+//! | `switch_watches` | the plan has other watches for it | stay; differences are written | version that its watches brought | kept, in the new epoch | its new watches list, or its own list is read beside them |
+//! | `resume_after_full` | the log has room again | forgotten: the log has none | as `reread` | none | as `reread` |
+//!
+//! A view that the memory limit stopped is closed, and opened as a new one: `resume_after_shed`.
+
 mod assign;
 mod held_events;
 mod hub;
@@ -393,7 +408,7 @@ impl Feeder {
             self.dirty.get_or_insert_with(Instant::now);
         }
         if let Some(view) = publisher.read(|queue| queue.returning(now)) {
-            self.write_again(&view, now);
+            self.resume_after_full(&view, now);
         }
         if let Some(bytes_max) = self.tools.options.memory_bytes_max {
             self.limit_memory(bytes_max, now);
@@ -401,10 +416,10 @@ impl Feeder {
     }
 
     /// There is room again in the log for a view that was set aside.
-    fn write_again(&mut self, view: &ViewId, now: Instant) {
+    fn resume_after_full(&mut self, view: &ViewId, now: Instant) {
         let gvr = self.views.get(view).and_then(|wanted| wanted.info.gvr());
         if let Some(feed) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {
-            feed.write_again(view, now, &self.tools.publisher);
+            feed.resume_after_full(view, now, &self.tools.publisher);
             self.dirty.get_or_insert_with(Instant::now);
         }
     }
@@ -418,7 +433,7 @@ impl Feeder {
         match self.memory.step(bytes_max, Usage { bytes, largest }, now) {
             Some(MemoryStep::Shed(view)) => self.shed(&view, bytes_max, now),
             // Before all references are known, no view of them is complete.
-            Some(MemoryStep::Resume(view)) if self.settled => self.resume(&view, now),
+            Some(MemoryStep::Resume(view)) if self.settled => self.resume_after_shed(&view, now),
             Some(MemoryStep::Resume(_)) | None => self.end_resume(now),
         }
     }
@@ -459,7 +474,7 @@ impl Feeder {
     }
 
     /// There is room again in memory for a view that was stopped.
-    fn resume(&mut self, view: &ViewId, now: Instant) {
+    fn resume_after_shed(&mut self, view: &ViewId, now: Instant) {
         self.memory.resume(view, now);
         let Some(DesiredView { info, options }) = self.views.get(view).cloned() else {
             return;

@@ -39,8 +39,8 @@ impl SystemViews {
                     origin: inherited.origin,
                     ..Opening::default()
                 };
-                let mut lease = queue.open_with(info, inherited.objects, opening);
-                queue.begin_list(&mut lease, false);
+                let lease = queue.open_with(info, inherited.objects, opening);
+                queue.begin_list(&lease);
                 lease
             })
         };
@@ -96,7 +96,7 @@ fn apply(queue: &mut WriteQueue, lease: &mut ViewLease, write: Write, now: Insta
         Write::Put(record, span) => put(queue, lease, record, now, ChangeOrigin::Event(span)),
         Write::Delete(key, origin) => queue.delete(lease, &key, none, now, origin),
         Write::Replace(records) => {
-            queue.begin_list(lease, false);
+            queue.begin_list(lease);
             for record in records {
                 put(queue, lease, record, now, ChangeOrigin::List);
             }

@@ -46,7 +46,7 @@ pub(super) fn assign(
             arrived.views.push(view.clone());
         }
         let fits = !scopes.is_empty();
-        member.move_to(scopes, watches, queue);
+        member.switch_watches(scopes, watches, queue);
         if !fits {
             queue.refused(&member.lease, too_many());
         }
@@ -116,7 +116,7 @@ fn admit(
         let Some(member) = hub.members.get_mut(&view) else {
             continue;
         };
-        let list = queue.begin_list(&mut member.lease, false);
+        let list = queue.begin_list(&member.lease);
         if let Some(progress) = member.watches.get_mut(scope) {
             progress.join(list);
         }

@@ -16,7 +16,7 @@ use tracing::Span;
 
 use super::{
     index::Index,
-    member::{Delivery, Member, Progress, WriteTarget, follows_on},
+    member::{Delivery, ListPart, Member, Progress, WriteTarget},
     plan::WatchScope,
     references::References,
     running_watch::RunningWatch,
@@ -93,12 +93,12 @@ impl Hub {
         matches!(progress, Some(Progress::Waits { .. }))
     }
 
-    /// Writes every object of a view again, as of the next lists of its watches.
-    pub(super) fn rewrite(&mut self, view: &ViewId, queue: &mut WriteQueue) {
+    /// Has every object of a view written again, as the next lists of its watches bring it.
+    pub(super) fn reread(&mut self, view: &ViewId, queue: &mut WriteQueue) {
         let Some(member) = self.members.get_mut(view) else {
             return;
         };
-        member.rewrite(&self.watches, queue);
+        member.reread(&self.watches, queue);
         for scope in member.watches.keys() {
             if let Some(watch) = self.watches.get_mut(scope) {
                 watch.ask();
@@ -106,65 +106,48 @@ impl Hub {
         }
     }
 
-    /// A list of the watch begins, which shows the source at `version`.
-    pub(super) fn begin(
+    /// A list of the watch begins, which shows the source at `version`. Each view that hears the watch takes the part
+    /// in it that [`Progress::part_in_list`] says.
+    pub(super) fn begin_list(
         &mut self,
         scope: &WatchScope,
-        afresh: bool,
+        is_new_history: bool,
         version: &ResourceVersion,
         queue: &mut WriteQueue,
     ) {
         let Some(watch) = self.watches.get_mut(scope) else {
             return;
         };
-        let known_to = watch.newest.clone();
-        watch.begin(afresh, version);
-        self.references.begin(scope, afresh);
-        let mut restarted = afresh;
+        let watched_to = watch.newest.clone();
+        watch.begin_list(is_new_history, version);
+        self.references.begin_list(scope, is_new_history);
+        let mut restarted = is_new_history;
         for member in self.members.values_mut() {
-            let Some(progress) = member.watches.get_mut(scope) else {
+            let Some(progress) = member.watches.get(scope) else {
                 continue;
             };
-            let restarts = match progress {
-                _ if afresh => true,
-                // The list that it read beside the watch is younger than this one: the events bring the rest.
-                Progress::Follows { after }
-                    if !after.iter().all(|(_, at)| follows_on(version, at)) =>
-                {
-                    if !after.iter().all(|(_, at)| follows_on(at, version)) {
-                        // Of some namespaces it is the older one, of others the younger one: neither does alone.
-                        let youngest = after.iter().map(|(_, at)| at).reduce(|one, other| {
-                            if follows_on(one, other) { one } else { other }
-                        });
-                        member.since = youngest.cloned().unwrap_or_default();
-                        *progress = Progress::Waits { asked_again: true };
-                        watch.list_again();
-                    }
-                    continue;
-                }
-                // It was asked for before the view came. The view's own list is read beside it.
-                Progress::Joins { .. } if !follows_on(version, &member.since) => continue,
-                Progress::Waits { asked_again } if !follows_on(version, &member.since) => {
-                    if !std::mem::replace(asked_again, true) {
-                        // It was asked for before the view came.
-                        watch.list_again();
-                        continue;
-                    }
-                    true
-                }
-                _ => false,
+            let part = match is_new_history {
+                true => ListPart::RestartsHistory,
+                false => progress.part_in_list(version, &member.since),
             };
-            let known_to = match progress {
-                Progress::Follows { .. } if !restarts => known_to.clone(),
-                _ => ResourceVersion::default(),
-            };
-            if restarts {
-                member.restart(queue);
+            match part {
+                ListPart::Takes { is_known: true } => {
+                    member.begin_list(scope, watched_to.clone(), queue);
+                }
+                ListPart::Takes { is_known: false } => {
+                    member.begin_list(scope, ResourceVersion::default(), queue);
+                }
+                ListPart::PassesOver => {}
+                ListPart::WaitsForNext { since } => {
+                    member.wait_for_next(scope, since);
+                    watch.list_again();
+                }
+                ListPart::RestartsHistory => {
+                    restarted = true;
+                    member.restart_history(queue);
+                    member.begin_list(scope, ResourceVersion::default(), queue);
+                }
             }
-            restarted |= restarts;
-            let list = queue.begin_list(&mut member.lease, false);
-            let lists = Progress::Lists { list, known_to };
-            member.watches.insert(scope.clone(), lists);
         }
         if restarted {
             // The history of a type restarts for all of its watches, and their lists with it.
@@ -200,23 +183,23 @@ impl Hub {
             targets.extend(member.take(watch, scope, &mut delivery, queue));
         }
         if contradicted {
-            self.restart(scope, queue);
+            self.restart_history(scope, queue);
             targets.clear();
         }
         targets
     }
 
     /// The history of the source restarted: every view of it is read anew.
-    fn restart(&mut self, scope: &WatchScope, queue: &mut WriteQueue) {
+    fn restart_history(&mut self, scope: &WatchScope, queue: &mut WriteQueue) {
         tracing::warn!(
             ?scope,
             "the API server lists an object as it cannot be in the history that is known: it was restored from a \
              backup; reads everything again"
         );
-        self.references.restart();
+        self.references.restart_history();
         let of_scope = |member: &&mut Member| member.watches.contains_key(scope);
         let members = self.members.values_mut().filter(of_scope);
-        members.for_each(|member| member.restart(queue));
+        members.for_each(|member| member.restart_history(queue));
         self.watches.values_mut().for_each(RunningWatch::ask);
     }
 

@@ -1,4 +1,24 @@
 //! One view on a collection, and how far it is with each of its watches.
+//!
+//! A [`Progress`] stands for one view and one watch:
+//!
+//! ```text
+//!             the watch's list begins            the list ends
+//!    ┌──────▶ Waits ─────────────────▶ Lists ─────────────────▶ Follows
+//!    │          │                       ▲  ▲                    │    ▲
+//!    │          │ its own list begins   │  └────────────────────┘    │
+//!    │          ▼                       │    the next list begins    │
+//!    │        Joins ────────────────────┘                            │
+//!    │          │  the watch's list begins, and is new enough        │
+//!    │          └────────────────────────────────────────────────────┘
+//!    │                  its own list ends
+//!    └─ from Joins: its own list fails, or too many events are held back
+//!       from Follows: the list that begins is older in some namespaces only
+//!       from Waits, Joins and Follows: the watch is refused
+//!       from any state: the view starts over (`feeds` has the four ways)
+//! ```
+//!
+//! [`Progress::part_in_list`] decides about each list that begins.
 
 use std::{
     cmp::Ordering,
@@ -63,6 +83,20 @@ pub(super) enum Progress {
     },
 }
 
+/// The part that a view takes in a list of its watch that begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ListPart {
+    /// The list counts. `is_known`: the view knows all that the watch brought.
+    Takes { is_known: bool },
+    /// The list does not count: the view's own one, beside the watch, is younger.
+    PassesOver,
+    /// The list is too old, and the watch lists again. The next list has to show the source at `since`; `None`: at
+    /// the version that this one had to show.
+    WaitsForNext { since: Option<ResourceVersion> },
+    /// The list that was asked for is too old as well, so the source's history restarted. The list counts.
+    RestartsHistory,
+}
+
 /// A change that a watch brings, on its way to one view after the other.
 pub(super) struct Delivery<'a> {
     key: &'a ObjectKey,
@@ -90,6 +124,25 @@ impl Progress {
 
     pub(super) fn follows() -> Self {
         Self::Follows { after: Vec::new() }
+    }
+
+    /// Returns the part that a view with this progress, which knows its source up to `since`, takes in a list of the
+    /// watch at `version`. A list that was asked for before the view came may be older than what the view knows.
+    pub(super) fn part_in_list(
+        &self,
+        version: &ResourceVersion,
+        since: &ResourceVersion,
+    ) -> ListPart {
+        match self {
+            Self::Lists { .. } => ListPart::Takes { is_known: false },
+            Self::Waits { .. } | Self::Joins { .. } if follows_on(version, since) => {
+                ListPart::Takes { is_known: false }
+            }
+            Self::Waits { asked_again: false } => ListPart::WaitsForNext { since: None },
+            Self::Waits { asked_again: true } => ListPart::RestartsHistory,
+            Self::Joins { .. } => ListPart::PassesOver,
+            Self::Follows { after } => part_of_follower(version, after),
+        }
     }
 
     /// The list that is waited for is read beside the watch, under this number.
@@ -148,6 +201,25 @@ impl Member {
     pub(super) fn is_complete(&self) -> bool {
         let mut all = self.watches.values();
         !self.watches.is_empty() && all.all(|progress| matches!(progress, Progress::Follows { .. }))
+    }
+
+    /// Takes part in a list of the watch. All of its objects were known up to `known_to`; empty: nothing was.
+    pub(super) fn begin_list(
+        &mut self,
+        scope: &WatchScope,
+        known_to: ResourceVersion,
+        queue: &mut WriteQueue,
+    ) {
+        let list = queue.begin_list(&self.lease);
+        let lists = Progress::Lists { list, known_to };
+        self.watches.insert(scope.clone(), lists);
+    }
+
+    /// Waits for the next list of the watch, since the one that begins is too old.
+    pub(super) fn wait_for_next(&mut self, scope: &WatchScope, since: Option<ResourceVersion>) {
+        self.since = since.unwrap_or_else(|| std::mem::take(&mut self.since));
+        let waits = Progress::Waits { asked_again: true };
+        self.watches.insert(scope.clone(), waits);
     }
 
     /// Returns the bytes of the events that are held back for it.
@@ -217,36 +289,36 @@ impl Member {
 
     /// Has every object written again, as the next lists of its watches bring it. None that is older than what
     /// is known counts.
-    pub(super) fn rewrite(
+    pub(super) fn reread(
         &mut self,
         watches: &BTreeMap<WatchScope, RunningWatch>,
         queue: &mut WriteQueue,
     ) {
         self.note_known(watches);
-        self.write_anew(queue);
+        self.wait_for_lists(queue);
     }
 
     /// Has every object written again, whatever is known: the history of the source began anew.
-    pub(super) fn restart(&mut self, queue: &mut WriteQueue) {
+    pub(super) fn restart_history(&mut self, queue: &mut WriteQueue) {
         self.since = ResourceVersion::default();
-        self.write_anew(queue);
+        self.wait_for_lists(queue);
     }
 
-    fn write_anew(&mut self, queue: &mut WriteQueue) {
-        queue.rewrite(&mut self.lease);
+    fn wait_for_lists(&mut self, queue: &mut WriteQueue) {
+        queue.reread(&mut self.lease);
         let all = self.watches.values_mut();
         all.for_each(|progress| *progress = Progress::waits());
     }
 
     /// Leaves its watches for others. What is known of it stays, and is served.
-    pub(super) fn move_to(
+    pub(super) fn switch_watches(
         &mut self,
         scopes: BTreeSet<WatchScope>,
         watches: &BTreeMap<WatchScope, RunningWatch>,
         queue: &mut WriteQueue,
     ) {
         if !self.watches.is_empty() {
-            queue.reopen(&mut self.lease);
+            queue.switch_watches(&mut self.lease);
         }
         self.note_known(watches);
         let waits = |scope| (scope, Progress::waits());
@@ -397,6 +469,22 @@ impl Member {
     }
 }
 
+/// Returns the part that a view takes in a list at `version`, where it read lists of its own beside the watch at the
+/// versions of `after`.
+fn part_of_follower(version: &ResourceVersion, after: &[(String, ResourceVersion)]) -> ListPart {
+    let own = after.iter().map(|(_, at)| at);
+    if own.clone().all(|at| follows_on(version, at)) {
+        return ListPart::Takes { is_known: true };
+    }
+    if own.clone().all(|at| follows_on(at, version)) {
+        return ListPart::PassesOver; // The events bring the rest.
+    }
+    // The list is older than the view's own list in some namespaces and newer in others.
+    let youngest = own.reduce(|one, other| if follows_on(one, other) { one } else { other });
+    let since = youngest.cloned().unwrap_or_default();
+    ListPart::WaitsForNext { since: Some(since) }
+}
+
 /// Returns whether a list at this version shows all that was known at `since`: where the two cannot be
 /// compared it was asked for later.
 pub(super) fn follows_on(version: &ResourceVersion, since: &ResourceVersion) -> bool {
@@ -414,3 +502,6 @@ fn is_before(after: &mut Vec<(String, ResourceVersion)>, event: &Delivery<'_>) -
     let mut lists = after.iter();
     lists.any(|(namespace, at)| within(namespace) && !passed(at))
 }
+
+#[cfg(test)]
+mod tests;

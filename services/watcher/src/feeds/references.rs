@@ -178,7 +178,7 @@ impl References {
     }
 
     /// The history of the source restarted: what is known of its objects counts for nothing.
-    pub(super) fn restart(&mut self) {
+    pub(super) fn restart_history(&mut self) {
         self.era += 1;
         for reference in self.by_object.values_mut() {
             reference.version = ResourceVersion::default();
@@ -186,11 +186,10 @@ impl References {
         }
     }
 
-    /// A list of the watch begins. `afresh`: the source's history restarted, so that what other lists bring
-    /// or do not bring says nothing.
-    pub(super) fn begin(&mut self, scope: &WatchScope, afresh: bool) {
-        if afresh {
-            self.restart();
+    /// A list of the watch begins. Of a new history, other lists that run say nothing.
+    pub(super) fn begin_list(&mut self, scope: &WatchScope, is_new_history: bool) {
+        if is_new_history {
+            self.restart_history();
         }
         for (object, reference) in &mut self.by_object {
             if reference.is_brought_by(scope, object) {
@@ -364,8 +363,8 @@ impl References {
         idle
     }
 
-    /// Everything has to be written again.
-    pub(super) fn anew(&mut self) {
+    /// Everything has to be written again, as the next lists bring it.
+    pub(super) fn reread(&mut self) {
         for reference in self.by_object.values_mut() {
             reference.version = ResourceVersion::default();
             reference.immutable = false;
@@ -375,14 +374,15 @@ impl References {
         }
     }
 
-    /// Nothing of them is in the log any more: all are announced, and their watches bring what they are.
-    pub(super) fn write_again(&mut self, now: Instant, queue: &mut WriteQueue) {
-        self.anew();
+    /// The log has room again, and nothing of them: all are announced, and their watches bring what they are.
+    pub(super) fn resume_after_full(&mut self, now: Instant, queue: &mut WriteQueue) {
+        self.reread();
         for reference in self.by_object.values_mut() {
             (reference.state, reference.read) = (State::Pending, now);
         }
         if let Some(lease) = &mut self.lease {
-            queue.begin_list(lease, true);
+            queue.reread(lease);
+            queue.begin_list(lease);
         }
         self.by_object
             .keys()
@@ -483,7 +483,8 @@ mod tests {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
         let mut lease = queue.open(info(), HashMap::new());
         queue.listed(&lease, &ResourceVersion::default(), Instant::now());
-        queue.begin_list(&mut lease, true);
+        queue.reread(&mut lease);
+        queue.begin_list(&lease);
         queue.complete(&lease);
         references.opened(lease.clone(), true, &mut queue);
         write(&mut queue);
@@ -503,8 +504,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_list_finds_absent_is_as_old_as_the_word_before_it() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
-        let mut lease = queue.open(info(), HashMap::new());
-        queue.begin_list(&mut lease, false);
+        let lease = queue.open(info(), HashMap::new());
+        queue.begin_list(&lease);
         references.opened(lease.clone(), false, &mut queue);
         let (object, scope) = (ObjectKey::new("n", "a"), WatchScope::default());
         references.refer(&object, Instant::now(), &mut queue);
@@ -515,7 +516,7 @@ mod tests {
         let before = Instant::now();
         tokio::time::advance(Duration::from_secs(100)).await;
         let now = Instant::now();
-        references.begin(&scope, false);
+        references.begin_list(&scope, false);
         references.swept(&scope, &ResourceVersion::new("9"), before, &mut queue);
         queue.mark_fresh(&lease, None, now);
         assert_eq!(queue.beats(now)[0].news_age_ms, 100_000, "it waits");
@@ -528,9 +529,9 @@ mod tests {
     fn every_reference_is_announced_when_its_view_is_written_again() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
         let now = Instant::now();
-        let mut lease = queue.open(info(), HashMap::new());
+        let lease = queue.open(info(), HashMap::new());
         let view = lease.view.clone();
-        queue.begin_list(&mut lease, false);
+        queue.begin_list(&lease);
         references.opened(lease.clone(), false, &mut queue);
         let objects = ["a", "b", "idle"].map(|name| ObjectKey::new("n", name));
         for object in &objects {
@@ -555,8 +556,8 @@ mod tests {
         assert!(matches!(state, Some(ViewState::Failed { .. })));
 
         queue.set_room(size(0));
-        queue.begin_return(&view, now);
-        references.write_again(now, &mut queue);
+        queue.resume_after_full(&view, now);
+        references.resume_after_full(now, &mut queue);
         assert_eq!(write(&mut queue), (all, Some(ViewState::Synced)));
         let mut states = references
             .by_object

@@ -91,10 +91,10 @@ impl RunningWatch {
         self.stop.abort();
     }
 
-    /// A list begins, which shows the source at `version`. `afresh`: the source's history restarted.
-    pub(super) fn begin(&mut self, afresh: bool, version: &ResourceVersion) {
+    /// A list begins, which shows the source at `version`.
+    pub(super) fn begin_list(&mut self, is_new_history: bool, version: &ResourceVersion) {
         self.lists_at.clone_from(version);
-        if afresh {
+        if is_new_history {
             self.newest = ResourceVersion::default();
         }
         (self.listing, self.again, self.relist_asked) = (true, false, false);

@@ -189,7 +189,7 @@ impl Sink for WatchSink {
         let scope = &self.scope;
         let replan = self.with(|hub, queue| match note {
             Note::Begin { afresh, version } => {
-                hub.begin(scope, afresh, &version, queue);
+                hub.begin_list(scope, afresh, &version, queue);
                 false
             }
             Note::Gone { key, version, span } => {

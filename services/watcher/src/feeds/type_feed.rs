@@ -118,7 +118,7 @@ impl TypeFeed {
     pub(super) fn objects(&mut self, mut lease: ViewLease, sealed: bool, publisher: &Publisher) {
         let mut hub = self.hub.lock();
         publisher.with(|queue| {
-            queue.begin_list(&mut lease, false);
+            queue.begin_list(&lease);
             hub.references.opened(lease, sealed, queue);
         });
         drop(hub);
@@ -153,7 +153,7 @@ impl TypeFeed {
         let mut hub = self.hub.lock();
         if let Some(member) = hub.members.get_mut(view) {
             member.sealed = sealed;
-            publisher.with(|queue| hub.rewrite(view, queue));
+            publisher.with(|queue| hub.reread(view, queue));
             return;
         }
         let Hub {
@@ -164,22 +164,23 @@ impl TypeFeed {
         if let Some(lease) = references.lease.as_mut().filter(|own| own.view == *view) {
             references.sealed = sealed;
             publisher.with(|queue| {
-                queue.begin_list(lease, true);
+                queue.reread(lease);
+                queue.begin_list(lease);
                 queue.complete(lease);
             });
-            references.anew();
+            references.reread();
             watches.values_mut().for_each(RunningWatch::ask);
             self.dirty = true;
         }
     }
 
     /// The view was set aside for want of room in the log, and there is room now.
-    pub(super) fn write_again(&mut self, view: &ViewId, now: Instant, publisher: &Publisher) {
+    pub(super) fn resume_after_full(&mut self, view: &ViewId, now: Instant, publisher: &Publisher) {
         let mut hub = self.hub.lock();
         if hub.members.contains_key(view) {
             return publisher.with(|queue| {
-                queue.begin_return(view, now);
-                hub.rewrite(view, queue);
+                queue.resume_after_full(view, now);
+                hub.reread(view, queue);
             });
         }
         let Hub {
@@ -190,8 +191,8 @@ impl TypeFeed {
         let lease = references.lease.as_ref();
         if lease.is_some_and(|own| own.view == *view) {
             publisher.with(|queue| {
-                queue.begin_return(view, now);
-                references.write_again(now, queue);
+                queue.resume_after_full(view, now);
+                references.resume_after_full(now, queue);
             });
             watches.values_mut().for_each(RunningWatch::ask);
             self.dirty = true;

@@ -45,8 +45,8 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
             namespaced: true,
         };
         publisher.with(|queue| {
-            let mut lease = queue.open(info, HashMap::new());
-            queue.begin_list(&mut lease, false);
+            let lease = queue.open(info, HashMap::new());
+            queue.begin_list(&lease);
             queue.listed(&lease, &ResourceVersion::new("1"), Instant::now());
         });
     }

@@ -90,8 +90,8 @@ impl Poller {
         *last = Last::default();
         let lease = &mut self.lease;
         self.publisher.with(|queue| {
-            queue.begin_return(&lease.view, Instant::now());
-            queue.rewrite(lease);
+            queue.resume_after_full(&lease.view, Instant::now());
+            queue.reread(lease);
         });
     }
 
@@ -180,7 +180,7 @@ impl Poller {
         let lease = &mut self.lease;
         self.publisher.with(|queue| {
             // As a list of one object, which is known by now.
-            queue.begin_list(lease, false);
+            queue.begin_list(lease);
             queue.touch(lease, &key());
             queue.listed(lease, version, at);
         });

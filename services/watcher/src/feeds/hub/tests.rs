@@ -204,9 +204,9 @@ impl World {
                 became.is_some()
             }),
         ];
-        let mut objects = lease_of(&publisher, Source::Objects { gvr: gvr() });
+        let objects = lease_of(&publisher, Source::Objects { gvr: gvr() });
         publisher.with(|queue| {
-            queue.begin_list(&mut objects, false);
+            queue.begin_list(&objects);
             hub.references.opened(objects, false, queue);
         });
         let mut world = Self {
@@ -485,7 +485,7 @@ impl World {
             }
             Step::Rewrite(nth) => {
                 let (view, mut hub) = (&self.views[usize::from(nth) % 2], self.hub.lock());
-                self.publisher.with(|queue| hub.rewrite(&view.id, queue));
+                self.publisher.with(|queue| hub.reread(&view.id, queue));
             }
             Step::Refer(key) => self.refer(key),
             Step::Write => self.write(),

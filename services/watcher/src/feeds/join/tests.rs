@@ -56,8 +56,8 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         kind: "Thing".into(),
         namespaced: true,
     };
-    let mut lease = publisher.with(|queue| queue.open(info, HashMap::new()));
-    let list = publisher.with(|queue| queue.begin_list(&mut lease, false));
+    let lease = publisher.with(|queue| queue.open(info, HashMap::new()));
+    let list = publisher.with(|queue| queue.begin_list(&lease));
     let mut hub = Hub::default();
     hub.insert(Member {
         lease: lease.clone(),

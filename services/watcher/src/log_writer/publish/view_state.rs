@@ -241,7 +241,7 @@ impl ViewWriteState {
 
     /// Opens a new epoch from what is known, to which the next list brings the differences. Changes that
     /// wait are written in it: their keys are returned.
-    pub(super) fn reopen(&mut self, epoch: Epoch) -> Vec<ObjectKey> {
+    pub(super) fn switch_watches(&mut self, epoch: Epoch) -> Vec<ObjectKey> {
         self.begin_epoch(epoch);
         // A failure is told until the source has been read.
         if self.state == ViewState::Synced {
@@ -259,7 +259,18 @@ impl ViewWriteState {
     /// Opens a new epoch in which every object is written again, as after the source's history restarted.
     /// Changes that wait are dropped; the list that follows brings what they brought. Returns the bytes
     /// that they held.
-    pub(super) fn rewrite(&mut self, epoch: Epoch) -> usize {
+    pub(super) fn reread(&mut self, epoch: Epoch) -> usize {
+        let bytes = self.drop_pending();
+        self.begin_epoch(epoch);
+        self.lists.reread();
+        self.version = ResourceVersion::default();
+        self.state = ViewState::Syncing;
+        bytes
+    }
+
+    /// Drops the changes that wait: the log's state of their objects is the known one again. Returns the bytes that
+    /// they held.
+    pub(super) fn drop_pending(&mut self) -> usize {
         let mut bytes = 0;
         for (key, change) in std::mem::take(&mut self.pending) {
             bytes += change.body_bytes();
@@ -276,10 +287,6 @@ impl ViewWriteState {
             };
             self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
         }
-        self.begin_epoch(epoch);
-        self.lists.rewrite();
-        self.version = ResourceVersion::default();
-        self.state = ViewState::Syncing;
         bytes
     }
 

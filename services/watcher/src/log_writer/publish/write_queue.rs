@@ -120,7 +120,7 @@ impl WriteQueue {
         self.set_in_quota(view, false);
         if let Some(mut state) = self.views.remove(view) {
             let version = state.version.clone();
-            self.pending_bytes -= state.rewrite(state.epoch);
+            self.pending_bytes -= state.drop_pending();
             self.free(state.record(view.clone(), ViewState::Dropped, version));
         }
     }
@@ -137,31 +137,28 @@ impl WriteQueue {
         self.queue.push_back(Item::Purge(view));
     }
 
-    /// Begins a list of the view and returns its number. `afresh`: every object is written again.
-    pub(crate) fn begin_list(&mut self, lease: &mut ViewLease, afresh: bool) -> u32 {
-        if afresh {
-            self.rewrite(lease);
-        }
+    /// Begins a list of the view and returns its number.
+    pub(crate) fn begin_list(&mut self, lease: &ViewLease) -> u32 {
         self.view(lease).map_or(0, ViewWriteState::begin_list)
     }
 
-    /// Opens a new epoch in which every object is written again: what was known says nothing any more.
-    pub(crate) fn rewrite(&mut self, lease: &mut ViewLease) {
+    /// Opens a new epoch in which every object is written again, as the next lists bring it, whatever version is known.
+    pub(crate) fn reread(&mut self, lease: &mut ViewLease) {
         if self.view(lease).is_none() {
             return;
         }
         let epoch = self.next_epoch();
         if let Some(view) = self.views.get_mut(&lease.view) {
-            self.pending_bytes -= view.rewrite(epoch);
+            self.pending_bytes -= view.reread(epoch);
             lease.epoch = epoch;
         }
         self.control(lease, ViewState::Syncing, ResourceVersion::default());
     }
 
-    /// Opens a new epoch from what is known: the view changes its watch. Readers go on with what they
-    /// have until the list of the new watch is complete, and then take over what differs. What still
+    /// Opens a new epoch from what is known: the view changes its watches. Readers go on with what they
+    /// have until the lists of the new watches are complete, and then take over what differs. What still
     /// comes under the old lease is dropped.
-    pub(crate) fn reopen(&mut self, lease: &mut ViewLease) {
+    pub(crate) fn switch_watches(&mut self, lease: &mut ViewLease) {
         if self.view(lease).is_none() {
             return;
         }
@@ -169,7 +166,7 @@ impl WriteQueue {
         let Some(view) = self.views.get_mut(&lease.view) else {
             return;
         };
-        let waiting = view.reopen(epoch);
+        let waiting = view.switch_watches(epoch);
         lease.epoch = epoch;
         let (state, version) = (view.state.clone(), view.version.clone());
         self.control(lease, state, version);

@@ -117,7 +117,7 @@ impl ViewWriteState {
     }
 
     /// There is room: the next list brings everything, as to a view that is new.
-    pub(in crate::log_writer::publish) fn begin_return(&mut self, now: Instant) {
+    pub(in crate::log_writer::publish) fn resume_after_full(&mut self, now: Instant) {
         self.aside = Aside::Returns { since: now };
         self.wanted.clear();
         (self.bytes, self.key_bytes) = (0, 0);

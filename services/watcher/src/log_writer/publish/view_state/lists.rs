@@ -24,8 +24,8 @@ impl Lists {
         self.last
     }
 
-    /// Whatever was heard before the next list counts no more.
-    pub(super) fn rewrite(&mut self) {
+    /// Every object has to be written again: what was heard before the next list counts no more.
+    pub(super) fn reread(&mut self) {
         self.rewritten_since = self.last + 1;
     }
 

@@ -114,11 +114,11 @@ impl WriteQueue {
     }
 
     /// A view that was set aside is written again: its objects have to be handed in anew, after
-    /// [`WriteQueue::rewrite`].
-    pub(crate) fn begin_return(&mut self, id: &ViewId, now: Instant) {
+    /// [`WriteQueue::reread`].
+    pub(crate) fn resume_after_full(&mut self, id: &ViewId, now: Instant) {
         if let Some(view) = self.views.get_mut(id).filter(|view| view.is_aside()) {
             tracing::info!(view = %id, "the log has room again: view is written");
-            view.begin_return(now);
+            view.resume_after_full(now);
         }
     }
 }

@@ -207,8 +207,8 @@ fn a_new_leader_writes_only_what_differs() {
         (key("old"), rv(2)),
         (key("gone"), rv(3)),
     ]);
-    let mut lease = queue.open(info("a"), seed);
-    queue.begin_list(&mut lease, false);
+    let lease = queue.open(info("a"), seed);
+    queue.begin_list(&lease);
     put(&mut queue, &lease, "same", 1);
     put(&mut queue, &lease, "old", 5);
     queue.listed(&lease, &rv(9), Instant::now());
@@ -225,14 +225,15 @@ fn a_new_leader_writes_only_what_differs() {
 fn a_history_that_restarted_is_written_anew_in_a_higher_epoch() {
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
     let mut lease = queue.open(info("a"), HashMap::new());
-    queue.begin_list(&mut lease, false);
+    queue.begin_list(&lease);
     put(&mut queue, &lease, "x", 50);
     put(&mut queue, &lease, "y", 60);
     queue.listed(&lease, &rv(60), Instant::now());
     write_all(&mut queue, &mut reader);
     put(&mut queue, &lease, "z", 70); // Never written.
     let before = lease.clone();
-    queue.begin_list(&mut lease, true);
+    queue.reread(&mut lease);
+    queue.begin_list(&lease);
     assert!(lease.epoch > before.epoch);
     put(&mut queue, &before, "late", 71);
     put(&mut queue, &lease, "x", 40);
@@ -252,7 +253,7 @@ fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_
     let later = |ms| start + Duration::from_millis(ms);
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
     let mut lease = queue.open(info("a"), HashMap::new());
-    queue.begin_list(&mut lease, false);
+    queue.begin_list(&lease);
     for (name, version) in [("same", 1), ("old", 2), ("gone", 3)] {
         put(&mut queue, &lease, name, version);
     }
@@ -261,7 +262,7 @@ fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_
     put(&mut queue, &lease, "waits", 4);
 
     let before = lease.clone();
-    queue.reopen(&mut lease);
+    queue.switch_watches(&mut lease);
     assert!(lease.epoch > before.epoch);
     put(&mut queue, &before, "late", 5);
     assert_eq!(
@@ -269,7 +270,7 @@ fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_
         1,
         "what waited is written"
     );
-    queue.begin_list(&mut lease, false);
+    queue.begin_list(&lease);
     for (name, version) in [("same", 1), ("old", 6), ("waits", 4)] {
         put(&mut queue, &lease, name, version);
     }
@@ -436,7 +437,7 @@ proptest! {
         let mut source: BTreeMap<String, u64> = BTreeMap::new();
         let mut clock = 100;
         let mut lease = queue.open(info("a"), HashMap::new());
-        queue.begin_list(&mut lease, false);
+        queue.begin_list(&lease);
         queue.listed(&lease, &rv(clock), Instant::now());
         for step in steps {
             clock += 1;
@@ -453,7 +454,7 @@ proptest! {
                 Step::List(names) => {
                     source.retain(|name, _| names.iter().any(|n| *name == format!("k{n}")));
                     source.extend(names.iter().map(|n| (format!("k{n}"), clock)));
-                    queue.begin_list(&mut lease, false);
+                    queue.begin_list(&lease);
                     for (name, version) in &source {
                         put(&mut queue, &lease, name, *version);
                     }
@@ -464,9 +465,9 @@ proptest! {
                     source.retain(|name, _| names.iter().any(|n| *name == format!("k{n}")));
                     source.extend(names.iter().map(|n| (format!("k{n}"), clock)));
                     let before = lease.clone();
-                    queue.reopen(&mut lease);
+                    queue.switch_watches(&mut lease);
                     put(&mut queue, &before, "k0", clock + 1);
-                    queue.begin_list(&mut lease, false);
+                    queue.begin_list(&lease);
                     for (name, version) in &source {
                         put(&mut queue, &lease, name, *version);
                     }
@@ -476,7 +477,8 @@ proptest! {
                 Step::Restart => {
                     clock = clock.saturating_sub(50);
                     source.values_mut().for_each(|version| *version = (*version).min(clock));
-                    queue.begin_list(&mut lease, true);
+                    queue.reread(&mut lease);
+                    queue.begin_list(&lease);
                     for (name, version) in &source {
                         put(&mut queue, &lease, name, *version);
                     }
@@ -485,7 +487,7 @@ proptest! {
                 Step::Drop => {
                     queue.close(&lease.view);
                     lease = queue.open(info("a"), HashMap::new());
-                    queue.begin_list(&mut lease, false);
+                    queue.begin_list(&lease);
                     for (name, version) in &source {
                         put(&mut queue, &lease, name, *version);
                     }

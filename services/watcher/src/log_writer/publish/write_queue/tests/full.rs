@@ -48,8 +48,8 @@ impl FullLog {
             kind: String::new(),
             namespaced: true,
         };
-        let mut lease = self.queue.open(info, HashMap::new());
-        self.queue.begin_list(&mut lease, false);
+        let lease = self.queue.open(info, HashMap::new());
+        self.queue.begin_list(&lease);
         lease
     }
 
@@ -117,12 +117,12 @@ impl FullLog {
     }
 
     /// Writes a view again as its feeder does.
-    fn write_again(&mut self, lease: &mut ViewLease) {
+    fn resume_after_full(&mut self, lease: &mut ViewLease) {
         self.now += Duration::from_secs(10);
         assert_eq!(self.queue.returning(self.now), Some(lease.view.clone()));
-        self.queue.begin_return(&lease.view, self.now);
-        self.queue.rewrite(lease);
-        self.queue.begin_list(lease, false);
+        self.queue.resume_after_full(&lease.view, self.now);
+        self.queue.reread(lease);
+        self.queue.begin_list(lease);
     }
 }
 
@@ -166,7 +166,7 @@ fn a_view_is_written_again_once_all_of_it_fits() {
         );
     }
     log.write();
-    log.write_again(&mut large);
+    log.resume_after_full(&mut large);
     log.fill(&large, 5);
     log.listed(&large);
     log.write();
@@ -183,7 +183,7 @@ fn a_larger_limit_brings_a_view_back() {
     log.write();
     log.bytes_max *= 4;
     log.look();
-    log.write_again(&mut large);
+    log.resume_after_full(&mut large);
     log.fill(&large, 20);
     log.listed(&large);
     log.write();
@@ -320,9 +320,12 @@ fn a_view_that_is_opened_anew_stays_aside() {
     log.fill(&large, 20);
     log.listed(&large);
     log.write();
-    for afresh in [false, true] {
-        log.queue.reopen(&mut large);
-        log.queue.begin_list(&mut large, afresh);
+    for is_reread in [false, true] {
+        log.queue.switch_watches(&mut large);
+        if is_reread {
+            log.queue.reread(&mut large);
+        }
+        log.queue.begin_list(&large);
         log.fill(&large, 20);
         log.listed(&large);
         log.write();
@@ -396,7 +399,7 @@ fn a_view_over_its_quota_is_written_again_once_it_fits() {
     log.queue
         .delete(&two, &key("0"), rv(2), now, ChangeOrigin::List);
     log.write();
-    log.write_again(&mut one);
+    log.resume_after_full(&mut one);
     log.fill(&one, 3);
     log.listed(&one);
     log.write();
@@ -412,7 +415,7 @@ fn a_view_that_somebody_else_reads_too_is_in_no_quota() {
     log.write();
     assert!(log.exceeds_its_quota(&view));
     log.queue.set_in_quota(&view.view, false);
-    log.write_again(&mut view);
+    log.resume_after_full(&mut view);
     log.fill(&view, 9);
     log.listed(&view);
     log.write();

@@ -44,9 +44,9 @@ fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
     let later = |seconds| start + Duration::from_secs(seconds);
     let age = |queue: &WriteQueue, seconds| queue.beats(later(seconds))[0].news_age_ms;
     let (mut queue, mut log) = (WriteQueue::new(1), Reader::default());
-    let mut lease = queue.open(info("a"), HashMap::new());
+    let lease = queue.open(info("a"), HashMap::new());
     queue.mark_fresh(&lease, None, start);
-    queue.begin_list(&mut lease, false);
+    queue.begin_list(&lease);
     for (origin, expected) in [(ChangeOrigin::Own, 40), (ChangeOrigin::List, 80)] {
         queue.put(&lease, key("x"), rv(1), body(1), later(40), origin);
         queue.delete(&lease, &key("x"), rv(2), later(40), ChangeOrigin::Own);

@@ -27,7 +27,7 @@ fn a_list_shows_no_object_as_it_cannot_be_in_the_history_that_is_known() {
         !queue.contradicts(&lease, late, version, &unknown, &rv(8)),
         "a list that was asked for before"
     );
-    queue.rewrite(&mut lease);
+    queue.reread(&mut lease);
     assert!(
         !queue.contradicts(&lease, late, version, &unknown, &rv(9)),
         "what was known counts no more"
