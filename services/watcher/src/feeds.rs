@@ -6,6 +6,7 @@
 //! | `type_feed` | one type: its views, references and watches |
 //! | `plan`, `assign`, `join` | which watches run; which view hears which; joining a running watch |
 //! | `hub`, `member`, `running_watch`, `index` | the state: type, view, watch, views by key |
+//! | `shared_hub` | the lock of a type's state, and the order in which it and the write queue are locked |
 //! | `sink`, `labels`, `held_events` | a watch's events on their way to the views, or held back |
 //! | `references`, `reads` | objects followed one by one; the pace of single reads |
 //! | `memory`, `metrics` | the memory of all feeders; the watches that are planned |
@@ -38,6 +39,7 @@ mod plan;
 mod reads;
 mod references;
 mod running_watch;
+mod shared_hub;
 mod sink;
 mod type_feed;
 
@@ -193,9 +195,7 @@ impl Feeder {
         let DesiredView { info, options } = wanted;
         if let Some(before) = before {
             if before.options.sealed != options.sealed {
-                let publisher = self.tools.publisher.clone();
-                self.changed_type(&gvr, &info)
-                    .seal(view, options.sealed, &publisher);
+                self.changed_type(&gvr, &info).seal(view, options.sealed);
             }
             if before.options.in_quota != options.in_quota {
                 let publisher = &self.tools.publisher;
@@ -227,12 +227,11 @@ impl Feeder {
             queue.set_in_quota(view, options.in_quota);
             lease
         });
-        let publisher = self.tools.publisher.clone();
         let feed = self.changed_type(gvr, &info);
         feed.inherit_version(left.version);
         match info.source {
             Source::Collection(collection) => feed.view(lease, &collection, options.sealed),
-            Source::Objects { .. } => feed.objects(lease, options.sealed, &publisher),
+            Source::Objects { .. } => feed.objects(lease, options.sealed),
             // They have no type, so no feeder is asked for them.
             Source::ApiCall { .. } | Source::System { .. } => {}
         }
@@ -255,16 +254,14 @@ impl Feeder {
     pub(crate) fn refer(&mut self, reference: &ObjectReference) {
         let now = Instant::now();
         self.dirty.get_or_insert(now);
-        let publisher = self.tools.publisher.clone();
-        let mut hub = self.type_feed(&reference.gvr).hub.lock();
-        publisher.with(|queue| hub.references.refer(&reference.object, now, queue));
+        let hub = &self.type_feed(&reference.gvr).hub;
+        hub.locked(|hub, queue| hub.references.refer(&reference.object, now, queue));
     }
 
     /// The object is not referenced any more.
     pub(crate) fn unrefer(&mut self, reference: &ObjectReference) {
-        let publisher = &self.tools.publisher;
         if let Some(feed) = self.types.get_mut(&reference.gvr)
-            && feed.unrefer(&reference.object, publisher)
+            && feed.unrefer(&reference.object)
         {
             self.dirty.get_or_insert_with(Instant::now);
         }
@@ -290,9 +287,7 @@ impl Feeder {
             tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
             self.tools.publisher.with(|queue| queue.free(record));
         }
-        self.types
-            .values_mut()
-            .for_each(|feed| feed.settle(&self.tools.publisher));
+        self.types.values_mut().for_each(TypeFeed::settle);
     }
 
     /// Works for ever; returns only when a part of it ended that should not have, which ends the
@@ -315,8 +310,7 @@ impl Feeder {
                 () = self.planned.notified() => self.replan(),
                 _ = self.ticks.tick() => self.tick(),
                 Ok(()) = self.rotated.changed() => {
-                    let publisher = &self.tools.publisher;
-                    self.types.values_mut().for_each(|feed| feed.reseal(publisher));
+                    self.types.values_mut().for_each(TypeFeed::reseal);
                 }
                 () = until(due) => self.plan(),
             }
@@ -335,7 +329,7 @@ impl Feeder {
     }
 
     fn type_feed(&mut self, gvr: &GroupVersionResource) -> &mut TypeFeed {
-        let new = || TypeFeed::new(gvr.clone(), self.settled);
+        let new = || TypeFeed::new(gvr.clone(), self.settled, self.tools.publisher.clone());
         self.types.entry(gvr.clone()).or_insert_with(new)
     }
 
@@ -401,7 +395,7 @@ impl Feeder {
         } = &self.tools;
         let mut dirty = false;
         for feed in self.types.values_mut() {
-            dirty |= feed.tick(options.reference_idle_after, now, publisher);
+            dirty |= feed.tick(options.reference_idle_after, now);
             feed.probe_forbidden(now, &self.tools, &mut self.tasks);
         }
         if dirty {
@@ -419,7 +413,7 @@ impl Feeder {
     fn resume_after_full(&mut self, view: &ViewId, now: Instant) {
         let gvr = self.views.get(view).and_then(|wanted| wanted.info.gvr());
         if let Some(feed) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {
-            feed.resume_after_full(view, now, &self.tools.publisher);
+            feed.resume_after_full(view, now);
             self.dirty.get_or_insert_with(Instant::now);
         }
     }

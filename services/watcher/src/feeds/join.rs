@@ -92,7 +92,7 @@ impl Join {
     /// Takes objects of the list in. Returns whether the list still counts.
     pub(super) async fn page(&self, lease: &ViewLease, list: u32, objects: Vec<RawObject>) -> bool {
         for RawObject { key, version, json } in objects {
-            self.sink.publisher.room().await;
+            self.sink.hub.publisher().room().await;
             let mut object = self.sink.read(&json);
             let mut hub = self.sink.hub.lock();
             let Some(member) = self.member(&mut hub, lease, list) else {
@@ -113,17 +113,18 @@ impl Join {
         list: u32,
         listed: &[(&WatchScope, ResourceVersion)],
     ) {
-        let WatchSink {
-            publisher, scope, ..
-        } = &self.sink;
+        let scope = &self.sink.scope;
         let mut hub = self.sink.hub.lock();
-        let Some(member) = self.member(&mut hub, lease, list) else {
-            return;
-        };
-        let held = publisher.with(|queue| member.joined(scope, listed, queue));
+        let held = hub.with_queue(|hub, queue| {
+            let member = self.member(hub, lease, list)?;
+            Some(member.joined(scope, listed, queue))
+        });
         // Still under the lock: no later event may come before these.
-        for event in held {
-            let target = publisher.with(|queue| member.replay(scope, &event, queue));
+        for event in held.unwrap_or_default() {
+            let target = hub.with_queue(|hub, queue| {
+                let member = hub.members.get_mut(&lease.view)?;
+                member.replay(scope, &event, queue)
+            });
             if let (Some(target), HeldEvent::Put(object, origin)) = (target, event) {
                 let mut read = self.sink.read(&object.json);
                 let body = read.body(target.retained.as_deref());
@@ -154,7 +155,7 @@ impl Join {
             ready(true)
         };
         let listed = reflect::once(&self.api, &collection, take).await?;
-        self.sink.publisher.room().await;
+        self.sink.hub.publisher().room().await;
         self.referenced(object, era, found.pop(), listed.as_ref());
         Ok(())
     }
@@ -173,7 +174,7 @@ impl Join {
         }
         let Some(RawObject { key, version, json }) = found else {
             if let Some(version) = listed {
-                self.sink.publisher.with(|queue| {
+                hub.with_queue(|hub, queue| {
                     hub.references
                         .absent(object, version, Instant::now(), queue);
                 });

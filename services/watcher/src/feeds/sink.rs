@@ -7,13 +7,14 @@ use anteroom_seal::Keys;
 use anteroom_wire::{referenced, unreadable};
 use async_trait::async_trait;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{hub::Hub, member::WriteTarget, plan::WatchScope, references::References};
+use super::{
+    hub::Hub, member::WriteTarget, plan::WatchScope, references::References, shared_hub::SharedHub,
+};
 use crate::{
-    log_writer::publish::{ChangeOrigin, Incoming, Publisher, ViewLease, WriteQueue},
+    log_writer::publish::{ChangeOrigin, Incoming, ViewLease},
     source::{
         metrics::WatchMetrics,
         prune::{Pruned, Unreadable},
@@ -25,8 +26,7 @@ use crate::{
 #[derive(Clone)]
 pub(super) struct WatchSink {
     pub(super) scope: WatchScope,
-    pub(super) hub: Arc<Mutex<Hub>>,
-    pub(super) publisher: Publisher,
+    pub(super) hub: SharedHub,
     pub(super) keys: Keys,
     pub(super) metrics: WatchMetrics,
     pub(super) api_version: String,
@@ -36,16 +36,10 @@ pub(super) struct WatchSink {
 }
 
 impl WatchSink {
-    /// Locks the type and then the queue, in this order always.
-    fn with<R>(&self, change: impl FnOnce(&mut Hub, &mut WriteQueue) -> R) -> R {
-        let mut hub = self.hub.lock();
-        self.publisher.with(|queue| change(&mut hub, queue))
-    }
-
     async fn put(&self, object: RawObject, origin: Origin) {
         // Before anything is taken down as known: the watch may be stopped while it waits.
-        self.publisher.room().await;
-        let (targets, referenced) = self.with(|hub, queue| {
+        self.hub.publisher().room().await;
+        let (targets, referenced) = self.hub.locked(|hub, queue| {
             let targets = hub.put(&self.scope, &object, &origin, queue);
             let RawObject { key, version, json } = &object;
             let immutable = hub.references.by_object.contains_key(key) && is_immutable(json);
@@ -144,7 +138,8 @@ impl WatchSink {
             since,
             origin: published(lease, origin),
         };
-        self.publisher
+        self.hub
+            .publisher()
             .with(|queue| queue.upsert(lease, incoming, body));
     }
 }
@@ -187,7 +182,7 @@ impl Sink for WatchSink {
             return self.put(object, origin).await;
         }
         let scope = &self.scope;
-        let replan = self.with(|hub, queue| match note {
+        let replan = self.hub.locked(|hub, queue| match note {
             Note::Begin { afresh, version } => {
                 hub.begin_list(scope, afresh, &version, queue);
                 false

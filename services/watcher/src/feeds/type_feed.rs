@@ -13,7 +13,6 @@ use std::{
 };
 
 use anteroom_model::{Collection, GroupVersionResource, ResourceVersion, Source, ViewId};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -24,6 +23,7 @@ use super::{
     member::Member,
     plan::{self, ViewFilter, Wants, WatchScope},
     running_watch::RunningWatch,
+    shared_hub::SharedHub,
 };
 use crate::{
     log_writer::publish::{Publisher, ViewLease},
@@ -58,7 +58,7 @@ pub(super) type Size = Result<u64, Fault>;
 pub(super) struct TypeFeed {
     gvr: GroupVersionResource,
     pub(super) kind: String,
-    pub(super) hub: Arc<Mutex<Hub>>,
+    pub(super) hub: SharedHub,
     pub(super) dirty: bool,
     /// The newest version up to which an earlier term knew one of its views.
     inherited_version: ResourceVersion,
@@ -77,11 +77,11 @@ pub(super) struct TypeFeed {
 
 impl TypeFeed {
     /// `settled`: all references that were made before are known.
-    pub(super) fn new(gvr: GroupVersionResource, settled: bool) -> Self {
+    pub(super) fn new(gvr: GroupVersionResource, settled: bool, publisher: Publisher) -> Self {
         Self {
             gvr,
             kind: String::new(),
-            hub: Arc::default(),
+            hub: SharedHub::new(Hub::default(), publisher),
             dirty: true,
             inherited_version: ResourceVersion::default(),
             objects: None,
@@ -115,25 +115,24 @@ impl TypeFeed {
         self.hub.lock().insert(member);
     }
 
-    pub(super) fn objects(&mut self, mut lease: ViewLease, sealed: bool, publisher: &Publisher) {
-        let mut hub = self.hub.lock();
-        publisher.with(|queue| {
+    pub(super) fn objects(&mut self, lease: ViewLease, sealed: bool) {
+        self.hub.locked(|hub, queue| {
             queue.begin_list(&lease);
             hub.references.opened(lease, sealed, queue);
         });
-        drop(hub);
         if self.settled {
-            self.settle(publisher);
+            self.settle();
         }
     }
 
     /// All references are known.
-    pub(super) fn settle(&mut self, publisher: &Publisher) {
+    pub(super) fn settle(&mut self) {
         self.settled = true;
-        if let Some(lease) = &self.hub.lock().references.lease {
-            let (version, now) = (ResourceVersion::default(), Instant::now());
-            publisher.with(|queue| queue.listed(lease, &version, now));
-        }
+        self.hub.locked(|hub, queue| {
+            if let Some(lease) = &hub.references.lease {
+                queue.listed(lease, &ResourceVersion::default(), Instant::now());
+            }
+        });
     }
 
     pub(super) fn forget(&mut self, view: &ViewId) {
@@ -149,58 +148,57 @@ impl TypeFeed {
     }
 
     /// Bodies of the view have to be written anew.
-    pub(super) fn seal(&mut self, view: &ViewId, sealed: bool, publisher: &Publisher) {
-        let mut hub = self.hub.lock();
-        if let Some(member) = hub.members.get_mut(view) {
-            member.sealed = sealed;
-            publisher.with(|queue| hub.reread(view, queue));
-            return;
-        }
-        let Hub {
-            watches,
-            references,
-            ..
-        } = &mut *hub;
-        if let Some(lease) = references.lease.as_mut().filter(|own| own.view == *view) {
+    pub(super) fn seal(&mut self, view: &ViewId, sealed: bool) {
+        self.dirty |= self.hub.locked(|hub, queue| {
+            if let Some(member) = hub.members.get_mut(view) {
+                member.sealed = sealed;
+                hub.reread(view, queue);
+                return false;
+            }
+            let Hub {
+                watches,
+                references,
+                ..
+            } = hub;
+            let Some(lease) = references.lease.as_mut().filter(|own| own.view == *view) else {
+                return false;
+            };
             references.sealed = sealed;
-            publisher.with(|queue| {
-                queue.reread(lease);
-                queue.begin_list(lease);
-                queue.complete(lease);
-            });
+            queue.reread(lease);
+            queue.begin_list(lease);
+            queue.complete(lease);
             references.reread();
             watches.values_mut().for_each(RunningWatch::ask);
-            self.dirty = true;
-        }
+            true
+        });
     }
 
     /// The view was set aside for want of room in the log, and there is room now.
-    pub(super) fn resume_after_full(&mut self, view: &ViewId, now: Instant, publisher: &Publisher) {
-        let mut hub = self.hub.lock();
-        if hub.members.contains_key(view) {
-            return publisher.with(|queue| {
+    pub(super) fn resume_after_full(&mut self, view: &ViewId, now: Instant) {
+        self.dirty |= self.hub.locked(|hub, queue| {
+            if hub.members.contains_key(view) {
                 queue.resume_after_full(view, now);
                 hub.reread(view, queue);
-            });
-        }
-        let Hub {
-            watches,
-            references,
-            ..
-        } = &mut *hub;
-        let lease = references.lease.as_ref();
-        if lease.is_some_and(|own| own.view == *view) {
-            publisher.with(|queue| {
-                queue.resume_after_full(view, now);
-                references.resume_after_full(now, queue);
-            });
+                return false;
+            }
+            let Hub {
+                watches,
+                references,
+                ..
+            } = hub;
+            let lease = references.lease.as_ref();
+            if lease.is_none_or(|own| own.view != *view) {
+                return false;
+            }
+            queue.resume_after_full(view, now);
+            references.resume_after_full(now, queue);
             watches.values_mut().for_each(RunningWatch::ask);
-            self.dirty = true;
-        }
+            true
+        });
     }
 
     /// The sealing key changed.
-    pub(super) fn reseal(&mut self, publisher: &Publisher) {
+    pub(super) fn reseal(&mut self) {
         let views: Vec<ViewId> = {
             let hub = self.hub.lock();
             let members = hub.members.values().filter(|member| member.sealed);
@@ -211,7 +209,7 @@ impl TypeFeed {
             leases.map(|lease| lease.view.clone()).collect()
         };
         for view in &views {
-            self.seal(view, true, publisher);
+            self.seal(view, true);
         }
     }
 
@@ -295,19 +293,15 @@ impl TypeFeed {
     }
 
     /// Does what time alone brings about. Returns whether watches have to be planned.
-    pub(super) fn tick(
-        &mut self,
-        idle_after: Duration,
-        now: Instant,
-        publisher: &Publisher,
-    ) -> bool {
-        let mut hub = self.hub.lock();
-        let rests = publisher.with(|queue| hub.references.rest(idle_after, now, queue));
-        let heard = hub.references_heard(now);
-        if let (Some(lease), Some(at)) = (&hub.references.lease, heard) {
-            publisher.with(|queue| queue.mark_fresh(lease, None, at));
-        }
-        let changed = rests | hub.references.is_out_of_step(now);
+    pub(super) fn tick(&mut self, idle_after: Duration, now: Instant) -> bool {
+        let changed = self.hub.locked(|hub, queue| {
+            let rests = hub.references.rest(idle_after, now, queue);
+            let heard = hub.references_heard(now);
+            if let (Some(lease), Some(at)) = (&hub.references.lease, heard) {
+                queue.mark_fresh(lease, None, at);
+            }
+            rests | hub.references.is_out_of_step(now)
+        });
         self.dirty |= changed;
         changed
     }
@@ -354,9 +348,7 @@ impl TypeFeed {
             }
         }
         self.wide = plan::spare(&wants, &plan);
-        let joining = tools
-            .publisher
-            .with(|queue| assign(&mut hub, &plan, &wants, queue));
+        let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &wants, queue));
         self.watch_context(tools, planned).join(joining, tasks);
         hub.watches.retain(|scope, watch| {
             let used = plan.scopes.contains(scope);

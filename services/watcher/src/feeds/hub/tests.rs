@@ -17,6 +17,7 @@ use crate::{
         assign::assign,
         join::{Join, Joining},
         plan::{Plan, ViewFilter, Wants},
+        shared_hub::SharedHub,
         sink::WatchSink,
     },
     log_writer::publish::{Publisher, ViewLease, Work},
@@ -137,7 +138,7 @@ impl TestView {
 struct World {
     runtime: Runtime,
     history: History,
-    hub: std::sync::Arc<parking_lot::Mutex<Hub>>,
+    hub: SharedHub,
     publisher: Publisher,
     watches: BTreeMap<WatchScope, Watch>,
     besides: Vec<Beside>,
@@ -214,7 +215,7 @@ impl World {
                 .build()
                 .unwrap(),
             history: History::default(),
-            hub: std::sync::Arc::new(parking_lot::Mutex::new(hub)),
+            hub: SharedHub::new(hub, publisher.clone()),
             publisher,
             watches: BTreeMap::new(),
             besides: Vec::new(),
@@ -231,8 +232,7 @@ impl World {
         let metrics = SourceMetrics::register(&Service::new("test").metrics);
         WatchSink {
             scope: scope.clone(),
-            hub: std::sync::Arc::clone(&self.hub),
-            publisher: self.publisher.clone(),
+            hub: self.hub.clone(),
             keys: Keys::none(),
             metrics: metrics.of_watch(&self.views[0].id),
             api_version: "v1".into(),
@@ -277,9 +277,7 @@ impl World {
             references: self.referenced.iter().map(|number| key(*number)).collect(),
             ..Wants::default()
         };
-        let joining = self
-            .publisher
-            .with(|queue| assign(&mut hub, &plan, &wants, queue));
+        let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &wants, queue));
         for (scope, joining) in joining {
             let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
                 Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("not asked"))
@@ -326,9 +324,9 @@ impl World {
 
     fn refer(&mut self, number: u8) {
         if self.referenced.insert(number) {
-            let (now, hub) = (Instant::now(), std::sync::Arc::clone(&self.hub));
-            self.publisher
-                .with(|queue| hub.lock().references.refer(&key(number), now, queue));
+            let now = Instant::now();
+            self.hub
+                .locked(|hub, queue| hub.references.refer(&key(number), now, queue));
             self.plan();
         }
     }
@@ -484,8 +482,8 @@ impl World {
                 }
             }
             Step::Rewrite(nth) => {
-                let (view, mut hub) = (&self.views[usize::from(nth) % 2], self.hub.lock());
-                self.publisher.with(|queue| hub.reread(&view.id, queue));
+                let view = &self.views[usize::from(nth) % 2];
+                self.hub.locked(|hub, queue| hub.reread(&view.id, queue));
             }
             Step::Refer(key) => self.refer(key),
             Step::Write => self.write(),

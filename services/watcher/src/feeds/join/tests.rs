@@ -11,12 +11,14 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use kube::Client;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::{
-    super::{held_events::HeldEvents, plan::ViewFilter, running_watch::RunningWatch},
+    super::{
+        held_events::HeldEvents, plan::ViewFilter, running_watch::RunningWatch,
+        shared_hub::SharedHub,
+    },
     *,
 };
 use crate::{
@@ -72,12 +74,11 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
     let stop = tokio::spawn(std::future::pending::<()>()).abort_handle();
     hub.watches
         .insert(WatchScope::all(), RunningWatch::new(relist, stop));
-    let hub = Arc::new(Mutex::new(hub));
+    let hub = SharedHub::new(hub, publisher.clone());
     let metrics = SourceMetrics::register(&Service::new("test").metrics);
     let sink = WatchSink {
         scope: WatchScope::all(),
-        hub: Arc::clone(&hub),
-        publisher: publisher.clone(),
+        hub: hub.clone(),
         keys: Keys::none(),
         metrics: metrics.of_watch(&lease.view),
         api_version: "v1".into(),

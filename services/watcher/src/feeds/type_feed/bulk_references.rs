@@ -9,7 +9,7 @@ use tokio::{sync::Notify, task::JoinSet};
 use super::{Done, FeedTools, TypeFeed};
 use crate::{
     feeds::{hub::Hub, join::Joining, plan::WatchScope, reads::JOINS_MAX},
-    log_writer::publish::Publisher,
+    log_writer::publish::WriteQueue,
 };
 
 /// Reading one object costs the API server about as much as so many more in a list: where enough
@@ -82,11 +82,9 @@ impl TypeFeed {
 
     /// The object is not referenced any more. Says whether watches have to be planned: not while the
     /// wide one that brought it is still worth what it costs.
-    pub(in crate::feeds) fn unrefer(&mut self, object: &ObjectKey, publisher: &Publisher) -> bool {
-        let mut hub = self.hub.lock();
-        let left = publisher.with(|queue| hub.references.unrefer(object, queue));
-        drop(hub);
-        let Some(scope) = left else {
+    pub(in crate::feeds) fn unrefer(&mut self, object: &ObjectKey) -> bool {
+        let unrefer = |hub: &mut Hub, queue: &mut WriteQueue| hub.references.unrefer(object, queue);
+        let Some(scope) = self.hub.locked(unrefer) else {
             return false; // Nothing was watched for it.
         };
         let replan = match self.wide.get_mut(&scope) {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anteroom_model::{GroupVersionResource, ResourceVersion, Source};
-use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -13,10 +12,10 @@ use super::{Done, TypeFeed};
 use crate::{
     feeds::{
         FeedTools,
-        hub::Hub,
         join::{Join, Joining},
         plan::WatchScope,
         running_watch::RunningWatch,
+        shared_hub::SharedHub,
         sink::WatchSink,
     },
     source::reflect::{self, Control, WatchTarget},
@@ -27,7 +26,7 @@ pub(super) struct WatchContext<'a> {
     gvr: &'a GroupVersionResource,
     kind: &'a str,
     inherited_version: &'a ResourceVersion,
-    hub: &'a Arc<Mutex<Hub>>,
+    hub: &'a SharedHub,
     tools: &'a FeedTools,
     planned: &'a Arc<Notify>,
 }
@@ -96,8 +95,7 @@ impl WatchContext<'_> {
         let view = Source::Collection(collection).view_id();
         WatchSink {
             scope: scope.clone(),
-            hub: Arc::clone(self.hub),
-            publisher: self.tools.publisher.clone(),
+            hub: self.hub.clone(),
             keys: self.tools.options.keys.clone(),
             metrics: self.tools.source_metrics.of_watch(&view),
             api_version: self.gvr.api_version(),
