@@ -130,7 +130,7 @@ impl Default for FeedOptions {
 pub(crate) struct Feeder {
     tools: FeedTools,
     /// Views of the log that were not started in this term.
-    left: LogSnapshot,
+    inherited: LogSnapshot,
     types: HashMap<GroupVersionResource, TypeFeed>,
     views: HashMap<ViewId, DesiredView>,
     tasks: JoinSet<Done>,
@@ -151,7 +151,7 @@ pub(crate) struct Feeder {
 
 impl Feeder {
     /// At the start of a term, with what the log has of the group.
-    pub(crate) fn new(tools: FeedTools, left: LogSnapshot) -> Self {
+    pub(crate) fn new(tools: FeedTools, inherited: LogSnapshot) -> Self {
         let FeedOptions {
             memory_bytes_max,
             namespace_log_bytes_max,
@@ -172,7 +172,7 @@ impl Feeder {
             rotated: keys.changes(),
             memory: memory.share(),
             tools,
-            left,
+            inherited,
             types: HashMap::new(),
             views: HashMap::new(),
             tasks: JoinSet::new(),
@@ -213,22 +213,23 @@ impl Feeder {
         info: SourceInfo,
         options: &ViewOptions,
     ) {
-        let left = self.left.take(view);
-        tracing::info!(%view, known = left.objects.len(), "view started");
+        let inherited = self.inherited.take(view);
+        tracing::info!(%view, known = inherited.objects.len(), "view started");
         let opening = Opening {
-            origin: left.origin,
+            origin: inherited.origin,
             age_max_ms: None,
         };
         let lease = self.tools.publisher.with(|queue| {
-            left.unpurged
+            inherited
+                .unpurged
                 .into_iter()
                 .for_each(|record| queue.free(record));
-            let lease = queue.open_with(info.clone(), left.objects, opening);
+            let lease = queue.open_with(info.clone(), inherited.objects, opening);
             queue.set_in_quota(view, options.in_quota);
             lease
         });
         let feed = self.changed_type(gvr, &info);
-        feed.inherit_version(left.version);
+        feed.inherit_version(inherited.version);
         match info.source {
             Source::Collection(collection) => feed.view(lease, &collection, options.sealed),
             Source::Objects { .. } => feed.objects(lease, options.sealed),
@@ -283,7 +284,7 @@ impl Feeder {
     /// All desired views are known: what the log has of others is freed.
     pub(crate) fn settled(&mut self) {
         self.settled = true;
-        for record in self.left.drain() {
+        for record in self.inherited.drain() {
             tracing::info!(view = %record.view, "view of an earlier term freed: nobody needs it");
             self.tools.publisher.with(|queue| queue.free(record));
         }
@@ -401,7 +402,7 @@ impl Feeder {
         if dirty {
             self.dirty.get_or_insert_with(Instant::now);
         }
-        if let Some(view) = publisher.read(|queue| queue.returning(now)) {
+        if let Some(view) = publisher.read(|queue| queue.next_to_resume(now)) {
             self.resume_after_full(&view, now);
         }
         if let Some(bytes_max) = self.tools.options.memory_bytes_max {
@@ -409,7 +410,7 @@ impl Feeder {
         }
     }
 
-    /// There is room again in the log for a view that was set aside.
+    /// There is room again in the log for a view that was suspended.
     fn resume_after_full(&mut self, view: &ViewId, now: Instant) {
         let gvr = self.views.get(view).and_then(|wanted| wanted.info.gvr());
         if let Some(feed) = gvr.and_then(|gvr| self.types.get_mut(gvr)) {

@@ -281,7 +281,7 @@ async fn log_remade(
         match bus.head().await {
             Ok(head) if head.incarnation != leadership.incarnation => return,
             Ok(head) if head.last < highest.position_in(&head.incarnation) => {
-                publisher.with(WriteQueue::tell_again);
+                publisher.with(WriteQueue::append_any_control_record);
             }
             Err(BusError::NoLog) => return,
             Ok(_) | Err(_) => {}

@@ -173,7 +173,7 @@ impl TypeFeed {
         });
     }
 
-    /// The view was set aside for want of room in the log, and there is room now.
+    /// The view was suspended for want of room in the log, and there is room now.
     pub(super) fn resume_after_full(&mut self, view: &ViewId, now: Instant) {
         self.dirty |= self.hub.locked(|hub, queue| {
             if hub.members.contains_key(view) {

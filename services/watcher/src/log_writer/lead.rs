@@ -147,13 +147,13 @@ impl Campaign<'_> {
     /// is another one by now.
     async fn until_open(&mut self, term: u32, free: bool) -> bool {
         let begun = Instant::now();
-        let mut moved = self.members.moved();
+        let mut changes = self.members.changes();
         loop {
-            moved.mark_unchanged();
-            let later = self.members.word(self.group, term.saturating_add(1));
-            // An earlier word is of a log that was made anew, or the lease would say so.
-            if let Some(word) = later.filter(|word| word.at > begun) {
-                self.term_seen = self.term_seen.max(word.term);
+            changes.mark_unchanged();
+            let later = self.members.last_beat(self.group, term.saturating_add(1));
+            // An earlier heartbeat is of a log that was made anew, or the lease would say so.
+            if let Some(beat) = later.filter(|beat| beat.at > begun) {
+                self.term_seen = self.term_seen.max(beat.term);
                 return false; // It was taken, or handed back: the lease says which.
             }
             let silent = self.members.silence(self.group, term, begun);
@@ -162,12 +162,12 @@ impl Campaign<'_> {
             } else {
                 silent.checked_sub(SILENCE_MAX)
             };
-            let mine = self.members.place(self.group) == self.members.me();
+            let mine = self.members.preferred_leader(self.group) == self.members.me();
             match step(open_for, silent, mine) {
                 Step::Take => return true,
                 Step::Wait(wait) => tokio::select! {
                     () = tokio::time::sleep(wait) => {}
-                    _ = moved.changed() => {}
+                    _ = changes.changed() => {}
                 },
             }
         }

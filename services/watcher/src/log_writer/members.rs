@@ -88,7 +88,7 @@ pub(crate) struct Members {
     me: Arc<str>,
     heard: Arc<Mutex<Heard>>,
     /// Somebody came or went, or a lease was handed back.
-    moved: watch::Sender<()>,
+    changed: watch::Sender<()>,
     highest: HighestPosition,
 }
 
@@ -105,7 +105,7 @@ impl Members {
         Self {
             me: me.into(),
             heard: Arc::new(Mutex::new(heard)),
-            moved: watch::Sender::new(()),
+            changed: watch::Sender::new(()),
             highest: HighestPosition::default(),
         }
     }
@@ -128,7 +128,7 @@ impl Members {
         let before = std::mem::replace(&mut heard.stands, stands);
         drop(heard);
         if before != stands {
-            self.moved.send_replace(());
+            self.changed.send_replace(());
         }
     }
 
@@ -142,13 +142,13 @@ impl Members {
         self.announce_once(bus, false).await;
     }
 
-    /// Changes of who is there.
-    pub(crate) fn moved(&self) -> watch::Receiver<()> {
-        self.moved.subscribe()
+    /// Signals that a watcher came or went, or that a lease was handed back.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
-    /// With whom the group belongs now.
-    pub(crate) fn place(&self, group: Group) -> String {
+    /// Returns the watcher that the group belongs with now.
+    pub(crate) fn preferred_leader(&self, group: Group) -> String {
         let heard = self.heard.lock();
         let now = Instant::now();
         let live = heard
@@ -164,19 +164,19 @@ impl Members {
             .unwrap_or_else(|| self.me.to_string())
     }
 
-    /// The last word of the group's leader, of `term` or later.
-    pub(crate) fn word(&self, group: Group, term: u32) -> Option<LeaderBeat> {
+    /// Returns the last heartbeat of the group's leader, if it is of `term` or later.
+    pub(crate) fn last_beat(&self, group: Group, term: u32) -> Option<LeaderBeat> {
         let heard = self.heard.lock();
-        let word = heard.leaders.get(&group).cloned();
-        word.filter(|word| word.term >= term)
+        let beat = heard.leaders.get(&group).cloned();
+        beat.filter(|beat| beat.term >= term)
     }
 
     /// Returns how long nothing was heard from the group's leader of `term` or a later one, counted from when
     /// the bus could be heard, and from `from` at the earliest.
     pub(crate) fn silence(&self, group: Group, term: u32, from: Instant) -> Duration {
-        let word = self.word(group, term).map(|word| word.at);
+        let beat_at = self.last_beat(group, term).map(|beat| beat.at);
         let since = self.heard.lock().since.max(from);
-        let last = word.map_or(since, |at| at.max(since));
+        let last = beat_at.map_or(since, |at| at.max(since));
         Instant::now().saturating_duration_since(last)
     }
 
@@ -186,8 +186,8 @@ impl Members {
         let now = Instant::now();
         let led = |group: &Group| {
             // One that was handed back is led again in a moment.
-            heard.leaders.get(group).is_some_and(|word| {
-                let silent = now.saturating_duration_since(word.at);
+            heard.leaders.get(group).is_some_and(|beat| {
+                let silent = now.saturating_duration_since(beat.at);
                 silent < Duration::from_millis(BEAT_SILENCE_MAX_MS)
             })
         };
@@ -200,18 +200,18 @@ impl Members {
         let mut elsewhere: Option<(String, Instant)> = None;
         loop {
             let now = interval.tick().await;
-            let place = self.place(group);
-            if place == *self.me {
+            let preferred = self.preferred_leader(group);
+            if preferred == *self.me {
                 elsewhere = None;
                 continue;
             }
             match &elsewhere {
-                Some((name, since)) if *name == place => {
+                Some((name, since)) if *name == preferred => {
                     if now.saturating_duration_since(*since) >= HAND_OVER_AFTER {
                         return;
                     }
                 }
-                _ => elsewhere = Some((place, now)),
+                _ => elsewhere = Some((preferred, now)),
             }
         }
     }
@@ -223,8 +223,8 @@ impl Members {
         let mut interval = interval(PLACE_INTERVAL);
         loop {
             interval.tick().await;
-            let later = self.word(group, term.saturating_add(1));
-            if later.is_some_and(|word| word.at > begun && !word.holder.is_empty()) {
+            let later = self.last_beat(group, term.saturating_add(1));
+            if later.is_some_and(|beat| beat.at > begun && !beat.holder.is_empty()) {
                 return;
             }
         }
@@ -237,7 +237,7 @@ impl Members {
             self.highest.raise(&beat.incarnation, last);
         }
         let mut heard = self.heard.lock();
-        let moved = if beat.group == Group::NONE {
+        let has_changed = if beat.group == Group::NONE {
             if *beat.holder == *self.me {
                 return;
             }
@@ -248,23 +248,23 @@ impl Members {
                 before.is_none_or(|before| at.saturating_duration_since(before) >= SILENCE_MAX)
             }
         } else {
-            let later = heard.leaders.get(&beat.group).is_none_or(|word| {
+            let later = heard.leaders.get(&beat.group).is_none_or(|last| {
                 // Terms begin anew in a log that was made anew, after a silence.
-                word.term <= beat.term || at.saturating_duration_since(word.at) >= SILENCE_MAX
+                last.term <= beat.term || at.saturating_duration_since(last.at) >= SILENCE_MAX
             });
             if later {
-                let word = LeaderBeat {
+                let last = LeaderBeat {
                     term: beat.term,
                     holder: beat.holder.clone(),
                     at,
                 };
-                heard.leaders.insert(beat.group, word);
+                heard.leaders.insert(beat.group, last);
             }
             later && beat.holder.is_empty()
         };
         drop(heard);
-        if moved {
-            self.moved.send_replace(());
+        if has_changed {
+            self.changed.send_replace(());
         }
     }
 
@@ -289,12 +289,12 @@ impl Members {
 
     async fn announce(&self, bus: &dyn Bus) {
         let mut interval = interval(Duration::from_millis(BEAT_INTERVAL_MS));
-        let mut moved = self.moved();
+        let mut changes = self.changes();
         let mut said = false;
         loop {
             tokio::select! {
                 _ = interval.tick() => {}
-                _ = moved.changed() => {}
+                _ = changes.changed() => {}
             }
             let stands = self.heard.lock().stands;
             if stands || said {

@@ -74,11 +74,11 @@ impl Poller {
         }
     }
 
-    /// Returns once the view was set aside, for want of room in the log, and there is room again.
+    /// Returns once the view was suspended, for want of room in the log, and there is room again.
     async fn room_again(&self) {
         let mut interval = tokio::time::interval(ROOM_INTERVAL);
         let view = Some(&self.lease.view);
-        let returns = |queue: &WriteQueue| queue.returning(Instant::now()).as_ref() == view;
+        let returns = |queue: &WriteQueue| queue.next_to_resume(Instant::now()).as_ref() == view;
         interval.tick().await; // At once.
         while !self.publisher.read(returns) {
             interval.tick().await;

@@ -53,7 +53,11 @@ fn a_member_that_leaves_moves_few_groups_of_others() {
 async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
     let me = Members::new("a");
     me.stand(true);
-    let mine = || Group::all().filter(|group| me.place(*group) == "a").count();
+    let mine = || {
+        Group::all()
+            .filter(|group| me.preferred_leader(*group) == "a")
+            .count()
+    };
     assert_eq!(mine(), Group::all().count());
     me.take_beat(&stands("b"));
     assert!(mine() < Group::all().count() && mine() > 0);
@@ -77,7 +81,9 @@ async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
     let me = Members::new("a");
     me.stand(true);
     me.take_beat(&stands("b"));
-    let group = Group::all().find(|group| me.place(*group) == "b").unwrap();
+    let group = Group::all()
+        .find(|group| me.preferred_leader(*group) == "b")
+        .unwrap();
     let wait = |me: Members| async move { me.better_placed(group).await };
     let waiting = tokio::spawn(wait(me.clone()));
     // Once only: it is silent before its time.

@@ -8,9 +8,9 @@
 //! A list marks the objects that it brings with its number. At its end, those with a smaller number
 //! are not at the source any more.
 
-mod aside;
 mod freshness;
 mod lists;
+mod suspension;
 mod writing;
 
 use std::{cmp::Ordering, collections::HashMap};
@@ -21,11 +21,11 @@ use anteroom_model::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use aside::Aside;
-pub(super) use aside::Limit;
-pub(crate) use aside::QUOTA_EXCEEDED;
 use freshness::Freshness;
 use lists::Lists;
+pub(super) use suspension::Limit;
+pub(crate) use suspension::QUOTA_EXCEEDED;
+use suspension::Suspension;
 
 use super::{
     pending::{Change, Queued},
@@ -42,9 +42,9 @@ pub(super) struct ViewWriteState {
     pub(super) in_quota: bool,
     /// The epoch in which it is written.
     pub(super) epoch: Epoch,
-    /// The epoch under which changes come in. It is an earlier one once the view was set aside.
-    pub(super) lease: Epoch,
-    aside: Aside,
+    /// The epoch under which changes come in. It is an earlier one once the view was suspended.
+    pub(super) accepted_epoch: Epoch,
+    suspension: Suspension,
     wanted: HashMap<ObjectKey, Known>,
     pending: HashMap<ObjectKey, Change>,
     lists: Lists,
@@ -110,8 +110,8 @@ impl ViewWriteState {
             info,
             in_quota: false,
             epoch,
-            lease: epoch,
-            aside: Aside::No,
+            accepted_epoch: epoch,
+            suspension: Suspension::No,
             logged_objects: seed.len() as u64,
             logged_digest: digest,
             wanted: seed
@@ -252,7 +252,7 @@ impl ViewWriteState {
 
     fn begin_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
-        self.lease = epoch;
+        self.accepted_epoch = epoch;
         self.freshness.begin_epoch();
     }
 

@@ -203,7 +203,7 @@ impl WriteQueue {
         listed_at: &ResourceVersion,
     ) -> bool {
         let view = self.views.get(&lease.view);
-        let view = view.filter(|view| view.lease == lease.epoch);
+        let view = view.filter(|view| view.accepted_epoch == lease.epoch);
         view.is_some_and(|view| view.contradicts(key, version, known_to, listed_at))
     }
 
@@ -417,7 +417,7 @@ impl WriteQueue {
 
     fn view(&mut self, lease: &ViewLease) -> Option<&mut ViewWriteState> {
         let view = self.views.get_mut(&lease.view)?;
-        (view.lease == lease.epoch).then_some(view)
+        (view.accepted_epoch == lease.epoch).then_some(view)
     }
 
     fn queued(&mut self, lease: &ViewLease, key: ObjectKey, queued: Queued, grown: isize) {

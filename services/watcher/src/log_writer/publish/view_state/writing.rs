@@ -9,7 +9,7 @@ use crate::log_writer::publish::pending::{Change, Queued, Taken};
 
 impl ViewWriteState {
     pub(super) fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
-        if self.is_aside() {
+        if self.is_suspended() {
             return (Queued::Nothing, 0);
         }
         change.since = self.freshness.since(change.since, &change.origin);

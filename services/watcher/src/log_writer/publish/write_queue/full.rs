@@ -1,4 +1,4 @@
-//! The treatment of views when the log, or the quota of a namespace, is full. One that does not fit is set aside
+//! The treatment of views when the log, or the quota of a namespace, is full. One that does not fit is suspended
 //! whole, and written again once there is room for all of it. The others go on.
 
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ impl WriteQueue {
         self.room.set(size);
     }
 
-    /// Returns the view that has to be set aside before this can be written, and the limit that it is over. Of a
+    /// Returns the view that has to be suspended before this can be written, and the limit that it is over. Of a
     /// quota it is the largest view in it; of the log it is the view itself if that is large, or else the largest.
     pub(super) fn without_room(&self, item: &Item) -> Option<(ViewId, Limit)> {
         let Item::Change { lease, key } = item else {
@@ -47,29 +47,29 @@ impl WriteQueue {
 
     pub(super) fn largest(&self, condition: impl Fn(&ViewId) -> bool) -> Option<ViewId> {
         let views = self.views.iter();
-        let written = views.filter(|(id, view)| !id.is_system() && !view.is_aside());
+        let written = views.filter(|(id, view)| !id.is_system() && !view.is_suspended());
         let candidates = written.filter(|(id, _)| condition(id));
         let largest = candidates.max_by_key(|(id, view)| (view.bytes_wanted(), *id));
         largest.map(|(id, _)| id.clone())
     }
 
-    /// Sets a view aside. What the log has of it is removed before anything else is written, which makes room.
-    pub(super) fn set_aside(&mut self, id: &ViewId, over: Limit, now: Instant) {
+    /// Suspends a view. What the log has of it is removed before anything else is written, which makes room.
+    pub(super) fn suspend(&mut self, id: &ViewId, over: Limit, now: Instant) {
         let (dropped, failed) = (self.next_epoch(), self.next_epoch());
         let Some(view) = self.views.get_mut(id) else {
             return;
         };
         self.room.free(view.bytes_logged());
-        self.pending_bytes -= view.set_aside(failed, over, now);
+        self.pending_bytes -= view.suspend(failed, over, now);
         let (state, version) = (view.state.clone(), view.version.clone());
         if let ViewState::Failed { failure } = &state {
-            tracing::error!(view = %id, %failure, "view set aside: there is no room for it in the log");
+            tracing::error!(view = %id, limit = over.name(), %failure, "view suspended: it does not fit");
         }
         let mut record = view.record(id.clone(), ViewState::Dropped, version.clone());
         record.epoch = dropped;
         let lease = ViewLease {
             view: id.clone(),
-            epoch: view.lease,
+            epoch: view.accepted_epoch,
         };
         self.queue.push_front(Item::Control {
             lease,
@@ -80,7 +80,7 @@ impl WriteQueue {
         self.queue.push_front(Item::Dropped(Box::new(record)));
     }
 
-    /// The log had no room for the batch: of its views with new objects, the largest is set aside. Returns what
+    /// The log had no room for the batch: of its views with new objects, the largest is suspended. Returns what
     /// remains to be written; an error: the batch as it was, since it has no such view.
     pub(crate) fn refuse(&mut self, batch: Batch, now: Instant) -> Result<Batch, Batch> {
         let puts = batch.records.iter().filter(|(record, _)| is_put(record));
@@ -88,7 +88,7 @@ impl WriteQueue {
         let Some(refused) = self.largest(|view| with_puts.contains(view)) else {
             return Err(batch);
         };
-        self.set_aside(&refused, Limit::Log, now);
+        self.suspend(&refused, Limit::Log, now);
         let mut rest = Batch::default();
         for (record, span) in batch.records {
             let dropped =
@@ -100,24 +100,24 @@ impl WriteQueue {
         Ok(rest)
     }
 
-    /// Returns a view that was set aside and for which there is room now, the smallest first. While one is written
+    /// Returns a suspended view for which there is room now, the smallest first. While one is written
     /// again, the others wait.
-    pub(crate) fn returning(&self, now: Instant) -> Option<ViewId> {
-        if self.views.values().any(|view| view.is_returning(now)) {
+    pub(crate) fn next_to_resume(&self, now: Instant) -> Option<ViewId> {
+        if self.views.values().any(|view| view.is_resuming(now)) {
             return None;
         }
-        let may_return = |view: &ViewWriteState| view.may_return(now) && self.quota_holds(view);
-        let waiting = self.views.iter().filter(|(_, view)| may_return(view));
+        let may_resume = |view: &ViewWriteState| view.may_resume(now) && self.quota_holds(view);
+        let waiting = self.views.iter().filter(|(_, view)| may_resume(view));
         let (id, view) = waiting.min_by_key(|(id, view)| (view.bytes_wanted(), *id))?;
         let bytes = view.bytes_wanted();
         self.room.holds(bytes, bytes).then(|| id.clone())
     }
 
-    /// A view that was set aside is written again: its objects have to be handed in anew, after
+    /// A suspended view is written again: its objects have to be handed in anew, after
     /// [`WriteQueue::reread`].
     pub(crate) fn resume_after_full(&mut self, id: &ViewId, now: Instant) {
-        if let Some(view) = self.views.get_mut(id).filter(|view| view.is_aside()) {
-            tracing::info!(view = %id, "the log has room again: view is written");
+        if let Some(view) = self.views.get_mut(id).filter(|view| view.is_suspended()) {
+            tracing::info!(view = %id, "view resumed: it fits again");
             view.resume_after_full(now);
         }
     }

@@ -60,7 +60,7 @@ impl WriteQueue {
             .map(|id| (id, Limit::Quota(bytes_max)))
     }
 
-    /// Returns whether a view that was set aside can be written without exceeding its quota.
+    /// Returns whether a suspended view can be written without exceeding its quota.
     pub(super) fn quota_holds(&self, view: &ViewWriteState) -> bool {
         let (Some(bytes_max), Some(views)) = (self.quotas.bytes_max, self.views_in_quota_of(view))
         else {
@@ -77,7 +77,7 @@ impl WriteQueue {
     /// The bytes of those views that are written.
     fn bytes_of(&self, views: &BTreeSet<ViewId>) -> u64 {
         let views = views.iter().filter_map(|id| self.views.get(id));
-        let written = views.filter(|view| !view.is_aside());
+        let written = views.filter(|view| !view.is_suspended());
         written.map(ViewWriteState::bytes_wanted).sum()
     }
 }

@@ -48,7 +48,7 @@ impl WriteQueue {
             trouble: view.trouble.clone(),
             objects: view.objects(),
             bytes: view.bytes(),
-            refused_bytes: if view.is_aside() { view.bytes() } else { 0 },
+            refused_bytes: if view.is_suspended() { view.bytes() } else { 0 },
             pending: view.pending(),
             skipped: view.skipped(),
             heard: view.freshness.news_at(),

@@ -37,7 +37,7 @@ impl WriteQueue {
                 return Some(Work::Purge(view));
             }
             if let Some((view, over)) = self.without_room(item) {
-                self.set_aside(&view, over, now);
+                self.suspend(&view, over, now);
                 continue;
             }
             if let Some(item) = self.queue.pop_front() {
@@ -132,15 +132,15 @@ impl WriteQueue {
         changed
     }
 
-    /// Writes the control record of one view again.
-    pub(crate) fn tell_again(&mut self) {
+    /// Appends the control record of one view again, whichever that is.
+    pub(crate) fn append_any_control_record(&mut self) {
         let is_written = |view: &&ViewWriteState| view.last_control.at.is_some();
         let Some(view) = self.views.values().find(is_written) else {
             return;
         };
         let lease = ViewLease {
             view: view.info.source.view_id(),
-            epoch: view.lease,
+            epoch: view.accepted_epoch,
         };
         let (state, version) = (view.state.clone(), view.version.clone());
         self.control(&lease, state, version);
@@ -164,7 +164,7 @@ impl WriteQueue {
             .map(|(id, view)| {
                 let lease = ViewLease {
                     view: id.clone(),
-                    epoch: view.lease,
+                    epoch: view.accepted_epoch,
                 };
                 (lease, view.state.clone(), view.version.clone())
             })

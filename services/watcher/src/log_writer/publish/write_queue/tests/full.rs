@@ -119,7 +119,10 @@ impl FullLog {
     /// Writes a view again as its feeder does.
     fn resume_after_full(&mut self, lease: &mut ViewLease) {
         self.now += Duration::from_secs(10);
-        assert_eq!(self.queue.returning(self.now), Some(lease.view.clone()));
+        assert_eq!(
+            self.queue.next_to_resume(self.now),
+            Some(lease.view.clone())
+        );
         self.queue.resume_after_full(&lease.view, self.now);
         self.queue.reread(lease);
         self.queue.begin_list(lease);
@@ -127,7 +130,7 @@ impl FullLog {
 }
 
 #[test]
-fn a_view_without_room_is_set_aside_whole_and_the_others_go_on() {
+fn a_view_without_room_is_suspended_whole_and_the_others_go_on() {
     let mut log = FullLog::new();
     let (large, small) = (log.open("large"), log.open("small"));
     log.put(&small, "x", 1, KIB);
@@ -155,7 +158,7 @@ fn a_view_is_written_again_once_all_of_it_fits() {
     log.listed(&large);
     log.write();
     log.now += Duration::from_secs(10);
-    assert_eq!(log.queue.returning(log.now), None, "it is too large");
+    assert_eq!(log.queue.next_to_resume(log.now), None, "it is too large");
     for at in 5..20 {
         log.queue.delete(
             &large,
@@ -192,14 +195,14 @@ fn a_larger_limit_brings_a_view_back() {
 
 /// Before its list is complete, nobody knows how large a view is.
 #[test]
-fn a_view_whose_list_is_not_complete_stays_aside() {
+fn a_view_whose_list_is_not_complete_stays_suspended() {
     let mut log = FullLog::new();
     let large = log.open("large");
     log.fill(&large, 14);
     log.write();
     assert!(log.has_no_room_for(&large));
     log.now += Duration::from_secs(10);
-    assert_eq!(log.queue.returning(log.now), None);
+    assert_eq!(log.queue.next_to_resume(log.now), None);
     log.queue
         .delete(&large, &key("0"), rv(2), log.now, ChangeOrigin::List);
     for at in 3..14 {
@@ -207,9 +210,9 @@ fn a_view_whose_list_is_not_complete_stays_aside() {
         log.queue
             .delete(&large, &key(&name), rv(2), log.now, ChangeOrigin::List);
     }
-    assert_eq!(log.queue.returning(log.now), None);
+    assert_eq!(log.queue.next_to_resume(log.now), None);
     log.listed(&large);
-    assert_eq!(log.queue.returning(log.now), Some(large.view.clone()));
+    assert_eq!(log.queue.next_to_resume(log.now), Some(large.view.clone()));
 }
 
 /// The deletion of an object and the state of a view go into the reserve.
@@ -312,9 +315,9 @@ fn a_view_grows_old_from_the_first_change_that_is_dropped() {
     assert_eq!(log.queue.beats(log.now)[0].news_age_ms, 0);
 }
 
-/// A view that changes its watch, or whose source restarts, stays aside.
+/// A view that changes its watch, or whose source restarts, stays suspended.
 #[test]
-fn a_view_that_is_opened_anew_stays_aside() {
+fn a_view_that_starts_over_stays_suspended() {
     let mut log = FullLog::new();
     let mut large = log.open("large");
     log.fill(&large, 20);
@@ -362,7 +365,7 @@ fn log_with_quota() -> FullLog {
 }
 
 #[test]
-fn views_of_one_namespace_share_a_quota_and_no_other_view_is_set_aside_for_it() {
+fn views_of_one_namespace_share_a_quota_and_no_other_view_is_suspended_for_it() {
     let mut log = log_with_quota();
     let (one, two) = (log.open_in_quota("one", "a"), log.open_in_quota("two", "a"));
     let (other, cluster) = (log.open_in_quota("one", "b"), log.open("one"));
@@ -394,7 +397,11 @@ fn a_view_over_its_quota_is_written_again_once_it_fits() {
     log.write();
     assert!(log.exceeds_its_quota(&one));
     log.now += Duration::from_secs(10);
-    assert_eq!(log.queue.returning(log.now), None, "it does not fit yet");
+    assert_eq!(
+        log.queue.next_to_resume(log.now),
+        None,
+        "it does not fit yet"
+    );
     let now = log.now;
     log.queue
         .delete(&two, &key("0"), rv(2), now, ChangeOrigin::List);

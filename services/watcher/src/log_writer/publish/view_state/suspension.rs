@@ -16,11 +16,11 @@ pub(crate) const LOG_FULL: &str = "LogFull";
 /// The reason of the failure of a view that the quota of its namespace does not hold.
 pub(crate) const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
-/// The shortest time between setting a view aside and writing it again.
-const ASIDE_MIN: Duration = Duration::from_secs(5);
+/// The shortest time between suspending a view and writing it again.
+const SUSPENDED_MIN: Duration = Duration::from_secs(5);
 
 /// The longest time for which other views wait for one that is written again.
-const RETURN_MAX: Duration = Duration::from_secs(60);
+const RESUME_MAX: Duration = Duration::from_secs(60);
 
 /// The limit that a view is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +31,19 @@ pub(in crate::log_writer::publish) enum Limit {
     Quota(u64),
 }
 
-/// The state of a view that the log had no room for.
+impl Limit {
+    /// Returns the name of the limit for log lines.
+    pub(in crate::log_writer::publish) fn name(self) -> &'static str {
+        match self {
+            Self::Log => "log",
+            Self::Quota(_) => "quota",
+        }
+    }
+}
+
+/// The suspension of a view that does not fit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Aside {
+pub(super) enum Suspension {
     /// The view is written.
     #[default]
     No,
@@ -44,32 +54,32 @@ pub(super) enum Aside {
         over: Limit,
     },
     /// The view is written again.
-    Returns { since: Instant },
+    Resumes { since: Instant },
 }
 
 impl ViewWriteState {
     /// Returns whether nothing of it is written, for want of room.
-    pub(in crate::log_writer::publish) fn is_aside(&self) -> bool {
-        matches!(self.aside, Aside::Since { .. })
+    pub(in crate::log_writer::publish) fn is_suspended(&self) -> bool {
+        matches!(self.suspension, Suspension::Since { .. })
     }
 
-    /// Returns whether it was set aside and is being written again.
-    pub(in crate::log_writer::publish) fn is_returning(&self, now: Instant) -> bool {
-        let Aside::Returns { since } = self.aside else {
+    /// Returns whether it was suspended and is being written again.
+    pub(in crate::log_writer::publish) fn is_resuming(&self, now: Instant) -> bool {
+        let Suspension::Resumes { since } = self.suspension else {
             return false;
         };
-        now.saturating_duration_since(since) < RETURN_MAX
+        now.saturating_duration_since(since) < RESUME_MAX
     }
 
     /// Returns whether its size is known, and a while has passed.
-    pub(in crate::log_writer::publish) fn may_return(&self, now: Instant) -> bool {
-        let Aside::Since {
+    pub(in crate::log_writer::publish) fn may_resume(&self, now: Instant) -> bool {
+        let Suspension::Since {
             at, is_measured, ..
-        } = self.aside
+        } = self.suspension
         else {
             return false;
         };
-        is_measured && now.saturating_duration_since(at) >= ASIDE_MIN
+        is_measured && now.saturating_duration_since(at) >= SUSPENDED_MIN
     }
 
     /// The bytes that all of it would take in the log, about.
@@ -84,9 +94,9 @@ impl ViewWriteState {
         room::bytes_in_log(self.logged_objects, bodies)
     }
 
-    /// Sets the view aside, in a new epoch: what waits is dropped, and nothing of it counts as in the log.
+    /// Suspends the view, in a new epoch: what waits is dropped, and nothing of it counts as in the log.
     /// Returns the bytes that waited.
-    pub(in crate::log_writer::publish) fn set_aside(
+    pub(in crate::log_writer::publish) fn suspend(
         &mut self,
         epoch: Epoch,
         over: Limit,
@@ -96,7 +106,7 @@ impl ViewWriteState {
         let is_measured = self.state == ViewState::Synced;
         let pending = std::mem::take(&mut self.pending);
         let bytes = pending.values().map(Change::body_bytes).sum();
-        self.aside = Aside::Since {
+        self.suspension = Suspension::Since {
             at: now,
             is_measured,
             over,
@@ -111,14 +121,14 @@ impl ViewWriteState {
 
     /// The source was read to its end: the size is known.
     pub(in crate::log_writer::publish) fn measured(&mut self) {
-        if let Aside::Since { is_measured, .. } = &mut self.aside {
+        if let Suspension::Since { is_measured, .. } = &mut self.suspension {
             *is_measured = true;
         }
     }
 
     /// There is room: the next list brings everything, as to a view that is new.
     pub(in crate::log_writer::publish) fn resume_after_full(&mut self, now: Instant) {
-        self.aside = Aside::Returns { since: now };
+        self.suspension = Suspension::Resumes { since: now };
         self.wanted.clear();
         (self.bytes, self.key_bytes) = (0, 0);
     }
@@ -129,22 +139,22 @@ impl ViewWriteState {
             self.freshness.tell_failure();
         }
         let settled = matches!(state, ViewState::Synced | ViewState::Failed { .. });
-        if settled && matches!(self.aside, Aside::Returns { .. }) {
-            self.aside = Aside::No;
+        if settled && matches!(self.suspension, Suspension::Resumes { .. }) {
+            self.suspension = Suspension::No;
         }
     }
 
-    /// The state to tell in the place of one that was meant before the view was set aside.
+    /// The state to tell in the place of one that was meant before the view was suspended.
     pub(in crate::log_writer::publish) fn truthful(&self, state: ViewState) -> ViewState {
         match state {
-            ViewState::Synced if self.is_aside() => self.state_when_listed(),
+            ViewState::Synced if self.is_suspended() => self.state_when_listed(),
             state => state,
         }
     }
 
     /// Returns the state to tell readers once a list is complete.
     pub(in crate::log_writer::publish) fn state_when_listed(&self) -> ViewState {
-        let Aside::Since { over, .. } = self.aside else {
+        let Suspension::Since { over, .. } = self.suspension else {
             return ViewState::Synced;
         };
         let (objects, bytes) = (self.objects(), self.bytes_wanted());
