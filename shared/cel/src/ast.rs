@@ -21,7 +21,7 @@ pub(crate) enum Expr {
     Variable(usize),
     /// An input, by its place among them.
     Input(usize),
-    /// The variable of a macro, by its place among those around it.
+    /// The variable of a macro, by its index among the enclosing macros' variables.
     Local(usize),
     /// `operand.field`
     Select(Box<Expr>, Box<str>),
@@ -142,7 +142,7 @@ pub(crate) struct Macro {
     /// The filter of `map(x, filter, body)`, `transformList(key, value, filter, body)` and their kin.
     pub(crate) filter: Option<Expr>,
     pub(crate) body: Expr,
-    /// The way in which it finds its elements, once it has gone through a list that can be asked.
+    /// The macro's access to its list, known after the first list that can be queried.
     pub(crate) access: OnceLock<Option<Access>>,
 }
 
@@ -152,7 +152,7 @@ impl Macro {
         self.filter.as_ref().unwrap_or(&self.body)
     }
 
-    /// The way in which it finds its elements, with so many variables of macros around it.
+    /// Returns the macro's access to its list. `place` is the number of macro variables around the macro.
     pub(crate) fn access(&self, place: usize) -> Option<&Access> {
         let access = self.access.get_or_init(|| Access::of(self, place));
         access.as_ref()

@@ -44,7 +44,7 @@ impl Budget {
                 Ok(())
             }
             None => {
-                // Nothing goes on after this, whatever would forgive it.
+                // No later step succeeds, even if an operator forgives this error.
                 self.steps = 0;
                 Err(EvalError::Steps)
             }

@@ -27,7 +27,7 @@ impl Draws {
     }
 }
 
-/// The numbers that one run of a call draws.
+/// The random numbers of a single call.
 pub(crate) struct Draw(u64);
 
 impl Draw {

@@ -64,7 +64,7 @@ pub enum EvalError {
     Fact {
         /// The number that the [`Host`](crate::Host) gave.
         id: u32,
-        /// Why.
+        /// The reason.
         message: String,
     },
     /// An input is an error.
@@ -72,7 +72,7 @@ pub enum EvalError {
     Input {
         /// The name of the value.
         name: String,
-        /// The error, as whoever gave it says it.
+        /// The error message, in the words of the caller that gave the input.
         message: String,
     },
     /// Variables that refer to variables, too deep.

@@ -16,11 +16,11 @@ use crate::subquery::{SubqueryAnswer, SubqueryRequest};
 pub enum FactScope {
     /// Cluster-wide policies: calls name a namespace.
     Cluster,
-    /// Policies of one namespace: calls are about that one, and name none.
+    /// Policies of a namespace: calls are about the policy's namespace, and name none.
     Namespace,
 }
 
-/// A function that reads a fact. Its arguments stand in one order, whatever overload was written.
+/// A function that reads a fact. Its arguments have a fixed order, the same for all overloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FactFunction {
     /// `resource.get`: API version, plural, namespace, name. Null where the API server has no such object.
@@ -70,9 +70,9 @@ impl FactFunction {
 pub enum Argument {
     /// A constant: one value for every request.
     Constant(Value),
-    /// The value at this place among those that the evaluation gives.
+    /// The argument at this index among the values that the evaluation passes.
     Dynamic(usize),
-    /// A text of these parts, one after the other.
+    /// A text: the concatenation of the parts.
     Text(Vec<Argument>),
     /// A map of these, whose keys are constant.
     Map(Vec<(String, Argument)>),
@@ -80,7 +80,7 @@ pub enum Argument {
     Home,
 }
 
-/// One call that reads a fact, in one expression.
+/// A call in an expression, by which the expression reads a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     function: FactFunction,
@@ -186,7 +186,7 @@ pub enum Fact<'v> {
     Failed(u32, &'v str),
 }
 
-/// The source of facts for one evaluation. It gives the same answer to the same question throughout.
+/// The source of facts for an evaluation. The answer to a question stays the same throughout.
 pub trait Host<'v> {
     /// Reads a fact. `values` are those of the [dynamic](Argument::Dynamic) arguments. Of a call that is not
     /// certain to be made, something before it is unknown.

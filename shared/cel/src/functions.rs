@@ -60,7 +60,7 @@ fn all(dialect: Dialect) -> impl Iterator<Item = &'static Function> {
     own.iter().chain(ALL).flat_map(|some| some.iter())
 }
 
-/// The function of this name that is called so.
+/// Returns the function with this name; `method` tells a method from a plain function.
 pub(crate) fn find(name: &str, method: bool, dialect: Dialect) -> Option<&'static Function> {
     all(dialect).find(|function| function.name == name && function.method == method)
 }

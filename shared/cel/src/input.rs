@@ -44,12 +44,12 @@ impl<'v> Input<'v> {
         Self(Ok(Val::Text(Text::Lent(text))))
     }
 
-    /// Null.
+    /// Returns the null value.
     pub fn null() -> Self {
         Self(Ok(Val::Null))
     }
 
-    /// An error. It counts where the evaluation reaches it.
+    /// Returns an input that is an error. The error counts only if the evaluation reaches the input.
     pub fn failed(error: EvalError) -> Self {
         Self(Err(error))
     }

@@ -40,7 +40,7 @@ pub enum Missing {
     Skip,
     /// A decision without the value where a map lacks it, behind `'field' in map`. Of a scalar that is an error.
     SkipInMap,
-    /// Defers to the next step: the outcome is that of its field missing, rather than of this one.
+    /// The outcome is as if the field of the next step were missing, not this field.
     AsNext,
     /// This value, and the path ends.
     Default(Scalar),

@@ -65,7 +65,7 @@ impl Kind {
         matches!(self, Self::Int | Self::Uint | Self::Double)
     }
 
-    /// Returns whether it can be one of these.
+    /// Returns whether a value of this type can have one of the types `kinds`.
     pub(crate) fn can_be(self, kinds: &[Self]) -> bool {
         self == Self::Any || kinds.contains(&self)
     }

@@ -15,11 +15,11 @@ use crate::{
 pub struct ListUse {
     /// The canonical text of the term that uses the list.
     pub term: String,
-    /// The way in which it finds its objects.
+    /// The macro's access to its list.
     pub way: ListAccess,
 }
 
-/// The way in which a term finds the objects that it looks at.
+/// The access of a term to the objects that the term reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListAccess {
     /// Objects with certain values, in words that stand behind "objects".

@@ -25,7 +25,7 @@ use crate::{
     key_path::KeyPath,
 };
 
-/// The way in which a macro finds its elements.
+/// The access of a macro to its elements.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Access {
     pub(crate) narrow: Narrow,
@@ -35,7 +35,7 @@ pub(crate) struct Access {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Narrow {
     Probe(Probe),
-    /// Each finds elements that the others do not.
+    /// Lookups that find different elements, all of which matter.
     Any(Vec<Narrow>),
     /// Each finds all elements that can matter.
     All(Vec<Narrow>),
@@ -62,7 +62,7 @@ pub(crate) enum Matching {
     Equal,
     /// The operand is an optional, and its value is looked for.
     OptionalEqual,
-    /// Its elements are looked for, or its keys.
+    /// The elements of the operand are looked up, or its keys.
     Among,
 }
 

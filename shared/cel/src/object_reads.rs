@@ -12,15 +12,15 @@ use crate::{
 /// The depth to which a value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReadDepth {
-    /// That it is there, and of which type.
+    /// Only the presence and the type of the value.
     Touched,
     /// All of it.
     Whole,
 }
 
 impl Program {
-    /// Calls `tell` with the paths of objects of these documents that the expression reads, those included that its
-    /// variables read. `names` and `variables` are those that it was compiled with.
+    /// Calls `tell` with each path below `documents` that the expression reads, directly or through its variables.
+    /// `names` and `variables` must be those of the compilation.
     pub fn object_reads(
         &self,
         names: &Names,
@@ -170,7 +170,7 @@ impl ReadCollector<'_> {
         let range = self.reach(&made.range);
         let place = self.locals.len();
         if made.is_of_pairs {
-            // Of a map these are its keys and values.
+            // A map's iteration yields its keys and values.
             let within = range
                 .iter()
                 .filter(|one| **one != Reached::Within(Vec::new()));

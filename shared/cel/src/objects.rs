@@ -25,8 +25,8 @@ pub trait ObjectList: fmt::Debug + Sync {
     /// The objects in order.
     fn iter(&self) -> Box<dyn Iterator<Item = BodyNode<'_>> + '_>;
 
-    /// Returns the objects that have the values that a macro looks for, and those of which that cannot be
-    /// told. `None`: the list does not know, and all of them are looked at.
+    /// Returns the objects that match the probes, and the objects for which the index cannot decide. `None`: the list
+    /// has no index, and the macro looks at every object.
     fn find(&self, probes: &Probes<'_>) -> Option<Box<dyn Candidates<'_> + '_>> {
         let _ = probes;
         None
@@ -35,13 +35,14 @@ pub trait ObjectList: fmt::Debug + Sync {
 
 /// The objects of a list that can matter to a macro.
 pub trait Candidates<'v> {
-    /// The one at this place among those that have the values, in the order of the list. Those before it were asked for.
+    /// Returns the matching object at this index, in the order of the list. Callers ask for the indexes in ascending
+    /// order.
     fn matching(&self, at: usize) -> Option<BodyNode<'v>>;
 
-    /// The objects of which an index cannot tell, without any that match, in the order of the list. With
-    /// `before` only the objects that stand before that one of [`Candidates::matching`].
+    /// Returns the objects for which the index cannot decide, without matching objects, in the order of the list. With
+    /// `before`, only the objects ahead of that matching object (its index in [`Candidates::matching`]).
     fn irregular(&self, before: Option<usize>) -> Box<dyn Iterator<Item = BodyNode<'v>> + '_>;
 
-    /// Both, in the order of the list.
+    /// Returns matching and undecided objects together, in the order of the list.
     fn all(&self) -> Box<dyn Iterator<Item = BodyNode<'v>> + '_>;
 }

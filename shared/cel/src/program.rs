@@ -28,14 +28,14 @@ impl Program {
         }))
     }
 
-    /// The program with another expression, which comes to the same value.
+    /// Returns the program with a different expression for the same value.
     pub(crate) fn map_expr(self, change: impl FnOnce(Expr) -> Expr) -> Self {
         match Arc::try_unwrap(self.0) {
             Ok(inner) => Self(Arc::new(Inner {
                 expr: change(inner.expr),
                 ..inner
             })),
-            // It is shared already, and stays as it is.
+            // A shared program stays unchanged.
             Err(shared) => Self(shared),
         }
     }
@@ -106,7 +106,7 @@ impl Program {
         !self.0.expr.any(&draws)
     }
 
-    /// The variables that it refers to, by their place among those that it was compiled with.
+    /// The variables that the program refers to, by their index among the variables of the compilation.
     pub fn variables(&self) -> &[usize] {
         &self.0.reads.variables
     }

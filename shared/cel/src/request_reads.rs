@@ -89,7 +89,7 @@ impl InputReads {
         }
     }
 
-    /// A term of which all is read that it comes to.
+    /// Adds a term whose value is read whole.
     fn apart(&mut self, expr: &Expr) {
         self.add(expr, &mut Vec::new());
     }

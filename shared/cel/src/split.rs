@@ -20,12 +20,12 @@ const PARAMETERS_MAX: usize = 64;
 /// Documents of one subquery.
 const DOCUMENTS_MAX: usize = 8;
 
-/// Terms within each other that are looked through.
+/// The greatest nesting depth of terms that are searched.
 const DEPTH_MAX: usize = 100;
 
 impl Program {
-    /// Returns the same expression with its subqueries marked. `names` and `variables` are those that it was compiled
-    /// with.
+    /// Returns the same expression with its subqueries marked. `names` and `variables` must be those of the
+    /// compilation.
     #[must_use]
     pub fn with_subqueries(self, variables: &[Program], names: &Names) -> Self {
         let splitter = Splitter { variables, names };
@@ -122,7 +122,7 @@ impl<'p> Splitter<'p> {
             return None;
         }
         let mut variables = builder.variables;
-        // In the order in which they are defined: each sees those before it.
+        // In the order of their definition: each variable sees the variables before.
         variables.sort_by_key(|(at, ..)| *at);
         let (documents, arguments) = builder.documents.into_iter().unzip();
         let subquery = Subquery {

@@ -38,7 +38,7 @@ impl Subquery {
         (0..self.parameters).map(|at| format!("p{at}"))
     }
 
-    /// The lists that it reads, by the names that they have in it; the first is `view`.
+    /// The lists that the term reads, by their names in the term; the first is `view`.
     pub fn documents(&self) -> &[(String, Arc<Site>)] {
         &self.documents
     }

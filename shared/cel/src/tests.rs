@@ -131,7 +131,7 @@ fn cel_macros_and_logic_evaluate() {
             "[[1, 2], [3]].map(x, x.map(x, x + 1)) == [[2, 3], [4]]",
             "[1].all(object, object == 1)",
             "[1, 2].all(x, [3, 4].all(y, x < y && object.spec.replicas == 3))",
-            // What decides stands, whatever the other side comes to.
+            // A side that decides the result wins over an error of the opposite side.
             "true || object.nothing == 1",
             "object.nothing == 1 || true",
             "!(object.nothing == 1 && false)",
@@ -240,7 +240,7 @@ fn the_request_has_the_fields_of_the_api_server() {
     }
 }
 
-/// Programs, each of which may refer to those before it.
+/// Compiles the sources in order; each program may refer to the programs before.
 fn chain(sources: &[String]) -> (Names, Vec<Program>) {
     let (mut names, mut programs) = (Names::default(), Vec::new());
     for (at, source) in sources.iter().enumerate() {

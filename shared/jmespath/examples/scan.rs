@@ -1,6 +1,6 @@
 //! Measures how long an object of a list takes to scan: `cargo run --release -p anteroom-jmespath --example scan`.
 
-#![allow(clippy::print_stdout)] // What it measures is what it is for.
+#![allow(clippy::print_stdout)] // The example prints its measurements.
 
 use std::time::Instant;
 

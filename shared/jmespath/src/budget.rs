@@ -9,7 +9,7 @@ pub const STEPS_MAX: u64 = 20_000_000;
 /// 2 MiB holds it in a debug build.
 pub const DEPTH_MAX: u32 = 256;
 
-/// The bytes that one evaluation builds unless its budget says otherwise.
+/// The default limit of the bytes that one evaluation builds.
 pub const BUILT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Limits of one evaluation. At each limit it ends with

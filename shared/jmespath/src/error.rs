@@ -109,7 +109,7 @@ impl Excerpt {
     }
 }
 
-/// A character that takes one column, so that the caret stands where it should.
+/// Replaces a control character by a blank, which takes one column: so the caret stands below the fault.
 fn visible(character: char) -> char {
     if character.is_control() {
         ' '
@@ -138,9 +138,9 @@ pub enum EvalError {
     InvalidArity {
         /// The function.
         function: String,
-        /// The number of arguments that it takes, in words.
+        /// The number of arguments that the function takes, in words.
         expected: String,
-        /// The number of arguments that it was given.
+        /// The number of arguments that the function was given.
         found: usize,
     },
     /// No function of this name is registered.

@@ -43,7 +43,7 @@ impl Expression {
         })))
     }
 
-    /// One that was put together, with the text of its tree.
+    /// Returns the expression of a tree built by code, with the text of the tree.
     pub(crate) fn of_ast(ast: Ast) -> Self {
         let text = ast.text(ast.root()).to_string().into();
         Expression(Arc::new(Parsed { text, ast }))

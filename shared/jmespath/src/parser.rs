@@ -218,7 +218,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// A new term that ends with the token before this one.
+    /// Adds a term that ends with the last token read.
     fn push(&mut self, term: Term, start: usize) -> Result<Operand, ParseError> {
         let end = self.end();
         match self.arena.push(term, start..end, self.limits.depth) {

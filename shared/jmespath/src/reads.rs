@@ -30,7 +30,7 @@ pub enum Reached {
         /// Set if the value is a list.
         listed: bool,
     },
-    /// Nothing of which it matters what is read.
+    /// A value whose reads do not matter.
     Apart,
 }
 
@@ -103,7 +103,7 @@ impl Reached {
         matches!(self, Self::Places { listed: true, .. })
     }
 
-    /// The origins of a value that is one or the other.
+    /// The origins of a value that comes from either of two operands.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (
@@ -222,7 +222,7 @@ impl Walk<'_> {
                     value.whole(self.tell);
                 }
             }
-            // It is evaluated on parts of the other arguments, which are read whole.
+            // The expression is evaluated on parts of the remaining arguments, which are read whole.
             Argument::Reference(_) => {}
         }
     }

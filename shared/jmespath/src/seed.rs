@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The step of the generator: two to the 64th, divided by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The clock and the random numbers of an evaluation. The caller hands it in, so that the same seed gives
-/// the same value again. Without one, a function that needs it is an error.
+/// The clock and the random numbers of an evaluation. The caller provides the seed, so that equal seeds give equal
+/// values. Without a seed, functions that need one fail.
 #[derive(Debug)]
 pub struct EvalSeed {
     now_ns: i128,

@@ -114,7 +114,7 @@ impl Expr {
             })
     }
 
-    /// Returns whether a term within it, or itself, is one of these.
+    /// Returns whether `is` holds for the term or for any term inside.
     pub(crate) fn any(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
         is(self) || self.children().into_iter().any(|child| child.any(is))
     }

@@ -56,7 +56,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// `request.?field`, which is refused in the other dialect.
+    /// Compiles `request.?field`, which the Kubernetes dialect refuses.
     pub(super) fn optional_request_field(
         &mut self,
         operand: &IdedExpr,

@@ -127,7 +127,7 @@ impl Compiler<'_> {
         Ok((Expr::Fact(Box::new(call)), Kind::Any))
     }
 
-    /// A variable as an argument: the fields of a map stand in its place, so that those that are constant are known.
+    /// Replaces a variable argument by its map literal, so that constant fields are known.
     fn written_out(&self, at: usize) -> Result<Expr, CompileError> {
         let Some(text) = self.names.map_text(at) else {
             return Ok(Expr::Variable(at));

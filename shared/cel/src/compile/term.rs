@@ -241,7 +241,7 @@ impl<'n> Compiler<'n> {
         })
     }
 
-    /// Redirects terms about the object's spec to its template, if it has one.
+    /// Redirects terms about the object's spec to its Pod template, if it has one.
     fn shifted(
         &self,
         operand: Expr,
@@ -512,7 +512,7 @@ impl<'n> Compiler<'n> {
         Ok((Expr::Macro(Box::new(made)), result))
     }
 
-    /// The name that dots make of it, if it can be that of a function.
+    /// Returns the dotted name that the term spells, if a function may have this name.
     pub(super) fn namespace(&self, parsed: &IdedExpr) -> Option<String> {
         match &parsed.expr {
             Parsed::Ident(name) if !self.locals.contains(name) => Some(name.clone()),

@@ -24,7 +24,7 @@ impl<'v> Machine<'v> {
             expr: &made.range,
             known: None,
         });
-        // What stands in its place is never read.
+        // The placeholder is never read.
         self.locals.push(Val::Null);
         let value = self.eval(&made.body);
         self.locals.truncate(place);
@@ -45,7 +45,7 @@ impl<'v> Machine<'v> {
             Some(bound) => bound.expr,
             None => return Ok(Val::Null),
         };
-        // It sees the variables that were there before it.
+        // The variable's expression sees only the variables defined before.
         let inner = self.locals.split_off(place);
         let mut later = self.lazy.split_off(at);
         let value = self.eval(expr);

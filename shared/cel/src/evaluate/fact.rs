@@ -24,7 +24,7 @@ pub(super) fn known<T>(
             *lacks = true;
             Ok(None)
         }
-        // What comes before it is unknown, and may be another error.
+        // An earlier operand is still unknown, and may turn out to be a different error.
         Err(error) if *lacks && !error.is_budget() => Ok(None),
         Err(error) => Err(error),
     }

@@ -29,7 +29,7 @@ impl<'v> Machine<'v> {
         self.either(left, right, true, "_||_")
     }
 
-    /// `decides` is the value that decides, whatever the other side comes to.
+    /// `decides` is the operand value that decides the result alone.
     fn either(
         &mut self,
         left: &'v Expr,

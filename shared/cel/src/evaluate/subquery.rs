@@ -29,7 +29,7 @@ impl<'v> Machine<'v> {
                     Ok(value) => values.push(value),
                     Err(JsonError::Failed(error @ EvalError::Unknown)) => return Err(error),
                     Err(JsonError::Failed(error)) if error.is_budget() => return Err(error),
-                    // The call itself says what is wrong with it, where it is reached.
+                    // The evaluation of the whole call reports the fault, if it is reached.
                     Err(_) => return self.eval(&call.whole),
                 }
             }

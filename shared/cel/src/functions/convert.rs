@@ -188,7 +188,7 @@ fn same<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
 pub(super) fn timestamp(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let is_there = |at: usize, byte: u8| bytes.get(at) == Some(&byte);
-    // Less is said in other standards, and is refused in this one.
+    // Shorter forms are allowed by ISO 8601, but not by RFC 3339.
     let is_full = is_there(4, b'-') && is_there(10, b'T') && is_there(16, b':');
     let has_zone = text.ends_with('Z') || text.get(19..)?.contains(['+', '-']);
     (is_full && has_zone).then(|| text.parse().ok())?

@@ -28,7 +28,7 @@ pub(crate) struct Function {
     pub(crate) takes_pattern: bool,
     /// The function's value depends on the moment.
     pub(crate) is_nondeterministic: bool,
-    /// Its value is one of its arguments or a part of it, and it looks into none.
+    /// The result is an argument or a part of an argument, and the function reads no part of its arguments.
     pub(crate) passes_arguments: bool,
     pub(crate) run: for<'v> fn(&mut CallContext<'_>, &[Val<'v>]) -> CallResult<'v>,
 }
@@ -40,7 +40,7 @@ impl Function {
         self
     }
 
-    /// Its value is one of its arguments or a part of it, and it looks into none: it reads no field of an object.
+    /// Marks a function whose result is an argument or a part of an argument, and which reads no field of any object.
     pub(super) const fn passing(mut self) -> Self {
         self.passes_arguments = true;
         self

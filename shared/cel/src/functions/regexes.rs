@@ -59,7 +59,7 @@ pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
         })
 }
 
-/// The pattern that is written out, or one that is made now.
+/// Uses the compiled literal pattern, or compiles the pattern now.
 pub(super) fn with<'v>(
     call: &mut CallContext<'_>,
     text: &str,

@@ -66,7 +66,7 @@ fn query<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v
     };
     call.budget().build(url.query.len())?;
     let mut found: Vec<(String, Vec<Val<'v>>)> = Vec::new();
-    // A semicolon has once parted pairs: one with it in it is neither read so nor otherwise.
+    // Semicolons once separated pairs too, so a pair with a semicolon is ambiguous and skipped.
     let is_one = |pair: &&str| !pair.is_empty() && !pair.contains(';');
     for pair in url.query.split('&').filter(is_one) {
         call.budget().elements(1 + found.len())?;

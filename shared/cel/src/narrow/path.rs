@@ -140,7 +140,7 @@ impl MacroScope {
     /// The key of a path, by what guards say of its fields.
     pub(super) fn key(&self, path: &Path) -> KeyPath {
         let steps = path.steps.iter().enumerate().map(|(at, step)| {
-            // The guard takes the very same way: on another one it may be an error where this one goes on.
+            // The guard must take exactly this path: on a different path the guard may fail where this path goes on.
             let guards = self.guards.iter();
             let mut guards = guards
                 .filter(|(guard, _)| path.steps.get(..=at) == Some(&**guard))
@@ -151,7 +151,7 @@ impl MacroScope {
             let Some(first) = guards.next() else {
                 return step.clone();
             };
-            // Of several, one that decides whatever lacks the field is enough.
+            // One guard that skips objects without the field is enough.
             let missing = match guards.any(|other| *other == Missing::Skip) {
                 true => Missing::Skip,
                 false => first.clone(),

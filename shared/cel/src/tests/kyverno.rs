@@ -199,7 +199,7 @@ fn request_holds_the_objects_and_exceptions_their_lists() {
     }
     roots.old_object = None;
     assert_eq!(run(roots, "!has(request.oldObject)"), Ok(true));
-    // What the request itself holds is what it was when it came.
+    // `request` holds the object as the API server sent it.
     let request = json!({"object": {"a": 7}});
     roots.request = Some(&request);
     assert_eq!(

@@ -15,7 +15,7 @@ fn two_variables_are_place_and_element_or_key_and_value() {
             "object.m.all(k, v, k == 'x' && v == 1 || k == 'y' && v == 2)",
             "object.m.existsOne(k, v, v > 1) && object.m.exists_one(k, v, k == 'x')",
             "[].all(i, v, false) && ![].exists(i, v, true) && {}.all(k, v, false)",
-            // What decides stands, whatever error another element comes to.
+            // An element that decides the result wins over an error of a different element.
             "object.z.exists(i, v, 1 / v == 1) && !object.z.all(i, v, 1 / v == 2)",
             "object.l.transformList(i, v, v + string(i)) == ['a0', 'b1']",
             "object.l.transformList(i, v, i > 0, v) == ['b']",

@@ -1,4 +1,4 @@
-//! Canonical text: compiled again, it is the same expression.
+//! Tests of canonical text: compiling it again gives the same expression.
 
 use proptest::prelude::*;
 

@@ -9,7 +9,7 @@ use super::Val;
 pub(crate) fn scalar_of_node(node: BodyNode<'_>) -> Option<Scalar> {
     match node.shape() {
         Shape::Array(_) | Shape::Object(_) => None,
-        // The one place that says which type a number is of.
+        // Only `Val::of_node` decides the type of a number.
         _ => scalar_of(&Val::of_node(node)),
     }
 }

@@ -1,5 +1,4 @@
-//! Projections: each element is handed on as it comes, so that a chain of them builds one array, at
-//! its end.
+//! Projections. Each element is handed on at once, so that a chain of projections builds a single array, at its end.
 
 use crate::ast::{Slice, Term, TermId};
 use crate::environment::MissingKey;

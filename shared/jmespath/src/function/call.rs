@@ -13,11 +13,10 @@ use super::signature::Types;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference(TermId);
 
-/// One call of a function: its arguments, and the evaluation that it is part of.
+/// A function call within an evaluation, with its arguments.
 ///
-/// Values are known by [`Handle`]s, so a function is the same whatever the document is made of. It
-/// reads them by [`Call::shape`], and gives the handle of its result: one of those it was given, or
-/// one that it made.
+/// Functions see values as [`Handle`]s, so the same function works on every kind of document. A function reads a
+/// value by [`Call::shape`], and returns the handle of its result: an argument's, or a new value's.
 pub struct Call<'c> {
     function: &'c str,
     first: Handle,

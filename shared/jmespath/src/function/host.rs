@@ -5,7 +5,7 @@ use crate::error::EvalError;
 use crate::node::Shape;
 use crate::seed::EvalSeed;
 
-/// A value during one call. Only the [`Call`](crate::Call) that gave it knows what it is.
+/// A value during one call, opaque to all but the [`Call`](crate::Call) that gave the handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(usize);
 

@@ -6,7 +6,7 @@ use std::ops::BitOr;
 use crate::error::EvalError;
 use crate::node::Shape;
 
-/// A set of types: what one argument may be.
+/// A set of types that an argument may have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Types(u16);
 

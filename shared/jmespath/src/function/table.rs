@@ -13,7 +13,7 @@ use super::signature::Signature;
 
 type Body = dyn Fn(&mut Call<'_>) -> Result<Handle, EvalError> + Send + Sync;
 
-/// A function: what it takes and what it does.
+/// A function: its signature and its body.
 #[derive(Clone)]
 pub struct Function {
     signature: Signature,
@@ -26,11 +26,11 @@ impl Function {
         &self.signature
     }
 
-    /// Runs it on the arguments of a call, which are such as it takes: for a function that does what this
-    /// one does, and more.
+    /// Runs the function on the arguments of a call, which must fit its signature. A function may extend a standard
+    /// function by this method.
     ///
     /// # Errors
-    /// Its own.
+    /// The function's own errors.
     pub fn run(&self, call: &mut Call<'_>) -> Result<Handle, EvalError> {
         (self.body)(call)
     }

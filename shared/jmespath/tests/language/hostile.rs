@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// Room for what is too long by default, so that it is the depth that must hold.
+/// Limits that allow long texts, so that only the depth limit can refuse an expression.
 const LONG: Limits = Limits {
     bytes: 64 * 1024 * 1024,
     depth: EXPRESSION_DEPTH_MAX,

@@ -37,7 +37,7 @@ pub(super) fn sort_by(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     sorted(call, elements)
 }
 
-/// An element, and what it is ordered by.
+/// An element, with its sort key.
 struct Keyed {
     key: Handle,
     element: Handle,
