@@ -59,12 +59,12 @@ pub enum Call<'a> {
     },
 }
 
-/// A call that the policy contains, and what is needed to make it.
+/// A call that the policy contains, with the data needed to make the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permit<'p> {
     /// A path of the API server.
     Api {
-        /// The path, escaped anew: it was checked in this form, whatever reads it next.
+        /// The path with fresh escapes: every later reader gets exactly the path that was checked.
         path: String,
     },
     /// A service outside of the API server.

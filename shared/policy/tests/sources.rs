@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use published::{folder, policies};
 
-/// The source from which one context entry gets its data.
+/// The source of a context entry's data.
 #[derive(Debug, PartialEq)]
 enum Route {
     /// From the request and other entries.

@@ -26,7 +26,7 @@ const OVERRIDE: KnownFields = KnownFields {
 pub(super) struct Actions {
     pub(super) action: FailureAction,
     pub(super) overrides: Overrides,
-    /// Objects that exist are triggers of rules that change such objects.
+    /// A new version of the policy runs its mutate-existing rules on all existing triggers.
     pub(super) on_policy_update: bool,
 }
 

@@ -35,9 +35,9 @@ const PREFIX: &str = "autogen-";
 
 /// One derived rule.
 pub(super) struct Derived {
-    /// The place of the rule that it comes from.
+    /// The index of the rule from which this rule is derived.
     pub(super) of: usize,
-    /// The rule as if it were written so, but for its CEL expressions.
+    /// The derived rule as an author would write it, except for its CEL expressions.
     pub(super) rule: Value,
     /// From the object to the template of its Pods.
     pub(super) template: &'static [&'static str],
@@ -143,7 +143,7 @@ fn patches_json(mutate: &Value) -> bool {
 fn derived(rule: &Value, shape: &Shape) -> Option<Value> {
     let name = rule["name"].as_str()?;
     if !rule["mutate"]["targets"].is_null() {
-        return None; // What it patches is not what it matches.
+        return None; // The rule patches different objects than the rule matches.
     }
     let excluded = filters(&rule["exclude"]);
     let excludes_kinds = excluded.iter().any(|r| r["kinds"].is_array());

@@ -14,7 +14,7 @@ use crate::ir::{
     template::{Prepared, Template, ValueTemplate},
 };
 
-/// Context entries of one rule. Loading one may load those before it, each from within the other.
+/// The most context entries of a rule. Each may load all entries before, as a nested evaluation.
 pub const CONTEXT_ENTRIES_MAX: usize = 64;
 
 const ENTRY: KnownFields = KnownFields {

@@ -36,7 +36,7 @@ impl<'m> Field<'m> {
         }
     }
 
-    /// A value that comes of what stands at `path`.
+    /// Returns a value that was made from the field at `path`.
     pub(super) fn at(value: &'m Value, path: String) -> Self {
         Self {
             value,
@@ -155,7 +155,7 @@ impl<'m> Field<'m> {
         self.expect(self.value.as_u64().and_then(within), &expected, problems)
     }
 
-    /// A text below this, where it is not this crate's to check it.
+    /// The text of a field, which a different crate checks.
     pub(super) fn text_at(&self, name: &str) -> Option<&'m str> {
         self.value
             .get(name)?

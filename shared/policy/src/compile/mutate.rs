@@ -195,7 +195,7 @@ impl MutationCompiler<'_> {
             list: list?,
             outer: outer.len(),
             preconditions,
-            // What is merged comes first in its list, so that the last to come is the first.
+            // A merge puts new elements first in their list, so the elements are merged in reverse order.
             is_descending: match order {
                 None => matches!(work, Mutation::Once(Patch::Merge(_))),
                 Some(order) => order == "Descending",

@@ -71,7 +71,7 @@ pub(super) fn compile(
     let targets: Vec<_> = fields
         .map(|field| target(field, mutate, outer, problems))
         .collect();
-    // Whether it is one was looked at with the other fields.
+    // The type of the flag was checked with the remaining fields.
     let on_policy_update = mutate.get("mutateExistingOnPolicyUpdate");
     let on_policy_update = on_policy_update.and_then(|flag| flag.value().as_bool());
     let skips_own = rule.get("skipBackgroundRequests");

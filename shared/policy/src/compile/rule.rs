@@ -63,10 +63,10 @@ const VALIDATE: KnownFields = KnownFields {
 /// The variable that a pattern or a patch of a rule is about.
 pub(super) const OBJECT: &str = "request.object";
 
-/// The fields of a rule's work, of which it has one.
+/// The fields that define a rule's work. A rule has exactly one of the fields.
 const WORK: &[&str] = &["mutate", "validate"];
 
-/// The other ways to validate, which are problems themselves.
+/// Unsupported ways to validate, which are reported as problems.
 const OTHER_WAYS: &[&str] = &["assert", "manifests"];
 
 /// The ways of which one is given.

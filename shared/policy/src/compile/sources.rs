@@ -267,7 +267,7 @@ impl EntryCompiler<'_> {
         Some(Some(if is_core { "" } else { short }.to_owned()))
     }
 
-    /// A `Policy` that names no namespace means its own.
+    /// A `Policy` without a namespace here means its own namespace.
     fn within_home(
         &mut self,
         cache: &ManifestObject<'_>,
@@ -286,7 +286,7 @@ impl EntryCompiler<'_> {
         }
     }
 
-    /// One object is what a GET of its path gives.
+    /// Returns the origin of a source with a name: a GET of the object's path.
     fn one_object(
         &mut self,
         cache: &ManifestObject<'_>,

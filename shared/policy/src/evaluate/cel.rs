@@ -233,7 +233,7 @@ impl Expressions for Judging<'_> {
     }
 }
 
-/// Returns whether all preconditions are met. One that is not decides, whatever error another has.
+/// Returns whether all preconditions are met. An unmet precondition wins over an error of a different precondition.
 fn applies<'v>(
     conditions: &'v [Placed],
     dialect: CelDialect,
@@ -397,7 +397,7 @@ fn params_of(params: &Params, namespace: &str, facts: &mut Facts) -> Result<Vec<
     let found: Vec<_> = match &*found {
         Value::Array(objects) => objects.iter().cloned().map(Arc::new).collect(),
         Value::Null => Vec::new(),
-        // Whoever gives values by hand may give the one that is meant.
+        // A value given by hand may be the parameter object itself.
         _ => vec![found],
     };
     if !found.is_empty() || params.may_be_absent {

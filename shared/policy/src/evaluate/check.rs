@@ -1,4 +1,4 @@
-//! One object, or one element, against what a rule says of it.
+//! Checks an object or an element by a rule's pattern, conditions or Pod security levels.
 
 use std::{fmt::Display, sync::Arc};
 

@@ -14,7 +14,7 @@ use crate::ir::{
 /// Conditions that ask while one before them waits. What they ask may turn out not to be needed.
 const LOOK_AHEAD_MAX: usize = 4;
 
-/// The verdict of conditions, and the messages of those that led to it.
+/// The verdict of conditions, with the messages of the conditions that led to the verdict.
 pub(super) struct Verdict<'r> {
     pub(super) met: bool,
     pub(super) messages: Vec<&'r Template>,
@@ -27,7 +27,7 @@ pub(super) fn evaluate<'r>(
     place: &dyn Display,
     scope: &mut Scope<'_>,
 ) -> Result<Verdict<'r>, Stop> {
-    // Of the conditions that were met, and of those that were not.
+    // The messages of met conditions, and of unmet conditions.
     let mut messages = (Vec::new(), Vec::new());
     let mut note = |condition: &'r Condition, met: bool| {
         let list = if met {

@@ -54,7 +54,7 @@ pub enum RuleError {
     /// The rule was not begun: those before it took all the time that there was.
     #[error("there was no time left to evaluate the rule")]
     OutOfTime,
-    /// The rules of the review, this one and those beside it, took all the steps that one review may take.
+    /// All rules of the review together took more steps than a review may take.
     #[error(
         "the policies take too long for a request of this size: make the object smaller, or simplify the policies"
     )]

@@ -1,4 +1,4 @@
-//! One rule taken through one request, step by step.
+//! Evaluates a rule for a request, step by step.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -164,8 +164,8 @@ impl<'a> Evaluation<'a> {
         self
     }
 
-    /// An entry that names what it reads by a variable which is missing has no value then, as one that is
-    /// [left out](Self::leave_out). For the same drivers.
+    /// Gives an entry no value if the variable that names its source is missing, as if the entry were [left
+    /// out](Self::leave_out). For the same drivers.
     #[must_use]
     pub fn goes_without(mut self) -> Self {
         self.state.facts.goes_without = true;

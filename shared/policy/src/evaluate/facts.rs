@@ -24,7 +24,7 @@ pub(super) use question::{AnswerShape, Question};
 /// The number of facts that are searched one by one; more are found by their hash.
 const LOOKED_THROUGH_MAX: usize = 8;
 
-/// The questions of one evaluation, and their answers. A question that is asked again is the same one.
+/// The questions of an evaluation, with their answers. Repeated questions are the same question.
 #[derive(Default)]
 pub(super) struct Facts {
     facts: Vec<PendingFact>,
@@ -182,7 +182,7 @@ impl Facts {
         !self.only_whole
     }
 
-    /// Why the fact that this asks for cannot be read, if a part of it showed that.
+    /// Returns the error of the whole fact, if a part of the fact failed with an error that concerns the whole.
     pub(super) fn refusal(&self, whole: &Question) -> Option<&FactError> {
         let mut refused = self.refused.iter();
         refused
@@ -201,7 +201,7 @@ impl Facts {
         }
     }
 
-    /// Returns the questions that the driver has not seen yet, or else those that it has not answered.
+    /// Returns the questions that the driver has not seen yet; if there are none, the unanswered questions.
     pub(super) fn questions(&mut self) -> Vec<FactRequest> {
         let new = std::mem::replace(&mut self.asked, self.facts.len());
         let unanswered = |fact: &&PendingFact| fact.answer.is_none() && !fact.is_declined;

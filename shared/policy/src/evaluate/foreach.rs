@@ -44,10 +44,10 @@ impl Display for ForEachPath<'_> {
     }
 }
 
-/// A rule on its way through its `foreach`.
+/// The rule whose `foreach` loops are evaluated.
 pub(super) struct ForEachWalk<'w> {
     pub(super) rule: &'w Rule,
-    /// The lists of those that stand in no other `foreach`.
+    /// The lists of outermost `foreach` loops.
     pub(super) lists: &'w mut Lists,
 }
 
@@ -267,8 +267,8 @@ pub(super) fn elements(
     }
 }
 
-/// Calls `make` for one element, within the context of its `foreach`. The first `outside` of its `entries` are of the
-/// rule around it: facts that it learns of those are kept.
+/// Calls `make` for an element, within the context of its `foreach`. The first `outside` of the `entries` belong to
+/// the enclosing rule: facts learned for them are kept.
 pub(super) fn within<T>(
     entries: &[Arc<ContextEntry>],
     outside: usize,

@@ -10,8 +10,8 @@ pub const PUSHED_DOWN_PER_RULE_MAX: usize = 256;
 /// Elements that one `foreach` goes through; more is an error.
 pub const FOREACH_ELEMENTS_MAX: usize = 1_000;
 
-/// Elements that all `foreach` of one rule go through together, those that stand in others for each element
-/// of these; more is an error.
+/// The most elements of all `foreach` loops of a rule together; inner loops count for each outer element. More is an
+/// error.
 pub const FOREACH_ELEMENTS_IN_ALL_MAX: usize = 20_000;
 
 /// Bytes, about, that the patches of one rule may go through: the object's, once for each patch. More

@@ -126,7 +126,7 @@ fn work(
     }
 }
 
-/// One list after the other. What a list comes to is of the object as those before it left it.
+/// Applies the lists in order. Each list is evaluated on the object that the lists before left.
 fn each_list(
     all: &[MutateEach],
     place: &str,
@@ -161,7 +161,7 @@ fn each_list(
     Ok(())
 }
 
-/// Patches element by element. Where one waits for a fact, those after it ask too, so that their facts come
+/// Patches element by element. While an element waits for a fact, later elements already ask, so that all facts come
 /// together.
 fn each_element(
     each: &MutateEach,
@@ -183,7 +183,7 @@ fn each_element(
         match one_element(each, element, index, place, object, scope) {
             Ok(()) => {}
             Err(Stop::Pending) => is_pending = true,
-            // What comes after one that waits may be of an object that never is.
+            // A list before still waits for facts, so this error may be about an object that never exists.
             Err(Stop::Error(_)) if is_pending => {}
             Err(stop) => return Err(stop),
         }

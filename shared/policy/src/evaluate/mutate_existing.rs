@@ -79,7 +79,7 @@ trait TargetObjects {
     /// The path of the field that names them.
     fn place(&self) -> String;
 
-    /// Patches one object; `None`: it stays as it is.
+    /// Patches an object; `None`: the object stays unchanged.
     fn object(
         &mut self,
         before: &Value,
@@ -179,7 +179,7 @@ impl TargetWalk {
             scope
                 .facts
                 .release(&FactTarget::Existing(reading.wanted.clone()));
-            // What is let go is never evaluated again, so neither is its chance.
+            // A released part is never evaluated again, so its random values are drawn for good.
             scope.run.keep_drawn();
             self.parts += 1;
             self.seen += part["items"].as_array().map_or(0, Vec::len);
@@ -209,7 +209,7 @@ fn part(
     scope.facts.need(&target.place(), question)
 }
 
-/// Patches the objects of one part. One that fails keeps no other from being changed.
+/// Patches the objects of one part. A failure on one object does not stop the remaining objects.
 fn of_part(
     target: &mut impl TargetObjects,
     part: &Value,
@@ -230,7 +230,7 @@ fn of_part(
             Ok(object) => made.changed.extend(object),
             Err(Stop::Pending) => made.is_pending = true,
             Err(Stop::Error(found)) => {
-                // Those after it would come to it too.
+                // The remaining objects would fail with the same error.
                 let is_last = matches!(*found, RuleError::TooMuchPatched);
                 made.error.get_or_insert(*found);
                 if is_last {
@@ -363,7 +363,7 @@ impl TargetObjects for RuleTarget<'_> {
     }
 }
 
-/// The object with what says which state of which object it rests on: no patch changes that.
+/// Restores the fields of identity and version of the object as read: no patch may change these fields.
 fn resting_on(mut object: Value, before: &Value) -> Value {
     for field in ["apiVersion", "kind"] {
         object[field] = before[field].clone();

@@ -1,4 +1,4 @@
-//! One state of the object against one rule.
+//! Evaluates a rule on a state of the object.
 
 use std::borrow::Cow;
 
@@ -56,7 +56,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// The rule, and what of its policy it depends on.
+/// The rule, with the parts of its policy on which the rule depends.
 #[derive(Clone, Copy)]
 pub(super) struct RuleContext<'r, 'a> {
     pub(super) rule: &'r Rule,

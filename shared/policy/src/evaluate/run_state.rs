@@ -57,7 +57,7 @@ impl RunState {
             || self.seed.as_ref().is_some_and(EvalSeed::is_used)
     }
 
-    /// A step begins anew: chance gives what it gave the step before, behind what stays known of that.
+    /// Begins a step anew: random values repeat those of the step before, after the values that were kept for good.
     pub(super) fn begin(&mut self) {
         self.gone_through = 0;
         if let Some(seed) = &self.seed {

@@ -112,7 +112,7 @@ impl Scope<'_> {
                 .evaluate_out_of(root.node(), environment, left)?;
             value.to_json_within(RESULT_BYTES_MAX)
         });
-        // Whatever came of it without the entry means nothing.
+        // A result that was computed without the entry means nothing.
         match (root.missed(), root.untold(), result) {
             (Some(entry), ..) => Turn::Missed(entry),
             (None, Some(reason), _) => Turn::Untold(reason.to_owned()),

@@ -64,7 +64,7 @@ pub(super) fn roles(
     ask(roles, request, facts, known)
 }
 
-/// Learns what is lacking, all of it at once.
+/// Asks for all lacking facts at once.
 fn ask(
     lacking: Lacking,
     request: &AdmissionRequest,

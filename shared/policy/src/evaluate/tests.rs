@@ -257,7 +257,7 @@ validate:
         ("own {{ request.nope }}", "detail", "detail"),
         ("own {{ request.nope }}", "", "own {{ request.nope }}"),
         ("own {{ f }}", "", "own {{ f }}"),
-        // It is no reference there, but what is read.
+        // In a message, `$(…)` is plain text and no reference.
         ("not $(HOST)", "nor $(PORT)", "not $(HOST); nor $(PORT)"),
     ] {
         let (report, _) = drive(

@@ -49,7 +49,7 @@ impl fmt::Display for Operation {
 pub enum Phase {
     /// Rules change the object (`mutate`).
     Mutation,
-    /// Rules judge what has become of it (`validate`).
+    /// Rules judge the mutated object (`validate`).
     Validation,
 }
 

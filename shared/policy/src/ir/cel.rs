@@ -22,7 +22,7 @@ pub(crate) const PARAMS_QUERY: &str =
 pub(crate) struct Cel {
     /// `celPreconditions`: all must be true, or the rule says nothing.
     pub(crate) preconditions: Vec<Placed>,
-    /// In order: each may refer to those before it.
+    /// The variables in order: each may refer to the variables before.
     pub(crate) variables: Vec<Program>,
     /// All must be true; the first that is not is the violation.
     pub(crate) expressions: Vec<Judged>,
@@ -72,7 +72,7 @@ const ANNOTATIONS: &str = "spec.auditAnnotations";
 /// A fact that expressions read.
 #[derive(Clone, Debug)]
 pub(crate) struct CelFact {
-    /// The call; those of the same name are the same fact.
+    /// The call. Calls with equal names read the same fact.
     pub(crate) site: Arc<Site>,
     /// The entry for a call in a namespace, and that for one in none or in all. At least one is there.
     pub(crate) entries: [Option<Arc<ContextEntry>>; 2],
@@ -110,9 +110,9 @@ pub(crate) struct Judged {
 /// `paramKind` and `paramRef`: the rule is about each object of these.
 #[derive(Debug)]
 pub(crate) struct Params {
-    /// The collection that is kept for it: literal, so that it is there before a request comes.
+    /// The collection with the parameter objects. Its name is literal, so its view exists before the first request.
     pub(crate) collection: CollectionReference,
-    /// The one that is meant; `None`: all that the selector selects.
+    /// The name of the parameter object; `None`: all objects that the selector selects.
     pub(crate) name: Option<String>,
     /// A missing object is no violation.
     pub(crate) may_be_absent: bool,
@@ -213,7 +213,7 @@ impl Cel {
             }
         };
         programs.for_each(|program| add(program, &mut reached));
-        // A variable refers to those before it alone.
+        // A variable refers only to earlier variables.
         for at in (0..self.variables.len()).rev() {
             if reached[at] {
                 add(&self.variables[at], &mut reached);

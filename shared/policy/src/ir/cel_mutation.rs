@@ -4,7 +4,7 @@ use anteroom_cel::Program;
 
 use super::cel::Cel;
 
-/// The patches of a policy, one after the other, each of the object as those before it left it.
+/// The patches of a policy. Each is evaluated on the object that the patches before left.
 #[derive(Debug)]
 pub(crate) struct CelMutation {
     /// Conditions, variables, annotations and facts; it judges nothing.

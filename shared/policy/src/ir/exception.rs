@@ -35,7 +35,7 @@ pub(crate) struct CelException {
     pub(crate) passes: bool,
     /// The priority: of several exceptions that exempt a policy, the highest says what is told.
     pub(crate) priority: i64,
-    /// Nanoseconds after 1970 from which on it does not hold.
+    /// The time of its expiry, in nanoseconds since 1970.
     pub(crate) expires_ns: Option<i128>,
 }
 
@@ -72,7 +72,7 @@ impl PolicyException {
         self.covers.iter().map(|covered| &*covered.policy)
     }
 
-    /// Returns whether it names this rule, whatever the request.
+    /// Returns whether the exception names this rule. The request does not matter here.
     pub fn is_about(&self, policy: &Policy, rule: &Rule) -> bool {
         let own = policy.full_name();
         let is_policy = |name: &str| name == own;

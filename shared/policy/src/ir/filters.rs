@@ -17,7 +17,7 @@ const NAMESPACE_BYTES_MAX: usize = 63;
 /// Filters, ready to be asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceFilters {
-    /// Filters of one kind each, by its name.
+    /// Filters for a single kind, by the name of the kind.
     of_kind: BTreeMap<String, Vec<Filter>>,
     /// Filters whose kind has wildcards.
     of_kinds: Vec<Filter>,
@@ -77,7 +77,7 @@ impl ResourceFilters {
         Ok(filters)
     }
 
-    /// Returns whether one of the filters leaves this out.
+    /// Returns whether a filter excludes the subject.
     pub fn filter(&self, subject: &Filtered<'_>) -> bool {
         let named = self.of_kind.get(subject.kind);
         let mut filters = named.into_iter().flatten().chain(&self.of_kinds);

@@ -22,7 +22,7 @@ pub(crate) struct MutateExisting {
     pub(crate) work: ExistingWork,
     /// Objects that exist are triggers too, once for each version of the policy.
     pub(crate) on_policy_update: bool,
-    /// A write that such a rule made triggers it again (`skipBackgroundRequests: false`).
+    /// A write by such a rule triggers the rule again (`skipBackgroundRequests: false`).
     pub(crate) is_triggered_by_own: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct TargetType {
     pub(crate) name: String,
 }
 
-/// One of the targets: which objects, and what becomes of each.
+/// A target: the selection of its objects, and the change of each.
 #[derive(Debug)]
 pub(crate) struct TargetSpec {
     /// Empty for the core group.
@@ -183,7 +183,7 @@ impl TargetSpec {
         }
     }
 
-    /// The texts by which it is found: the field, and what is there.
+    /// The texts that select the target, each with its field.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&'static str, &Template)> {
         let fields = [
             ("namespace", &self.namespace),
@@ -200,7 +200,6 @@ impl TargetSpec {
 pub struct ChangedObject {
     /// The index of its target.
     pub target: usize,
-    /// The object as it should be. It has the `resourceVersion` that was read, so that no later write is
-    /// lost.
+    /// The changed object. Its `resourceVersion` is the version read, so that no later write is lost.
     pub object: Value,
 }

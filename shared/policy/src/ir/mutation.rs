@@ -43,7 +43,7 @@ pub(crate) struct MutateEach {
     pub(crate) list: Prepared,
     /// The entries around it, the element, and its own entries.
     pub(crate) context: Vec<Arc<ContextEntry>>,
-    /// The number of entries that are around it.
+    /// The number of context entries of enclosing scopes.
     pub(crate) outer: usize,
     pub(crate) preconditions: Conditions,
     /// From the last element to the first.

@@ -136,7 +136,7 @@ fn resource_rule(kind: &KindPattern) -> Value {
     json!({ "apiGroups": [kind.group], "apiVersions": [kind.version], "resources": [plural(kind)] })
 }
 
-/// A rule that is not run, whatever the request.
+/// A rule that is never run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRun {
     /// Its name.

@@ -6,7 +6,7 @@ use anteroom_model::ErrorCode;
 
 use super::{Driver, subquery::ExpressionIds};
 
-/// One thing that is wrong with a manifest, or that this version does not evaluate.
+/// A fault of a manifest, or a feature that this version does not evaluate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// `POLICY_INVALID`, `POLICY_UNSUPPORTED` or `POLICY_FORBIDDEN`.
@@ -102,6 +102,5 @@ fn cut(message: String) -> String {
     }
 }
 
-/// Problems reported for one manifest; further ones are left out, since these keep it from being
-/// ready already.
+/// The most problems reported for a manifest. Further problems are left out, since the manifest is not ready anyway.
 pub(crate) const PROBLEMS_MAX: usize = 256;

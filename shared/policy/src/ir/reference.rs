@@ -22,7 +22,8 @@ pub const WRITER: &str = "writer";
 /// written.
 const REFERENCE_NAME_BYTES_MAX: usize = 1_000;
 
-/// The field manager in whose name it writes them: what has another one is not of a rule, whoever the user is.
+/// The field manager of the watcher's writes for rules. A write with a different field manager is not of a rule, even
+/// by the same user.
 pub const FIELD_MANAGER: &str = "anteroom";
 
 /// No call is answered from a view.
@@ -142,9 +143,9 @@ impl Reference {
         }
     }
 
-    /// The name of the implicit entry that it is published as for this policy: what may be Secrets is
-    /// shared with no other policy, so that one that was allowed to read them lends its entry to
-    /// nobody. `policy` is its namespace (empty for a `ClusterPolicy`) and name.
+    /// The name of the implicit entry that publishes the reference for this policy. Entries that may hold Secrets
+    /// have a name per policy, so that a policy without the right never reads the entry of an allowed policy.
+    /// `policy` is the policy's namespace (empty for a `ClusterPolicy`) and name.
     pub fn name_for(&self, policy: &ObjectKey) -> String {
         let text = self.text();
         if self.may_be_secrets() {
@@ -187,7 +188,7 @@ impl Reference {
     }
 }
 
-/// A name that is cut is longer than any that is whole, so none of the one sort is ever one of the other.
+/// A cut name is longer than any whole name, so cut and whole names never collide.
 fn bounded(mut text: String) -> String {
     if text.len() <= REFERENCE_NAME_BYTES_MAX {
         return text;
@@ -210,7 +211,7 @@ pub enum FactTarget {
         kind: EntryKind,
         /// Its name.
         name: String,
-        /// The projection of it that is meant; empty: none.
+        /// The projection to read; empty: the entry's whole data.
         projection: String,
     },
     /// `resourceCache`: a collection that the policy declares.
@@ -229,7 +230,7 @@ pub enum FactTarget {
     ConfigMap {
         /// The object, by name.
         object: ObjectKey,
-        /// The policy names it literally, so that it is referenced ([`Reference::Object`]).
+        /// The policy has the name as a literal, so the object is referenced ([`Reference::Object`]).
         literal: bool,
     },
     /// The object of a namespace, of which a `namespaceSelector` looks at the labels. Not for a driver that
@@ -248,7 +249,7 @@ pub enum FactTarget {
     Image {
         /// The reference of the image, as in `ghcr.io/shop/web:1.2`.
         reference: String,
-        /// The credentials for its registry: an image that one may read, another may not.
+        /// The credentials for the image's registry. Different credentials may read different images.
         credentials: ImageCredentials,
     },
     /// Objects that a rule changes (`mutate.targets`), as they are now, whole: `{items, continue}`. Only of a
@@ -315,9 +316,9 @@ pub struct KeptTarget {
     /// The reference that holds the data, as the watcher knows it: literal where the policy's path is, whole
     /// where the path has a variable.
     pub reference: Reference,
-    /// The one object that is meant; `None`: a list.
+    /// The object to read; `None`: a list.
     pub object: Option<ObjectKey>,
-    /// Only this namespace of a collection; empty: all that it holds.
+    /// The only namespace to read from a collection; empty: all namespaces of the collection.
     pub namespace: String,
     /// Only objects whose labels match; empty: all.
     pub label_selector: String,

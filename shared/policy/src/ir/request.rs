@@ -287,7 +287,7 @@ impl AdmissionRequest {
         }
     }
 
-    /// Returns whether it has the roles of its user.
+    /// Returns whether the request has its user's roles.
     pub(crate) fn says_roles(&self) -> bool {
         self.says_roles
             || ROLES
@@ -350,7 +350,7 @@ impl AdmissionRequest {
     }
 }
 
-/// FNV-1a.
+/// The FNV-1a hash of a text.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

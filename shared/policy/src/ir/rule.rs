@@ -53,8 +53,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether it changes objects that exist already, rather than the one that comes
-    /// (`mutate.targets`).
+    /// Returns whether the rule changes existing objects (`mutate.targets`) rather than the object of the request.
     pub fn changes_existing(&self) -> bool {
         self.existing().is_some()
     }
@@ -66,7 +65,7 @@ impl Rule {
             .is_some_and(|existing| existing.on_policy_update)
     }
 
-    /// Returns whether a write that such a rule made triggers it again (`skipBackgroundRequests: false`).
+    /// Returns whether a write by such a rule triggers the rule again (`skipBackgroundRequests: false`).
     pub fn is_triggered_by_own(&self) -> bool {
         self.existing()
             .is_some_and(|existing| existing.is_triggered_by_own)
@@ -89,8 +88,8 @@ impl Rule {
             .map_or_else(Vec::new, MutateExisting::fixed_objects)
     }
 
-    /// The kinds of the objects that a new version of the policy runs it on: those that trigger it, or those that it changes
-    /// where it runs on each by itself.
+    /// The kinds of the objects on which a new version of the policy runs the rule: its triggers, or its targets
+    /// where each target is its own trigger.
     pub fn kinds_on_policy_update(&self) -> Vec<KindPattern> {
         match self.targets_in_cel() {
             Some(targets) => targets.types.iter().map(TargetType::kind).collect(),
@@ -126,7 +125,7 @@ impl Rule {
         self.matches.asks_roles() || self.names_roles
     }
 
-    /// Returns its CEL expressions, if it validates by them, or those around its patches.
+    /// Returns the CEL expressions by which the rule validates, or those around its patches.
     pub(crate) fn cel(&self) -> Option<&Cel> {
         match &self.work {
             Work::Validate(Validation::Whole(Check::Cel(cel))) => Some(cel),
@@ -237,7 +236,7 @@ pub(crate) enum Work {
 pub(crate) enum Validation {
     /// The object is judged as a whole.
     Whole(Check),
-    /// `foreach`: a violation where one of these finds one.
+    /// `foreach`: the rule is violated if any loop finds a violation.
     ForEach(Vec<ForEach>),
 }
 
@@ -290,7 +289,7 @@ pub(crate) struct ForEach {
 }
 
 impl ForEach {
-    /// The entries of its own and of those within it.
+    /// The context entries of this loop and of its inner loops.
     pub(crate) fn entries(&self) -> Vec<&Arc<ContextEntry>> {
         let own = self.context[self.outer..].iter();
         let inner = self.work.each().iter().flat_map(ForEach::entries);

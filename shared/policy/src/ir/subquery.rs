@@ -84,7 +84,7 @@ fn found<T>(sorted: &[(ExpressionId, T)], id: ExpressionId) -> Option<&T> {
 pub(crate) struct Subqueries {
     /// For its value.
     pub(crate) value: Option<Subquery>,
-    /// For the verdict of the condition of which it is one side.
+    /// The query for the verdict of the condition in which the expression is an operand.
     pub(crate) verdict: Option<(Subquery, Side)>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct SubqueryArgument {
     pub(crate) expression: Expression,
     /// A missing key in it is null.
     pub(crate) is_forgiven: bool,
-    /// The query for it, where it is about another fact.
+    /// The nested subquery, if the subquery is about a different fact.
     pub(crate) subquery: Option<Box<Subquery>>,
 }
 

@@ -332,7 +332,7 @@ impl ValueTemplate {
         Some(fields)
     }
 
-    /// The text that it is; `None` of anything else.
+    /// Returns the text of a text template; `None` for any other value.
     pub(crate) fn into_text(self) -> Option<Template> {
         match self {
             Self::Text(template) => Some(template),

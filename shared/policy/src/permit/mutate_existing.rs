@@ -163,7 +163,7 @@ fn check_kind(spec: &TargetSpec, group: &str, version: &str, kind: &str) -> Resu
 
 /// Checks a text that is asked for against the policy's own.
 fn check_asked(field: &str, text: &str, own: Option<&Template>) -> Result<(), String> {
-    // Or it would lead to something else than what it names.
+    // Such a text would lead to a different path than the field names.
     if text.contains(['/', '%']) || matches!(text, "." | "..") {
         return Err(format!("its {field} `{text}` is no name"));
     }
@@ -196,7 +196,7 @@ fn is_trigger(
     objects: &ExistingObjects,
 ) -> Result<(), String> {
     let name = &objects.name;
-    // One is looked up after a request about it, to see what became of that.
+    // A trigger is looked up by name after its request, to learn the outcome of the request.
     if name.is_empty() && !existing.on_policy_update {
         return Err("what exists is no trigger of the rule".to_owned());
     }

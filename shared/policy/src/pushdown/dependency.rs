@@ -37,7 +37,7 @@ pub(super) struct Function {
     pub(super) may_miss: bool,
     /// A key that is missing where the variable stands would be one everywhere.
     pub(super) is_strict: bool,
-    /// Its value may be that of the variable.
+    /// The use may pass the variable's value on unchanged.
     pub(super) may_be_itself: bool,
     /// The variable stands left of `[]` or a filter, where an argument that a function refuses comes to null.
     pub(super) forgives_refusals: bool,

@@ -124,7 +124,7 @@ fn surroundings(asks_labels: bool, asks_roles: bool) -> impl Iterator<Item = Ref
 }
 
 impl PolicyException {
-    /// The references that have to be kept so that it can be decided whether the exception holds.
+    /// The references that must be kept to decide whether the exception applies.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let in_cel = self.in_cel.as_ref();
         let reads_namespace = in_cel.is_some_and(CelException::reads_namespace);

@@ -68,7 +68,7 @@ pub(crate) fn names_roles(rule: &Rule) -> bool {
     ROLES.iter().any(|role| fields.contains_key(role[0]))
 }
 
-/// The parts that say which object is stored, and in which state.
+/// The parts that identify the stored object and its version.
 const STORED_BY: [&[&str]; 2] = [
     &[OBJECT, "metadata", "uid"],
     &[OBJECT, "metadata", "resourceVersion"],
@@ -112,7 +112,7 @@ impl Tree {
 }
 
 impl Default for RequestParts {
-    /// The parts that are read whatever the policies.
+    /// The parts that are read even without policies.
     fn default() -> Self {
         let mut parts = Self(Tree::NONE);
         ALWAYS.iter().for_each(|path| parts.add(path));

@@ -28,7 +28,7 @@ pub(crate) struct ExpressionSite<'r> {
     pub(super) visible: usize,
     /// The expression is evaluated only for the message of a violation.
     pub(super) in_message: bool,
-    /// The condition of which it is one side, whole.
+    /// The condition that has the whole expression as an operand.
     pub(super) side: Option<(Operator, Side)>,
     /// The use of its value.
     pub(super) flow: Flow<'r>,
@@ -133,7 +133,7 @@ impl<'r> RuleVisitor<'_, 'r> {
         (self.visit)(&self.site, prepared);
     }
 
-    /// An expression that is about the context, and those inside it.
+    /// Visits an expression on the context, and its nested expressions.
     fn root(&mut self, prepared: &'r Prepared, flow: Flow<'r>) {
         self.site.flow = flow;
         self.visit(prepared);
@@ -141,7 +141,7 @@ impl<'r> RuleVisitor<'_, 'r> {
         self.inside(prepared);
     }
 
-    /// An expression that is about something else, and those inside it, which are about the context.
+    /// Visits the expressions inside an expression that is not about the context.
     fn inside(&mut self, prepared: &'r Prepared) {
         let mut all = Vec::new();
         prepared.visit_all(&mut |prepared| all.push(prepared));
@@ -352,7 +352,7 @@ impl<'r> RuleVisitor<'_, 'r> {
         }
     }
 
-    /// The entries from `first` on, each of which sees those before it.
+    /// Visits the entries from `first` on. Each entry sees the entries before.
     fn entries(&mut self, field: &str, first: usize) {
         let entries = self.site.entries;
         // A `foreach` gives a few of its own, which the manifest does not have.

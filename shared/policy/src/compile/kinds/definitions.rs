@@ -5,7 +5,7 @@ use anteroom_patch::apply::ObjectSchema;
 
 use crate::ir::{cel_mutation::Definition, matching::Constraints};
 
-/// Definitions of one policy. Kinds that are matched beyond these have none.
+/// The most definitions of a policy. Further matched kinds have none.
 const DEFINITIONS_MAX: usize = 16;
 
 /// The calls that read the definitions of the custom kinds that are named without wildcards, and what they are of.

@@ -1,4 +1,4 @@
-//! The objects that exist already and that a `MutatingPolicy` changes: `targetMatchConstraints`, or what it matches.
+//! The existing objects that a `MutatingPolicy` changes, by `targetMatchConstraints` or by the policy's own match.
 
 use serde_json::{Map, Value};
 
@@ -133,7 +133,7 @@ fn add(rule: &ResourceRule, path: &str, types: &mut Vec<TargetType>, problems: &
     }
 }
 
-/// Checks that it is one type, of which objects that exist are changed.
+/// Checks that the pattern selects a single type whose existing objects may be changed.
 fn check(kind: &KindPattern) -> Result<(), String> {
     let parts = [&kind.group, &kind.version, plural(kind)];
     if parts.iter().any(|part| part.contains(['*', '?'])) {

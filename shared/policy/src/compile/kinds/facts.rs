@@ -47,7 +47,8 @@ enum Refused {
     Forbidden(String),
 }
 
-/// The facts that these expressions read, each with the path of its field; a call that several make is one fact.
+/// Returns the facts that the expressions read, each with the path of its field. Equal calls in several expressions
+/// are one fact.
 pub(super) fn compile<'p>(
     programs: impl Iterator<Item = (&'static str, &'p Program)>,
     site: &PolicySite<'_>,

@@ -73,7 +73,7 @@ const PATCH: KnownFields = KnownFields {
     later: &[],
 };
 
-/// The field that says that objects that exist are changed.
+/// The field that turns on the mutation of existing objects.
 const MUTATE_EXISTING: &str = "spec.evaluation.mutateExisting";
 
 /// The fields that name such objects.
@@ -110,7 +110,7 @@ pub(super) fn compile(
     let targets = existing::targets(&spec).filter(|_| evaluation.changes_existing);
     let is_run = problems.driver().targets;
     let mut rules = Vec::new();
-    // A policy that names other objects does not change the one that comes.
+    // A policy with targets does not change the object of the request.
     if targets.is_none() {
         rules = of_requests(
             &spec,
@@ -147,7 +147,7 @@ pub(super) fn compile(
     Some((rules, not_run, settings))
 }
 
-/// The rules that change what comes: the policy's own, and those that are derived of it.
+/// The rules that change the object of a request: the policy's own rule and its derived rules.
 fn of_requests(
     spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,
@@ -171,7 +171,7 @@ fn of_requests(
         let work = Work::Patch(Box::new(mutation));
         Some(rule(name, FailureAction::Enforce, matches, work, context))
     };
-    // Those of a policy with problems would have the same ones.
+    // Derived rules of a faulty policy would repeat its problems.
     let derived = autogen::derive(spec, written, &constraints, problems);
     let mut rules = vec![one("", constraints, &[], problems)?];
     for derived in derived {
@@ -188,7 +188,7 @@ fn of_requests(
     Some(rules)
 }
 
-/// The rule that changes what exists: it has the policy's constraints on its trigger.
+/// The rule that changes existing objects. The policy's constraints apply to its trigger.
 fn of_existing(
     spec: &ManifestObject<'_>,
     site: &PolicySite<'_>,

@@ -69,7 +69,7 @@ pub(super) fn compile(
         Some(rule(name, actions.action, matches, work, context))
     };
     let constraints = constraints?;
-    // Those of a policy with problems would have the same ones.
+    // Derived rules of a faulty policy would repeat its problems.
     let derived = autogen::derive(&spec, &written, &constraints, problems);
     let mut rules = vec![one("", constraints, &[], problems)?];
     for derived in derived {

@@ -86,7 +86,7 @@ fn operation(
     }
     for (field, pointer) in [("path", &to), ("from", &from)] {
         let source = pointer.as_ref().map_or("", Template::source);
-        // What begins with a variable is known with it.
+        // A path that begins with a variable is checked once the variable is known.
         if !source.is_empty() && !source.starts_with(['/', '{']) {
             let message = format!("`{source}` does not begin with `/`");
             problems.invalid(format!("{path}.{field}"), message);

@@ -19,7 +19,7 @@ use crate::{
     ir::cel::{Cel, CelFact},
 };
 
-/// Facts that one step asks for; the others are asked for in the next ones.
+/// The most facts that a step asks for; later steps ask for the rest.
 const DEMANDS_PER_STEP_MAX: usize = 64;
 
 /// The source of facts for the expressions of one rule, in one step.

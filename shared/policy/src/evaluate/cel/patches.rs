@@ -182,7 +182,7 @@ fn merge(
     apply::apply(object, patch, schema, atomics).map_err(|error| error.to_string())
 }
 
-/// Returns whether the patched object is still the same one. Under another name or kind it is another object.
+/// Returns whether both are the same object. A changed name or kind makes a different object.
 fn is_same_object(made: &Value, object: &Value) -> bool {
     let name = |of: &Value| of["metadata"]["name"].clone();
     let namespace = |of: &Value| of["metadata"]["namespace"].clone();

@@ -40,7 +40,7 @@ pub(crate) enum AnswerShape {
 }
 
 impl Question {
-    /// About the whole of what the expression makes, whatever its age.
+    /// Returns a question about the expression's whole value, without a limit on the age of the data.
     pub(crate) fn new(
         target: FactTarget,
         expression: &str,
@@ -95,8 +95,8 @@ impl AnswerShape {
     }
 }
 
-/// Returns whether the API server says that it has no such object, as in `pods "web" not found`. That it does not
-/// serve the path (`404 page not found`) is another error.
+/// Returns whether the API server answered that the object does not exist, as in `pods "web" not found`. An unserved
+/// path (`404 page not found`) is a different error.
 fn is_absence(error: &FactError) -> bool {
     match error {
         FactError::ObjectNotFound { .. } => true,

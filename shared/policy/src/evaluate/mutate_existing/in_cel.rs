@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Namespaces of objects that one step asks for; the others are asked for in the next ones.
+/// The most namespaces that a step asks for; later steps ask for the rest.
 const NAMESPACES_PER_STEP_MAX: usize = 32;
 
 /// The field that errors about objects name.
@@ -152,7 +152,7 @@ impl PolicyStep<'_> {
         if after.is_none_or(|after| after == *before) {
             return Ok(Vec::new());
         }
-        // It may have changed since it was listed.
+        // The object may have changed since the list.
         Ok(vec![ExistingObjects {
             namespace: request.namespace().to_owned(),
             name: request.name().to_owned(),
@@ -161,7 +161,7 @@ impl PolicyStep<'_> {
         }])
     }
 
-    /// Patches one object; `None`: it is not meant.
+    /// Patches an object; `None`: the object is no target.
     fn patched(
         &mut self,
         resource: &str,
@@ -291,8 +291,8 @@ impl TargetObjects for CelTarget<'_, '_> {
     }
 }
 
-/// The objects that an expression gave: one, or those of a list. One that is not of the policy's types keeps no other
-/// from being changed.
+/// Returns the objects that an expression gave: a single object, or the objects of a list. An object of a foreign
+/// type stops no other from being changed.
 fn named(
     targets: &CelTargets,
     expression: &Placed,

@@ -17,7 +17,7 @@ pub(crate) struct States(pub(super) Vec<EntryState>);
 pub(super) enum EntryState {
     Unloaded,
     Loaded(Arc<Value>),
-    /// The driver goes on without it: it is as if it were not there, so that a `||` may stand in for it.
+    /// The fact is missing. The variable counts as undefined, so that a `||` may provide a default.
     Absent(VariableError),
 }
 

@@ -173,8 +173,7 @@ impl Scope<'_> {
         };
         match self.searched(&own, prepared.source())? {
             Ok(value) => Ok(Some(Arc::unwrap_or_clone(value))),
-            // A key that it misses is nothing to a `||`; a variable that it names and that has no value is an
-            // error all the same.
+            // A missing key gives null if a `||` forgives the key; a variable without a value is still an error.
             Err(EvalError::MissingKey { .. }) if argument.is_forgiven => null(),
             Err(error) => Err(self.variable_error(prepared.source(), &error).into()),
         }
@@ -190,7 +189,7 @@ fn unless_failed<T>(result: Result<T, Interrupt>) -> Result<Option<T>, Interrupt
     }
 }
 
-/// The missing key that an evaluation elsewhere ended with, by what it says of it.
+/// Returns the missing key that a replica's evaluation reported, parsed from the error's message.
 fn missing_key(error: &FactError) -> Option<EvalError> {
     let FactError::EvaluationFailed { message } = error else {
         return None;

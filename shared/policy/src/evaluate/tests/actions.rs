@@ -57,7 +57,7 @@ fn the_first_override_about_the_object_counts() {
             Audit,
             0,
         ),
-        // What a rule says itself counts before what its policy says.
+        // The rule's own action takes precedence over the policy's.
         (
             "{validationFailureActionOverrides: [{action: Enforce, namespaces: [ns]}]}",
             "{failureAction: Audit}",
@@ -102,7 +102,7 @@ fn the_first_override_about_the_object_counts() {
             Audit,
             0,
         ),
-        // One that lets pass does so by either the name or the labels; one that denies by both.
+        // An override that audits applies by name or by labels; an override that enforces needs both.
         (
             &format!(
                 "{{validationFailureAction: Enforce, validationFailureActionOverrides: [{{action: Audit, namespaces: [other], {BY_LABEL}}}]}}"
@@ -185,7 +185,7 @@ fn only_an_override_for_all_namespaces_covers_cluster_scoped_objects() {
         ("Audit", &*everywhere("Enforce"), &create, Audit),
         ("Enforce", &everywhere("Audit"), &create, Audit),
         ("Enforce", labelled, &create, Enforce),
-        // A Namespace is the one that a request about it is in, once it exists.
+        // A request about a Namespace is in this Namespace, once the Namespace exists.
         ("Enforce", foo, &made, Enforce),
         ("Enforce", foo, &changed, Audit),
         ("Enforce", labelled, &made, Enforce),
@@ -321,7 +321,7 @@ fn match_conditions_are_evaluated_for_requests_and_existing_objects() {
         (&[met, unmet], "Fail", "not matched"),
         (&[wrong, met], "Fail", "AR306"),
         (&[wrong, met], "Ignore", "not matched"),
-        // One that is not met decides, wherever it stands.
+        // An unmet condition decides, in any position.
         (&[wrong, unmet], "Fail", "not matched"),
         (&[unmet, wrong], "Fail", "not matched"),
         // As at an API server.

@@ -172,7 +172,7 @@ fn cel_preconditions_decide_whether_a_rule_is_evaluated() {
         of("{name: a, expression: 'true'}, {name: b, expression: 'false'}"),
         skipped
     );
-    // One that is not met decides, whatever error another comes to.
+    // An unmet precondition wins over an error of a different precondition.
     assert_eq!(
         of("{name: a, expression: object.x == 1}, {name: b, expression: 'false'}"),
         skipped
@@ -435,7 +435,7 @@ fn a_policy_permits_a_live_read_of_its_namespace_object_alone() {
 proptest! {
     #![proptest_config(ProptestConfig::default())]
 
-    /// Whatever object comes, a rule ends, and what it says it reads of the request is all that it reads.
+    /// A rule ends for every object, and reads only the fields of the request that the rule declares.
     #[test]
     fn a_cel_rule_ends_for_any_object_and_declares_what_it_reads(object in any_json(), at in 0..5_usize) {
         let expressions = [

@@ -291,7 +291,7 @@ fn a_pattern_in_a_nested_foreach_judges_the_inner_element() {
         )
     };
     let judge = |rule: &str| outcome(rule, &create(&ports(&[&[80]]))) == RuleOutcome::Pass;
-    // The inner element; what is around it, where that is no object or the scope says so.
+    // The scope is the inner element; if the scope is no object or says so, the enclosing element.
     assert!(judge(&rule("", "element.ports", "{port: 80}")));
     assert!(judge(&rule("", "element.tags", "{name: c0}")));
     assert!(judge(&rule(

@@ -28,7 +28,7 @@ fn outcome(rule: &str, object: &Value) -> RuleOutcome {
     outcome
 }
 
-/// Whatever a rule makes of an object it may make of one that exists.
+/// Asserts that a rule may change an existing object in every way in which the rule changes a request's object.
 fn assert_permitted(rule: &str, before: &Value, after: &Value) {
     let mut rule: Value = serde_saphyr::from_str(rule).unwrap();
     rule["mutate"]["targets"] =
@@ -82,7 +82,7 @@ fn each_kind_of_patch_changes_the_object_as_expected() {
             "mutate: {patchesJson6902: \"- op: add\\n  path: /spec/a\\n  value: '{{ length(request.object.spec.volumes) }}'\\n- {op: add, path: /spec/b, value: 2}\"}",
             json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": "1", "b": 2}),
         ),
-        // Without quotes it is what it reads as; text stays text, whatever is in it.
+        // The text of an unquoted variable is read as a scalar; a text that looks like a list stays text.
         (
             "mutate: {patchesJson6902: \"- op: add\\n  path: /spec/a\\n  value: {{ to_string(length(request.object.spec.volumes)) }}\\n- {op: add, path: /spec/b, value: {{ '[1]' }} }\"}",
             json!({"containers": pod()["spec"]["containers"], "volumes": two(), "a": 1, "b": "[1]"}),

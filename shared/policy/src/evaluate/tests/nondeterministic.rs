@@ -5,7 +5,7 @@ use anteroom_functions::query_functions;
 use super::*;
 use crate::Arrival;
 
-/// 2023-12-16T01:46:11Z
+/// The present time in these tests: `2023-12-16T01:46:11Z`.
 const NOW_NS: i128 = 1_702_691_171_000_000_000;
 
 fn at(seed: u64) -> AdmissionRequest {
@@ -120,7 +120,7 @@ validate: {message: \"{{ jobs }}\", deny: {}}";
     assert!(error.to_string().contains("time_before"), "{error}");
 }
 
-/// A use that speaks of the time is never one that is asked; what it comes to may be a parameter.
+/// An expression that reads the time is never pushed down; its value may be a parameter.
 #[test]
 fn a_use_that_reads_the_time_is_evaluated_in_the_rule() {
     for (use_, is_pushed_down, found) in [

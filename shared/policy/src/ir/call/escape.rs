@@ -88,8 +88,8 @@ pub(crate) fn check_name(text: &str) -> Result<(), String> {
     }
 }
 
-/// Nothing against a value as a part of a selector: what ends one requirement and begins another, or
-/// turns one into its opposite, cannot stand in it.
+/// Checks a value for use in a selector. Characters that could end a requirement, begin a new one, or negate one are
+/// refused.
 pub(crate) fn check_selector(text: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     match text.chars().find(|c| !plain(*c)) {

@@ -182,7 +182,8 @@ fn is_plural(text: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// A query, of which literal selectors narrow what is kept and others what is read of it.
+/// The selectors of a query. Literal selectors narrow the view, and the rest narrow what the query reads from the
+/// view.
 #[derive(Default)]
 struct Filters {
     literal_labels: String,

@@ -164,10 +164,9 @@ impl PathTemplate {
         Ok(Ok(Concrete { segments, query }))
     }
 
-    /// Checks that a path can come of it.
+    /// Checks that the template can give this path.
     ///
-    /// # Errors
-    /// Where it differs.
+    /// # Errors The first difference.
     pub(crate) fn covers(&self, path: &Concrete) -> Result<(), String> {
         if self.segments.len() != path.segments.len() {
             return Err(format!(
@@ -276,8 +275,7 @@ impl Concrete {
         })
     }
 
-    /// The namespace that it stays in, if it is one of the Kubernetes API and names one where a
-    /// namespace is named.
+    /// The only namespace of the path, if the path is of the Kubernetes API and names a namespace.
     pub(crate) fn namespace(&self) -> Option<&str> {
         let at = namespace_word(self.segments.first()?)?;
         let word = |at: usize| self.segments.get(at).map(String::as_str);

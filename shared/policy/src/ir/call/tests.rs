@@ -307,7 +307,7 @@ fn a_path_that_no_view_answers_like_the_api_server_is_read_live() {
             .kept,
         None
     );
-    // Who says so is answered by the API server.
+    // A policy that asks for a live read is answered by the API server.
     let live = policy_of(
         None,
         &json!({"apiCall": {"urlPath": "/api/v1/pods", "cache": false}}),

@@ -66,7 +66,7 @@ pub(super) fn filters(text: &str) -> Result<Vec<Filter>, FilterError> {
     }
 }
 
-/// One filter, of what stands between its brackets.
+/// Parses one filter from the text between its brackets.
 fn filter(text: &str, inner: &str) -> Result<Filter, FilterError> {
     if let Some(space) = inner.find(char::is_whitespace) {
         return Err(error(text, &inner[space..], FilterProblem::Space));

@@ -25,7 +25,7 @@ pub(crate) struct ResourceRule {
     pub(crate) operations: Vec<Operation>,
     /// Empty: any.
     pub(crate) names: Vec<String>,
-    /// Objects that live in a namespace, or those that do not; `None`: both.
+    /// Namespaced or cluster-scoped objects only; `None`: both.
     pub(crate) in_namespace: Option<bool>,
 }
 

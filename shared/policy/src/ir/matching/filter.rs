@@ -163,7 +163,7 @@ impl Filter {
             && matches_map(self.annotations.as_ref(), request, "annotations")
     }
 
-    /// A Namespace is in none, whatever its own labels.
+    /// A Namespace is in no namespace; its own labels do not count.
     fn matches_namespace(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
         let Some(selector) = &self.namespace_selector else {
             return Matched::Yes;

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::ir::{AdmissionRequest, request::Roles};
 
-/// The query over a list of bindings: those with a subject of one of `$names`, and these subjects. An index
-/// of the subjects' names answers it, so that it costs what the user has rather than what there is.
+/// The query over a list of bindings: the bindings with a subject among `$names`, with these subjects. An index of
+/// the subjects' names answers the query, so its cost grows with the user's bindings alone.
 pub(crate) const BINDINGS_OF_USER: &str = "items[?subjects[?contains($names, name)]].\
     {namespace: metadata.namespace, role: roleRef, subjects: subjects[?contains($names, name)]}";
 

@@ -35,7 +35,7 @@ impl Matched {
         Self::all([self, other])
     }
 
-    /// Returns whether all match: one that does not decides, whatever is unknown.
+    /// Returns whether all elements match. A mismatch decides even if a different element is unknown.
     pub(super) fn all(each: impl IntoIterator<Item = Self>) -> Self {
         let mut all = Self::Yes;
         for one in each {
@@ -48,7 +48,7 @@ impl Matched {
         all
     }
 
-    /// Returns whether any matches: one that does decides, whatever is unknown.
+    /// Returns whether any element matches. A match decides even if a different element is unknown.
     pub(super) fn any(each: impl IntoIterator<Item = Self>) -> Self {
         !Self::all(each.into_iter().map(Self::not))
     }
@@ -72,7 +72,7 @@ impl Not for Matched {
     }
 }
 
-/// The facts about a request beside those that it carries.
+/// The facts about a request that the request does not carry.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     /// An object, or null where it has none.

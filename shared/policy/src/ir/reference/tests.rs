@@ -8,7 +8,7 @@ fn collection(group: Option<&str>, resource: &str) -> Reference {
     })
 }
 
-/// No policy finds what another was allowed to read.
+/// No policy finds data that only a different policy was allowed to read.
 #[test]
 fn a_reference_to_secrets_is_named_per_policy() {
     let policies = [

@@ -335,7 +335,8 @@ mod tests {
         let container = &made["spec"]["containers"][0];
         assert_eq!(container["=(resources)"]["requests"]["memory"], "<=2Gi");
         assert_eq!(container["same"], 2);
-        // What is referred to is as it is written, so it stays a reference, which is told later.
+        // The referenced text has a reference too. The rule inserts the text unchanged, and a later check reports the
+        // reference.
         assert_eq!(
             container["text"],
             r"a $(/spec/containers/0/resources/limits/cpu) n!\$(x) $5 $() $(a b)"
@@ -356,7 +357,7 @@ mod tests {
                 Err(TemplateProblem::Invalid(message)) => {
                     assert!(message.contains(says), "{text}: {message}");
                 }
-                // It refers to itself, and stays what it is.
+                // The text refers to itself, and stays unchanged.
                 other => assert!(text.contains("(.)"), "{text}: {other:?}"),
             }
         }

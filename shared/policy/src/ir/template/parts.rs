@@ -1,4 +1,4 @@
-//! A text taken apart where its own characters say so, never where a value has the same ones.
+//! Splits a text at its own separators, never at equal characters inside a value.
 
 use serde_json::Value;
 

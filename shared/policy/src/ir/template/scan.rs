@@ -46,7 +46,7 @@ pub(super) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
 
 /// The length of what stands between the braces.
 fn hole_end(text: &str) -> Result<usize, String> {
-    // What closes each brace that is open: a pair, or one.
+    // The number of closing characters for each open brace: two or one.
     let mut open = vec![2];
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -18,7 +18,7 @@ use crate::ir::manifest::{MANIFEST_DEPTH_MAX, is_deeper_than};
 /// A variable of the text.
 struct Hole {
     variable: Variable,
-    /// In quotes: it stands for text, whatever its value.
+    /// The variable stands in quotes: its value becomes text, regardless of the type.
     is_quoted: bool,
     /// The hole begins a value without quotes.
     is_bare: bool,

@@ -22,7 +22,8 @@ impl Footprint {
     }
 }
 
-/// The footprints that are about one value: by its name, and by any. What one of them sets, another may change.
+/// The footprints of a value: those by its name and those by a wildcard. A change of the value is permitted if any
+/// footprint permits the change.
 struct Union<'f>(Vec<&'f Footprint>);
 
 impl<'f> Union<'f> {
@@ -39,7 +40,7 @@ impl<'f> Union<'f> {
         if of_old.is_ok() {
             return of_old;
         }
-        // Or of what was put in its place first.
+        // The patch may first replace the old value by a value of its own, and then change that value.
         let mut set = all().flat_map(|one| &one.values);
         match set.any(|set| self.below(set, new, steps_left).is_ok()) {
             true => Ok(()),
@@ -51,7 +52,7 @@ impl<'f> Union<'f> {
     fn below(&self, old: &Value, new: &Value, steps_left: &mut usize) -> Result<(), String> {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => self.fields(old, new, steps_left),
-            // What is set below what is not there makes it.
+            // Setting a nested field creates its missing parents.
             (Value::Null, Value::Object(new)) if self.0.iter().any(|one| one.has_parts()) => {
                 self.fields(&Map::new(), new, steps_left)
             }

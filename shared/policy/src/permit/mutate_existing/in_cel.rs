@@ -7,7 +7,7 @@ use crate::ir::{
     mutate_existing::{CelTargets, TargetType},
 };
 
-/// Permits to read these: all of a type, or one by its name, as an expression gives it.
+/// Permits to read the objects that an expression names: all of a type, or a single object by name.
 pub(super) fn reads(
     targets: &CelTargets,
     at: usize,

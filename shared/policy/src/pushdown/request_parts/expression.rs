@@ -108,7 +108,7 @@ impl<'a> PartsReader<'a, '_> {
             TermValue::Request(path) => {
                 let mut path = path.clone();
                 path.push(name);
-                // That it is missing may be an error, whatever is made of it.
+                // A missing field may raise an error, even if the value is not used.
                 self.parts.touch(&path);
                 TermValue::Request(path)
             }

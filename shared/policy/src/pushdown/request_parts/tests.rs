@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{AdmissionRequest, compile, ir::template::Prepared};
 
-/// A request with what `parts` are of it.
+/// Returns the request reduced to `parts`.
 pub(crate) fn cut(parts: &RequestParts, request: &AdmissionRequest) -> AdmissionRequest {
     let fields = request.value().as_object().unwrap().iter();
     let cut = fields.filter_map(|(name, value)| {

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// A policy's rule, what it admits and what it denies.
+/// A policy's rule with the Pods that the rule admits and the Pods that the rule denies.
 struct Case {
     rule: &'static str,
     admits: Vec<Value>,
     denies: Vec<Value>,
 }
 
-/// A Pod of one container with these fields, and these of its own.
+/// Returns a Pod with a single container; `container` and `of_pod` add fields.
 fn with(container: Value, of_pod: Value) -> Value {
     let mut one = json!({"name": "a", "image": "reg.io/x:1.0"});
     merge(&mut one, container);

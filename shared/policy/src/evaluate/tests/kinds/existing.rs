@@ -12,7 +12,7 @@ const CONFIG_MAP: (&str, &str, &str, &str) = ("", "v1", "ConfigMap", "configmaps
 
 const ON: &str = "evaluation: {mutateExisting: {enabled: true}}\n";
 
-/// ConfigMaps that lead trigger it; those that follow are changed.
+/// The ConfigMap `leader` triggers the policy, which changes ConfigMaps with the label `role: follows`.
 const FOLLOW: &str = r#"
 evaluation: {mutateExisting: {enabled: true}}
 matchConstraints:

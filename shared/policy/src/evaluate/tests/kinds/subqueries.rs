@@ -221,7 +221,7 @@ fn any_host() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::default())]
 
-    /// Whatever the list and the object are, irregular ones too: the same outcome, and the same error.
+    /// For every list and object, irregular ones included, outcome and error are the same.
     #[test]
     fn subqueries_come_to_what_whole_lists_come_to(
         lists in proptest::collection::vec(proptest::collection::vec(any_host(), 0..3), 0..4),

@@ -86,7 +86,7 @@ fn a_confined_policy_is_refused_a_variable_that_leads_outside() {
     assert!(target(&policy, &request("own", "")).is_ok());
 }
 
-/// Rule 7: what is kept for a `Policy` is of its own namespace, whatever is known of its paths.
+/// Rule 7: data kept for a `Policy` is of its own namespace, even if nothing is known of its paths.
 #[test]
 fn references_of_a_confined_policy_stay_in_its_namespace() {
     for (entry, expected) in [

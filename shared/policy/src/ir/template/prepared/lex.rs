@@ -309,7 +309,7 @@ impl Lexer {
     }
 
     fn finish(mut self) -> (Vec<Piece>, Vec<Parameter>) {
-        // Without variables in it the parser says it better.
+        // Without variables in the text, the parser reports the fault better.
         match std::mem::take(&mut self.mode) {
             Mode::Raw { written, .. } => self.emit_all(&format!("'{written}")),
             Mode::Json { written, .. } => self.emit_all(&format!("`{written}")),

@@ -8,7 +8,7 @@ use crate::ir::{
 
 /// A template whose expressions have numbers.
 pub(crate) trait Number {
-    /// Gives each expression in it the next number, those inside other expressions included.
+    /// Gives each expression the next number, nested expressions included.
     fn number(&mut self, ids: &mut ExpressionIds);
 }
 

@@ -1,4 +1,4 @@
-//! Every expression that stands in something, those inside other expressions included.
+//! Visits every expression of a template, nested expressions included.
 
 use super::{Binding, Form, JsonPiece, Piece, Prepared};
 use crate::ir::template::{Segment, Template, ValueTemplate, Variable};
@@ -60,14 +60,14 @@ impl Variable {
         }
     }
 
-    /// Its expression, and the one for a DELETE.
+    /// The expression, and the expression for a DELETE.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &Prepared> {
         std::iter::once(&self.query).chain(&self.on_delete)
     }
 }
 
 impl Template {
-    /// Every expression in it, those inside other expressions included.
+    /// Visits every expression of the template, nested expressions included.
     pub(crate) fn visit<'a>(&'a self, visit: &mut Visitor<'_, 'a>) {
         self.each(Forms::Written, visit);
     }
