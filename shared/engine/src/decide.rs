@@ -224,8 +224,8 @@ impl<F: FactSource> Engine<F> {
         mutation.end()
     }
 
-    /// Takes an object that exists through the validating rules of these policies. Returns the records of those
-    /// that speak of it.
+    /// Takes an existing object through the validating rules of these policies. Returns the records of the rules that
+    /// match the object.
     pub async fn judge(
         &self,
         catalog: &Catalog,
@@ -343,7 +343,7 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
     }
 }
 
-/// Leaves the policies whose conditions are met. Returns those that have one that failed: their rules come to
+/// Keeps the policies whose conditions are met. Returns the policies with a failed condition, whose rules end with
 /// its error.
 fn sort_by_conditions<'e>(
     entries: &mut Vec<&'e CompiledPolicy>,

@@ -22,10 +22,9 @@ pub trait Incoming {
     /// Returns the `fieldManager` of its options; empty where there is none. Read where it is asked for.
     fn field_manager(&self) -> String;
 
-    /// Reads these parts of it.
+    /// Reads these parts of the review.
     ///
-    /// # Errors
-    /// They are not what they should be.
+    /// # Errors A part is malformed.
     fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, Self::Error>;
 }
 

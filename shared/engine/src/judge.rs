@@ -35,7 +35,7 @@ use crate::{
     violations::Violations,
 };
 
-/// The longest time for the facts of one object: what waits for one that hangs waits no longer.
+/// The longest wait for the facts of an object, so that a hanging backend delays a scan no longer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// After how long a query is asked a second time: never. Nobody waits for a scan, and what it asks twice
@@ -68,11 +68,11 @@ pub struct RuleJudgement {
     pub rule: String,
     /// Its outcome.
     pub outcome: RuleOutcome,
-    /// Further results, by name; `exceptions` are those by which it was skipped.
+    /// Further results by name; `exceptions` has the names of the exceptions that skipped the rule.
     pub properties: BTreeMap<String, String>,
-    /// Somebody answered one of the facts that it asked for.
+    /// True if at least one of the rule's facts was answered.
     pub was_answered: bool,
-    /// From its first step to its end, facts included.
+    /// The time from the rule's first step to its end, including the wait for facts.
     pub took: Duration,
 }
 
@@ -134,7 +134,7 @@ impl Judge {
         (judge, follow)
     }
 
-    /// Returns the same judge, which asks no policy about these objects.
+    /// Returns a judge that evaluates no policy on objects that match the filters.
     #[must_use]
     pub fn filtering(self, filters: ResourceFilters) -> Self {
         let filters = Arc::new(filters);
@@ -229,8 +229,8 @@ impl CatalogSnapshot {
         entries.filter(is_scanned).cloned().map(ScannedPolicy)
     }
 
-    /// The views that the policy's rules may read facts from, and its exceptions: when one of them changes,
-    /// so may what it says.
+    /// The views from which the policy's rules and exceptions may read facts. A change of such a view may change the
+    /// policy's results.
     pub fn reads(&self, policy: &ScannedPolicy) -> BTreeSet<ViewId> {
         let Some(compiled) = policy.policy() else {
             return BTreeSet::new();
@@ -295,7 +295,7 @@ impl ScannedPolicy {
         &self.0.key
     }
 
-    /// The policy; `None` for one that is not ready, which is never scanned.
+    /// The policy; `None`: the policy is not ready, and is never scanned.
     pub fn policy(&self) -> Option<&Policy> {
         self.0.outcome.as_ref().ok()
     }
@@ -305,7 +305,7 @@ impl ScannedPolicy {
         self.policy().is_some_and(Policy::may_wait)
     }
 
-    /// Returns whether it is the very same, compiled once.
+    /// Returns whether both are the identical compiled policy.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

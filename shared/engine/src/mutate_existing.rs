@@ -40,7 +40,7 @@ pub use worker::Worker;
 /// The user who writes where nobody has said it yet, as in the manifests.
 const WATCHER_USER_DEFAULT: &str = "system:serviceaccount:anteroom:anteroom-watcher";
 
-/// Triggers that wait; of one more an Event tells that nothing came of it.
+/// The most triggers that wait. A trigger beyond the limit is dropped, and an Event reports the loss.
 const WAITING_MAX: usize = 1_024;
 
 /// KiB of requests that wait or are worked on.
@@ -144,7 +144,7 @@ async fn run(
                 let worker = Arc::clone(&worker);
                 under_way.spawn(async move {
                     let Triggered { request, rules, .. } = &job.triggered;
-                    // None waits for another that is tried again.
+                    // Rules run independently: a rule that is retried delays no other rule.
                     let works = rules
                         .iter()
                         .map(|(rule, _)| worker.work(rule, request, TriggerSource::Request));

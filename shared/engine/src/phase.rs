@@ -10,7 +10,7 @@ pub fn verb(phase: Phase) -> &'static str {
     }
 }
 
-/// One for the rules that change objects, and one for those that judge them.
+/// A pair of values: one for the mutating phase, one for the validating phase.
 #[derive(Clone, Debug, Default)]
 pub struct ByPhase<T> {
     mutation: T,

@@ -170,7 +170,7 @@ impl CompiledPolicy {
         }
     }
 
-    /// Returns whether it does not compile, and is another version of the same policy that does.
+    /// Returns whether `self` does not compile and `before` is an earlier, valid version of the same policy.
     fn leaves(&self, before: &Self) -> bool {
         let leaves = self.outcome.is_err()
             && before.outcome.is_ok()
@@ -196,7 +196,7 @@ impl CompiledPolicy {
         })
     }
 
-    /// The one namespace that it speaks of; `None` for a cluster-wide policy.
+    /// The only namespace of a namespaced policy; `None` for a cluster-wide policy.
     pub fn namespace(&self) -> Option<&str> {
         match &self.outcome {
             Ok(policy) => policy.namespace(),
@@ -313,7 +313,7 @@ impl PolicySet {
         &self.entries
     }
 
-    /// The numbers of those in force and of those that are not ready.
+    /// The numbers of policies in force and of policies that are not ready.
     pub fn counts(&self) -> (usize, usize) {
         let ready = self
             .entries

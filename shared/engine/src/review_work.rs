@@ -137,7 +137,8 @@ impl<'l> ReviewWork<'l> {
         };
         self.steps_left = left;
         if !self.is_large {
-            // What a large request takes says nothing of small ones, which would wait for it.
+            // The cost of a large request is no estimate for small requests, which would wait because of a high
+            // estimate.
             rule.name().work.took(before - left);
         }
         if self.is_over() {

@@ -22,7 +22,7 @@ pub struct RuleName {
     pub reader: RuleRef,
     /// Nobody scans what exists by its policy.
     pub unscanned: bool,
-    /// The policy says that it is for scans of what exists.
+    /// The policy is meant for scans of existing objects.
     pub for_background: bool,
     /// The action of the rule itself: namespaces may have others.
     pub action: FailureAction,

@@ -190,7 +190,7 @@ impl<'a> RuleRun<'a> {
         self.report = Some(self.late());
     }
 
-    /// Ends the rule, whatever it has come to: the review has done all the work that it may.
+    /// Ends the rule in any state, since the review has used up its steps.
     pub(crate) fn end_too_costly(&mut self) {
         self.report = Some(self.ended(RuleError::ReviewTooCostly));
     }
@@ -331,7 +331,7 @@ fn record(
             error: read.error.as_ref().map(FactError::code),
             entry: read.entry,
         };
-        // Several uses of one fact, read from one state of it, are one thing to know.
+        // Several uses of a fact in the same state are recorded once.
         if !facts.contains(&fact) {
             facts.push(fact);
         }

@@ -25,7 +25,7 @@ pub struct RuleRecord {
     pub ignore_errors: bool,
     /// The user gets a warning for a violation in Audit.
     pub warn_on_audit: bool,
-    /// From its first step to its report, the facts that it waited for included.
+    /// The time from the rule's first step to its report, including the wait for facts.
     pub took: std::time::Duration,
     /// The outcome; of a rule that changes the object, without the object that it made.
     pub outcome: RuleOutcome,
@@ -109,7 +109,7 @@ pub struct Triggered {
     pub request: AdmissionRequest,
     /// The rules, and whether what we have written ourselves triggers them too.
     pub rules: Vec<(Arc<RuleName>, bool)>,
-    /// It was made in the name in which the watcher writes: of others that are the same user it is not.
+    /// The request names the watcher's field manager. Requests of the same user without it are not the watcher's writes.
     pub by_manager: bool,
 }
 
@@ -197,7 +197,7 @@ impl Consequence {
     }
 }
 
-/// Decides. `warnings` are those that are there already.
+/// Makes the decision from the records of all rules. `warnings` are earlier warnings.
 pub fn decide(rules: Vec<RuleRecord>, warnings: Vec<String>) -> Decision {
     let mut decision = Decision {
         warnings,

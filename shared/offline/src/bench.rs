@@ -71,7 +71,7 @@ pub struct RuleResponse {
     pub is_enforced: bool,
     /// The violation, the error, or why it was skipped.
     pub message: String,
-    /// Entries of its context that nothing was given for, and that it went on without.
+    /// The context entries without given data, which the rule evaluated as absent.
     pub left_out: Vec<String>,
     /// The existing objects that a rule with `mutate.targets` changed, each as it was given but for this
     /// rule.
@@ -89,13 +89,13 @@ pub struct Response {
     pub policy: usize,
     /// Its place among the resources.
     pub resource: usize,
-    /// The results of the rules that speak of the resource: those that change it, then those that judge it.
+    /// The results of the rules on the resource: first of mutate rules, then of validate rules.
     pub rules: Vec<RuleResponse>,
     /// The resource as rules changed it.
     pub patched: Option<Value>,
 }
 
-/// All that a run holds against each other.
+/// The policies, resources and facts of a run.
 #[derive(Debug, Default)]
 pub struct Bench {
     /// In the order in which they are asked.
@@ -116,7 +116,7 @@ pub struct Bench {
     pub(crate) operation: Option<Operation>,
     /// The object before an update; `None`: see [`Self::before`].
     pub(crate) old: Option<Value>,
-    /// Objects before their updates; one that is not among them was the same.
+    /// Objects before their updates. A missing object was not changed by its update.
     pub(crate) before: Vec<Resource>,
     pub(crate) world: World,
     /// The kinds that definitions among all resources give.
@@ -222,7 +222,7 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
     let mut responses = Vec::new();
     for (at, resource) in bench.resources.iter().enumerate() {
         let first = responses.len();
-        // What rules have made of it so far: those of one policy after those of another.
+        // The object after the rules applied so far, in the order of the policies.
         let mut patched = None;
         for (policy, loaded) in bench.policies.iter().enumerate() {
             if let Ok(compiled) = &loaded.outcome {
@@ -234,7 +234,7 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
                 });
             }
         }
-        // Whatever judges it sees what it has become.
+        // Validate rules see the object after all mutate rules.
         for response in &mut responses[first..] {
             let loaded = &bench.policies[response.policy];
             if let Ok(compiled) = &loaded.outcome {
@@ -246,7 +246,7 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
     responses
 }
 
-/// Returns the results of the rules that change the resource, or else of those that judge it.
+/// Returns the results of the rules that change the resource, or of the rules that judge the resource.
 fn rules(
     bench: &Bench,
     loaded: &LoadedPolicy,
@@ -331,8 +331,8 @@ fn rules(
     responses
 }
 
-/// The labels of the resource's namespace: those that values give it, else those of the given Namespace.
-/// One of which nothing is given has what every namespace has.
+/// The labels of the resource's namespace: from the values, else from the given Namespace. A namespace that was not
+/// given has the label that every namespace has.
 fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
     let name = &resource.namespace;
     let given = || {
@@ -495,7 +495,7 @@ mod tests {
         }
     }
 
-    /// A Namespace that is only read says as much of its labels as one that is judged.
+    /// Labels count equally for Namespaces that are only read and for Namespaces that are judged.
     #[test]
     fn the_labels_of_any_given_namespace_are_known() {
         let spec = "{rules: [{name: gold, match: {any: [{resources: {kinds: [Pod], \

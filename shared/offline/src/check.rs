@@ -22,7 +22,7 @@ pub enum RowResult {
     Pass,
     /// Not as expected, or nothing to compare.
     Fail,
-    /// It is about what this does not run.
+    /// The row is about something that this program does not run.
     NotRun,
 }
 

@@ -149,7 +149,7 @@ impl Context {
     }
 }
 
-/// The answer of a service, as an expression sees it: with its status, whatever that is.
+/// The answer of a service with any HTTP status, as expressions see the answer.
 pub(crate) fn answered(response: &ResponseData) -> Value {
     let status = response.status_code.filter(|code| *code != 0);
     service_answer(status.unwrap_or(200), response.body.clone())

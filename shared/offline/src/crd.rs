@@ -17,7 +17,7 @@ struct CustomKind {
     plural: String,
     /// Its objects are in no namespace.
     is_of_cluster: bool,
-    /// The schema of each version that has one.
+    /// The schemas by version; versions without a schema are missing.
     schemas: BTreeMap<String, Arc<ObjectSchema>>,
 }
 

@@ -70,7 +70,7 @@ fn text(value: &Value) -> String {
 fn global(of: &Map<String, Value>) -> DeclaredSource {
     let part = |name: &str| of.get(name).map(text).unwrap_or_default();
     DeclaredSource::Objects(CollectionReference {
-        // One that is left out is the core group.
+        // A missing group is the core group.
         group: Some(group(&part("group"))),
         resource: part("resource"),
         namespace: part("namespace"),
@@ -122,7 +122,7 @@ fn group(written: &str) -> String {
 }
 
 impl DeclaredSource {
-    /// The one namespace that it is of; empty where it may be of more.
+    /// The only namespace of the source's objects; empty: the source may have objects of several.
     fn namespace(&self) -> &str {
         match self {
             Self::Objects(of) => &of.namespace,
@@ -138,8 +138,8 @@ impl World {
         all.any(|entry| entry.kind == kind && entry.name == name)
     }
 
-    /// Returns the data that a declared entry keeps, or what one of its projections makes of it. `home` is the
-    /// namespace of the policy that asks, if it is in one. `None` where there is no entry of this name.
+    /// Returns the data of a declared entry, or the result of one of its projections. `home` is the namespace of a
+    /// namespaced policy. `None`: no entry has this name.
     pub(crate) fn declared(
         &self,
         kind: EntryKind,
@@ -332,7 +332,7 @@ mod tests {
                 json!({"kind": "services", "group": "serving.knative.dev"}),
                 None,
             ),
-            // One object is it, and one that is not given is unknown.
+            // A source of a single object holds this object; an object that was not given is unknown.
             (
                 json!({"kind": "Service", "namespace": "n", "name": "b"}),
                 Some(json!([null, "b"])),

@@ -37,7 +37,7 @@ pub enum InputError {
     Malformed {
         /// The file or folder.
         path: PathBuf,
-        /// The place in it, and what is wrong there.
+        /// The position in the file, and the fault there.
         message: String,
     },
     /// A folder has more files than [`FILES_MAX`].

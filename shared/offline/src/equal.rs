@@ -70,7 +70,7 @@ pub enum EqualError {
         side: String,
         /// The policy.
         policy: String,
-        /// All that is wrong with it, with codes.
+        /// The problems of the policy, with their codes.
         problems: String,
     },
     /// Nothing was given, and the policies are about no kind that is known here.
@@ -122,7 +122,7 @@ impl Side {
 pub struct Search {
     /// The most requests.
     pub requests_max: usize,
-    /// The seed of chance: the same one makes the same requests.
+    /// The seed of random choices: equal seeds make equal requests.
     pub seed: u64,
     /// The operations of requests.
     pub operations: Vec<Operation>,
@@ -163,14 +163,14 @@ pub struct Comparison {
     pub objects_given: usize,
     /// The objects that were made for kinds of which none was given, and of what makes the given Pods.
     pub objects_made: usize,
-    /// The places that policies read and that were varied.
+    /// The number of varied places that policies read.
     pub places: usize,
     /// The seed of chance.
     pub seed: u64,
     /// The reason why there are no more requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<Stopped>,
-    /// The differences, those with the most requests first among those of one kind.
+    /// The differences by kind; within a kind, those with the most requests first.
     pub differences: Vec<Difference>,
     /// Requests with differences that are not among those, since there are too many.
     pub untold: usize,
@@ -193,7 +193,7 @@ pub struct Difference {
     /// Only requests show it that an API server refuses before any policy: a field is null or of another type, or a
     /// Pod lacks what it must have.
     pub invalid: bool,
-    /// The smallest requests that show it, unlike each other.
+    /// The smallest requests that show the difference, each unlike the rest.
     pub examples: Vec<Example>,
 }
 
@@ -203,7 +203,7 @@ pub struct Difference {
 pub struct Example {
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'static str,
-    /// The user, if it is not the first one.
+    /// The user, unless the request is by the first user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The object, as in `Pod/default/web`.
@@ -214,7 +214,7 @@ pub struct Example {
     pub changes: Vec<String>,
     /// The object, without all that the difference does not need.
     pub object: Value,
-    /// The object before the update, if it was another one.
+    /// The object before the update, if the update changed the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_object: Option<Value>,
     /// The outcome by the first set.
@@ -230,11 +230,9 @@ impl Comparison {
     }
 }
 
-/// Adds to a bench what a suite gives: its resources, and all that its rules read. The expected results are passed
-/// over, and so are its policies.
+/// Adds a suite's resources and given facts to a bench. The suite's policies and expected results are ignored.
 ///
-/// # Errors
-/// One of its files cannot be used.
+/// # Errors A file of the suite cannot be used.
 pub fn take_suite(bench: &mut Bench, suite: &Suite) -> Result<(), SuiteError> {
     let own = load::load(suite)?.bench;
     for resource in own.resources {

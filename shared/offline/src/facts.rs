@@ -41,7 +41,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Adds what another one has. Of two things of one name those that are here count.
+    /// Adds the contents of a second world. If both have something by the same name, the first world's counts.
     pub(crate) fn unite(&mut self, other: Self) {
         self.entries.extend(other.entries);
         self.declared.extend(other.declared);
@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// The facts of one rule and one resource.
+/// The facts for a rule on a resource.
 pub(crate) struct Facts<'a> {
     world: &'a World,
     /// The values of the rule's context entries, by name.
@@ -93,7 +93,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// For a policy of this namespace; `None` for one that is in none.
+    /// Sets the namespace of the policy; `None`: the policy is cluster-wide.
     pub(crate) fn of_policy(mut self, home: Option<&'a str>) -> Self {
         self.home = home;
         self
@@ -200,7 +200,7 @@ impl<'a> Facts<'a> {
         Ok(evaluate(&data, request)?)
     }
 
-    /// The Namespace as values give it, with the labels that it has.
+    /// Returns the Namespace with the labels that the values give.
     fn named_namespace(&self, name: &str) -> Value {
         let mut namespace = match &self.namespace {
             Some(given) if given["metadata"].is_object() => given.clone(),

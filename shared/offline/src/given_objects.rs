@@ -72,7 +72,7 @@ impl World {
         })
     }
 
-    /// A collection as rules see one that is kept: the list, which stands once more under its plural.
+    /// Returns a collection as rules see a kept collection: the list, also under its plural.
     pub(crate) fn document(&self, of: &CollectionReference) -> Result<Value, Unanswered> {
         let list = self.collection(of)?;
         let wanted = ObjectType::of(of);

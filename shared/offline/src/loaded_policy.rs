@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct LoadedPolicy {
     /// The kind, as in `ClusterPolicy`.
     pub kind: PolicyKind,
-    /// With its namespace before it, if it is in one.
+    /// The policy's name, as `namespace/name` for a namespaced policy.
     pub name: String,
     /// The manifest's own name.
     pub(crate) bare_name: String,
@@ -21,7 +21,7 @@ pub struct LoadedPolicy {
     pub(crate) is_asked_at_admission: bool,
     /// The compiled policy, or why it did not compile.
     pub outcome: Result<Policy, Vec<Problem>>,
-    /// The rules that are not run: of a policy that compiled, or all of one that has no others.
+    /// The rules of a compiled policy that are not run, or all rules of a policy without any that are.
     pub not_run: Vec<NotRun>,
 }
 
@@ -98,7 +98,7 @@ impl LoadedPolicy {
         Some(problems.join("; "))
     }
 
-    /// Its part of reports; of one that does not compile, nothing.
+    /// The policy's settings for reports; empty for a policy that does not compile.
     pub(crate) fn reporting(&self) -> Reporting {
         let policy = self.outcome.as_ref().ok();
         policy
@@ -111,7 +111,7 @@ impl LoadedPolicy {
         self.name == name || self.bare_name == name
     }
 
-    /// Returns whether the policy has this name, whatever namespace stands before it.
+    /// Returns whether the policy has this name, in any namespace.
     pub(crate) fn is_nearly_named(&self, name: &str) -> bool {
         name.rsplit('/').next() == Some(&*self.bare_name)
     }

@@ -1,4 +1,4 @@
-//! The existing objects that rules change, of those that are given.
+//! The existing objects that rules change, chosen from the given resources.
 
 use anteroom_functions::wildcard;
 use anteroom_model::{ExistingObjects, LabelSelector};

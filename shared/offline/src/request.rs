@@ -50,10 +50,9 @@ impl User {
         self.is_known
     }
 
-    /// Reads a file that says who.
+    /// Reads a file with the user of requests.
     ///
-    /// # Errors
-    /// It cannot be read, or has not that shape.
+    /// # Errors The file cannot be read, or has a different shape.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let document = documents(path)?.pop().unwrap_or_default();
         let user = Self::deserialize(document).map_err(|error| InputError::Malformed {
@@ -155,7 +154,7 @@ fn bare(resource: &Resource, operation: &str, user: &User, variables: &Variables
         _ => (object, &Value::Null),
     };
     let parent = variables.parent(resource);
-    // A subresource is one of its parent's plural.
+    // A subresource belongs to the plural of its parent.
     let of = match &parent {
         Some(parent) => (&*parent.group, &*parent.version, &*parent.plural),
         None => (&*resource.group, &*resource.version, resource.plural()),

@@ -13,7 +13,7 @@ pub struct Resource {
     pub kind: String,
     /// Empty for what is cluster-scoped.
     pub namespace: String,
-    /// Its name, or the prefix that one would be made from.
+    /// The object's name, or the prefix from which the API server would generate a name.
     pub name: String,
     /// The plural, as in `ingresses`: by the rules of English that the API's own kinds follow, or as a definition says.
     pub(crate) plural: String,
@@ -66,7 +66,7 @@ impl Resource {
         })
     }
 
-    /// Takes it out of its namespace, for a kind that is in none.
+    /// Removes the namespace, for a cluster-scoped kind.
     pub(crate) fn leave_namespace(&mut self) {
         self.namespace.clear();
         self.is_assumed = false;
@@ -85,7 +85,7 @@ impl Resource {
         is_within && self.name == name
     }
 
-    /// Returns whether this is the same object of the API, whatever its content.
+    /// Returns whether both are the same object of the API, even with different contents.
     pub fn is(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }

@@ -1,4 +1,4 @@
-//! `kyverno-test.yaml`: what is held against what, and what is expected.
+//! `kyverno-test.yaml`: the policies, the resources and the expected results of a test.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub enum SuiteError {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The place in it, and what is wrong there.
+        /// The position in the file, and the fault there.
         message: String,
     },
 }
@@ -36,7 +36,7 @@ pub struct Suite {
     pub path: PathBuf,
     /// Its name for people.
     pub name: String,
-    /// The time of its requests. Without one, a rule that asks what time it is, or for chance, is an error.
+    /// The time and the seed of its requests. Without them, rules that read the time or random numbers fail.
     pub arrival: Option<Arrival>,
     pub(crate) file: SuiteFile,
 }
@@ -64,7 +64,7 @@ pub(crate) struct SuiteFile {
     pub(crate) results: Vec<Expected>,
     /// Files of `PolicyException`s.
     pub(crate) exceptions: Vec<PathBuf>,
-    /// Fields that are not evaluated, which the result says.
+    /// Fields that are not evaluated, as the result reports.
     pub(crate) checks: Vec<Value>,
     /// The files of objects that rules with `mutate.targets` change.
     pub(crate) target_resources: Vec<PathBuf>,
@@ -156,7 +156,7 @@ impl SuiteFile {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Expected {
-    /// The policy's name, with its namespace before it, if it is in one.
+    /// The policy's name, as `namespace/name` for a namespaced policy.
     pub policy: String,
     /// The rule's name; those of rules that are derived from it count too. Policies of policies.kyverno.io have no rules
     /// with names, and pass it over.
@@ -238,7 +238,7 @@ impl Expected {
         }
     }
 
-    /// Returns whether it says the kind of its policy.
+    /// Returns whether the row names the kind of its policy.
     pub(crate) fn says_kind(&self) -> bool {
         self.is_validating_policy || self.is_mutating_policy
     }

@@ -189,7 +189,7 @@ impl Variables {
         all.find(|manifest| manifest["metadata"]["name"] == namespace)
     }
 
-    /// The resource that `resource` is a subresource of, if the values say that it is one.
+    /// Returns the parent of `resource`, if the values say that `resource` is a subresource.
     pub(crate) fn parent(&self, resource: &Resource) -> Option<Parent> {
         let all = self.files.iter().flat_map(|file| &file.subresources);
         all.filter_map(|of| {
@@ -215,7 +215,7 @@ impl Variables {
     }
 }
 
-/// Returns whether `name` means the rule: itself, or one that is derived from what it names.
+/// Returns whether `name` is the name of the rule, or of the rule from which it is derived.
 pub(crate) fn is_rule(rule: &str, name: &str) -> bool {
     let derived = |prefix| rule.strip_prefix(prefix) == Some(name);
     rule == name || derived("autogen-") || derived("autogen-cronjob-")

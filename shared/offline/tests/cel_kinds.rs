@@ -334,7 +334,7 @@ fn reports_name_the_source_and_what_decided() {
     );
 }
 
-/// Its definition says that it is in no namespace, and how its lists are merged.
+/// The given definition makes the object cluster-scoped, and defines the merge of its lists.
 #[test]
 fn an_object_of_a_given_definition_is_merged_by_it() {
     let definition = json!({

@@ -19,8 +19,8 @@ use crate::{exceptions::Exceptions, kinds::Kinds, policies::PolicySet, recorder:
 /// together.
 const PACE_MIN: Duration = Duration::from_millis(20);
 
-/// Or so many times what the last one took to build, so that a large one takes a bounded part of the
-/// processor however often it changes.
+/// The least time between two catalogs, as a multiple of the last build's time: a large catalog that changes often takes a
+/// bounded share of the processor.
 const PACE: u32 = 4;
 
 /// Follows the system views until shutdown.
@@ -139,7 +139,7 @@ impl<T: Default> SystemViewCopy<T> {
     /// Reads the view again if it is whole and has changed. Returns whether it did.
     fn refresh(&mut self, mirror: &Mirror, parse: impl FnOnce(&T, Read<'_>) -> T) -> bool {
         let before = self.content;
-        // Last-good data, whatever its age: see the module's documentation.
+        // Last-good data of any age: see the module's documentation.
         let read = mirror.view(&self.id).and_then(|view| {
             view.read(Some(u64::MAX), |view, position| {
                 self.position = LogPosition {

@@ -15,16 +15,16 @@ use serde_json::Value;
 
 use crate::verdict::RuleRecord;
 
-/// The object as it is, and what was done to it.
+/// The object in its current state, with a record of each change.
 pub(super) struct Mutation {
     /// The object as it was sent.
     sent: Value,
     /// About the object as it is.
     request: AdmissionRequest,
-    /// The object as this policy found it, if it has changed it.
+    /// The object before this policy changed it; `None`: the policy has changed nothing yet.
     found: Option<Value>,
     records: Vec<RuleRecord>,
-    /// The number of them that are of other policies.
+    /// The number of records that belong to earlier policies.
     of_others: usize,
 }
 

@@ -11,7 +11,7 @@ use anteroom_model::FactError;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Attempts at one query that are soon begun. A replica that hangs costs one hedge; two that hang cost two.
+/// The most attempts at a query that begin after a short wait. Each hanging replica costs a hedge.
 const ATTEMPTS_MAX: usize = 3;
 
 /// The time between two attempts after those: whoever was asked may have died meanwhile, or a server between here and
@@ -250,7 +250,7 @@ mod tests {
         let late = FactError::DeadlineExceeded { deadline_ms: 1000 };
         let cases: [Case<'_>; 8] = [
             (&[(5, Ok(1))], Ok(1), 5, 1),
-            // One hangs: the other is asked after the hedge.
+            // The first replica hangs: the second is asked after the hedge.
             (&[(9999, Ok(1)), (5, Ok(2))], Ok(2), 105, 2),
             // Two hang: the third after twice as long.
             (&[(9999, Ok(1)), (9999, Ok(2)), (5, Ok(3))], Ok(3), 305, 3),
@@ -282,7 +282,7 @@ mod tests {
             (5, Err(nobody.clone())),
         ];
         assert_eq!(run(1000, &script).await.0, Ok(1));
-        // It has died, and another one comes: 20, 40, 80 ms after nobody was there.
+        // The replica has died, and a new replica comes: attempts after 20, 40 and 80 ms.
         let gone = || (0, Err(nobody.clone()));
         let script = [(99_999, Ok(1)), gone(), gone(), gone(), (5, Ok(2))];
         assert_eq!(run(9000, &script).await, (Ok(2), 100 + 20 + 40 + 80 + 5, 5));

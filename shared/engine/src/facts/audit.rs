@@ -85,7 +85,7 @@ impl Audit {
         }
     }
 
-    /// Compares it, if it is one of the sample; in the background.
+    /// Compares a random sample of the answers, in the background.
     pub(super) fn consider(&self, sample: impl FnOnce() -> Sample) {
         if self.ratio <= 0.0 || rand::random::<f64>() >= self.ratio {
             return;
@@ -202,7 +202,7 @@ fn prune(value: &mut Value) {
     }
 }
 
-/// Wherever it stands: an expression may have taken it out of its object.
+/// Metadata is pruned at any depth, since an expression may have moved the metadata out of its object.
 fn prune_metadata(fields: &mut Map<String, Value>) {
     fields.remove("managedFields");
     let emptied = match fields.get_mut("annotations") {

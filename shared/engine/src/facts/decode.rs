@@ -12,7 +12,7 @@ use tokio::{
 /// Answers up to this size are read in place: that takes a fraction of a millisecond.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Larger ones that are read at once; others wait, as long as whoever asked has time.
+/// The number of large answers that are decoded at once. Further answers wait, within the deadline of their readers.
 const AT_ONCE: usize = 2;
 
 /// Reads answers. Cheap to clone.

@@ -12,7 +12,7 @@ use anteroom_wire::query::QueryReply;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Views beyond which those that nobody reads are forgotten.
+/// The number of views from which unread views are forgotten.
 const FLOORS_MIN: usize = 1_024;
 
 /// A view that was not read for this long is forgotten. No replica that is so far behind answers.
@@ -29,7 +29,7 @@ pub(super) struct Floors(Mutex<Positions>);
 #[derive(Debug, Default)]
 struct Positions {
     by_view: HashMap<ViewId, Position>,
-    /// With so many, the idle ones are looked for.
+    /// The number of views at which idle views are looked for.
     sweep_at: usize,
 }
 

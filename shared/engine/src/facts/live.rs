@@ -55,7 +55,7 @@ impl Live {
         }
     }
 
-    /// For scans: what it reads leaves room for others.
+    /// Marks the reads as reads of scans, which leave room for admission requests.
     pub(super) fn for_scans(mut self) -> Self {
         self.of_scans = true;
         self

@@ -38,10 +38,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The time between two requests that look whether an old outage is over.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time after which one that waits takes over from whoever was to look, and may be gone.
+/// The time after which a waiting request takes over the look from a request that may be gone.
 const TAKEN_OVER_AFTER: Duration = Duration::from_millis(500);
 
-/// The time within which those that waited ask again, so that they do not all do so at once.
+/// The period over which the retries of waiting requests are spread, so that a returning backend is not flooded.
 const SPREAD: Duration = Duration::from_millis(50);
 
 /// Outages that are known at once. What fails beyond that is not waited for.
@@ -102,7 +102,7 @@ enum Turn<'a, K: Clone + Eq + Hash> {
     Over,
 }
 
-/// The one who looks again. Dropped, somebody else may.
+/// The right to look again. Dropping it lets a different request look.
 struct Watching<'a, K: Clone + Eq + Hash> {
     outages: &'a Outages<K>,
     key: &'a K,
@@ -237,7 +237,7 @@ impl Outage {
         }
     }
 
-    /// Nobody has asked for so long that it says nothing about now.
+    /// Returns whether the last request is so long ago that the outage says nothing about the present.
     fn is_forgotten(&self, now: Instant, patience: Duration) -> bool {
         now >= self.last + patience
     }

@@ -49,7 +49,7 @@ pub(super) struct FactRoute {
     pub(super) id: u32,
     /// The context entry that reads it.
     pub(super) variable: String,
-    /// The name of what it reads, for messages.
+    /// The name of the view or path that the variable reads, for messages.
     pub(super) target: String,
     /// The backends that are still to be asked, in order. Never empty to begin with, but for a part.
     pub(super) backends: VecDeque<Backend>,
@@ -96,7 +96,7 @@ impl LiveRead {
 }
 
 impl ViewRead {
-    /// Returns whether this error of the view is the fact's, whatever other backends it has.
+    /// Returns whether this error of the view is the fact's final result, so that no further backend is asked.
     pub(super) fn ends_with(&self, error: &FactError) -> bool {
         match error {
             // The same expression over the same data.
@@ -324,7 +324,7 @@ impl FactLookup<'_> {
         }
     }
 
-    /// The view that answers a call, and what of it.
+    /// Returns the view that answers a call, with the selection of its objects.
     fn kept(&self, kept: KeptTarget) -> Result<Backend, FactError> {
         let binding = match &kept.reference {
             Reference::Object(object) if !kept.reference.may_be_secrets() => {
@@ -436,7 +436,7 @@ impl FactLookup<'_> {
         }
         let binding = record.binding_within(within)?;
         match binding.secret && !reference.may_be_secrets() {
-            true => Err(self.secret_forbidden()), // What is shared with others is of no Secrets.
+            true => Err(self.secret_forbidden()), // Shared entries never hold Secrets.
             false => Ok(binding),
         }
     }

@@ -4,7 +4,7 @@ use anteroom_model::FactError;
 use anteroom_seal::{AskedOf, Keys, QuestionSecret, SealError, is_answer};
 use bytes::Bytes;
 
-/// A request as it travels, and what opens its answer.
+/// A request body as sent, with the secret that opens the reply.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) body: Bytes,

@@ -18,8 +18,8 @@ pub type Arriving<'a> = BoxFuture<'a, Vec<FactAnswer>>;
 
 /// A place that facts come from: the bus, files, a script in a test.
 pub trait FactSource {
-    /// Sets out for all that the rules ask for, side by side. Each future is one request on its way, so that no
-    /// rule waits for what only another one asks for. `catalog` is what the rules are evaluated by.
+    /// Starts the requests for all facts that the rules need, in parallel. Each future is one request, so that no
+    /// rule waits for facts of a different rule. `catalog` is the catalog by which the rules are evaluated.
     fn ask<'a>(
         &'a self,
         catalog: &Catalog,
@@ -33,10 +33,10 @@ pub trait FactSource {
     }
 }
 
-/// The facts that one rule asks for at once.
+/// The facts that a rule needs for its next step.
 #[derive(Debug)]
 pub struct RuleRequests<'a> {
-    /// The rule's number, to tell its facts from those of other rules.
+    /// The number of the rule, by which its facts are told apart.
     pub asker: usize,
     /// The rule that asks.
     pub reader: &'a RuleRef,
@@ -55,7 +55,7 @@ pub struct FactAnswer {
     pub answer: FactResult,
     /// The origin of the answer; `None` where nobody answered.
     pub origin: Option<Arc<Origin>>,
-    /// The fact travelled sealed, and so must what is made of it.
+    /// The fact travelled sealed, and everything derived from the fact must be withheld too.
     pub secret: bool,
 }
 

@@ -286,7 +286,7 @@ async fn an_object_by_name_is_asked_of_the_objects_of_its_type() {
     assert_eq!(code(&world.answer(pod(true)).await), "AR109");
 }
 
-/// A watcher knows those for which nobody waits.
+/// The mark tells a watcher that no user waits for the read.
 #[tokio::test]
 async fn a_live_read_of_a_scan_is_marked_as_one() {
     for of_scan in [false, true] {
@@ -411,7 +411,7 @@ async fn a_config_map_is_looked_for_from_the_nearest_place_on() {
             "{name}"
         );
     }
-    // Not named literally: nobody refers to it, so it is not looked for among the referenced ones.
+    // The name is no literal, so the object is not referenced and not looked for among referenced objects.
     let world = World::new(0.0);
     let referenced = world
         .replica(view("configmaps.v1~objects"), |_, _| Some(Ok(json!(1))))

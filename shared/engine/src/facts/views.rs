@@ -44,7 +44,7 @@ pub(super) struct Views {
 #[derive(Debug)]
 pub(super) struct Question {
     view: ViewId,
-    /// The entry that the rules name, where it is one and the same.
+    /// The entry that the rules name, if all of them name the same entry.
     entry: String,
     queries: Vec<Query>,
     /// The namespace of the policies that ask; empty: policies of the cluster.
@@ -113,7 +113,7 @@ impl Views {
 
     /// From now on the view has got so far for everybody who asks here.
     pub(super) fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
-        // Of a log that was left, it says nothing.
+        // The revision is ignored if the log has been left.
         let _ = self.floors.raise_to(view, incarnation, revision);
     }
 
@@ -194,7 +194,7 @@ impl Views {
         }
     }
 
-    /// Asks a replica that serves the view, else one that knows it.
+    /// Asks a replica that serves the view; if there is none, a replica that knows the view.
     async fn once(
         &self,
         question: &Question,

@@ -50,7 +50,7 @@ pub(super) enum AttemptOutcome {
     Unchanged,
     /// Some were written, and there is none that was not.
     Written,
-    /// An object was another one when it was written.
+    /// The stored object had changed since the rule read the object.
     Conflict,
     /// The attempt may come to something later.
     Unavailable(String),
@@ -97,7 +97,7 @@ pub(super) fn next(attempts: u32, came: AttemptOutcome) -> NextAttempt {
 }
 
 impl AttemptOutcome {
-    /// The outcome of a rule that came to an error. One that `knows_secrets` tells its code alone.
+    /// The outcome of a rule that ended with an error. With `knows_secrets`, the outcome has the error's code alone.
     pub(super) fn of_rule(error: &RuleError, knows_secrets: bool) -> Self {
         let told = match knows_secrets {
             true => format!("{} {}", error.code(), error.clone().withheld()),

@@ -117,7 +117,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
         let mut driver = Driver::new(self.engine.facts());
         driver.ask(self.catalog, vec![asked], until);
         while driver.hand_over(&mut self.run).await {}
-        self.run[0].give_up(); // Of what did not come, which is nothing.
+        self.run[0].give_up(); // Facts that did not come count as not answered.
     }
 
     /// The moment by which it has to be done: later by as much as it had to wait for turns.

@@ -29,7 +29,7 @@ pub(super) enum TriggerEffect {
     Stored(Box<AdmissionRequest>),
     /// The object is as it was before.
     Unchanged(Box<AdmissionRequest>),
-    /// The object is not there, or another one is.
+    /// The object does not exist, or a different object has its name.
     NotStored,
 }
 

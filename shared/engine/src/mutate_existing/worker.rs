@@ -1,4 +1,4 @@
-//! One rule on objects that exist, and what triggers it, from the first attempt to the last.
+//! Runs a rule on existing objects for a trigger, from the first attempt to the last.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     rule::RuleName, violations::Violations,
 };
 
-/// Objects of one evaluation that are written at once.
+/// The most objects of an evaluation that are written at once.
 const WRITES_MAX: usize = 4;
 
 /// The longest time for one write: nobody says that a watcher has died which was asked.
@@ -242,7 +242,7 @@ impl Worker {
         match outcome {
             None | Some(RuleOutcome::NotMatched) => AttemptOutcome::NotMatched,
             Some(RuleOutcome::Error(error @ RuleError::OutOfTime)) => {
-                // It would go the same way again, unless it waited for what was not there.
+                // A retry would time out again, unless this attempt waited for missing facts.
                 let late = AttemptOutcome::Failed(format!(
                     "{} it took longer than {} s: {count} objects were changed, and those behind them were not looked at",
                     error.code(),
@@ -257,7 +257,7 @@ impl Worker {
         }
     }
 
-    /// Writes a part; what came of each, and which it is.
+    /// Writes a part of the targets; returns the outcome of each write with its target.
     async fn write_all(
         &self,
         rule: &RuleName,

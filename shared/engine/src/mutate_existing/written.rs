@@ -21,8 +21,8 @@ pub(super) struct WrittenBefore {
 }
 
 impl WrittenBefore {
-    /// An attempt begins that goes by `catalog`. Of what was written by a policy that was another one then
-    /// (`is_same`: it was not) nothing is done with.
+    /// Begins an attempt by `catalog`. Objects written by a different version of the policy (`is_same` is false) are
+    /// written again.
     pub(super) fn begin(&mut self, catalog: &Arc<Catalog>, is_same: impl Fn(&Catalog) -> bool) {
         self.before.extend(self.now.drain());
         if !self.by.as_deref().is_some_and(is_same) {
@@ -36,7 +36,7 @@ impl WrittenBefore {
         self.before.is_empty()
     }
 
-    /// Returns whether it was written by an attempt before this one.
+    /// Returns whether an earlier attempt wrote this object.
     pub(super) fn has(&self, changed: &ChangedObject) -> bool {
         self.before.contains(&id(changed))
     }
@@ -47,7 +47,8 @@ impl WrittenBefore {
     }
 }
 
-/// One that is made anew under its name is another object.
+/// The identity of an object, with its UID: an object that was created again under the same name is a different
+/// object.
 pub(super) fn id(changed: &ChangedObject) -> Id {
     let metadata = &changed.object["metadata"];
     let names = ["namespace", "name", "uid"].map(|field| metadata[field].as_str());

@@ -22,7 +22,7 @@ pub(super) struct Index {
 struct NameIndex {
     /// The policies by name, of the names that some policy has.
     named: HashMap<String, Candidates>,
-    /// The policies for all other names: those that have one with wildcards.
+    /// The policies for names without an own list: those policies whose name pattern has wildcards.
     of_others: Candidates,
 }
 
@@ -138,11 +138,11 @@ impl<'a> CandidatePolicies<'a> {
         }
     }
 
-    /// The parts of a request that those read.
+    /// The parts of a request that these policies read.
     pub(super) fn parts(&self, namespace: Option<&str>) -> Cow<'a, RequestParts> {
         let by_kind = self.by_kind.parts(namespace);
         let by_plural = self.by_plural.parts(namespace);
-        // Without policies, they are those that every policy reads.
+        // Without policies by plural, the parts are those of the policies by kind.
         if self.by_plural.is_of_none(namespace) {
             return Cow::Borrowed(by_kind);
         }
@@ -203,7 +203,7 @@ impl Candidates {
         self.everywhere.positions.is_empty() && !of_namespaces
     }
 
-    /// The parts of a request that those read.
+    /// The parts of a request that these policies read.
     fn parts(&self, namespace: Option<&str>) -> &RequestParts {
         match namespace {
             None => &self.parts,

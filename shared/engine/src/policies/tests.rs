@@ -95,7 +95,7 @@ fn policies_are_found_by_kind_and_by_plural() {
         found("Ingress", "ingresses", "", own),
         [all, validating, "ingress", namespaced]
     );
-    // Another kind of this plural, as of another version.
+    // A different kind with the same plural, as in a newer version of the API.
     assert_eq!(
         found("Other", "ingresses", "", Some("o")),
         [all, validating]
@@ -404,7 +404,7 @@ fn a_version_that_does_not_compile_leaves_the_one_before_in_force() {
     for set in [&second, &third] {
         assert!(Arc::ptr_eq(&set.entries[0], &first.entries[0]));
     }
-    // Another policy of that name, or none before it, is not in force.
+    // A different policy with the same name, or an invalid first version, is not in force.
     let other = next(&third, &versioned("other", &bad));
     assert_eq!(other.counts(), (0, 1));
     assert_eq!(next(&PolicySet::default(), &broken).counts(), (0, 1));

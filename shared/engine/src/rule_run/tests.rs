@@ -16,7 +16,7 @@ fn asked_after(secret: bool) -> (Vec<(String, Value)>, RuleOutcome) {
     (asked, record.outcome)
 }
 
-/// The same, where the rule compares this `key`, with its record.
+/// Runs the rule with this `key` in its condition; returns the bindings and the rule's record.
 fn recorded_after(key: &str, secret: bool) -> (Vec<(String, Value)>, RuleRecord) {
     let condition = json!({ "key": key, "operator": "AnyIn", "value": "{{ hosts }}" });
     let rule = json!({

@@ -23,7 +23,7 @@ pub(super) struct Run<'a> {
     pub(super) problem: Option<String>,
 }
 
-/// The way in which a row names its resources.
+/// The form in which a row names its resources.
 #[derive(Clone, Copy)]
 pub(super) enum Named<'a> {
     All,

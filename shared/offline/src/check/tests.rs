@@ -203,7 +203,7 @@ fn rows_are_found_by_policy_rule_kind_and_resource() {
             "policy: labelled, rule: label, kind: Service, resources: [none], result: skip",
             "Service/none Fail Not found",
         ),
-        // A rule that the policy does not have: what its other rules say may not speak against it.
+        // The row names a rule that the policy does not have: results of existing rules must not fail the row.
         (
             "policy: labelled, rule: other, kind: Pod, resources: [good], result: pass",
             "Pod/default/good Pass Other rule",
@@ -418,7 +418,7 @@ spec:
     let (reasons, remark) = rows("clusterResources: [cluster.yaml]");
     assert_eq!(reasons[2], "Want pass, got fail");
     assert_eq!(remark, "");
-    // That a namespace is not among those that are given says nothing of it.
+    // A namespace that is missing among the given objects is unknown, not absent.
     let (reasons, _) = rows("clusterResources: [other.yaml]");
     assert_eq!(reasons[2], "Want pass, got error");
 }

@@ -19,7 +19,7 @@ pub struct Covered {
     pub pass: usize,
     /// Requests that violated it.
     pub fail: usize,
-    /// Requests on which it could not be evaluated.
+    /// Requests for which the rule could not be evaluated.
     pub error: usize,
     /// Requests that it passed over.
     pub skip: usize,

@@ -35,7 +35,7 @@ pub(super) struct Reached {
     pub(super) places: BTreeSet<Place>,
     /// It is a list of what is at the places, and not what is there.
     is_listed: bool,
-    /// It is made of what is at the places, so that its own fields are none of the object's.
+    /// The value is built from values at the places, so its fields are no fields of the object.
     is_made: bool,
     /// Its fields are those of a request, or the policy's variables.
     is_root: Option<&'static str>,
@@ -99,7 +99,7 @@ impl Reached {
 pub(super) struct ExpressionParts {
     pub(super) places: BTreeSet<Place>,
     pub(super) literals: Vec<Value>,
-    /// The places that its value may come from.
+    /// The places from which the value may come.
     pub(super) reached: Reached,
 }
 

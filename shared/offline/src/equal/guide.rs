@@ -17,10 +17,10 @@ pub(super) struct Guide {
     literals: Vec<Value>,
 }
 
-/// Places that say what an object is called, which it has to say.
+/// Paths of an object's name and namespace, which every object must have.
 const NAMES: &[&str] = &["metadata", "metadata.name", "metadata.namespace"];
 
-/// Places that say what an object is: with another value it would be another request.
+/// Paths that make up an object's type: a different value would make a different kind of request.
 const KINDS: &[&str] = &["apiVersion", "kind"];
 
 /// Fields of a Pod's spec, which nothing that makes Pods has in its own.

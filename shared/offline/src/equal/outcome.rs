@@ -116,7 +116,7 @@ impl Outcome {
         }
     }
 
-    /// Returns whether a rule judges that it violates, or changes it.
+    /// Returns whether a rule judges the object a violation, or changes the object.
     pub(super) fn is_telling(&self) -> bool {
         self.reported == Reported::Fail || self.patched.is_some()
     }
@@ -129,7 +129,7 @@ impl Outcome {
         self.reported == reported
     }
 
-    /// The rules that decided, for telling one difference from another.
+    /// The rules that decided the outcome, by which differences are told apart.
     fn deciding(&self) -> BTreeSet<String> {
         let is_deciding = |rule: &&Explained| ["fail", "warn", "error"].contains(&rule.status);
         let rules = self.rules.iter().filter(is_deciding);
@@ -186,23 +186,23 @@ fn explained(policy: &LoadedPolicy, rule: &RuleResponse) -> Explained {
 pub enum DifferenceKind {
     /// One judges that the object violates, and the other that it complies.
     Judgement,
-    /// One changes the object otherwise than the other.
+    /// The two sets change the object differently.
     Mutation,
     /// One says nothing of the object, by its kind, its name, the operation or the user.
     Match,
     /// One passes over it, by its conditions.
     Condition,
-    /// One says nothing of something that makes Pods.
+    /// Only one set judges objects that make Pods.
     Autogen,
     /// One passes over an object that violated before an update too.
     ExistingViolation,
     /// One cannot be evaluated on it.
     Error,
-    /// One cannot be evaluated, since it reads something that nobody gave.
+    /// Only one set can be evaluated: the second reads a fact that nobody gave.
     Fact,
-    /// Neither can be evaluated on it, and only one refuses it then.
+    /// Neither set can be evaluated on the object, and only one refuses it in this case.
     FailurePolicy,
-    /// Both judge that it violates, and only one refuses it, or warns.
+    /// Both sets judge the object a violation, but only one refuses the request, or warns.
     Action,
 }
 
@@ -234,7 +234,7 @@ impl DifferenceKind {
     }
 }
 
-/// A difference, as far as it tells one cause from another.
+/// A class of differences: differences in one class probably have the same cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Class {
     pub(super) kind: DifferenceKind,
@@ -251,7 +251,7 @@ pub(super) fn compare(
     object: &Value,
 ) -> Option<Class> {
     let worst = |outcome: &Outcome| match outcome.reported {
-        // A rule that does not speak of an object, and one that it complies with, decide alike.
+        // A rule that does not match an object decides like a rule with which the object complies.
         Reported::Pass => Reported::Nothing,
         other => other,
     };
@@ -286,7 +286,7 @@ fn kind(old: &Outcome, new: &Outcome, operation: Operation, object: &Value) -> D
         (true, false) | (false, true) => return DifferenceKind::Error,
         _ => {}
     }
-    // The side that says less, and the other one.
+    // `quiet` is the set that found less, `loud` the set that found more.
     let (quiet, loud) = match either(Reported::Fail) {
         (true, false) => (Some(new), old),
         (false, true) => (Some(old), new),

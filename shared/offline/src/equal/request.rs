@@ -31,13 +31,13 @@ const AS_GIVEN_SHARE: usize = 50;
 /// The share of requests with one change, in hundredths of the other requests; the rest has several.
 const SINGLE_SHARE: usize = 60;
 
-/// One of so many requests with several changes may be by another user.
+/// The divisor of requests with several changes that may be by the second user.
 const OTHER_USER_SHARE: usize = 4;
 
-/// The most changes of one object that are kept as ones that matter.
+/// The most changes of an object that are remembered because they changed an outcome.
 const TELLING_MAX: usize = 64;
 
-/// The value of a request for those that come after it.
+/// The usefulness of a request as a start for further requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestValue {
     /// A rule judges that it violates, or changes it: together with another change it may show more.
@@ -63,7 +63,7 @@ pub(super) struct Request {
     pub(super) plural: String,
     /// The changes of that.
     pub(super) changes: Vec<String>,
-    /// The places that were changed, and so the requests that may be of one cause.
+    /// The places that were changed. Requests about the same places may show the same cause.
     pub(super) about: String,
     pub(super) is_invalid: bool,
 }
@@ -280,7 +280,7 @@ struct Varied<'s> {
     places: Vec<Vec<usize>>,
     /// Changes of the object's name, namespace, labels and annotations, by which rules choose objects.
     choosing: Vec<Vec<usize>>,
-    /// Changes of which a request was a telling one.
+    /// Changes that made a request useful.
     telling: Vec<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! The objects that variations begin at: those that were given, what makes their Pods, and bare ones of kinds of which
-//! none was given.
+//! The objects at which variations begin: given objects, the controllers of given Pods, and minimal objects of kinds
+//! without a given object.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) struct Seed {
     pub(super) title: String,
     /// The plural of its kind.
     pub(super) plural: String,
-    /// The object was made, so that little is asked about it.
+    /// The object was generated rather than given, so few requests are spent on the object.
     pub(super) is_made: bool,
 }
 

@@ -40,7 +40,7 @@ struct Shrinking<'s> {
 }
 
 impl Shrinking<'_> {
-    /// Takes a smaller request, if it shows the same.
+    /// Takes a smaller request if it shows the same difference.
     fn take(&mut self, smaller: Request) -> bool {
         if self.trials >= TRIALS_MAX {
             return false;
@@ -84,7 +84,7 @@ impl Shrinking<'_> {
         if let Some(old) = &self.request.old {
             list(old, &mut Vec::new(), &mut before);
         }
-        // Of a list from its end, so that elements keep their places.
+        // List elements are removed from the end, so that indexes stay valid.
         before.sort_by(|one, other| (one.len(), other).cmp(&(other.len(), one)));
         before.dedup();
         for pointer in before {

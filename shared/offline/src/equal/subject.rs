@@ -32,7 +32,7 @@ impl ComparedPolicies {
             true => bench.user.clone(),
             false => plain,
         };
-        // Whatever rules say of users is said of this one.
+        // The second user has a name and all groups and roles that the rules mention.
         let name = of.users.iter().find(|name| !name.contains(['*', '?']));
         let name = name.map_or("admin", String::as_str);
         let named = of.groups_of_users.iter().cloned();

@@ -1,4 +1,4 @@
-//! Variations of one object: one change each, guided by what policies speak of.
+//! Variations of an object: a single change each, guided by the fields that policies read.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -51,7 +51,7 @@ impl Variation {
         self.puts.iter().map(put).collect::<Vec<_>>().join(", ")
     }
 
-    /// Its place among others: changes after which an object is well typed come before those of the same rank.
+    /// The sort key of a change: within a rank, changes that keep the object well typed come first.
     fn order(&self) -> (bool, Rank, bool) {
         (
             self.rank == Rank::Far,
@@ -73,7 +73,7 @@ impl Variation {
         self
     }
 
-    /// The place that it is about, the same in a Pod and in a template of one.
+    /// The place of the change, the same in a Pod and in a Pod template.
     pub(super) fn about(&self) -> String {
         self.puts
             .last()
@@ -213,7 +213,7 @@ impl<'o> Changes<'o> {
             }
         }
         if mentioned.near.is_empty() && rank == Rank::Near && mentioned.is_leaf && !is_map {
-            // Nothing is known of it: it may be anything.
+            // Nothing is known of the value, so it may be of any type.
             for value in [json!(true), json!(false), json!("x"), json!(0), json!(1)] {
                 let is_invalid = current.is_some_and(|current| !is_like(current, &value));
                 self.put(rank, is_invalid, at, Some(value));
@@ -257,7 +257,7 @@ fn is_map(at: &[PointerStep]) -> bool {
     matches!(at.last(), Some(PointerStep::Field(name)) if MAPS.contains(&&**name))
 }
 
-/// An element like another one, with a name of its own.
+/// Returns a copy of a list's element with a name of its own.
 fn another(element: &Value) -> Value {
     let mut other = element.clone();
     if let Some(Value::String(name)) = other.get_mut("name") {
@@ -271,7 +271,7 @@ fn is_like(one: &Value, other: &Value) -> bool {
     std::mem::discriminant(one) == std::mem::discriminant(other)
 }
 
-/// A literal, and values that a comparison with it could tell from it.
+/// Returns a literal, with values that a comparison could distinguish from it.
 fn neighbours(literal: &Value, current: Option<&Value>) -> Vec<Value> {
     match literal {
         Value::Bool(is) => vec![(*is).into(), (!is).into()],

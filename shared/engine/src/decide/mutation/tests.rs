@@ -68,7 +68,7 @@ fn each_rule_sees_the_object_as_changed_by_the_rules_before_it() {
         changed(&records),
         [vec!["/a"], vec![], vec!["/a", "/b", "/list/1"]]
     );
-    // One patch of what was sent, not a history.
+    // A single patch of the sent object, not a history of patches.
     assert_eq!(
         patch.unwrap(),
         json!([

@@ -45,7 +45,7 @@ async fn ask(world: &World, rules: Vec<Vec<FactRequest>>) -> Vec<(usize, u32, Op
     facts
 }
 
-/// One request to one view, whoever asks; others go beside it.
+/// Queries of several rules to one view travel in one request; requests to other views go out at the same time.
 #[tokio::test]
 async fn rules_that_ask_one_view_ask_it_once() {
     let world = World::new(0.0);

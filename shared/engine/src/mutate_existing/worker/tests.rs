@@ -175,7 +175,8 @@ fn with_data(version: &str, a: &str) -> Value {
     object
 }
 
-/// A watcher that finds `looks` of the trigger, one after the other, the last one from then on; and what is written.
+/// Returns a watcher that answers lookups of the trigger with `looks` in order, repeating the last, and records the
+/// writes.
 fn watcher(
     looks: Vec<Result<Value, FactError>>,
 ) -> (Arc<Mutex<Vec<Value>>>, impl Fn(LiveCall) -> Said) {
@@ -231,7 +232,7 @@ async fn what_a_review_says_counts_only_as_it_is_stored() {
             ],
             vec!["real"],
         ),
-        // Another webhook refused it, or it changed nothing.
+        // A different webhook refused the request, or the request changed nothing.
         (&update, vec![found(&with_data("1", "old"))], vec!["old"]),
         (&update, vec![not_found()], vec![]),
         (&delete, vec![not_found()], vec!["old"]),

@@ -8,7 +8,7 @@ use crate::equal::{
     token::{Language, Token, tokens},
 };
 
-/// Levels to which terms are followed into each other.
+/// The greatest nesting depth to which terms are followed.
 const DEPTH_MAX: usize = 64;
 
 /// Macros of CEL, which bind a name to the elements of what they are called on.
