@@ -21,7 +21,7 @@ thread_local! {
 /// Runs `work` with a meter of `steps`. Returns its value and the steps that are left; if none is left, the value
 /// means nothing. A meter around it is not charged.
 pub fn within<T>(steps: u64, work: impl FnOnce() -> T) -> (T, u64) {
-    /// Puts the meter around it back, whatever happens inside.
+    /// Restores the outer meter, even after a panic.
     struct Around(u64);
     impl Drop for Around {
         fn drop(&mut self) {

@@ -195,7 +195,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Elements without anchors as they are, then those that the others stand for.
+    /// Returns elements without anchors unchanged, followed by the elements that anchors stand for.
     fn list(
         &mut self,
         patch: &[Value],

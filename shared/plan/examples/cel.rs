@@ -24,7 +24,7 @@ use anteroom_wire::query::Selection;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Evaluations that are measured; of a scan, one in so many.
+/// The number of evaluations per measurement; a scan is evaluated once.
 const ROUNDS: u32 = 1_000;
 
 const EXPRESSIONS: [&str; 4] = [

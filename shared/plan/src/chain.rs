@@ -21,9 +21,9 @@ pub(crate) const ALL: &str = "@";
 /// Says if a chain may depend on the parameters of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainParameters {
-    /// It may not: its value is kept while requests come and go.
+    /// The chain may not: its value is kept from one request to the next.
     Refused,
-    /// It may: it is evaluated for one request.
+    /// The chain may: it is evaluated for a single request.
     Allowed,
 }
 

@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 4;
 /// would be held in memory once more otherwise, and a reader of such a list is concerned by most changes.
 const FIELDS_MAX: usize = 64;
 
-/// The changes that lead from one state of a view to another.
+/// The changes between two states of a view.
 #[derive(Debug)]
 pub struct Changes {
     from: Snapshot,
@@ -44,7 +44,7 @@ pub(crate) enum Difference {
 }
 
 impl Changes {
-    /// Compares two states. It costs little where one came out of the other.
+    /// Compares two states. The comparison is cheap if the states share most of their objects.
     pub fn between(from: &Snapshot, to: &Snapshot) -> Self {
         let mut changed = Vec::new();
         to.changes_since(from, |change| changed.push(Changed::of(change)));
@@ -227,7 +227,7 @@ mod tests {
                 json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "l": [1], "z": 1}),
                 vec![".l"],
             ),
-            // What is behind one that came is not held against what it was.
+            // The fields after a new field are not compared with their old values.
             (
                 json!({"a": {"b": 1, "c": {"d": {"e": {"f": 1, "g": 1}}}}, "k": 1, "l": [{"x": 1}], "z": 1}),
                 vec![".l", ".k", ".z", ".l", ".z"],

@@ -84,7 +84,7 @@ impl Index {
         index
     }
 
-    /// Brings it up, or back, to another state. It costs what differs between the two.
+    /// Moves the index forward, or back, to the state `to`. The cost grows with the difference of the two states.
     pub fn advance(&mut self, to: &Snapshot) {
         self.follow(&Changes::between(&self.at, to));
     }
@@ -114,7 +114,7 @@ impl Index {
         tells.then(|| self.by_value.get(value).map_or(0, Posting::len))
     }
 
-    /// The number of objects that have this value, and maybe others.
+    /// The number of objects that have this value, alone or among further values.
     pub fn having(&self, value: &Scalar) -> usize {
         self.by_value.get(value).map_or(0, Posting::len)
     }
@@ -182,7 +182,7 @@ impl Index {
         self.newest.forget(new);
     }
 
-    /// An object has become another that is found by the same.
+    /// Replaces an object by its new version, if both have the same keys.
     fn renew(&mut self, old: &Object, new: &Object) {
         if !self.newest.note(old, new) {
             return self.put_anew(new);

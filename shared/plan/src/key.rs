@@ -35,7 +35,7 @@ pub enum KeyProgram {
 /// every query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
-    /// So many lists within each other hold what is looked up; 0: it is the value itself.
+    /// The number of nested lists around the values to look up; 0: the key's value itself.
     pub depth: u8,
     /// The elements of the innermost lists.
     pub leaf: Leaf,

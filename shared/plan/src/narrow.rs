@@ -2,14 +2,13 @@
 //!
 //! A walk down the tree, from the document on. JMESPath has no way back to the document from inside an
 //! expression. So the list of objects is reached only through terms that are evaluated on the document itself.
-//! What projections, filters and `[]` make of the list is, one after the other, what they make of each object
-//! alone (see [`stream`]). So it is followed until something uses it whole. Then the objects that matter are
-//! those that pass a filter which can be looked up, or those that have a member that is asked for. Where there
-//! is neither, all have to be looked through.
+//! Projections, filters and `[]` turn each object of the list into a run of elements, independently of the other
+//! objects (see [`stream`]). So the walk follows this stream until a term uses it whole. The objects that matter
+//! match an indexed filter or have the requested member. Without such a filter or member, every object matters.
 //!
-//! An object that no probe finds must make no difference at all. It makes none to what is selected;
-//! and it raises no error either: whatever is evaluated on it before the filter that it does not pass
-//! is part of the key, or cannot fail. An object whose key fails is looked at in every query.
+//! An object that no probe finds must make no difference at all. The filter leaves it out of the result. It raises
+//! no error either: every term evaluated on it before that filter is part of the key, or cannot fail. An object
+//! whose key fails is looked at in every query.
 
 mod document;
 mod inner;
@@ -27,7 +26,7 @@ use document::Search;
 pub use labels::selected;
 pub(crate) use terms::{VOLATILE, are_empty_lists, standing_in};
 
-/// Probes of one expression. One with more has its objects looked through.
+/// The most probes of an expression. An expression with more has its objects scanned.
 const PROBES_MAX: usize = 16;
 
 /// The document that an expression is evaluated on.
@@ -50,7 +49,8 @@ pub enum Narrow {
     Probe(Probe),
     /// Objects that any of these find, together. If there is none of these, no object makes a difference.
     Any(Vec<Narrow>),
-    /// Objects that one of these finds, whichever: only one of them has to be asked.
+    /// The objects that any of the lookups finds. A single lookup is enough, since each finds all objects that
+    /// matter.
     All(Vec<Narrow>),
 }
 
@@ -73,7 +73,7 @@ pub struct Probe {
 /// When a key agrees with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Matching {
-    /// One of its values equals the operand, as `==` has it.
+    /// A value of the object equals the operand by `==`.
     Equal,
     /// One of its values equals an element of the operand, which is a list.
     Among,
@@ -82,7 +82,7 @@ pub enum Matching {
     Alike,
     /// [`Alike`](Self::Alike) for an operand that is no list.
     AlikeOne,
-    /// Its entry is one of the operand's, which is an object. An empty one always agrees.
+    /// The key's entry is an entry of the operand, which is an object. An empty operand always agrees.
     AmongEntries,
     /// The key has all entries of the operand, which is an object. It is found by one of them.
     HasEntries,

@@ -25,7 +25,7 @@ pub(crate) struct TermWriter<'e> {
     swaps: &'e Swaps,
 }
 
-/// The expression with `swaps` in it. `None`: it cannot be written so that it surely means the same.
+/// Returns the expression with the swaps applied; `None`: the result might have a different meaning.
 pub(crate) fn swapped(expression: &Expression, swaps: &Swaps) -> Option<Expression> {
     if !is_writable(expression) {
         return None;

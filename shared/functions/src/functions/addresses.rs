@@ -46,7 +46,7 @@ fn canonical(path: &str) -> String {
     }
 }
 
-/// With its registry, and its digest or its tag.
+/// Returns the image with its registry, and with its digest or its tag.
 fn image_normalize(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let image = string(call, 0)?;
     match images::normal(&image) {
@@ -58,8 +58,8 @@ fn image_normalize(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     }
 }
 
-/// Returns whether its host is an address that is neither this machine's own nor a private one. What addresses a
-/// name has is for whoever resolves names, which nobody does here; but `localhost` is this machine.
+/// Returns whether the URL's host is an address that is neither private nor this machine's own. Names are not
+/// resolved here, but `localhost` counts as this machine.
 fn is_external_url(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let url = string(call, 0)?;
     let Some(host) = host(&url) else {

@@ -125,7 +125,7 @@ fn compute(call: &mut Call<'_>, operation: Operation) -> Result<Handle, EvalErro
     }
 }
 
-/// One added to the other, from the first on.
+/// Adds up the elements of a list in order.
 fn sum(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let list = call.argument(0);
     let elements = call.elements(list)?;
@@ -140,7 +140,7 @@ fn sum(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let Some(first) = elements.next() else {
         return Err(call.invalid_value("of nothing there is no sum"));
     };
-    // One alone is what it is, of whatever type.
+    // The sum of a single element is the element, of any type.
     if elements.len() == 0 {
         return Ok(first);
     }

@@ -228,7 +228,8 @@ fn signature_number(algorithm: &AlgorithmIdentifier<'_>) -> u8 {
     found.map_or(0, |(_, _, number)| *number)
 }
 
-/// Exact up to 64 bits; beyond that as a float, as JSON readers have it that know no other.
+/// Returns the number exactly up to 64 bits. A larger number becomes a float, as in JSON readers without larger
+/// integers.
 fn number(number: &BigUint) -> Value {
     match u64::try_from(number) {
         Ok(number) => number.into(),

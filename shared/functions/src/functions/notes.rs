@@ -1,6 +1,6 @@
 //! Descriptions of the functions.
 
-/// Name, what it gives, and what it does.
+/// The name, the type of the result and the purpose of each function.
 const NOTES: &[(&str, &str, &str)] = &[
     ("abs", "number", "the number without its sign"),
     (

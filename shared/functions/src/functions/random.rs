@@ -17,8 +17,7 @@ const MORE_MAX: u32 = 16;
 /// Levels of nesting of an expression.
 const NESTING_MAX: u32 = 64;
 
-/// A class of more characters than that is one of those that are *not* some, or `.`: of it, what can be
-/// typed is taken.
+/// The size from which a class counts as a negated class or as `.`, whose typeable characters are taken.
 const CLASS_CHARACTERS_MAX: u64 = 60_000;
 
 pub(super) fn register(table: &mut FunctionTable) {
@@ -122,7 +121,7 @@ fn repeat<C: Chance>(
     (0..least.saturating_add(more)).try_for_each(|_| make(&repetition.sub, made, call))
 }
 
-/// A number from 0 on, below this one, which is not 0.
+/// Draws a number from 0 to `most - 1`. `most` is not 0.
 fn below<C: Chance>(most: u64, call: &mut C) -> Result<u64, C::Error> {
     // The high bits of a product: as good as without remainder for numbers this small.
     Ok(((u128::from(call.draw()?) * u128::from(most)) >> 64) as u64)

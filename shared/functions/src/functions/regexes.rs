@@ -125,7 +125,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Up to `\E`, all is what it is.
+    /// Copies the text up to `\E` literally.
     fn literal(&mut self) {
         let (literal, rest) = match self.rest.split_once("\\E") {
             Some(parts) => parts,

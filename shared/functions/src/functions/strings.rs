@@ -62,7 +62,7 @@ pub(super) fn register(table: &mut FunctionTable) {
         .register("base64_decode", one(), base64_decode)
         .register("parse_json", one(), |call| {
             let text = string(call, 0)?;
-            // Its values take more room than its text.
+            // The parsed values take more memory than the text.
             call.charge_bytes(text.len().saturating_mul(8))?;
             let json = parsed_json(&text).map_err(|message| call.invalid_value(message))?;
             call.new_json(&json)

@@ -15,7 +15,7 @@ const TAG_CHARACTERS_MAX: usize = 128;
 /// Algorithms of digests, and how many hexadecimal digits theirs have.
 const DIGESTS: &[(&str, usize)] = &[("sha256", 64), ("sha384", 96), ("sha512", 128)];
 
-/// An image with its registry, and its digest or its tag; `None` of what is none.
+/// Returns an image with its registry, and its digest or its tag; `None`: the text is no image.
 pub(crate) fn normal(image: &str) -> Option<String> {
     ImageRef::parse(image).map(|image| image.reference())
 }

@@ -96,7 +96,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// With their hashes, if so many `keys` are looked for that it pays.
+    /// Adds hashes of the elements, if there are enough `keys` to make hashing pay.
     fn hashed_for(self, keys: usize) -> Self {
         match self {
             Self::Patterns(patterns)

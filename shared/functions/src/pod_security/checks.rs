@@ -1,4 +1,4 @@
-//! The controls, one by one: what in a Pod is not allowed.
+//! The Pod security controls, each with the fields that it forbids.
 
 use serde_json::Value;
 
@@ -428,7 +428,7 @@ fn volume_types(pod: &Pod<'_>, _: Version, tell: &mut Tell<'_>) {
         let types = fields.filter(|(name, value)| *name != "name" && !value.is_null());
         let types: Vec<_> = types.map(|(name, _)| name.as_str()).collect();
         let bad = types.iter().filter(|name| !VOLUME_TYPES.contains(name));
-        // One that says nothing is of no type that is known.
+        // A volume without any source has an unknown type.
         let unknown = types.is_empty().then_some(&"unknown");
         for name in bad.chain(unknown) {
             let path = format!("spec.volumes[{at}].{name}");

@@ -51,8 +51,8 @@ impl<'o> Pod<'o> {
         })
     }
 
-    /// Its spec with one container that says nothing in place of its own: what of a Pod is not of its
-    /// containers, and what a container owes that says nothing.
+    /// Returns the Pod's spec with one empty container in place of its own containers. Checks of this spec find
+    /// violations of the Pod itself, and of defaults that an empty container leaves unset.
     pub(super) fn spec_alone(&self) -> Value {
         let mut spec = self.spec.clone();
         if let Some(fields) = spec.as_object_mut() {

@@ -21,7 +21,7 @@ fn found(security: &PodSecurity, pod: &Value) -> Vec<String> {
     security.violations(&pod).iter().map(shown).collect()
 }
 
-/// A Pod that nothing is said against, with these fields of its spec and of its only container.
+/// Returns a compliant Pod with these fields in its spec and in its only container.
 fn pod(spec: &Value, container: &Value) -> Value {
     let mut whole = json!({
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},

@@ -59,7 +59,7 @@ impl Cidr {
         self.prefix
     }
 
-    /// Returns whether all addresses of the other block are in this one.
+    /// Returns whether this block contains all addresses of `other`.
     pub fn contains(self, other: Self) -> bool {
         let start = Self {
             ip: other.ip,

@@ -47,7 +47,7 @@ pub fn duration_ns(text: &str) -> Option<i128> {
     Duration::parse(text).map(Duration::nanoseconds)
 }
 
-/// One decimal with its unit, in nanoseconds, and what follows it.
+/// Parses one decimal with its unit; returns the nanoseconds and the rest of the text.
 fn part(text: &str) -> Option<(i128, &str)> {
     let digits_end = |text: &str| {
         text.find(|c: char| !c.is_ascii_digit())

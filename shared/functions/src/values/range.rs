@@ -2,7 +2,7 @@
 
 use super::{duration::Duration, quantity::Quantity};
 
-/// From one end to the other, both included.
+/// A range between two ends, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range<'a> {
     from: &'a str,
@@ -37,7 +37,7 @@ fn compare(left: &str, right: &str) -> Option<std::cmp::Ordering> {
     Some(Quantity::parse(left)?.cmp(&Quantity::parse(right)?))
 }
 
-/// One end of a range, and what follows it.
+/// Splits one end of a range from the rest of the text.
 fn split_end(text: &str) -> Option<(&str, &str)> {
     let bytes = text.as_bytes();
     let skip = |from: usize, accept: fn(&u8) -> bool| {

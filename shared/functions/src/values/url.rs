@@ -68,7 +68,7 @@ impl Url {
                 (host(&scheme, authority)?, path)
             }
             None if is_absolute || text == "*" => (String::new(), rest),
-            // It is opaque: nothing of it is a path.
+            // An opaque URL has no path.
             None if has_scheme => (String::new(), ""),
             None => return None,
         };
@@ -178,7 +178,7 @@ fn is_port(text: &str) -> bool {
     text.is_empty() || digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A host by its name: what is ASCII stands in it as it is.
+/// Returns a host name without escapes; `None`: an ASCII character is escaped or not allowed.
 fn named(host: &str) -> Option<String> {
     let mut escapes = host.match_indices('%');
     let is_right = |(at, _): (usize, &str)| {

@@ -33,7 +33,7 @@ fn of_keys(keys: &[ListMapKey], element: &Value) -> Result<String, &'static str>
         let value = element.get(&key.name).or(key.default.as_ref())?;
         Some(format!("{}={}", key.name, written(value)))
     });
-    // An element without one of several keys differs from all that have it.
+    // An element that lacks one of several keys differs from all elements with the key.
     let mut present: Vec<String> = present.collect();
     if present.is_empty() {
         return Err("an element of a list with keys must have one of them");

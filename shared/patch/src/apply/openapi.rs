@@ -122,7 +122,7 @@ struct SchemaReader<'d> {
     schemas: BTreeMap<&'d str, &'d Value>,
     named: BTreeMap<&'d str, TypeId>,
     types: Vec<Type>,
-    /// Types that are as another one, but for being atomic or not.
+    /// Pairs of types that differ only in being atomic.
     alike: Vec<(TypeId, TypeId, bool)>,
     /// The type of metadata, where schemas leave it out: in those of definitions.
     metadata: Option<TypeId>,
@@ -160,7 +160,7 @@ impl<'d> SchemaReader<'d> {
         Ok(self.types.len() - 1)
     }
 
-    /// Adds another table's type, with all that it needs.
+    /// Copies a type from a different table, with all types that the type refers to.
     fn copied(&mut self, schema: &ObjectSchema) -> Result<TypeId, SchemaError> {
         let reached = ObjectSchema::reached(schema.types(), &[schema.root()]);
         let first = self.types.len();
@@ -354,7 +354,7 @@ fn is_true(schema: &Value, name: &str) -> bool {
     schema.get(name) == Some(&Value::Bool(true))
 }
 
-/// The name of the schema that this one refers to.
+/// The name of the schema to which this schema refers.
 fn reference(schema: &Value) -> Option<&str> {
     let own = schema.get("$ref");
     // With a description or a default beside it, it stands alone in `allOf`.

@@ -16,7 +16,7 @@ pub(super) enum PathStep<'p> {
     Field(&'p str),
     /// An element of a list, by its place.
     Index(usize),
-    /// An element of a list, by what tells it from others.
+    /// An element of a list, by the identity that distinguishes the element within the list.
     Item(&'p str),
 }
 

@@ -47,10 +47,9 @@ impl ObjectSchema {
         record::write_one(&types, roots.first().copied().unwrap_or_default())
     }
 
-    /// Reads what [`ObjectSchema::to_record`] wrote.
+    /// Reads a record that [`ObjectSchema::to_record`] wrote.
     ///
-    /// # Errors
-    /// [`SchemaError`]: it is not that.
+    /// # Errors [`SchemaError`]: the text is no record.
     pub fn from_record(text: &str) -> Result<Self, SchemaError> {
         record::read_one(text)
     }

@@ -21,7 +21,7 @@ pub(super) fn table(types: &Types, roots: &[TypeId]) -> (Vec<Type>, Vec<TypeId>)
         for id in &reached {
             let class = |id| classes.get(&id).copied().unwrap_or_default();
             let of = types.get(*id).map(|of| of.renamed(class));
-            // With its class so far, so that what was told apart stays so.
+            // The signature includes the class, so that types in different classes stay apart.
             let signature = (class(*id), of.map(|of| record::write(&of).to_string()));
             let place = known.len();
             next.insert(*id, *known.entry(signature).or_insert(place));

@@ -296,7 +296,7 @@ fn a_patch_that_does_not_fit_is_refused_with_its_path() {
             json!({"set": ["a", "a"]}),
             ".spec.set[=\"a\"]: the element is there twice",
         ),
-        // Any other fault is told rather than that one.
+        // A fault of a different kind is reported rather than the duplicate.
         (
             json!({"set": ["a", "a"], "undeclared": 1}),
             ".spec.undeclared: the field is not declared in the schema",

@@ -14,7 +14,7 @@ pub const TYPES_MAX: usize = 50_000;
 /// A place in a table of types.
 pub(super) type TypeId = usize;
 
-/// Types that name each other by their places.
+/// Types that refer to each other by index.
 pub(super) type Types = [Type];
 
 /// The shapes that a value may have. A type may allow several: `int-or-string`, or anything.
@@ -75,7 +75,7 @@ impl Type {
         list.chain(map)
     }
 
-    /// The type with other type ids in it.
+    /// Returns the type with its type ids renamed.
     pub(super) fn renamed(&self, rename: impl Fn(TypeId) -> TypeId) -> Self {
         let mut renamed = self.clone();
         if let Some(list) = &mut renamed.list {

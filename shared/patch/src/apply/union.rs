@@ -1,4 +1,4 @@
-//! The merge of two values that fit one type.
+//! The merge of two values of the same type.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -80,7 +80,7 @@ impl Merge<'_> {
         });
     }
 
-    /// Merges the patch's elements up to one, and that one.
+    /// Merges the patch's elements up to and including `item`.
     fn take_through(&mut self, item: &str) {
         while let Some((next, _)) = self.waiting.front() {
             let is_last = next == item;
@@ -129,7 +129,7 @@ fn merge_elements(types: &Types, list: &List, elements: &[Value], patch: &[Value
     merge.merged
 }
 
-/// Each element with its identity. Those of values that fit have one.
+/// Returns the elements that have an identity, each with its identity.
 fn items<'v>(list: &List, elements: &'v [Value]) -> VecDeque<Item<'v>> {
     let item = |element| Some((item::identity(list, element).ok()?, element));
     elements.iter().filter_map(item).collect()

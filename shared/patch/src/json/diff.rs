@@ -1,4 +1,4 @@
-//! The operations that make one document of another: what an admission webhook answers.
+//! Computes the JSON Patch between two documents, for the answer of an admission webhook.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn lists(before: &[Value], after: &[Value], path: &mut String, made: &mut Vec<Va
         let place = (first + place).to_string();
         at(path, &place, |path| compare(before, after, path, made));
     }
-    // From the last on, so that the places of those before it stay.
+    // Removal starts at the last element, so that the indexes of earlier elements stay valid.
     for place in (both..before.len()).rev() {
         at(path, &(first + place).to_string(), |path| {
             made.push(json!({"op": "remove", "path": path}));

@@ -253,7 +253,7 @@ fn each_kind_has_its_own_merge_keys() {
     let all = json!({"metadata": {"finalizers": ["c", "b", "a"]}});
     for (api, kind, expected) in [
         ("v1", "ConfigMap", &all),
-        // Of a kind without a table of its own, as of one that is newer than this.
+        // A kind without a table of its own, such as a newer kind.
         ("coordination.k8s.io/v1", "Lease", &all),
         ("apps/v1", "Newer", &all),
         // What users define.

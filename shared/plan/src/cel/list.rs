@@ -118,7 +118,7 @@ impl<'a> ViewList<'a> {
             Probes::Any(parts) => {
                 let mut all = Some(Choice::default());
                 for part in parts {
-                    // The others are still asked where one is not there, so that all are built at once.
+                    // Indexes are asked even after a missing one, so that all missing indexes are built at once.
                     all = all.zip(self.choose(part)).map(|(all, one)| all.and(one));
                 }
                 all

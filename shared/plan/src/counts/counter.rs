@@ -91,7 +91,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Brings it up, or back, to another state. It costs what differs between the two.
+    /// Moves the counter forward, or back, to the state `to`. The cost grows with the difference of the two states.
     pub fn advance(&mut self, to: &Snapshot) {
         self.follow(&Changes::between(&self.at, to));
     }

@@ -115,7 +115,7 @@ impl<'i> Gathering<'i, '_> {
     /// Objects that have a value that is alike a key.
     fn alike(&mut self, key: &str) -> Option<()> {
         let index = self.index;
-        // Whoever has such a number may have written it in another way.
+        // Objects may have written the same number in several spellings.
         for value in Scalar::spelled(key) {
             if let Some(posting) = index.by_value.get(&value) {
                 self.extend(posting)?;
@@ -137,8 +137,8 @@ impl<'i> Gathering<'i, '_> {
         }
     }
 
-    /// Objects that have a value that a key with wildcards matches: all values are held against it, or
-    /// those that begin or end as it does.
+    /// Takes the objects with a value that matches a key with wildcards. All values are compared, or only the values
+    /// with the key's beginning or end.
     fn matched(&mut self, key: &str) -> Option<()> {
         let wildcards = ['*', '?'];
         let before = key.split(wildcards).next().unwrap_or_default();
@@ -196,7 +196,7 @@ impl<'i> Gathering<'i, '_> {
         Some(())
     }
 
-    /// Takes objects that are certain to have what is asked for. Whether that settles it.
+    /// Takes the objects that certainly have the value; returns whether the search is complete.
     fn having(&mut self, value: &Scalar) -> Option<bool> {
         match self.index.by_value.get(value) {
             Some(posting) => self.found_in(value, posting),

@@ -1,4 +1,4 @@
-//! Objects that changed in nothing that an index reads.
+//! Newer versions of objects whose indexed values did not change.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,8 +26,8 @@ pub(super) struct NewestVersions {
 }
 
 impl NewestVersions {
-    /// `old` is `new` now. Returns whether that is noted: it is not of one that shares its allocation, since
-    /// it alone would hold all that is packed with it. Put into the index anew, it is alone from then on.
+    /// Notes that `new` replaces `old`. Returns false for an object that shares its allocation, since a note would
+    /// keep the whole allocation alive. The index then inserts the object anew, in an allocation of its own.
     pub(super) fn note(&mut self, old: &Object, new: &Object) -> bool {
         if let Some(noted) = self.newest.get_mut(old) {
             *noted = new.clone();
@@ -64,7 +64,7 @@ impl NewestVersions {
         None
     }
 
-    /// Its size in memory, with the objects that it holds.
+    /// The bytes of memory in use, including the objects held.
     pub(super) fn bytes(&self) -> usize {
         let slots = self.newest.capacity() * (2 * size_of::<Object>() + 1);
         self.held_bytes + slots + self.order.capacity() * size_of::<Object>()

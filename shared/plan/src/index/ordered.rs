@@ -38,7 +38,7 @@ pub(super) struct Values {
 }
 
 impl Order {
-    /// Returns a text so that its end by which it is put in order comes first. Turned twice, it is the text again.
+    /// Turns a text so that the end that decides the order comes first. Turning a text twice restores the text.
     fn turned<'t>(self, text: &'t str) -> Cow<'t, str> {
         match self {
             Self::Forward => text.into(),

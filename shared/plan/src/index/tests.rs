@@ -255,7 +255,8 @@ impl AlikeIndex {
         Self { narrow, index }
     }
 
-    /// The labels of objects that have one like this key: of one at least, if there is one; `None`: that takes more steps.
+    /// The labels of at least one object whose key resembles `key`, if any exists; `None`: the search exceeds
+    /// `steps_max`.
     fn found(&self, key: &str, steps_max: usize) -> Option<Vec<String>> {
         let (key, admits) = (json!([key]), |_: &Object| true);
         let parameters = [("p", &key)];

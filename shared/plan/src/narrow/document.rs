@@ -25,7 +25,7 @@ enum DocumentPart {
     Again,
     /// A list that objects contribute to.
     Objects(Stream),
-    /// Nothing that depends on objects that were not found.
+    /// A value that does not depend on objects that no probe finds.
     Apart,
 }
 

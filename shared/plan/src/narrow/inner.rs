@@ -17,7 +17,7 @@ use super::{
 pub(super) enum InnerValue {
     /// The element itself.
     Each(Rc<Chain>),
-    /// A value of it; the chain leaves out nulls, so that only what is in the others matters.
+    /// A value of the object. The chain drops nulls, so only objects with a value matter.
     Value(Rc<Chain>),
     /// A list of what is in it.
     List(Stream),

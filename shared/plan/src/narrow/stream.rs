@@ -122,11 +122,11 @@ impl Chain {
     }
 }
 
-/// A list that objects contribute to, one behind the other.
+/// A list in which each object contributes a run of elements, in the order of the objects.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
-    /// A list of all that each object contributes, or more, without parameters. Every error that it
-    /// raises is one of these steps'. `None`: that depends on parameters.
+    /// A list of all elements that each object contributes, or more, without parameters. All of its errors are errors
+    /// of these steps. `None`: the list depends on parameters.
     pub(super) chain: Option<Rc<Chain>>,
     /// The list that each object contributes, exactly, with parameters.
     pub(super) whole: Rc<Chain>,

@@ -159,7 +159,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Mostly of one type in one place, so that conditions and functions take them.
+/// Generates objects whose fields mostly have a fixed type each, so that conditions and functions accept them.
 fn object() -> impl Strategy<Value = Value> {
     let whole = prop_oneof![20 => (-3_i64..4).prop_map(Value::from), 1 => scalar()];
     let half = (-8_i32..8).prop_map(|n| json!(f64::from(n) / 2.0));

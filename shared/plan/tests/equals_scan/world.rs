@@ -1,4 +1,4 @@
-//! A view that changes, and every state that it had.
+//! A view under change, with the history of its states.
 
 use anteroom_view::{Snapshot, testing::TestView};
 use serde_json::Value;

@@ -60,7 +60,7 @@ fn a_malformed_certificate_is_refused_with_its_reason() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Any byte of it may be another one.
+    /// Any byte of the certificate may be replaced.
     #[test]
     fn a_spoiled_certificate_never_panics(spoiled in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8), is_request: bool) {
         let text = match is_request {

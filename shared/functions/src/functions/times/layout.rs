@@ -70,7 +70,7 @@ enum Element {
     },
 }
 
-/// The elements that begin so, longer ones before those that they begin with.
+/// The elements by their text in a layout, longer texts before their prefixes.
 const ELEMENTS: &[(&str, Element)] = &[
     ("January", Element::LongMonth),
     ("Jan", Element::Month),

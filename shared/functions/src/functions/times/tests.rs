@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::functions;
 
-/// 2023-12-16T01:46:11.5Z
+/// The present time in these tests: `2023-12-16T01:46:11.5Z`.
 const NOW_NS: i128 = 1_702_691_171_500_000_000;
 
 fn evaluate(expression: &str) -> Result<Value, String> {
