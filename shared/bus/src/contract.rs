@@ -69,8 +69,8 @@ pub trait Bus: Debug + Send + Sync + 'static {
     /// readers that it is dropped). Call it after the `Dropped` control record was appended.
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError>;
 
-    /// Empties the log and gives it another incarnation, if its incarnation is this one: it was found to have lost records
-    /// that it had acknowledged. Every lease is free then, and every reader begins again.
+    /// Empties the log and gives it a new incarnation, if its present incarnation is `incarnation`. Used when the log
+    /// has lost acknowledged records. Afterwards every lease is free, and every reader begins again.
     async fn remake_log(&self, incarnation: &Incarnation) -> Result<(), BusError>;
 
     /// Returns the log's content without bodies. A new writer compares the source with it.
@@ -144,7 +144,7 @@ pub struct LogSize {
 pub struct Lease {
     /// Grows by one with every taking.
     pub term: u32,
-    /// The name of the process that took it, such as its pod's name.
+    /// The name of the process that took the lease, such as the name of its pod.
     pub holder: String,
 }
 
@@ -302,7 +302,7 @@ pub struct Call {
 /// timeout.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The call; its `deadline` is what was left when it was sent.
+    /// The call. Its `deadline` is the time that was left when the call was sent.
     pub call: Call,
     pub(crate) reply: Box<dyn Reply>,
 }

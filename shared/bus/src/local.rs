@@ -40,9 +40,9 @@ pub struct LocalOptions {
     pub seed: u64,
     /// The time that a tombstone stays in the log.
     pub tombstone_ttl: Duration,
-    /// Events that wait for one follower's reader; at the limit, its source waits.
+    /// The most events that wait for a follower's reader. At the limit, the follower's source waits.
     pub follower_events_max: usize,
-    /// Calls that wait for one server; one more is dropped, and its caller times out.
+    /// The most calls that wait for a server. A further call is dropped, and its caller times out.
     pub calls_max: usize,
     /// Signals of a channel that wait for one listener; one more replaces the oldest.
     pub signals_max: usize,
@@ -90,7 +90,7 @@ impl LocalBus {
         Self::client(Arc::new(Hub::new(options)))
     }
 
-    /// Another client of the same broker, as another process would be.
+    /// Returns a further client of the same broker, like a client in a second process.
     #[must_use]
     pub fn join(&self) -> Self {
         Self::client(Arc::clone(&self.hub))

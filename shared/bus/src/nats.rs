@@ -73,7 +73,7 @@ use crate::{
     counters::CounterCells,
 };
 
-/// Requests of this process that may wait for a reply; one more waits for its turn, within its own
+/// The most requests of this process that wait for a reply. A further request waits for its turn, within its own
 /// timeout.
 const REQUESTS_MAX: usize = 4096;
 
@@ -97,7 +97,7 @@ pub struct NatsBus {
     _stop: DropGuard,
 }
 
-/// The state that all parts of one client share.
+/// The state that all parts of a client share.
 #[derive(Debug)]
 struct ClientState {
     config: NatsConfig,
@@ -197,7 +197,7 @@ impl NatsBus {
     }
 }
 
-/// Logs what happens to the connection, and counts what was lost by it.
+/// Logs the events of the connection, and counts the losses.
 struct Notices {
     counters: Arc<CounterCells>,
     /// The last error of the client since the last connection. The client tries every second or

@@ -181,7 +181,7 @@ fn read_lines(log: Option<impl Read + Send + 'static>) -> mpsc::UnboundedReceive
     lines
 }
 
-/// Waits for the line that says so; the port that clients connect to.
+/// Waits until the server logs that it is ready; returns the port for clients.
 async fn ready(mut lines: mpsc::UnboundedReceiver<String>) -> Result<u16, TestingError> {
     let mut log = String::new();
     let mut port = None;
@@ -208,7 +208,7 @@ async fn ready(mut lines: mpsc::UnboundedReceiver<String>) -> Result<u16, Testin
 /// client that tries to reach it can be given its port.
 const PORTS: std::ops::Range<u16> = 10_000..16_384;
 
-/// A port that nobody listens on, and that no other server of this process was given.
+/// Returns a free port that no server of this process was given before.
 fn free_port() -> io::Result<u16> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock();

@@ -42,7 +42,7 @@ impl Violations {
     pub async fn next(&mut self) -> Option<ViolationEvent> {
         loop {
             tokio::select! {
-                biased; // So that no change of it is missed.
+                biased; // The connection comes first: no change of its state is missed.
                 Ok(()) = self.connection.changed() => {
                     let is_up = *self.connection.borrow_and_update() == Connection::Up;
                     // It may have gone and come again since it was looked at.

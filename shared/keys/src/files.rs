@@ -43,7 +43,7 @@ fn put(folder: &Path, name: &str, text: &str, is_secret: bool) -> Result<(), Key
     let path = folder.join(name);
     let written = || {
         fs::create_dir_all(folder)?;
-        // Made anew, so that it has this mode from the start.
+        // The file is removed and created, so that the file has this mode from the start.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -54,7 +54,7 @@ pub enum KeysError {
     },
 }
 
-/// The keys by which NATS and its clients know each other.
+/// The keys by which NATS authenticates its clients, and clients authenticate NATS.
 #[derive(Clone, Debug)]
 pub struct NatsKeys {
     /// The authority's certificate, in PEM.

@@ -1,4 +1,4 @@
-//! When a mirror loses its trust in what it holds.
+//! Time limits after which a mirror no longer trusts its copies.
 
 use std::{sync::Arc, time::Duration};
 

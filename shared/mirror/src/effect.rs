@@ -41,7 +41,7 @@ pub(crate) enum MirrorEffect {
     LoadEnded(ViewId),
     /// A record on its way was superseded before it was read.
     Hole,
-    /// The view's digest proves that it misses something.
+    /// The view's digest proves that a record is missing.
     DigestMismatch(ViewId),
     /// The log has to be read from its start again.
     AskAgain(RereadCause),

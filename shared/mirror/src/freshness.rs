@@ -55,7 +55,7 @@ impl Freshness {
             return; // The writer itself has never heard from the source.
         }
         if revision == Revision(0) {
-            return; // It has written nothing yet, and what it has heard may be news.
+            return; // The writer has written nothing yet, and its source may have news.
         }
         let news = News { at: now, age_ms };
         if revision <= read {

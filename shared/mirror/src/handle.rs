@@ -84,7 +84,7 @@ impl ViewHandle {
         self.kept.read().age_ms(self.clock.now())
     }
 
-    /// Its size in memory right now, with the objects that are gathered beside those that are served.
+    /// The view's present size in memory, gathered and served objects together.
     pub fn bytes(&self) -> u64 {
         self.kept.read().bytes()
     }
@@ -107,7 +107,7 @@ impl ViewHandle {
         Ok(reader(snapshot.read(), &position))
     }
 
-    /// The view as it is now, for whoever keeps it: it stays as it is, whatever becomes of the view.
+    /// Returns an immutable snapshot of the view's present state. Later changes of the view do not reach the snapshot.
     ///
     /// # Errors
     /// As [`ViewHandle::read`].
@@ -115,7 +115,7 @@ impl ViewHandle {
         self.kept.read().read(self.clock.now(), age_max_ms)
     }
 
-    /// Compares this log with the one that the served data was read from.
+    /// Compares this log with the log of the served data.
     pub fn serves_from(&self, log: &Incarnation) -> ServedFrom {
         self.kept.read().serves_from(log)
     }
@@ -185,7 +185,7 @@ impl ViewHandle {
         })
     }
 
-    /// Tells those who wait where the view stands now.
+    /// Tells waiting readers the present status of the view.
     pub(crate) fn refresh(&self) -> ViewStatus {
         let status = self.kept.read().status();
         self.publish(&status);
@@ -201,7 +201,7 @@ impl ViewHandle {
     fn publish(&self, status: &ViewStatus) -> bool {
         self.status.send_if_modified(|last| {
             let modified = last != status;
-            // Within, so that whoever sees the one changed sees the other so too.
+            // Updated inside the closure, so that both watches change together.
             self.serves.send_if_modified(|last| {
                 let serves = status.serves();
                 std::mem::replace(last, serves) != serves

@@ -60,8 +60,8 @@ pub(crate) struct Machine {
     /// Views that are read by themselves.
     loads: Loads,
     incarnation: Incarnation,
-    /// Logs that were read before this one, the last one last: leaders that have not noticed yet go on
-    /// beating of them.
+    /// Logs that were read before the present log, the latest last: leaders that have not noticed the change still
+    /// send beats about them.
     left: VecDeque<Incarnation>,
     reading: Reading,
     /// Every record in scope up to here has been read, or was superseded by one further on.
@@ -209,7 +209,7 @@ impl Machine {
         }
     }
 
-    /// Another log is read from here on; it may be one that was restored.
+    /// Switches to a different log, which may be a restored log.
     fn leave_for(&mut self, incarnation: &Incarnation) {
         let before = std::mem::replace(&mut self.incarnation, incarnation.clone());
         if self.reading != Reading::Unheard && before != *incarnation {

@@ -153,7 +153,7 @@ struct Task {
     reading: Option<Bootstrap>,
 }
 
-/// One reading of the log from its start: one span, whatever it reads.
+/// One read of the whole log from its start, traced as a single span.
 struct Bootstrap {
     span: Span,
     records: u64,
@@ -297,8 +297,8 @@ async fn next_of(loads: &mut BTreeMap<ViewId, Follower>) -> (ViewId, Option<LogE
     .await
 }
 
-/// Taking in one live change: a child of the span that published it, so that one trace shows a change
-/// from the watch event to every reader that has applied it.
+/// Returns the span in which a live change is applied: a child of the span that published the change. So a trace
+/// shows a change from the watch event to every reader that has applied it.
 fn process_span(revision: Revision, envelope: &Envelope) -> Span {
     let (Some(trace), Record::Delta { view, delta }) = (&envelope.trace, &envelope.record) else {
         return Span::none();

@@ -1,7 +1,5 @@
-//! One view as the mirror keeps it: its objects, and what is known of them.
-//!
-//! Content and knowledge stand behind one lock, so that a reader never sees the one without the
-//! other. Nothing here waits or reads a clock.
+//! A view in the mirror: its objects, and their freshness. A single lock guards both, so that readers never see one
+//! without the other. Nothing here waits or reads a clock.
 
 use anteroom_model::{
     Delta, FactError, Failure, Group, Incarnation, Revision, ViewId, ViewRecord, ViewState,
@@ -236,7 +234,7 @@ impl MirroredView {
         self.view.away();
     }
 
-    /// Applies one change. Returns whether it changed anything.
+    /// Applies a change; returns whether the view's content changed.
     pub(crate) fn delta(
         &mut self,
         revision: Revision,
@@ -281,7 +279,7 @@ impl MirroredView {
         }
     }
 
-    /// Nobody depends on it any more: frees it, for whoever still holds a handle of it.
+    /// Frees the objects of a view without dependents, although handles of the view may still exist.
     pub(crate) fn drop_content(
         &mut self,
         revision: Revision,
@@ -350,7 +348,7 @@ impl MirroredView {
         self.doubted();
     }
 
-    /// The group of its writer, where that is known.
+    /// The group of the view's writer, if known.
     pub(crate) fn group(&self) -> Option<Group> {
         self.group
     }
@@ -368,7 +366,7 @@ impl MirroredView {
         if matches!(self.view.log(), Log::Lost | Log::Passed) {
             return; // Nothing is on its way.
         }
-        // What is gathered beside what is served does not make that any newer.
+        // Gathered objects do not make the served objects any newer.
         let read = match self.view.log() {
             Log::Live => position,
             _ => Revision(0),
@@ -455,8 +453,7 @@ impl MirroredView {
         (silent_ms > self.beat_silence_max_ms).then_some(silent_ms)
     }
 
-    /// The age over which readers that name none are refused: the view's own, where its writer gave
-    /// it one, or the mirror's.
+    /// The age limit for readers that name none: the view's own limit from its writer, or the mirror's.
     fn age_max_ms(&self) -> u64 {
         let record = self.view.served().record();
         let own = record.and_then(|record| record.age_max_ms);
@@ -515,7 +512,7 @@ impl MirroredView {
         Ok((snapshot, position))
     }
 
-    /// Compares this log with the one that the served data was read from.
+    /// Compares this log with the log of the served data.
     pub(crate) fn serves_from(&self, log: &Incarnation) -> ServedFrom {
         if self.served_from == *log {
             ServedFrom::This

@@ -7,7 +7,7 @@ use crate::{MirrorConfig, freshness::Moment};
 /// Why this mirror asks for the log again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RereadCause {
-    /// A view's digest proves that it misses something.
+    /// The view's digest proves that a record is missing.
     DigestMismatch,
     /// A record could not be read, and some view's digest does not agree since.
     Undecodable,

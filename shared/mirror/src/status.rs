@@ -34,7 +34,7 @@ impl ViewStatus {
 pub enum ServedFrom {
     /// The data was read from it.
     This,
-    /// It is read now; what is served until it is complete is of the log before it.
+    /// The log is being read; until the read is complete, the served data is of the log before.
     ThisSoon,
     /// It was left, or is not known here yet.
     Another,

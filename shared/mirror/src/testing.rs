@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Deletes an object: what that is as a record.
+    /// Deletes an object; returns the record of the deletion.
     pub fn delete(&mut self, epoch: Epoch, key: ObjectKey) -> Delta<Bytes> {
         self.version += 1;
         self.objects.remove(&key);

@@ -32,8 +32,8 @@ impl Digest {
         self.set(self.value().wrapping_sub(hash(key, version)));
     }
 
-    /// Returns what this one has over `other`: [`Digest::EMPTY`] where they are equal, and the same for the
-    /// same objects missing, whatever else both hold.
+    /// Returns the difference of the digests of two sets: [`Digest::EMPTY`] for equal sets. Objects in both sets do not
+    /// matter.
     #[must_use]
     pub fn difference(self, other: Self) -> Self {
         let mut difference = Self::EMPTY;
@@ -51,7 +51,7 @@ impl Digest {
     }
 }
 
-/// Fields are length-prefixed, so that no two different objects hash the same text.
+/// Fields are length-prefixed, so that different objects never hash the same text.
 fn hash(key: &ObjectKey, version: &ResourceVersion) -> u128 {
     let mut hasher = Xxh3::new();
     for field in [&*key.namespace, &*key.name, version.as_str()] {

@@ -203,7 +203,7 @@ pub struct ViewOptions {
     /// Its bodies are sealed in the log.
     #[serde(default)]
     pub sealed: bool,
-    /// Once the API server forbids it, it is not asked again: all of its dependents say so.
+    /// The watcher does not retry a forbidden source, since every dependent asks for `onForbidden: Stop`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stops_when_forbidden: bool,
     /// Its bytes in the log count against the quota of its namespace: only policies of that namespace need it.
@@ -302,12 +302,12 @@ pub enum ViewState {
     Syncing,
     /// Everything that the source had at `version` is in the log.
     Synced,
-    /// The source says that it cannot be read: no such resource, or forbidden.
+    /// The source cannot be read: the resource does not exist, or reading is forbidden.
     Failed {
         /// The error that every reader gets.
         failure: Failure,
     },
-    /// Nobody depends on it any more: readers free it.
+    /// No dependent needs the view any more, so readers free it.
     Dropped,
 }
 
@@ -326,7 +326,7 @@ pub struct KindRecord {
     /// True where `gvr.version` is the group's preferred one for this kind.
     #[serde(default)]
     pub preferred: bool,
-    /// True where it can be listed and watched, so that its objects can be in views.
+    /// True if the type can be listed and watched, so that views can hold its objects.
     #[serde(default = "yes")]
     pub watchable: bool,
 }

@@ -56,7 +56,7 @@ codes! {
     SECRET_FORBIDDEN = "AR115";
     /// A sealed body or result cannot be opened.
     SEALED_UNREADABLE = "AR116";
-    /// The view keeps only what policies read, and this is not of it.
+    /// The view retains only fields that policies read, and the query reads a different field.
     NOT_RETAINED = "AR117";
     /// An object that exists could not be changed.
     WRITE_FAILED = "AR118";
@@ -76,15 +76,15 @@ codes! {
     BUSY = "AR205";
     /// The request cannot be read, or speaks another protocol version.
     REQUEST_INVALID = "AR206";
-    /// The rules of one review took all the steps that it may take.
+    /// The rules of a review took all the steps that a review may take.
     REVIEW_TOO_COSTLY = "AR207";
-    /// The policy uses what this version does not evaluate.
+    /// The policy uses a feature that this version does not evaluate.
     POLICY_UNSUPPORTED = "AR301";
     /// The policy is malformed.
     POLICY_INVALID = "AR302";
     /// A variable could not be resolved while a rule was evaluated.
     VARIABLE_UNRESOLVED = "AR303";
-    /// The policy reads what it may not read.
+    /// The policy reads data without a right to do so.
     POLICY_FORBIDDEN = "AR304";
     /// A patch of a policy does not apply to the object.
     PATCH_FAILED = "AR305";
@@ -165,7 +165,7 @@ pub enum FactError {
     NotSynced {
         /// The view asked.
         view: String,
-        /// The state that it is in, for people.
+        /// The state of the view, for people.
         state: String,
     },
     /// The data is older than the reader accepts.
@@ -238,7 +238,7 @@ pub enum FactError {
         "the replica is busy: {limit} requests are under way; ask again, or raise its `--concurrency`"
     )]
     Busy {
-        /// The most queries that it takes at a time.
+        /// The most queries that the replica runs at a time.
         limit: u64,
     },
     /// The request cannot be read.
@@ -287,7 +287,7 @@ pub enum FactError {
         /// The object's name.
         name: String,
     },
-    /// An object that the query could see cannot be carried, so what it says is not known.
+    /// The query could see an object that cannot be carried, so its result is unknown.
     #[error(
         "view `{view}` cannot show object `{object}`: {reason}; correct or delete that object, or ask for less"
     )]
@@ -431,7 +431,7 @@ impl FactError {
         }
     }
 
-    /// Returns whether another replica may answer where this one did not.
+    /// Returns whether the request is worth a retry at a second replica.
     pub fn another_replica_may_answer(&self) -> bool {
         matches!(
             self,

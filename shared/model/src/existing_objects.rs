@@ -1,4 +1,4 @@
-//! Objects that exist already, of which a rule speaks.
+//! Existing objects that a rule changes, or that trigger the rule.
 
 use std::fmt;
 

@@ -5,11 +5,11 @@
 /// 1.5 MiB, so no object needs more; a query's result above it is an error.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The longest name that a key has as it is. A longer one stands in keys by its beginning and its hash.
+/// The longest name that keys hold unchanged. Longer names are replaced by their beginning and a hash.
 pub const NAME_BYTES_MAX: usize = 512;
 
-/// The largest body of one object. Of a larger one the log has a stub: queries that could see it are errors that
-/// name it.
+/// The largest body of an object. A larger object is a stub in the log, and queries that could see the object are
+/// errors.
 pub const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The largest result of one query, below [`MESSAGE_BYTES_MAX`] by what the envelope takes.
@@ -35,7 +35,7 @@ pub const CEL_DOCUMENTS_MAX: usize = 8;
 /// Deltas in one atomic batch.
 pub const BATCH_MESSAGES_MAX: usize = 256;
 
-/// Bodies in one atomic batch; one object may exceed it alone.
+/// The most bytes of bodies in an atomic batch. A batch with a single object may have more.
 pub const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The time for which a tombstone stays in the log. A reader that was away for longer than half of it re-reads

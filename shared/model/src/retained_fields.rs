@@ -22,8 +22,7 @@ impl Default for RetainedFields {
     }
 }
 
-/// The fields of an object's metadata that are kept whatever is read: what tells it from others, and
-/// what selectors look at.
+/// The fields of an object's metadata that every view retains: identity, version, and labels for selectors.
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "labels"];
 
 impl RetainedFields {
@@ -44,7 +43,7 @@ impl RetainedFields {
         self
     }
 
-    /// Keeps that there is something at this path, and of which type.
+    /// Retains the presence and the type of the value at this path.
     pub fn touch<S: AsRef<str>>(&mut self, path: &[S]) -> &mut Self {
         self.at(path);
         self
@@ -100,7 +99,7 @@ impl RetainedFields {
             Self::Whole => "*".to_owned(),
             Self::Fields(fields) => {
                 let fields = fields.iter().map(|(name, kept)| {
-                    // With its length, so that no name runs into what follows.
+                    // The length comes first, so that no name runs into the text after the name.
                     format!("{}:{name}{}", name.len(), kept.canonical())
                 });
                 format!("{{{}}}", fields.collect::<String>())

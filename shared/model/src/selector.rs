@@ -60,7 +60,7 @@ impl LabelSelector {
         })
     }
 
-    /// Labels that an object must have, each with one of these values.
+    /// The labels that an object must have, each with its allowed values.
     pub fn values(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.requirements.iter().filter_map(|one| match &one.test {
             Test::In(values) => Some((&*one.key, &**values)),
@@ -250,12 +250,12 @@ impl NameSelector {
         self.terms.is_empty()
     }
 
-    /// The one name that is selected, if it is one.
+    /// The selected name; `None`: the selector does not select exactly one name.
     pub fn name(&self) -> Option<&str> {
         self.one(true)
     }
 
-    /// The one namespace that is selected, if it is one.
+    /// The selected namespace; `None`: the selector does not select exactly one namespace.
     pub fn namespace(&self) -> Option<&str> {
         self.one(false)
     }

@@ -98,7 +98,7 @@ impl Collection {
         }
     }
 
-    /// The one namespace that it is confined to, if there is one.
+    /// The namespace to which the source is confined; `None`: the source is confined to none, or to several.
     pub fn only_namespace(&self) -> Option<&str> {
         match self.namespaces.as_slice() {
             [one] => Some(one),
@@ -185,7 +185,7 @@ impl Source {
         }
     }
 
-    /// The view that holds this source. Two sources with one canonical form have one view.
+    /// The view that holds this source. Sources with the same canonical form share a view.
     pub fn view_id(&self) -> ViewId {
         match self {
             Self::System { name } => ViewId::new(format!("{}{name}", ViewId::SYSTEM_PREFIX)),
@@ -257,7 +257,7 @@ impl ViewId {
     const CALL_PREFIX: &'static str = "apicall:";
     const OBJECTS_SUFFIX: &'static str = "~objects";
 
-    /// From its text. Only [`Source::view_id`] and decoders make one.
+    /// Returns the identifier with this text. Only [`Source::view_id`] and decoders call this.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
@@ -267,7 +267,7 @@ impl ViewId {
         &self.0
     }
 
-    /// Returns whether it is one of the views that the watcher derives for the other services.
+    /// Returns whether the view is a system view, which the watcher derives for the other services.
     pub fn is_system(&self) -> bool {
         self.0.starts_with(Self::SYSTEM_PREFIX)
     }
@@ -277,7 +277,7 @@ impl ViewId {
         self.0.starts_with(Self::CALL_PREFIX)
     }
 
-    /// Returns whether it holds objects that are referenced one by one ([`Source::Objects`]).
+    /// Returns whether the view holds objects that are referenced by name ([`Source::Objects`]).
     pub fn is_of_references(&self) -> bool {
         self.0.ends_with(Self::OBJECTS_SUFFIX)
     }

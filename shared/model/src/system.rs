@@ -61,7 +61,7 @@ pub fn desired_views_source() -> Source {
     system("wanted")
 }
 
-/// The source of all objects that are referenced one by one.
+/// The source of all objects that are referenced by name.
 pub fn references_source() -> Source {
     system("references")
 }

@@ -70,7 +70,7 @@ pub enum CertError {
 /// A certificate chain and its key, as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pem {
-    /// The serving certificate, then those that lead to its authority.
+    /// The serving certificate, followed by the intermediate certificates up to its authority.
     pub chain: String,
     /// The private key, in PKCS#8, PKCS#1 or SEC1.
     pub key: String,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Pem {
     }
 }
 
-/// A chain and its key that fit each other and have not expired.
+/// A chain with its key; both fit, and no certificate has expired.
 #[derive(Clone, Debug)]
 pub struct Pair {
     key: Arc<CertifiedKey>,
@@ -155,9 +155,9 @@ struct CertState {
 pub struct Attempts {
     /// Certificates that were accepted.
     pub accepted: u64,
-    /// Certificates that were refused; the one before stayed.
+    /// The number of refused certificates. After a refusal the certificate before stays.
     pub refused: u64,
-    /// Why the last one was refused, if it was.
+    /// The reason of the last refusal.
     pub last_error: Option<String>,
 }
 

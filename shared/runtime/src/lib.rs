@@ -46,9 +46,9 @@ pub struct Service {
     pub name: &'static str,
     /// The registry of its metrics.
     pub metrics: Metrics,
-    /// The checks that it waits for before it takes traffic.
+    /// The checks that must pass before the process takes traffic.
     pub readiness: Readiness,
-    /// Tells when it has to stop, and lets it ask for that itself.
+    /// Reports when the service has to stop, and lets the service ask for its own stop.
     pub shutdown: Shutdown,
 }
 
@@ -63,8 +63,8 @@ impl Service {
         }
     }
 
-    /// One of several services of this process: it is shut down with the others, its readiness
-    /// checks are named `name/…`, and its metrics carry the label `service="name"`.
+    /// Returns a service among several of this process. All are shut down together; its readiness checks are named
+    /// `name/…`, and its metrics carry the label `service="name"`.
     #[must_use]
     pub fn scope(&self, name: &'static str) -> Self {
         Self {

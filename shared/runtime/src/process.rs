@@ -102,7 +102,7 @@ where
 /// The one implementation of cryptography of this process. rustls panics where two are compiled in
 /// and none is chosen.
 pub fn install_crypto_provider() {
-    // An error means that one is installed already, which is as good.
+    // An error means that a provider is installed already, which is fine.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 

@@ -96,7 +96,7 @@ impl Readiness {
         }
     }
 
-    /// A handle on these checks that names further ones `prefix/…`.
+    /// Returns a handle on the same checks that registers new checks as `prefix/…`.
     pub(crate) fn scope(&self, prefix: &'static str) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
@@ -105,7 +105,7 @@ impl Readiness {
     }
 }
 
-/// One thing that a service waits for. Dropping it removes the check.
+/// A condition for which a service waits. Dropping it removes the check.
 #[derive(Debug)]
 pub struct Check {
     shared: Arc<ReadinessState>,

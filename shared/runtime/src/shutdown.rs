@@ -22,7 +22,7 @@ impl Shutdown {
         self.token.clone()
     }
 
-    /// Asks for it. The first reason is the one that is kept.
+    /// Asks for the shutdown. Only the first reason is kept.
     pub fn trigger(&self, reason: impl Into<String>) {
         let reason = reason.into();
         if self.reason.set(reason.clone()).is_ok() {

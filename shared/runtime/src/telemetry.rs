@@ -147,7 +147,8 @@ where
         .max_level_hint()
         .is_none_or(|most| most > LevelFilter::INFO);
     let shown = filter_fn(move |metadata| shows_spans || metadata.is_event());
-    // Without a hint of its own it would undo that of the levels, by which what is below them costs nothing.
+    // The layer needs its own hint. Otherwise it would cancel the hint of the levels, and events below the levels
+    // would cost time.
     let shown = shown.with_max_level_hint(LevelFilter::TRACE);
     format::layer(format).with_filter(levels.and(shown))
 }
@@ -164,7 +165,7 @@ impl Guard {
         let Some(provider) = self.provider.take() else {
             return;
         };
-        // The provider blocks its thread, which must not be one that the exporter needs.
+        // The provider blocks its thread, so a thread of the exporter would cause a deadlock.
         let flushed = tokio::task::spawn_blocking(move || flush(&provider));
         if flushed.await.is_err() {
             tracing::warn!("the last traces were not sent: the flush panicked");

@@ -32,7 +32,8 @@ use crate::{
 /// Bytes of a public key.
 const PUBLIC_KEY_BYTES: usize = 32;
 
-/// The numbers of these formats, after [`MAGIC`]. A body's is another, so that none is taken for another.
+/// The format numbers after [`MAGIC`]. Sealed bodies have a different number, so that no format is mistaken for a
+/// second.
 const QUESTION: u8 = 3;
 const ANSWER: u8 = 4;
 
@@ -148,7 +149,7 @@ pub(crate) fn open_question(
         .ok_or_else(|| SealError::UnknownAsker { id: id.to_owned() })?;
     let head = &question[..question.len() - sealed.len()];
     let mut opened = sealed.to_vec();
-    // First, so that whoever has no key costs no agreement.
+    // The body is opened before the key agreement, so that senders without a key cost no key agreement.
     let plain_bytes = question_key(with, asker, of)?
         .open_in_place(only_nonce(), Aad::from(head), &mut opened)
         .map_err(|_| SealError::Refused { id: id.to_owned() })?

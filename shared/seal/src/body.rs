@@ -84,7 +84,7 @@ fn head(key: &SealKey) -> Result<Vec<u8>, SealError> {
     Ok(head)
 }
 
-/// Returns the data that a body is bound to. It has lengths, so that no two places read the same.
+/// Returns the data to which a body is bound. The data has lengths, so that different places never encode alike.
 fn bound_to(head: &[u8], view: &ViewId, key: &ObjectKey) -> Vec<u8> {
     let mut bound = Vec::new();
     for part in [

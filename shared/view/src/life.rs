@@ -110,7 +110,7 @@ pub enum StoreEffect {
     StageEmpty,
     /// Gather into a copy of what is served, beside it.
     StageCopy,
-    /// The objects that were gathered take the place of those that are served.
+    /// The gathered objects replace the served objects.
     Install,
     /// Free all objects.
     Free,

@@ -96,7 +96,7 @@ impl<'a> ViewNode<'a> {
         Self(NodeKind::Some(objects, bare))
     }
 
-    /// The listing whose fields these are, and its plural if it stands under that once more.
+    /// The listing that has these fields; with its plural, if the node is the listing below its plural.
     fn listing(self) -> Option<(Listing<'a>, Option<&'a str>)> {
         match self.0 {
             NodeKind::Root(listing) => Some((listing, listing.head().plural.as_deref())),

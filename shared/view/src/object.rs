@@ -102,7 +102,7 @@ impl Object {
         Arc::strong_count(&self.data) == 1
     }
 
-    /// Identifies its allocation among those that are held now.
+    /// An identifier of the object's allocation, unique among all live allocations.
     pub(crate) fn allocation(&self) -> usize {
         self.data.as_ptr().addr()
     }
@@ -113,7 +113,7 @@ impl Object {
         self.data.len()
     }
 
-    /// From now on it is the part of `data` that begins at `start`, which is the same as it is.
+    /// Moves the object to the bytes of `data` from `start` on, which equal its present bytes.
     pub(crate) fn move_into(&mut self, data: &Arc<[u8]>, start: usize) {
         debug_assert_eq!(data.get(start..start + self.len()), Some(self.data()));
         // An allocation that is shared is far smaller than 4 GiB.
@@ -123,7 +123,7 @@ impl Object {
         }
     }
 
-    /// Moves it into an allocation of its own.
+    /// Moves the object to an allocation of its own.
     pub(crate) fn move_out(&mut self) {
         self.data = self.data().into();
         self.start = 0;
@@ -219,7 +219,7 @@ fn text(bytes: &[u8]) -> &str {
 /// A resource version in 16 bytes. All of Kubernetes' own are numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// A decimal number without a leading zero, so that its text is known.
+    /// A decimal number without a leading zero, from which the text can be restored.
     Number(u64),
     /// Anything else.
     Text(Box<str>),

@@ -32,11 +32,10 @@ pub(crate) const LOOSE_BYTES_MAX: usize = 96 * 1024;
 /// The least that is packed of them.
 const BEST_BYTES_MIN: usize = 48 * 1024;
 
-/// The part of an allocation that may be holes: one in so many.
+/// The greatest share of holes in an allocation, as a divisor.
 const HOLES_SHARE: usize = 3;
 
-/// Packs those that nobody else holds and that have an allocation of their own. Returns the bytes that
-/// this saves.
+/// Packs the objects that have an allocation of their own and no further holder. Returns the bytes saved.
 pub(crate) fn pack(objects: &mut [Object]) -> isize {
     let mut loose = loose(objects);
     let ranges = ranges(&sizes(&loose));

@@ -16,8 +16,7 @@ pub struct Read<'a> {
     store: &'a Store,
 }
 
-/// An owned [`Read`], for a reader that keeps it a while: it stays the same, whatever becomes of the
-/// view.
+/// An owned [`Read`], for readers that keep the state: later changes of the view do not reach the snapshot.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     store: Arc<Store>,

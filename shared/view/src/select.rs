@@ -208,13 +208,13 @@ impl Select {
         self.shape
     }
 
-    /// The name under which a document lists its items once more; `None` where it has no such name.
+    /// The second name under which a document lists its items; `None`: the document has only `items`.
     pub fn plural<'a>(&self, read: Read<'a>) -> Option<&'a str> {
         let plural = read.store().head().plural.as_deref();
         plural.filter(|_| self.shape == Shape::Document)
     }
 
-    /// The state of the object that is meant, if it is referenced one by one.
+    /// The state of the selected object, if the view holds objects that are referenced by name.
     pub fn reference(&self, read: Read<'_>) -> Option<Reference<'_>> {
         let store = read.store();
         let record = store.record()?;
@@ -233,7 +233,7 @@ impl Select {
         Some(Reference { key, state })
     }
 
-    /// The object that is meant, where one is.
+    /// The key of the selected object, if the selection is for a single object.
     pub fn object_key(&self) -> Option<&ObjectKey> {
         self.object.as_ref()
     }
@@ -383,7 +383,7 @@ pub struct Reference<'s> {
     pub state: ReferenceState,
 }
 
-/// The state of an object that is referenced one by one.
+/// The state of an object that is referenced by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceState {
     /// Nobody refers to it.

@@ -154,7 +154,8 @@ impl Draft {
         }
     }
 
-    /// Packs what came one by one, once: whoever keeps up with changes sees objects move.
+    /// Packs the objects that arrived singly. Runs only once, since readers that follow changes see every object
+    /// move.
     fn pack(&mut self) {
         if !std::mem::replace(&mut self.aside.is_whole, true) {
             Arc::make_mut(&mut self.store).pack();
@@ -171,7 +172,7 @@ impl Draft {
         copy
     }
 
-    /// Takes the place of what it was written beside.
+    /// Replaces the state beside which this state was written.
     pub(crate) fn settle(&mut self) {
         let store = Arc::make_mut(&mut self.store);
         let took_over = store.shared.bodies > 0;
@@ -186,7 +187,7 @@ impl Draft {
         self.aside.is_whole = true;
     }
 
-    /// The state as it is now, for a reader that keeps it.
+    /// Returns the present state, for a reader that keeps the state.
     pub(crate) fn snapshot(&self) -> Arc<Store> {
         Arc::clone(&self.store)
     }
@@ -301,7 +302,7 @@ impl Store {
         bytes
     }
 
-    /// Its size beyond the state that it shares objects with.
+    /// The state's bytes, without the objects shared with a second state.
     pub(crate) fn own_bytes(&self) -> ViewBytes {
         let (bytes, shared) = (self.bytes(), self.shared);
         // What has moved out of a place that it shared is still counted as shared.
@@ -342,7 +343,7 @@ impl Store {
         self.objects.changes_since(&older.objects, each);
     }
 
-    /// The object at this place of that order.
+    /// Returns the object at this index in the order of the keys.
     pub(crate) fn nth(&self, index: usize) -> Option<&Object> {
         self.objects.nth(index)
     }
@@ -453,7 +454,7 @@ impl ViewBytes {
     }
 }
 
-/// But for its slot, which is the tree's.
+/// Returns the bytes of an object without its slot, which the tree counts.
 fn bytes_of(object: &Object) -> ViewBytes {
     ViewBytes {
         bodies: object.body().len(),

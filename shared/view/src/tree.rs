@@ -124,7 +124,7 @@ impl Tree {
         chunk.0.get(chunk.search(key).ok()?)
     }
 
-    /// Puts an object in; returns the one that it replaces.
+    /// Inserts an object; returns the replaced object.
     pub(crate) fn replace(&mut self, object: Object) -> Option<Object> {
         let position = self.chunks.find(object.key());
         let Some((position, chunk)) =
@@ -294,7 +294,7 @@ impl Tree {
         let behind = Chunk(behind.unwrap_or_default());
         self.slots += behind.0.capacity();
         if at < split_at {
-            // Before the other's position is taken, which may move this one.
+            // The object is inserted first, since inserting the second half may move the first half.
             self.fill(position, at, object);
             self.chunks.insert_behind(Some(position), behind);
         } else {
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     fn object(n: u16) -> Object {
-        // Three namespaces of which one begins as another does.
+        // Three namespaces, with one a prefix of a second.
         let namespace = ["a", "a-b", "b"][usize::from(n % 3)];
         let key = ObjectKey::new(namespace, format!("{n:05}"));
         Object::new(&key, Epoch(1), &ResourceVersion::new("1"), b"\xc0").unwrap()

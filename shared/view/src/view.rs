@@ -1,4 +1,4 @@
-//! One view: what each event of the log does to it.
+//! A view, with its reaction to each event of the log.
 
 use anteroom_model::{Delta, FactError, Failure, Revision, ViewId, ViewRecord, ViewState};
 
@@ -16,8 +16,8 @@ use crate::{
 pub struct View {
     id: ViewId,
     life: Life,
-    /// Shared with snapshots: a change beside one copies what it changes, so that a long read holds
-    /// up neither the log nor other reads.
+    /// The served state, shared with snapshots. A change copies the changed parts if a snapshot holds them, so long
+    /// reads delay neither the log nor further reads.
     served: Draft,
     gathered: Gathered,
 }
@@ -89,8 +89,8 @@ impl View {
     fn standing_state(&self) -> Option<ViewState> {
         let followed = self.followed();
         let record = followed.record()?;
-        // What came after a drop is of a view that is wanted again: its writer's first word may be
-        // one that this reader was skipped over.
+        // Objects newer than a drop mean that the view is desired again. This reader may have been skipped past the
+        // writer's first record.
         let begun_again = record.state == ViewState::Dropped
             && followed
                 .objects()

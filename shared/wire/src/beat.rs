@@ -1,4 +1,4 @@
-//! The writer's heartbeat: that it lives, and how old its news is.
+//! The writer's heartbeat: its liveness, and the age of its news.
 
 use anteroom_model::{
     Epoch, Failure, Group, Incarnation, Revision, ViewId, limits::BEAT_VIEWS_MAX,
@@ -13,7 +13,7 @@ use crate::{WireError, frame};
 pub struct Beat {
     /// The log that the revisions below are positions of.
     pub incarnation: Incarnation,
-    /// The group that this writes. [`Group::NONE`]: none, it stands for election.
+    /// The group of the writer. [`Group::NONE`]: the watcher leads no group, and stands for election.
     #[serde(default)]
     pub group: Group,
     /// The writer's term. Of [`Group::NONE`]: 1 while it stands for election, 0 once it withdraws.
@@ -23,7 +23,7 @@ pub struct Beat {
     /// The number of this page: a writer of many views says of [`BEAT_VIEWS_MAX`] at a time how they are.
     #[serde(default, skip_serializing_if = "is_first")]
     pub page: u32,
-    /// Every view that the writer keeps, or those of this page.
+    /// The views of the writer: all, or the part on this page.
     pub views: Vec<ViewBeat>,
 }
 

@@ -59,11 +59,11 @@ pub struct Envelope {
 pub struct Encoded {
     /// The subject.
     pub subject: String,
-    /// Everything but the body, so that a reader may do without it.
+    /// The message's data except the body, for readers that need no body.
     pub headers: Vec<(&'static str, String)>,
     /// The object's body; of a tombstone, nothing; of a control record, the record.
     pub body: Bytes,
-    /// The time for which the log keeps it; `None`: until it is replaced.
+    /// The time for which the log keeps the message; `None`: until a newer message replaces it.
     pub ttl: Option<Duration>,
 }
 

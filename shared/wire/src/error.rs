@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Bytes that are not what they should be. Whoever meets one counts it and goes on.
+/// A message that cannot be decoded. Readers count the error and go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WireError {
     /// Another protocol version.

@@ -28,7 +28,7 @@ pub struct LiveRequest {
     pub call: LiveCall,
     /// The expression to evaluate over the answer, as it came.
     pub query: Query,
-    /// The read is for a scan of what exists: nobody waits for it, so it has to leave room for others.
+    /// The read is for a scan of existing objects, so it leaves room for reads of admission.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
 }
@@ -63,7 +63,7 @@ pub enum LiveCall {
         /// The reference, as in `ghcr.io/shop/web:1.2`.
         reference: String,
     },
-    /// Objects that a rule changes, or that trigger one that does: `{items, continue}`.
+    /// Objects that a rule changes, or the triggers of the rule: `{items, continue}`.
     Existing {
         /// The objects.
         objects: ExistingObjects,
@@ -90,7 +90,7 @@ pub struct LiveReply {
     pub watcher: String,
     /// The time from the begin of the read to the reply, by the watcher's clock.
     pub age_ms: u64,
-    /// True where it was shared with another reader that asked for the same at the same time.
+    /// True if the read was shared with a second reader that asked the same question at the same time.
     pub shared: bool,
     /// The query's result, as a MessagePack body.
     pub result: Bytes,

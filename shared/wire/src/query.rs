@@ -18,7 +18,7 @@ pub use cel::{CEL_EXPRESSION, CEL_VERSION, CelOutcome, CelQuery, VIEW, decode_ce
 /// The largest request or outcome: what [`MESSAGE_BYTES_MAX`] leaves beside headers.
 pub const RPC_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 16 * 1024;
 
-/// Queries to one view, answered together from one state of it.
+/// Queries to a view, all answered from the same state of the view.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueryRequest {
     /// The entry through which the reader came, for messages and traces; empty: the view itself.
@@ -36,8 +36,8 @@ pub struct QueryRequest {
     /// The least revision that the reader accepts: the replica waits for it within the deadline.
     #[serde(default)]
     pub revision_min: Option<Revision>,
-    /// The log that `revision_min` is a position of. A replica that serves what it read from another
-    /// one leaves `revision_min` out of account. `None`: whichever log it is.
+    /// The log in which `revision_min` is a position. A replica that serves data from a different log ignores
+    /// `revision_min`. `None`: any log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision_min_of: Option<Incarnation>,
 }
@@ -65,7 +65,7 @@ pub struct Query {
 /// A part of a view that an expression is about, and how it is presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
-    /// The form in which it is presented. With [`Shape::Object`], `object` says which; one that is not there is
+    /// The form of the document. [`Shape::Object`] needs `object`; a missing object is the error
     /// [`FactError::ObjectNotFound`].
     #[serde(default)]
     pub shape: Shape,
@@ -87,7 +87,7 @@ pub struct Selection {
     pub limit: Option<u64>,
 }
 
-/// The answer, with what it was read from.
+/// The answer, with the position and age of its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryReply {
     /// The replica that answered, for people.

@@ -24,7 +24,7 @@ pub enum Referenced<'a> {
     Idle,
     /// The object is there.
     Found(BodyNode<'a>),
-    /// The API server said that it is not there.
+    /// The object does not exist, according to the API server.
     Absent,
     /// The object cannot be read.
     Failed(Failure),
@@ -82,7 +82,7 @@ pub fn failed(failure: &Failure) -> Result<Bytes, WireError> {
     head("failed", Some(failure))
 }
 
-/// The body that holds the object of this body.
+/// Returns the record body for an existing object, which holds the object's body.
 pub fn found(object: &[u8]) -> Bytes {
     // A map of two entries: `state`, and the object's body as it is.
     const HEAD: &[u8] = b"\x82\xa5state\xa5found\xa6object";

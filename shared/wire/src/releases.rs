@@ -79,7 +79,7 @@ impl Sample {
         }
     }
 
-    /// Reads it, and returns what the present version writes for it.
+    /// Decodes the sample, and returns the bytes that the present version writes for the same message.
     fn rewritten(&self) -> Result<Bytes, WireError> {
         let bytes = &self.body;
         match self.kind.as_str() {

@@ -1,4 +1,4 @@
-//! A replica's heartbeat: that it lives, and what it holds.
+//! The heartbeat of a replica, with the state of each of its views.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,10 +22,10 @@ pub struct ReplicaBeat {
     /// Its limit; `None`: there is none.
     #[serde(default)]
     pub bytes_max: Option<u64>,
-    /// The place of this page among the messages of one beat; `None`: it is the only one.
+    /// The place of this page among the messages of a beat; `None`: the beat has a single message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Page>,
-    /// Every view of its share, or those of this page.
+    /// The views of the replica's share: all, or the part on this page.
     pub views: Vec<ReplicaView>,
     /// Ages of the calls' responses that it holds, in milliseconds: all that a new writer
     /// that reaches no endpoint knows of data that it has not read itself.
@@ -99,7 +99,7 @@ pub struct HeldViews {
 impl HeldViews {
     /// Takes a page in. Returns the views whose state changed by it.
     pub fn take_page(&mut self, page: Option<Page>, views: Vec<ReplicaView>) -> Vec<ViewId> {
-        // A beat of one page differs from the one before it, too.
+        // A new beat with a single page counts as a new round too.
         let Page {
             round,
             index,

@@ -78,7 +78,7 @@ pub enum Subject {
     Write,
     /// Queries to any replica that serves the view.
     Query(ViewId),
-    /// Queries to any replica that knows the view, whatever its state.
+    /// Queries to any replica that knows the view, in every state of the view.
     Fallback(ViewId),
     /// Queries to one replica.
     Direct {
@@ -221,7 +221,7 @@ impl Subjects {
         self.subject("q", &[view.as_str()])
     }
 
-    /// Queries to any replica that knows the view, whatever its state.
+    /// Queries to any replica that knows the view, in every state of the view.
     pub fn fallback(&self, view: &ViewId) -> String {
         self.subject("qf", &[view.as_str()])
     }

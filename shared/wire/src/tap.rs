@@ -52,7 +52,7 @@ pub struct Tap {
     pub past: bool,
 }
 
-/// The decisions that a tap means: those that match every field that is set.
+/// A tap's filter: decisions that match all set fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TapFilter {
@@ -66,7 +66,7 @@ pub struct TapFilter {
     pub user: Option<String>,
     /// Denied, or with a rule that could not be evaluated.
     pub denied: bool,
-    /// It took at least so long, in microseconds.
+    /// The least duration of the decision, in microseconds.
     pub slower_than_us: u64,
 }
 
@@ -77,7 +77,7 @@ pub struct Tapped {
     pub id: String,
     /// The webhook's name.
     pub webhook: String,
-    /// Messages of this webhook to this tap before this one. A gap is a loss.
+    /// The number of messages that this webhook sent to this tap before. A gap means lost messages.
     pub sequence: u64,
     /// The webhook decides without effect.
     #[serde(default)]
@@ -116,7 +116,7 @@ pub struct Summary {
     pub left_out: u64,
 }
 
-/// The decisions of one rule on objects of one kind in one namespace.
+/// The decisions of a rule, for a kind of objects in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `name`, or `namespace/name` of a namespaced policy.
@@ -129,16 +129,16 @@ pub struct Row {
     pub namespace: String,
     /// Requests that it decided on.
     pub decided: u64,
-    /// Requests that violate it: refused where it enforces.
+    /// Requests that violate the rule; an enforcing rule refuses them.
     pub failed: u64,
     /// Requests that were refused because of the rule, or would have been.
     pub denied: u64,
-    /// Requests on which it could not be evaluated.
+    /// Requests for which the rule could not be evaluated.
     pub errors: u64,
     /// The code of the last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The time that it took, with the facts that it waited for.
+    /// The times of the rule's evaluations, including the wait for facts.
     pub latencies: Latencies,
     /// The longest of these times, in microseconds.
     pub worst_us: u64,

@@ -1,4 +1,4 @@
-//! A webhook's heartbeat: that it lives, and how far it enforces what the log says.
+//! A webhook's heartbeat: its liveness, and the log position up to which it enforces policies.
 
 use anteroom_model::{Failure, Incarnation, Revision};
 use bytes::Bytes;

@@ -71,7 +71,7 @@ async fn send(
                 );
                 return pending().await;
             }
-            // It left between the choice and the sending: another one is chosen.
+            // The server left between the choice and the sending, so a new server is chosen.
             Err(TrySendError::Closed(Ok(incoming))) => call = incoming.call,
             Err(TrySendError::Closed(Err(_))) => return Err(RequestError::NoResponders),
         }
@@ -91,7 +91,7 @@ impl Reply for LocalReply {
         batch::check_message(body.len())?;
         self.server.require_up()?;
         if self.caller.is_up() {
-            // An error says that the caller has given up, which is its right.
+            // An error means only that the caller has given up.
             let _ = self.sender.send(body);
         }
         Ok(())

@@ -24,7 +24,7 @@ pub struct Chances {
     pub append_lost: f64,
     /// A batch is appended, but its acknowledgement is lost: reported as `Unknown`.
     pub ack_lost: f64,
-    /// A call is lost on its way: its caller waits for its timeout.
+    /// The probability that a call is lost before it reaches a server: the caller waits for its timeout.
     pub call_lost: f64,
     /// A call is answered, but the reply is lost: its caller waits for its timeout.
     pub reply_lost: f64,

@@ -27,7 +27,7 @@ pub(super) struct Hub {
 #[derive(Debug)]
 pub(super) struct HubState {
     pub(super) log: Option<Log>,
-    /// Logs made so far: the incarnation's name, so that a run is the same every time.
+    /// The number of logs made so far, which names the incarnation: equal runs get equal names.
     logs_made: u64,
     /// See [`LocalOptions::log_bytes_max`].
     log_bytes_max: Option<u64>,
@@ -79,7 +79,7 @@ impl Hub {
         self.with(|state| state.ensure_log(tombstone_ttl).head())
     }
 
-    /// Makes the log anew, if its name is this one.
+    /// Makes the log anew if its incarnation is `incarnation`.
     pub(super) fn remake_log(&self, incarnation: &Incarnation) -> Result<(), BusError> {
         let tombstone_ttl = self.options.tombstone_ttl;
         self.with(|state| {
@@ -161,7 +161,7 @@ impl Hub {
         });
     }
 
-    /// One of those that serve `address` and are within reach, chosen at random.
+    /// Returns a random server among those within reach that serve `address`.
     pub(super) fn choose(&self, address: &Address) -> Option<Server> {
         self.with(|state| {
             let within_reach: Vec<_> = state

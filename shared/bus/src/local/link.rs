@@ -102,7 +102,7 @@ impl Link {
         self.gaps.load(Ordering::Relaxed)
     }
 
-    /// Hands a signal to whoever listens at this client.
+    /// Hands a signal to the listener of this client.
     pub(super) fn hear(&self, channel: Channel, message: &Bytes) {
         if let Some(signals) = self
             .signals

@@ -31,7 +31,7 @@ pub(super) mod code {
     pub(crate) const TEMPORARILY_UNAVAILABLE: u64 = 10008;
     /// No message with this subject.
     pub(crate) const NO_MESSAGE: u64 = 10037;
-    /// A stream of this name exists with another configuration.
+    /// A stream with this name exists, with a different configuration.
     pub(crate) const STREAM_NAME_IN_USE: u64 = 10058;
     /// No such stream.
     pub(crate) const STREAM_NOT_FOUND: u64 = 10059;
@@ -103,7 +103,7 @@ fn is_full(error: &jetstream::Error) -> bool {
     error.error_code().0 == code::STORE_FAILED && error.to_string().contains(MAXIMUM_BYTES)
 }
 
-/// The end of the log, as the server that leads it tells it.
+/// The end of the log, as reported by the stream's leading server.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) head: LogHead,

@@ -216,7 +216,7 @@ async fn attempt(
     let Err(error) = stored else {
         return stored.map_err(|_| Refusal::Final(unknown("no acknowledgement")));
     };
-    // A batch that was refused at its start ends as an incomplete one: its first reply says why.
+    // A batch refused at its start ends as incomplete, and only its first reply has the reason.
     let why = first.wait(Instant::now()).await.ok();
     let why = why.and_then(|reply| outcome(&reply).err().flatten());
     Err(match why.or(error) {

@@ -41,7 +41,7 @@ pub struct NatsConfig {
 }
 
 impl NatsConfig {
-    /// The defaults, for these servers and this cluster.
+    /// Returns the default configuration for the servers and the cluster.
     pub fn new(servers: impl IntoIterator<Item = impl Into<String>>, cluster: &str) -> Self {
         Self {
             servers: servers.into_iter().map(Into::into).collect(),

@@ -73,7 +73,7 @@ pub(super) struct Delivered {
     pub(super) message: Message,
 }
 
-/// Why a pass cannot go on. Another one can, from the same position.
+/// The reason why a pass cannot go on. A new pass may resume at the same position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     /// Records were lost on the way.
@@ -294,7 +294,8 @@ fn number(message: &Message, header: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// 409 ends a pull that reached its bytes; for other reasons, the consumer ends with it.
+/// Returns whether status 409 ends the pull alone, whose batch or bytes are complete. Any further reason ends the
+/// consumer too.
 fn is_ordinary(description: &str) -> bool {
     let description = description.to_ascii_lowercase();
     description.contains("batch completed") || description.contains("exceeds maxbytes")

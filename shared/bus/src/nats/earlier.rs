@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::api::End;
 use crate::{BusError, LogHead};
 
-/// The time in which a server that comes to lead a stream has applied all that it has.
+/// The time within which a new leader of a stream has applied all acknowledged records.
 const APPLIES_WITHIN: Duration = Duration::from_secs(15);
 
-/// The time since which one reader finds the log to end before what it knows. Each reader knows another position, so each
-/// has one of its own.
+/// The time since which a reader finds that the log ends before a position that the reader knows. Each reader has its
+/// own, since readers know different positions.
 #[derive(Debug, Default)]
 pub(super) struct EarlierEnd(Option<Instant>);
 

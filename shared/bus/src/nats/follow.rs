@@ -99,8 +99,7 @@ fn filters(shared: &ClientState, scope: &LogScope) -> Vec<String> {
 struct LogReader {
     shared: Arc<ClientState>,
     filters: Vec<String>,
-    /// Halved whenever messages were dropped on the way, so that it ends within what the client
-    /// holds.
+    /// The size of a pull, halved after messages were dropped, so that a pull fits into the client's queue.
     pull_records: usize,
     events: mpsc::Sender<LogEvent>,
     position: Position,
@@ -124,7 +123,7 @@ struct LogReader {
 pub(super) struct NoLogNotice(Mutex<Option<Instant>>);
 
 impl NoLogNotice {
-    /// Returns whether it may be said now, and takes down that it is.
+    /// Returns whether the notice is due, and remembers it as given.
     fn is_due(&self) -> bool {
         let mut last = self.0.lock();
         let is_due = last.is_none_or(|at| at.elapsed() >= NO_LOG_NOTICE_INTERVAL);

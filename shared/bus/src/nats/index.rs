@@ -64,7 +64,7 @@ pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
     Ok(index)
 }
 
-/// One pass over what the log held at `head`.
+/// A pass over the log's contents at `head`.
 struct Reading<'a> {
     shared: &'a ClientState,
     head: &'a LogHead,
@@ -159,7 +159,7 @@ fn note(shared: &ClientState, message: &Message, index: &mut LogIndex) {
                 "cannot decode an object's record: the writer replaces or removes it"
             );
             if let Ok(Subject::Object { view, key }) = shared.subjects.parse(subject) {
-                // A version that no source has, so that the writer replaces it or removes it.
+                // No source has this version, so the writer replaces or removes the object.
                 let version = (Epoch(0), ResourceVersion::default());
                 index.objects.entry(view).or_default().insert(key, version);
             }

@@ -27,8 +27,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The most attempts in a row to get to another server than the one that is left. A Service chooses at random.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// The servers in the order in which they are tried: each after all others. The client library would prefer those that
-/// never failed, and so the one that is left to those that were once restarted.
+/// The servers in the order in which they are tried, each after all the rest. The client library would prefer servers
+/// that never failed, and so go back to the server just left.
 #[derive(Debug)]
 pub(super) struct Turns<T>(Mutex<Vec<T>>);
 
@@ -37,7 +37,7 @@ impl<T: Clone + PartialEq> Turns<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// Returns the server whose turn it is: one that was not tried yet, else the one that was tried longest ago.
+    /// Returns the next server: an untried server, or the server tried longest ago.
     pub(super) fn next(&self, servers: &[T]) -> Option<T> {
         let mut tried = self.0.lock();
         tried.retain(|server| servers.contains(server));
@@ -91,7 +91,7 @@ impl Signs {
         self.0.lock().replicas = Some(at);
     }
 
-    /// Begins anew: the connection is another one. Who was heard before has to be heard over it too.
+    /// Starts the measurement for a new connection, over which every sender has to be heard again.
     fn begin(&self, now: Instant) {
         let mut heard = self.0.lock();
         *heard = ServerContact {
@@ -105,7 +105,7 @@ impl Signs {
 /// The departures from servers of one client.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
-    /// The server that was left, until another one is reached, and the attempts to get away from it.
+    /// The server just left and the number of attempts to leave it; `None` once a different server is reached.
     left: Option<(String, u32)>,
     /// The time of the last departure.
     at: Option<Instant>,
@@ -114,7 +114,8 @@ pub(super) struct Departures {
 }
 
 impl Departures {
-    /// The client has connected to this server. Returns true if it is to leave it at once: it is the one that was left.
+    /// Notes a connection to this server. Returns true if the server is the server just left, so that the client
+    /// leaves at once.
     pub(super) fn connected(&mut self, server: &str, signs: &Signs, now: Instant) -> bool {
         signs.begin(now);
         match &mut self.left {

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::leave::{Departures, Signs};
 use crate::{BusError, Connection};
 
-/// The client delivers its events by `try_send` and may lose one, so its state is looked at this
-/// often besides.
+/// The interval at which the client's state is checked, since the client may lose events (it sends them by
+/// `try_send`).
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A connection, told apart from the one before it: a lost connection takes consumers, replies and
@@ -95,9 +95,9 @@ pub(super) async fn watch(
         };
         let now = Link {
             connection: match (event, client.connection_state()) {
-                // The client sends this event just before it changes its state.
+                // The client sends `Connected` just before it changes its state.
                 (Some(Event::Connected), _) | (_, State::Connected) => Connection::Up,
-                // Whatever the event: the state says what came of it.
+                // The state is newer than any event.
                 (_, State::Pending | State::Disconnected) => Connection::Down,
             },
             connects: statistics.connects.load(Ordering::Relaxed),

@@ -115,8 +115,8 @@ impl Mux {
         let mut waiting = self.waiting.lock();
         waiting.next += 1;
         let id = waiting.next;
-        // Looked at under the lock, so that whoever takes the news of a loss to those who wait sees this
-        // one, or this one sees the news. Where it is down already, the sender ends here.
+        // The link is read under the lock: either the task that fails the waiting requests after a loss sees this
+        // request, or this request sees the loss. If the link is down, the request fails here.
         let link = *self.link.borrow();
         if link.is_up() && !waiting.closed {
             let expected = Expected {

@@ -110,7 +110,7 @@ impl Stream for QueueMember {
                 },
                 Stage::Leaving(leaving) => Stage::Emptying(ready!(leaving.poll_unpin(cx))),
                 Stage::Emptying(subscriber) => match subscriber.poll_next_unpin(cx) {
-                    // It is the task that has had its turn, and not the queue that is empty.
+                    // The task has used up its turn; the queue may not be empty.
                     Poll::Pending if !tokio::task::coop::has_budget_remaining() => {
                         return Poll::Pending;
                     }

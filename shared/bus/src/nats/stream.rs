@@ -14,7 +14,7 @@ use crate::{BusError, LogHead};
 /// The oldest server whose atomic batches keep their fence (nats-server issue 8376).
 pub(super) const SERVER_VERSION_MIN: &str = "2.14.5";
 
-/// Makes the stream, or adopts it as it is.
+/// Creates the stream, or adopts an existing stream unchanged.
 pub(super) async fn ensure(
     api: &Api,
     subjects: &Subjects,
@@ -37,8 +37,9 @@ pub(super) async fn ensure(
     api::head(&info).ok_or(BusError::NoLog)
 }
 
-/// Empties the stream and gives it another incarnation, if it has this one. It is emptied first: what is left of it must
-/// not be read under the new name. Two that do so at once make readers begin twice.
+/// Empties the stream and gives it a new incarnation, if its present incarnation is `incarnation`. The stream is
+/// emptied first, so that no old record is read under the new name. If two watchers do so at once, readers begin
+/// twice.
 pub(super) async fn remake(api: &Api, incarnation: &Incarnation) -> Result<(), BusError> {
     let mut config = api.info().await?.config;
     if config.metadata.get(INCARNATION) == Some(&incarnation.0) {
@@ -103,7 +104,7 @@ async fn adopt(
     Ok(api.update(&wanted).await?)
 }
 
-/// Everything that this crate decides about the stream, and that may be changed while it lives.
+/// Sets the fields of the stream that this crate decides and that may change during the stream's life.
 fn prescribe(stream: &mut Config, subjects: &Subjects, config: &NatsConfig) {
     stream.subjects = subjects.stream_subjects();
     stream.max_bytes = config.log_bytes_max.try_into().unwrap_or(i64::MAX);

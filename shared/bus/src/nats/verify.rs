@@ -9,7 +9,7 @@ use crate::BusError;
 /// counts as out of reach.
 const UNVERIFIED_MAX: u32 = 3;
 
-/// The results of one session's verifications so far.
+/// The results of a session's verifications so far.
 #[derive(Debug, Default)]
 pub(super) struct Verifier {
     failed: u32,

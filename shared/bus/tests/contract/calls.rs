@@ -301,7 +301,7 @@ pub(crate) async fn leaving_a_full_place_loses_no_call(harness: impl Harness) {
         // A task may begin later than what follows: it is sent here.
         assert!(poll!(&mut waits).is_pending());
         callers.push(tokio::spawn(waits));
-        // What was sent before this has arrived when this is answered.
+        // The reply proves that all calls sent before have arrived.
         let reply = within(caller.request(&at("b"), call(b""), TIMEOUT)).await;
         assert_eq!(reply.unwrap(), "beside");
     }

@@ -19,7 +19,7 @@ pub(crate) async fn deployed() -> Deployed {
     deployed_with(|config| config).await
 }
 
-/// The same with what this makes of its configuration.
+/// Starts the deployed server with the configuration that `change` returns.
 pub(crate) async fn deployed_with(change: impl FnOnce(String) -> String) -> Deployed {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -73,7 +73,7 @@ impl Deployed {
         self.trusting(ConnectOptions::with_nkey(login.unwrap().seed.clone()))
     }
 
-    /// The same options for a client that trusts this server.
+    /// Returns the options of a client that trusts the server's authority.
     pub(crate) fn trusting(&self, options: ConnectOptions) -> ConnectOptions {
         let authority = self.folder.path().join("watcher").join(AUTHORITY);
         options.require_tls(true).add_root_certificates(authority)

@@ -37,7 +37,7 @@ pub(crate) async fn leases_of_groups_are_apart(harness: impl Harness) {
     assert_eq!(one.lease(ONE).await.unwrap(), Some((lease("one"), first)));
 }
 
-/// Whoever lost one group's lease goes on in the groups that are still its own.
+/// A writer that lost the lease of one group goes on in its remaining groups.
 pub(crate) async fn a_fence_holds_in_its_own_group_alone(harness: impl Harness) {
     let bus = harness.client().await;
     let (one, two) = (

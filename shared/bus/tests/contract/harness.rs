@@ -15,7 +15,7 @@ pub(crate) trait Harness {
     /// Stops the broker, as a crash would.
     async fn stop(&mut self);
 
-    /// Starts it again, with what it had stored.
+    /// Starts the server again with the data that the server had stored.
     async fn restart(&mut self);
 
     /// Deletes the log behind everybody's back.

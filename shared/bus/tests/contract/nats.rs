@@ -361,7 +361,7 @@ async fn the_permissions_that_are_deployed_suffice() {
     let replica = connect("replica", "cache_replica").await;
     let webhook = connect("webhook", "webhook").await;
 
-    // One watcher leads one group, and another, of the same user, another group.
+    // Two watchers with the same user lead two different groups.
     let other = Writer::of(connect("watcher", "watcher").await, Group(1)).await;
     other.append(vec![put("b", "x", 1)]).await;
     let writer = Writer::new(watcher).await;

@@ -85,7 +85,7 @@ const SUBSCRIBED: [(&str, &str); 23] = [
     (">", ""),
 ];
 
-/// What one login may do, of all that there is.
+/// The permissions of one login: all subjects that the login may use.
 struct Allowed {
     user: &'static str,
     reads_the_log: bool,
@@ -263,7 +263,7 @@ async fn each_login_may_do_its_own_work_and_nothing_else() {
     }
 }
 
-/// Whoever has no key, another one, or trusts another authority gets no connection.
+/// A client without a key, with an unknown key, or with a foreign authority gets no connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_known_key_logs_in_and_only_to_a_trusted_server() {
     let (deployed, other) = (deployed().await, deployed().await);

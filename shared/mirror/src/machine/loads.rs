@@ -12,8 +12,8 @@
 
 use super::*;
 
-/// Views that are read by themselves at one time; others wait. Also the most views that are repaired
-/// so: beyond it, one reading of the whole log costs less.
+/// The most views that are read alone at a time; further views wait. With more views to repair, a read of the whole
+/// log costs less.
 pub(super) const LOADS_MAX: usize = 4;
 
 /// The progress of the reader of one view.

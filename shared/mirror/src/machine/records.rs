@@ -133,7 +133,7 @@ impl Machine {
         let Some(kept) = self.views.get(&id) else {
             return;
         };
-        // It has come again since, which a reader of its own has seen.
+        // The view was desired again after this drop, and the view's own reader has read further.
         if kept.read().is_repeat(revision) {
             return;
         }

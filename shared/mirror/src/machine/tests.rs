@@ -257,7 +257,7 @@ fn views_of_others_are_not_held_and_those_taken_over_are_loaded() {
     assert_eq!(world.read(1, |read, _| read.len()), Some(1));
 }
 
-/// One malformed record is nothing to other views.
+/// A malformed record does not affect further views.
 #[test]
 fn a_record_that_cannot_be_read_stops_its_own_view_alone() {
     let mut world = synced_world();

@@ -165,7 +165,7 @@ async fn a_log_made_anew_or_cut_short_is_read_anew() {
     harness.write(5).await;
     harness.until_equal().await;
     harness.bus.faults().truncate_log(before);
-    // The writer notices, and writes again what it has.
+    // The writer notices the loss, and writes its objects again.
     harness.write(5).await;
     harness.until_equal().await;
 

@@ -166,7 +166,7 @@ fn field_selectors_select_and_are_refused_as_by_the_api_server() {
     assert!(name.matches("", "a:b c"), "as roles may be named");
 }
 
-/// The API server takes it, and so it must never be read as if it said something else.
+/// The API server accepts the escape, so the selector must never be read with a different meaning.
 #[test]
 fn an_escape_in_a_field_selector_is_not_read() {
     for selector in ["metadata.name=p\\,q", "metadata.name=p\\=q"] {

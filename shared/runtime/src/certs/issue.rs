@@ -51,7 +51,7 @@ pub fn is_due(not_after: Timestamp, validity: SignedDuration, now: Timestamp) ->
 /// An authority of our own, which signs our serving certificates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Authority {
-    /// Its certificate: what clients are given to trust.
+    /// The authority's certificate, which clients trust.
     pub certificate_pem: String,
     /// Its private key, in PKCS#8.
     pub key_pem: String,

@@ -83,7 +83,7 @@ async fn files_are_followed_and_a_bad_pair_keeps_the_good_one() {
     assert!(refused.last_error.unwrap().contains("tls.crt"));
     assert!(certificates.current().is_none());
 
-    // The key first, so that the pair is never a half of one and a half of another.
+    // The key is written first, so that no reader sees a certificate with a foreign key.
     let one = authority.issue(&names(), now).unwrap();
     std::fs::write(&key, &one.key).unwrap();
     let staged = directory.path().join("staged");

@@ -6,7 +6,7 @@ use clap::{Arg, Command};
 /// it should have: flag, variable, default, meaning.
 pub fn undocumented(command: &Command, page: &str) -> Vec<String> {
     let mut command = command.clone();
-    command.build(); // So that options that are common to subcommands are in them.
+    command.build(); // Building the command adds options common to all subcommands.
     let mut missing = Vec::new();
     look(&command, page, &mut missing);
     missing

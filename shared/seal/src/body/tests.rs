@@ -1,4 +1,4 @@
-//! Tests of what a seal holds, and of what it refuses.
+//! Tests of the contents that a seal protects, and of the changes that make opening fail.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn a_sealed_body_with_any_byte_changed_is_refused() {
         for bit in 0..8 {
             let mut changed = sealed.to_vec();
             changed[at] ^= 1 << bit;
-            // Another key's name too, though that key has the same bytes.
+            // A changed key name is refused too, even if the named key has the same bytes.
             assert!(open(&ring, &view(), &key(), &changed).is_err(), "byte {at}");
         }
     }

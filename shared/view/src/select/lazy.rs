@@ -78,7 +78,7 @@ impl<'a> LazyList<'a> {
         }
     }
 
-    /// The namespace that all its objects are in, where the view has others.
+    /// The only namespace of the selected objects, if the view has objects of several.
     pub fn namespace(&self) -> Option<&'a str> {
         (!self.is_whole).then_some(&*self.select.namespace)
     }

@@ -8,14 +8,14 @@ use std::{cmp::Ordering, sync::Arc};
 use super::{Tree, chunk::Chunk, chunks::ChunkGroup};
 use crate::object::Object;
 
-/// One object that is not the same in two states.
+/// An object that differs between two states.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// The object is only in the later state.
     Added(&'a Object),
     /// The object is only in the earlier state.
     Removed(&'a Object),
-    /// The object is another one in the later state.
+    /// The later state has a different version of the object.
     Replaced {
         /// The object before.
         old: &'a Object,
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
         chunk.map_or(&[], |chunk| chunk.0.get(self.at..).unwrap_or_default())
     }
 
-    /// Chunks of the group, from the one on that this is in.
+    /// Returns the group's chunks, starting with the chunk of this position.
     fn chunks(&self) -> &'a [Arc<Chunk>] {
         let group = self.groups.first();
         group.map_or(&[], |group| group.0.get(self.chunk..).unwrap_or_default())
@@ -134,7 +134,7 @@ impl Tree {
             match (order, old, new) {
                 (Ordering::Less, Some(old), _) => each(Change::Removed(old)),
                 (Ordering::Greater, _, Some(new)) => each(Change::Added(new)),
-                // One that was packed, or moved out, stands elsewhere.
+                // A packed or moved object is at a different place.
                 (_, Some(old), Some(new)) if !old.is_same_as(new) => {
                     each(Change::Replaced { old, new });
                 }

@@ -1,4 +1,4 @@
-//! A run of objects that stand beside each other.
+//! A chunk: a run of adjacent objects.
 
 use anteroom_model::KeyBytes;
 
@@ -21,7 +21,7 @@ pub(super) const CHUNK_BYTES: usize = 48 + 2 * size_of::<usize>();
 pub(super) struct Chunk(pub(super) Vec<Object>);
 
 impl Clone for Chunk {
-    /// With the same room, so that the next object does not double it.
+    /// Clones the chunk with the same capacity, so that the next insertion does not double the memory.
     fn clone(&self) -> Self {
         let mut objects = Vec::with_capacity(self.0.capacity());
         objects.extend_from_slice(&self.0);
@@ -45,7 +45,7 @@ impl Chunk {
         self.0.insert(at, object);
     }
 
-    /// The bytes of its objects that may be packed.
+    /// The bytes of the chunk's objects that may be packed.
     pub(super) fn loose_bytes(&self) -> usize {
         let loose = self.0.iter().filter(|object| is_loose(object));
         loose.map(Object::len).sum()

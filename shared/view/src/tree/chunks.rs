@@ -136,8 +136,8 @@ impl Chunks {
         }
     }
 
-    /// Puts a chunk behind the one at `position` (`None`: there is none). Returns its position; that of the
-    /// one before it may be another now.
+    /// Inserts a chunk behind the chunk at `position` (`None`: the tree is empty). Returns the position of the new
+    /// chunk; the position of the chunk before may change.
     pub(super) fn insert_behind(
         &mut self,
         position: Option<ChunkPosition>,
@@ -189,7 +189,7 @@ impl Chunks {
         Some(removed)
     }
 
-    /// All chunks, one after the other; what is passed is freed.
+    /// Returns all chunks in order; iteration frees each group behind it.
     pub(super) fn into_chunks(self) -> impl Iterator<Item = Arc<Chunk>> {
         let groups = self.groups.into_iter();
         groups.flat_map(|group| Arc::unwrap_or_clone(group).0)

@@ -8,7 +8,7 @@ use std::{
 use super::chunk::Chunk;
 use crate::Object;
 
-/// Some objects of a view that stand together, in order, and that other states of it may share.
+/// A run of adjacent objects of a view, in order, which states of the view may share.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch<'a>(&'a Arc<Chunk>);
 
@@ -32,8 +32,8 @@ impl<'a> Stretch<'a> {
     }
 }
 
-/// Marks are equal if they are of the very same stretch, which has the same objects then: a change makes
-/// another one of it. No other can come to stand in its place while it is remembered.
+/// Equal marks belong to the identical stretch, with identical objects: a change makes a new stretch. While a mark
+/// exists, its stretch stays allocated, so no new stretch gets the same address.
 impl PartialEq for StretchMark {
     fn eq(&self, other: &Self) -> bool {
         self.0.ptr_eq(&other.0)

@@ -241,7 +241,7 @@ fn every_refusal_of_a_view_has_its_reason() {
     assert_eq!(reader.view.bytes().bodies, 0);
 }
 
-/// Objects that are shared with those that are served are not counted twice.
+/// Gathered objects that are shared with served objects are not counted twice.
 #[test]
 fn a_gathering_view_counts_its_staged_bytes_without_shared_ones() {
     let mut reader = synced();

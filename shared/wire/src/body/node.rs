@@ -140,8 +140,7 @@ impl<'a> Entries<'a> {
         Some((name, &value[..value.len() - rest.len()]))
     }
 
-    /// Passes the next entry if it is this one, byte by byte; `value` is one value, whole. Says whether it
-    /// was.
+    /// Skips the next entry if its name and value have exactly these bytes; returns whether the entry was skipped.
     pub fn pass(&mut self, name: &[u8], value: &[u8]) -> bool {
         // No value begins as another does and goes on.
         let rest = match (self.left, key(self.rest)) {

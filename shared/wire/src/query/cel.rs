@@ -37,7 +37,8 @@ pub struct CelQuery {
     /// The variables before it, by name: each sees those before it, and is evaluated where it is first read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<(String, String)>,
-    /// Parameters that are an error, with its message. It counts where the evaluation reaches it.
+    /// Parameters whose value is an error, with the message. The error counts only if the evaluation reaches the
+    /// parameter.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed: BTreeMap<String, String>,
     /// Further documents of the view, by their names.
@@ -78,7 +79,7 @@ pub enum CelOutcome {
         /// The name of the parameter.
         name: String,
     },
-    /// A value that JSON has not, or has only as another one: of this type.
+    /// A value of this type, which JSON lacks or represents by a different type.
     NoJson {
         /// The name of the type, as in `uint`.
         kind: String,

@@ -115,7 +115,7 @@ fn a_query_request_has_limits() {
         encode_request(&over),
         Err(WireError::Limit { .. })
     ));
-    // And from whoever does not check what it sends:
+    // A sender that does not check its own limits is refused too:
     let unchecked = frame::encode(&over).unwrap();
     assert!(matches!(
         decode_request(&unchecked),

@@ -18,7 +18,7 @@ use crate::testing::{Model, collection};
 
 pub(super) const EPOCH: Epoch = Epoch(1 << 32);
 
-/// The states of one object, each with the moment from which it had it.
+/// The states of an object, each with the moment at which the state began.
 pub(super) type History = Vec<(Moment, Option<Value>)>;
 
 /// A writer, a log that keeps the last record of each object, a bus, and a machine at its end.
@@ -39,7 +39,7 @@ pub(super) struct World {
     pub(super) lost: bool,
     /// Readers of one view each.
     pub(super) loads: BTreeMap<ViewId, Reader>,
-    /// Those that have not been told yet that they begin.
+    /// The views whose start has not been announced yet.
     begun: Vec<ViewId>,
     pub(super) machine: Machine,
 }

@@ -306,8 +306,7 @@ impl Reader {
         }
     }
 
-    /// Checks that the data that is served is that of the source at that position, whole, or that none
-    /// is.
+    /// Checks that the served data is exactly the source's data at that position, or that no data is served.
     pub(super) fn check(&self) -> Result<(), TestCaseError> {
         let Ok(read) = self.view.read(0, 0) else {
             return Ok(());
