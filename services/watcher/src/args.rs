@@ -13,10 +13,9 @@ use crate::coordinator::{CacheApiCalls, PolicyWriter, SecretsReader};
 use crate::feeds::LIMIT_MIN;
 use crate::gateway::live::LiveArgs;
 
-/// A limit of memory, as [`bytes()`] reads it.
+/// Parses a limit of memory with [`bytes()`].
 ///
-/// # Errors
-/// What is wrong with it, for whoever wrote it.
+/// # Errors The fault of the text, in words for the author.
 pub fn memory_limit(text: &str) -> Result<u64, String> {
     let limit = bytes(text)?;
     if limit < LIMIT_MIN {

@@ -33,7 +33,7 @@ impl<K: Eq + Hash, V> Generations<K, V> {
         self.pass += 1;
     }
 
-    /// Inserts what the pass brought, and returns the value that it replaces.
+    /// Inserts a value of the present pass, and returns the value before.
     pub(crate) fn put(&mut self, key: K, value: V) -> Option<V> {
         let seen_in = self.pass;
         let before = self.entries.insert(key, Marked { seen_in, value });

@@ -22,7 +22,7 @@ pub(crate) const WEBHOOK_CONFIGURED: &str = "WebhookConfigured";
 /// The condition that says whether the policy can be scanned.
 const RBAC_GRANTED: &str = "RBACPermissionsGranted";
 
-/// The status that a policy should have, beside the one that it has.
+/// The desired status of a policy, beside its present status.
 #[derive(Clone, Debug)]
 pub(crate) struct CelStatus {
     conditions: [Ready; 2],
@@ -90,12 +90,13 @@ impl CelStatus {
         &self.conditions
     }
 
-    /// The fields beside them that it should have.
+    /// The desired fields beside the conditions.
     pub(crate) fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Returns whether these conditions say it already, with these fields beside them; `None`: those of the object.
+    /// Returns whether the conditions and the summary fields equal the desired status; `None`: the object's own
+    /// fields.
     pub(crate) fn is_said_by(&self, conditions: &[Condition], summary: Option<&Summary>) -> bool {
         let said = self.conditions.iter().zip(conditions);
         let mut said =

@@ -66,7 +66,7 @@ impl Ready {
             && condition.observed_generation == Some(self.generation)
     }
 
-    /// Returns whether it is another state, not only another message of the same state.
+    /// Returns whether status or reason differ; a different message alone does not count.
     pub(crate) fn differs_in_kind(&self, condition: Option<&Condition>) -> bool {
         condition.is_none_or(|c| c.status != self.status || c.reason != self.reason)
     }
@@ -76,7 +76,7 @@ impl Ready {
         find_type(conditions, self.type_)
     }
 
-    /// `conditions` with this one put in its place.
+    /// Returns `conditions` with this condition in place of its predecessor.
     pub(crate) fn put_into(&self, conditions: &[Condition], now: Timestamp) -> Vec<Condition> {
         let others = conditions
             .iter()
@@ -120,7 +120,7 @@ pub(crate) fn find(conditions: &[Condition]) -> Option<&Condition> {
     find_type(conditions, READY)
 }
 
-/// The failure for which this generation of an entry was given up, if its condition says so.
+/// Returns the failure for which this generation of an entry was given up, according to its condition.
 pub(crate) fn forbidden(conditions: &[Condition], generation: i64) -> Option<Failure> {
     let said = find(conditions).filter(|condition| {
         condition.status == "False"
@@ -130,7 +130,7 @@ pub(crate) fn forbidden(conditions: &[Condition], generation: i64) -> Option<Fai
     said.map(|condition| Failure::new("Forbidden", condition.message.clone()))
 }
 
-/// Returns an entry's condition, from what it resolved to, the state of its view, and the replicas that hold it.
+/// Returns an entry's condition from its binding, the state of its view, and the replicas that hold the view.
 pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>, holders: Holders) -> Ready {
     let say = |status, reason: &str, message: String| {
         Ready::new(status, Failure::new(reason, message), record.generation)
@@ -186,7 +186,7 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>, holders: 
     }
 }
 
-/// An entry that a policy names, or a reference that it declares.
+/// An entry that a policy names, or a reference of the policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Need {
     /// The kind that declares it.
@@ -195,7 +195,7 @@ pub(crate) struct Need {
     pub name: String,
     /// Its own condition; `None`: there is no such entry, or nothing is known of it yet.
     pub ready: Option<Ready>,
-    /// The policy may not read it, whatever its state: `ready` says why.
+    /// The policy may not read the entry in any state: `ready` has the reason.
     pub refused: bool,
 }
 

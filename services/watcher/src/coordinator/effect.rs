@@ -30,9 +30,9 @@ pub(super) enum CoordinatorEffect {
     CallWasGood(ViewId, Instant),
     /// Bring the object's status up to this.
     SetStatus(StatusTarget, Box<DesiredStatus>),
-    /// The object is gone, and its status with it.
+    /// Forget the status of a deleted object.
     ForgetStatus(StatusTarget),
-    /// Ask whether this watcher may do all of this.
+    /// Ask whether this watcher has all of these rights.
     NeedRights(Vec<Need>),
     /// Ask the API server again for the kinds that it serves.
     Rediscover,
@@ -40,7 +40,7 @@ pub(super) enum CoordinatorEffect {
     EntriesWait(Option<String>),
     /// Report the same of policies.
     PoliciesWait(Option<String>),
-    /// Free the views of earlier terms that nobody asked for in this one.
+    /// Free the views of earlier terms that no dependent needs in this term.
     FreeInherited,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum SystemView {
     Kinds,
     /// Views that feeders have to write.
     DesiredViews,
-    /// Objects that feeders have to follow one by one.
+    /// Objects that feeders follow by name.
     References,
 }
 

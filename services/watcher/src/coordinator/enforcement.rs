@@ -57,13 +57,13 @@ struct PolicyProgress {
     generation: i64,
     /// The hash of its content, which covers more than the generation.
     version: ResourceVersion,
-    /// Its position in the log; `None`: it is on its way there.
+    /// The policy's position in the log; `None`: its record is not written yet.
     position: Option<Revision>,
     /// The policy has been in force.
     established: bool,
     /// Since when it could be.
     since: Instant,
-    /// No replica serves a view that it reads.
+    /// No replica serves a view that the policy reads.
     unserved_view: bool,
     /// The policy names a kind that was not served when the kinds had been read this often.
     unserved_kind_since: Option<u64>,
@@ -74,7 +74,7 @@ struct PolicyProgress {
 pub(super) struct RequiredReads {
     /// Records of the system view of entries.
     pub records: Vec<ObjectKey>,
-    /// Views, each with what it is read as.
+    /// The views, each with the name under which the policy reads the view.
     pub views: Vec<(ViewId, String)>,
 }
 

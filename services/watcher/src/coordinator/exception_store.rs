@@ -74,7 +74,7 @@ impl ExceptionStore {
         lists.all(|(list, refused)| list.is_known() || refused)
     }
 
-    /// Notes that those of a kind cannot be read.
+    /// Notes that the exceptions of a kind cannot be read.
     pub(super) fn refuse(&mut self, kind: ExceptionKind) {
         self.refused[kind as usize] = true;
     }

@@ -64,7 +64,7 @@ impl<T> ManifestList<T> {
         }
     }
 
-    /// Inserts a manifest, and returns the one that it replaces.
+    /// Inserts a manifest, and returns the manifest before.
     pub(super) fn put(&mut self, key: ObjectKey, manifest: T) -> Option<T> {
         self.manifests.put(key, manifest)
     }

@@ -13,7 +13,7 @@ use crate::coordinator::resolve::Resolution;
 pub enum CacheApiCalls {
     /// No call: all are read live, even those that declare `cache: true`.
     Off,
-    /// Calls that declare `cache: true`. The others are read live.
+    /// Calls that declare `cache: true`. Further calls are read live.
     Declared,
     /// All calls that a view can answer as the API server does.
     #[default]
@@ -85,7 +85,7 @@ const POLICIES_FORMS: &str = "clusterpolicy/NAME, policy/NAMESPACE/NAME, validat
     namespacedvalidatingpolicy/NAMESPACE/NAME, mutatingpolicy/NAME and namespacedmutatingpolicy/NAMESPACE/NAME";
 
 impl NamePattern {
-    /// `None` unless it names one of these kinds, with all parts.
+    /// Parses `text`; `None` unless it names one of the kinds, with all parts.
     fn parse(text: &str, kinds: &[(&str, usize)]) -> Option<Self> {
         let (kind, pattern) = text.trim().split_once('/')?;
         let parts = pattern.split('/').count();
@@ -148,7 +148,7 @@ impl FromStr for PolicyWriter {
 pub(crate) struct PolicyWriters(pub Vec<PolicyWriter>);
 
 impl PolicyWriters {
-    /// Returns whether the policy that has this key may.
+    /// Returns whether the policy with this key may write.
     pub(crate) fn allows(&self, policy: &ObjectKey) -> bool {
         let mut writers = self.0.iter();
         writers.any(|writer| writer.0.is_policy(policy))
@@ -177,7 +177,7 @@ impl SecretsReaders {
     }
 }
 
-/// Part by part, so that a `*` stays within its part.
+/// Matches the names part by part, so that a `*` matches within its part only.
 fn matches(pattern: &str, name: &str) -> bool {
     let (mut patterns, mut names) = (pattern.split('/'), name.split('/'));
     loop {

@@ -50,7 +50,7 @@ impl PolicyId {
         readers.allows_policy(&self.0)
     }
 
-    /// Returns whether it is a policy of one namespace.
+    /// Returns whether the policy is namespaced.
     pub(super) fn is_namespaced(&self) -> bool {
         !self.0.namespace.is_empty()
     }

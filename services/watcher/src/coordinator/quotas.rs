@@ -17,13 +17,13 @@ pub(super) const POLICY_SOURCES_MAX: usize = 64;
 /// Sources of one `ClusterPolicy`.
 pub(super) const CLUSTER_POLICY_SOURCES_MAX: usize = 256;
 
-/// Sources that only the policies of one namespace read.
+/// The most sources that only the policies of a single namespace read.
 pub(super) const NAMESPACE_SOURCES_MAX: usize = 32;
 
-/// The name of a source, the same for all policies that read it.
+/// The name of a source, equal for all policies that read the source.
 type SourceName = String;
 
-/// The sources that these references have kept. Referenced objects of one type are one source.
+/// The sources of the references. Referenced objects of the same type share a source.
 pub(super) fn sources(referred: &[Referred]) -> BTreeSet<SourceName> {
     let names = referred.iter().map(|referred| match &referred.reference {
         Reference::Object(object) => format!(
@@ -88,7 +88,7 @@ impl Quotas {
         ))
     }
 
-    /// Counts the sources that only this namespace reads, if the policy reads these.
+    /// Counts the sources that only this namespace would read, if the policy read `sources`.
     fn count_own(&self, namespace: &str, id: &PolicyId, sources: &BTreeSet<SourceName>) -> usize {
         let before = self.policies.get(id);
         let stays = |source: &&SourceName| {

@@ -61,7 +61,7 @@ const FORBIDDEN: &str = "Forbidden";
 /// The time that a term waits to learn as whom it writes, before the user that an earlier term published is dropped.
 const WRITER_WAIT: Duration = Duration::from_secs(15);
 
-/// All that the coordinator knows in one term.
+/// The coordinator's knowledge in a term.
 pub(super) struct Reconciler {
     options: Options,
     /// When the term began.

@@ -45,8 +45,8 @@ impl Referred {
         }
     }
 
-    /// Returns whether its readers know it by its record. One object is found by its view, whatever policies
-    /// say of it; unless it may be a Secret.
+    /// Returns whether readers find the reference by its record. Readers find a single object by its view, unless the
+    /// object may be a Secret.
     fn is_published(&self) -> bool {
         !matches!(self.reference, Reference::Object(_)) || self.reference.may_be_secrets()
     }
@@ -55,7 +55,7 @@ impl Referred {
 /// The needs of a policy or exception.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Needed {
-    /// Everything that has to be kept for it.
+    /// The references whose data must be kept for the dependent.
     pub references: Vec<Referred>,
     /// It is a policy of a namespace, whose views have a quota in the log.
     pub in_quota: bool,
@@ -131,7 +131,7 @@ struct RegisteredEntry {
     reference: Option<(Referred, Dependents)>,
 }
 
-/// The entries that are there and what they need.
+/// The existing entries, with the views that they need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
     entries: BTreeMap<EntryId, RegisteredEntry>,
@@ -190,8 +190,8 @@ impl Registry {
             .flat_map(|(_, dependents)| dependents.iter())
     }
 
-    /// The view that an entry shares with others, if it lets go of one that is forbidden. One that is
-    /// its own is begun anew for it, and what was said of the view before counts no more.
+    /// The shared view of an entry with `onForbidden: Stop`. An unshared view is begun anew for the entry, so its
+    /// earlier errors do not count.
     pub(crate) fn joined_and_stops(&self, id: &EntryId) -> Option<&ViewId> {
         let entry = self.entries.get(id).filter(|entry| entry.stops)?;
         let view = entry.held.as_ref()?.view();
@@ -302,7 +302,7 @@ impl Registry {
         }
         let before = before.cloned();
         let before_held = before.as_ref().and_then(|before| before.held.as_ref());
-        // What is new is needed before what was is let go: it may be the same.
+        // The new view is needed before the old view is released, since both may be the same.
         self.needs
             .exchange(&id, before_held, entry.held.as_ref(), effects, |effects| {
                 let published = before.as_ref().map(|before| &before.record);

@@ -92,7 +92,7 @@ impl Resolver<'_> {
         Some(permits::without_secrets(resolution, may))
     }
 
-    /// Returns all that is kept for a policy: what it reads, and what it is scanned on.
+    /// Returns the references whose data is kept for a policy: facts of its rules, and objects for its scans.
     pub(super) fn referred_by(&self, id: &PolicyId, policy: &PolicyManifest) -> Vec<Referred> {
         let mode = self.options.cache_api_calls;
         let references = policy.references.iter().filter(|r| mode.keeps(r));
@@ -107,7 +107,7 @@ impl Resolver<'_> {
         kept
     }
 
-    /// Returns the same for all policies that are scanned on kinds, which may be other kinds now.
+    /// Returns the needs of all scanned policies, whose patterns may match different kinds now.
     pub(super) fn scanned_again(&self) -> Vec<(Dependent, Needed)> {
         if !self.options.background_scans {
             return Vec::new();

@@ -80,7 +80,7 @@ impl RulesStatus {
         Self::of_cel(&status[AUTOGEN])
     }
 
-    /// Returns the same with these rules that lack a right.
+    /// Returns the status with the rules that lack a right.
     pub(crate) fn with_not_permitted(&self, not_permitted: Value) -> Self {
         Self {
             fields: Arc::clone(&self.fields),

@@ -43,7 +43,7 @@ pub(super) struct StatusReporter {
     changed_entries: BTreeSet<EntryId>,
     changed_policies: BTreeSet<PolicyId>,
     ticks: u32,
-    /// Entries that this round has still to look at.
+    /// The entries that this round has not looked at yet.
     round: Vec<EntryId>,
 }
 

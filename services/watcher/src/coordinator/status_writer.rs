@@ -33,8 +33,8 @@ use plan::{Plan, WritePace, Written, is_news, is_said, plan};
 pub(crate) use metrics::StatusMetrics;
 pub(crate) use plan::{DesiredStatus, Figures};
 
-/// Events that the recorder remembers, so that one that is repeated is counted and not made again. It
-/// looks through all of them for each.
+/// The most Events that the recorder remembers, to count a repeated Event instead of making it anew. The recorder
+/// searches all of them for each Event.
 const EVENTS_REMEMBERED_MAX: usize = 500;
 
 /// Writes on their way at one time.
@@ -66,7 +66,7 @@ pub(crate) struct StatusTarget {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// An object that was made again under its name is another one.
+    /// The UID: an object created again under its name is a different object.
     pub uid: String,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Holders {
     pub total: usize,
     /// Replicas that serve it.
     pub serving: usize,
-    /// Replicas that let it go to save memory.
+    /// The number of replicas that evicted the view to save memory.
     pub evicted: usize,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct Images {
     permits: Arc<Semaphore>,
 }
 
-/// An image, and who signs in for it.
+/// An image, with the credentials to use for its registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ImageRequest {
     pub reference: String,

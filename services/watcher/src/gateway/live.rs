@@ -44,8 +44,8 @@ use reader::LiveReader;
 /// The time after which a lost subscription is tried again.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 
-/// Requests that are handled at one time, those included that wait for their turn. The next one gets the answer
-/// that the watcher is busy.
+/// The most requests in progress, waiting requests included. A further request gets the answer that the watcher is
+/// busy.
 const REQUESTS_MAX: usize = 1_024;
 
 /// Returns true if an administrator allows something to the policy that has this key.

@@ -29,7 +29,7 @@ const STATUS_BYTES_MAX: usize = 64 * 1024;
 /// The path at which an API server says whether it is ready. Everybody may read it, unless that was taken away.
 pub(crate) const READY_PATH: &str = "/readyz";
 
-/// The longest answer of it that is read.
+/// The longest body of a readiness answer that is read.
 const READY_BYTES_MAX: usize = 64 * 1024;
 
 /// The readiness of an API server, by its own word.
@@ -61,8 +61,8 @@ impl ApiServer {
         &self.client
     }
 
-    /// Asks whether it is ready. One that starts answers before it is, and knows neither its
-    /// rules nor all that it serves.
+    /// Asks whether the API server is ready. A starting server answers requests before all its rules and types are
+    /// loaded.
     pub(crate) async fn readiness(&self) -> Readiness {
         match self.get(READY_PATH, READY_BYTES_MAX).await {
             Err(Fault::Refused { code: 403, .. } | Fault::Server { code: 401, .. }) => {
@@ -128,8 +128,7 @@ impl ApiServer {
         read(response.into_body(), PATCHED_BYTES_MAX).await
     }
 
-    /// One call, whatever it answers: its status code and its body. `data`: POST with this body of
-    /// JSON; `None`: GET.
+    /// Makes a call, and returns any answer with its status code and body. `data`: POST of this JSON; `None`: GET.
     pub(crate) async fn call(
         &self,
         path: &str,
@@ -151,7 +150,7 @@ impl ApiServer {
         self.answer(request, bytes_max).await
     }
 
-    /// Puts this body of JSON at `path`, whatever is answered: its status code and its body.
+    /// Puts a JSON body at `path`; returns any answer with its status code and body.
     pub(crate) async fn put(
         &self,
         path: &str,

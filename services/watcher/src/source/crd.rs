@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The API server refuses another type, and drops what it does not know.
+    /// The API server refuses values of a different type, and drops unknown fields.
     #[test]
     fn all_of_the_spec_of_a_policy_in_cel_is_typed() {
         fn untyped(schema: &Value, at: &str, found: &mut Vec<String>) {

@@ -72,7 +72,7 @@ const METADATA_LIST: &str =
 pub(crate) struct WatchTarget {
     /// The collection.
     pub collection: Collection,
-    /// The version at which it was left before, if that is known.
+    /// The version at which an earlier watch ended, if known.
     pub left_at: ResourceVersion,
     /// Only the metadata of its objects is wanted.
     pub metadata_only: bool,
@@ -102,7 +102,7 @@ impl Default for Control {
 pub(crate) enum Origin {
     /// A list has it. It may have changed at any time since the source was last heard from before.
     List,
-    /// A watch brings it now, within this span.
+    /// A watch event brings the change now, within this span.
     Event(Span),
 }
 
@@ -257,7 +257,7 @@ struct Reflector<S> {
     ahead: Option<Ahead>,
 }
 
-/// A page that was asked for before it was wanted. One that is never wanted is given up.
+/// A page requested before its turn. Dropping it cancels the request.
 struct Ahead {
     path: String,
     page: AbortOnDropHandle<Result<Page, Fault>>,

@@ -120,7 +120,7 @@ impl Start<'_> {
         }
     }
 
-    /// Starts the tasks that ask what this watcher may write, and as whom.
+    /// Starts the tasks that ask for the watcher's write rights, and for its user name.
     fn spawn_rights(&self) -> Rights {
         let (needed, needs) = watch::channel(Arc::default());
         let (found_in, found) = watch::channel(rights::LackingRights::new());
@@ -177,7 +177,7 @@ struct ManifestReader {
     notes: mpsc::Sender<(Manifests, Note)>,
 }
 
-/// A kind that is served in several versions: which ones depends on who installed the definition.
+/// A kind served in several versions, which depend on the installed definition.
 struct Served {
     manifests: Manifests,
     group: &'static str,

@@ -32,7 +32,7 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
         leadership,
         LogMetrics::register(&Service::new("test").metrics),
     ));
-    // Those that are on time; of several views that are read together there is one more.
+    // The regular beats; views that become ready together get one beat more.
     assert!(beats.next().await.unwrap().views.is_empty());
     let begun = tokio::time::Instant::now();
     for resource in ["pods", "services"] {

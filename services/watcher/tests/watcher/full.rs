@@ -26,7 +26,7 @@ fn put_map(world: &World, at: usize) {
     world.sim.put(MAPS, map).unwrap();
 }
 
-/// Changes the other view, and waits until its readers have that.
+/// Changes the second view, and waits until its readers have the change.
 async fn the_other_view_goes_on(world: &World, name: &str) {
     world.ingress(name, name);
     let key = format!("default/{name}");

@@ -100,7 +100,7 @@ async fn an_entry_keeps_what_policies_read_and_widens_with_them() {
     world.sim.delete(CLUSTER_POLICIES, "", "class").unwrap();
     assert_eq!(holds(&world, "one policy again", of_hosts).await, first);
 
-    // All that there is, shared with whoever else wants that.
+    // The policy reads whole objects, so all readers of whole Ingresses share its view.
     world
         .sim
         .put(CLUSTER_POLICIES, asking("all", None))

@@ -1,4 +1,4 @@
-//! Makes one call at its intervals, and hands what it brings to the writer of the log.
+//! Makes a call at its intervals, and hands its answers to the writer of the log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,9 +24,9 @@ pub(super) struct Poller {
     pub(super) metrics: WatchMetrics,
     pub(super) spec: Arc<CallSpec>,
     pub(super) lease: ViewLease,
-    /// The version that an earlier term wrote, until it is told of in this one.
+    /// The version that an earlier term wrote, until this term has announced the version.
     pub(super) inherited: Option<ResourceVersion>,
-    /// When that was good, once readers say so.
+    /// The time at which the inherited version was good, once readers report it.
     pub(super) was_good: watch::Receiver<Option<Instant>>,
 }
 

@@ -32,7 +32,7 @@ pub(super) enum CallOutcome {
 /// A report to the readers of the view.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Report {
-    /// The data, which are as new as this.
+    /// The data, whose age counts from this report.
     Good,
     /// Nothing new: the trouble is shown to the entry's author alone.
     Troubled(Failure),
@@ -54,7 +54,7 @@ pub(super) struct NextCall {
 /// One poller's memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
-    /// Calls that failed since the last one that was answered.
+    /// The number of failed calls since the last answer.
     failures: u32,
     /// When the last good answer came, in this term or, as readers say, in an earlier one.
     good: Option<Instant>,

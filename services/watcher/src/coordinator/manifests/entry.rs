@@ -1,4 +1,4 @@
-//! Entries.
+//! The manifest of an entry, as the coordinator reads it.
 
 use anteroom_model::{EntryKind, Failure};
 use serde_json::{Map, Value};
@@ -31,8 +31,8 @@ pub(crate) struct EntryManifest {
     pub identity: Identity,
     /// Its spec, or the reason why that cannot be read.
     pub spec: Result<EntrySpec, Failure>,
-    /// Its status. Of a `GlobalContextEntry`, `last_heard_time` is what it calls
-    /// `lastRefreshTime`, and it has no figures.
+    /// The entry's status. For a `GlobalContextEntry`, `last_heard_time` holds its `lastRefreshTime`, and there are
+    /// no figures.
     pub status: CachedContextEntryStatus,
 }
 
@@ -73,7 +73,7 @@ impl EntrySpec {
     }
 }
 
-/// A status that cannot be read is one that is written anew.
+/// Reads a status. A status that cannot be read is written anew.
 fn read_status(status: Value, kind: EntryKind) -> CachedContextEntryStatus {
     if kind != EntryKind::Global {
         return serde_json::from_value(status).unwrap_or_default();

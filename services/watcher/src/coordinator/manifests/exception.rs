@@ -16,14 +16,15 @@ const EXCEPTION_API_VERSION: &str = "kyverno.io/v2";
 pub(crate) struct ExceptionManifest {
     /// The object's UID.
     pub uid: String,
-    /// The problems that keep it from excepting anything.
+    /// The problems for which the exception exempts nothing.
     pub problems: Vec<Problem>,
     /// References that views have to be kept for.
     pub references: Vec<Reference>,
 }
 
 impl ExceptionManifest {
-    /// Reads and compiles one. What does not compile is published too: readers say the same of it.
+    /// Reads and compiles an exception. An exception that does not compile is published too, so that readers report
+    /// the same problems.
     pub(crate) fn read(object: &RawObject, kind: ExceptionKind) -> (Self, Option<Record>) {
         let mut read = Self {
             uid: Identity::read(object).uid,

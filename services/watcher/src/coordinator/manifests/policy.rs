@@ -1,4 +1,4 @@
-//! Policies.
+//! The manifest of a policy, as the coordinator reads it.
 
 use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, Failure, ResourceVersion};
@@ -34,11 +34,11 @@ pub(crate) struct EntryQuery {
 /// A policy of any kind.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyManifest {
-    /// The API version that it was read in.
+    /// The API version in which the policy was read.
     pub api_version: &'static str,
     /// The object's identity.
     pub identity: Identity,
-    /// The problems that keep it from being served.
+    /// The problems for which the policy is not served.
     pub problems: Vec<Problem>,
     /// The entries that it names.
     pub entries: Vec<(EntryKind, String)>,
@@ -56,21 +56,21 @@ pub(crate) struct PolicyManifest {
     pub held_back: Option<Failure>,
     /// The generation that is in force; `None`: none is.
     pub in_force: Option<i64>,
-    /// The kinds that it decides over; empty: it is for what is there already.
+    /// The kinds on which the policy decides at admission; empty: the policy is for existing objects alone.
     pub kinds: Vec<KindPattern>,
-    /// The hash of its content, as it is published.
+    /// The hash of the published content.
     pub version: ResourceVersion,
     /// The conditions of its status.
     pub conditions: Vec<Condition>,
     /// Its rules that are not run.
     pub not_run: Vec<NotRun>,
-    /// Changes of what exists that its rules make, by rule.
+    /// The changes of existing objects that the policy's rules make, by rule.
     pub changes: Vec<(String, Need)>,
-    /// The fields that its status should have of its rules.
+    /// The desired fields of the status about the policy's rules.
     pub rules: RulesStatus,
-    /// The fields that its status has of them.
+    /// The present fields of the status about the policy's rules.
     pub rules_now: Option<RulesStatus>,
-    /// The fields that its status has beside its conditions; `None`: it is of kyverno.io.
+    /// The present fields of the status beside its conditions; `None`: the policy is of kyverno.io.
     pub summary: Option<Summary>,
 }
 
@@ -83,8 +83,8 @@ fn api_version(object: &RawObject, kind: PolicyKind) -> &'static str {
 }
 
 impl PolicyManifest {
-    /// Reads and compiles one. A manifest that cannot even be published is a problem of its author,
-    /// as one that does not compile is: nobody serves it.
+    /// Reads and compiles a policy. A manifest that cannot be published counts as its author's problem, like a
+    /// compile error: nobody serves the policy.
     pub(crate) fn read(object: &RawObject, kind: PolicyKind) -> (Self, Option<Record>) {
         let mut read = Self {
             api_version: api_version(object, kind),
@@ -121,7 +121,7 @@ impl PolicyManifest {
         })
     }
 
-    /// Returns a manifest that is held back: it reads and does what the one before it does, which stays in force.
+    /// Returns the manifest as held back: the version before stays in force, with its reads and its rules.
     pub(crate) fn held_back(self, failure: Failure, before: Option<&Self>) -> Self {
         let before = before.cloned().unwrap_or_default();
         Self {

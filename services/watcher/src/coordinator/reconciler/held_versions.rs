@@ -126,7 +126,7 @@ impl Reconciler {
         };
         let fitting: Vec<_> = self.held_back.iter().filter_map(fits).collect();
         for id in fitting {
-            // One before it may have taken the room.
+            // An earlier policy may have taken the room.
             if let Some(policy) = self.held_back.remove(&id) {
                 self.policy_read(id, policy);
             }

@@ -90,7 +90,7 @@ impl Reconciler {
         }
     }
 
-    /// A view is as fresh as the manifests that it follows from: those of all its kinds.
+    /// Notes news of manifests. A view is as fresh as the manifests of all its kinds.
     fn heard(&mut self, manifests: Manifests, now: Instant) {
         match manifests {
             Manifests::Entries(kind) => {
@@ -159,7 +159,7 @@ impl Reconciler {
             self.effects
                 .push(CoordinatorEffect::ForgetStatus(status_target(gone)));
         }
-        // Its condition stays known until its readers are told.
+        // The entry's condition stays known until its readers are told.
         self.reporter.entry_changed(id.clone());
         self.apply(Event::EntryGone(id));
     }
@@ -211,7 +211,7 @@ impl Reconciler {
         } = policy;
         self.held_back.remove(id);
         self.quotas.put(id, sources);
-        // What it reads is wanted before readers learn of it.
+        // The policy's views are desired before readers learn of the policy.
         let uid = Self::dependent_of(&manifest);
         let change = self.policies.put(id, manifest);
         if let Some(replaced) = change.replaced {
@@ -286,7 +286,7 @@ impl Reconciler {
             tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
         }
         let references = manifest.references.iter();
-        // What it reads is about all of the cluster, so no namespace's quota holds it.
+        // An exception's reads are about the whole cluster, so they count for no namespace's quota.
         let needed = Needed {
             references: references.map(|r| Referred::by(&key, r)).collect(),
             in_quota: false,

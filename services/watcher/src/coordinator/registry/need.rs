@@ -57,7 +57,7 @@ struct NeededView {
     counts: OptionCounts,
 }
 
-/// The options that a view's entries ask for, counted, so that one entry more or less costs nothing.
+/// The options of a view's entries, counted, so that adding or removing an entry costs nothing.
 #[derive(Clone, Debug, Default)]
 struct OptionCounts {
     entries: usize,

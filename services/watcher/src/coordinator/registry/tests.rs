@@ -285,7 +285,7 @@ fn implicit_entries_come_and_go_with_the_policies_that_need_them() {
     assert!(registry.entry(&id).is_none() && registry.views().next().is_none());
 }
 
-/// One record that the log cannot hold would keep every other entry from its readers.
+/// A record too large for the log would keep every entry from its readers.
 #[test]
 fn an_entry_of_a_very_long_reference_can_be_written() {
     let mut registry = Registry::default();
@@ -427,7 +427,7 @@ fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
     assert_eq!(kinds(&registry.apply(gone("retries"))), ["remove", "stop"]);
     let renewed = registry.apply(claim("stops", "1", 2, stopping()));
     assert_eq!(kinds(&renewed), ["start", "publish"]);
-    // Another coordinator, which learns from the status that it was given up.
+    // A new coordinator learns from the status that the entry was given up.
     let mut registry = Registry::default();
     let Event::Entry(mut taken_over) = claim("stops", "1", 1, stopping()) else {
         unreachable!()
@@ -440,7 +440,7 @@ fn an_entry_that_stops_when_forbidden_holds_the_error_until_its_spec_changes() {
     assert!(registry.entry(&id).unwrap().binding().is_err());
 }
 
-/// Only where others keep the view is it known already that it is forbidden.
+/// The coordinator knows at once that the view is forbidden only if further entries share the view.
 #[test]
 fn an_entry_that_stops_knows_the_view_that_it_joins() {
     let mut registry = Registry::default();
@@ -480,7 +480,7 @@ fn references_to_secrets_are_entries_of_each_policy_alone() {
         let effects = settle(&mut registry, policy(policy_name, &both));
         assert_eq!(published(&effects), own(policy_name));
     }
-    // What one of them may not read leaves the other's as it is.
+    // A refusal for one policy does not affect the entry of the second.
     let refused = Event::Reference(
         own("attacker")[0].clone(),
         Resolution::Invalid(Failure::new("SecretsForbidden", "no")),

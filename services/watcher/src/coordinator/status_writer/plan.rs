@@ -77,7 +77,7 @@ impl DesiredStatus {
         }
     }
 
-    /// Returns whether its first condition is in another state than it was `before`.
+    /// Returns whether the first condition differs in its state from `before`.
     fn is_transition(&self, before: &[Condition]) -> bool {
         let mut wanted = self.wanted().iter().take(1);
         wanted.any(|first| first.differs_in_kind(first.find_in(before)))
@@ -102,7 +102,7 @@ pub(super) struct Plan {
     pub(super) figures: Figures,
     pub(super) rules: Option<RulesStatus>,
     pub(super) patch: Value,
-    /// The condition is another one: say so in an Event.
+    /// The condition has changed, and an Event reports the change.
     pub(super) transition: bool,
 }
 
@@ -155,7 +155,7 @@ pub(super) fn is_overwritten(desired: &DesiredStatus, written: &Written) -> bool
     })
 }
 
-/// Returns the write that is due, if one is.
+/// Returns the due write, if any.
 pub(super) fn plan(
     desired: &DesiredStatus,
     written: Option<&Written>,

@@ -7,19 +7,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) enum AddressKind {
     /// A public address.
     Public,
-    /// A private network: of this cluster, or beside it.
+    /// A private network, inside or beside this cluster.
     Private,
     /// Loopback, link-local, metadata services, unassigned: nobody asks anything there.
     NeverCalled,
 }
 
-/// Metadata services and their like which stand at addresses that look like any other.
+/// Metadata services and similar at addresses that look public or private.
 const METADATA_V4: [Ipv4Addr; 2] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-/// Metadata services at IPv6 addresses that look like any other: Google Cloud's.
+/// The metadata service of Google Cloud, at an IPv6 address that looks private.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254);
 
 /// Returns the class of an address. An IPv6 address that embeds an IPv4 address has the class of that address.

@@ -19,7 +19,7 @@ pub(crate) enum CallFault {
     Status {
         /// Its status code.
         code: u16,
-        /// In its own words, where it has some.
+        /// The server's own words, if any.
         message: String,
     },
     /// There was no connection, or it broke.
@@ -73,7 +73,7 @@ pub(crate) enum CallFault {
     /// A host at an address that is not connected to.
     #[error("`{host}` is {refusal}")]
     NotAsked {
-        /// The host, with its port where it has one.
+        /// The host, as `host:port` if the URL has a port.
         host: String,
         /// The network that the address is in, and what an administrator can do about it.
         refusal: &'static str,

@@ -31,8 +31,8 @@ const RETRIES_DEFAULT: u32 = 3;
 /// The most retries: more are taken for this.
 const RETRIES_MAX: u32 = 100;
 
-/// One API call and all that makes it what it is. What may hold secrets (headers, user information,
-/// query, data) is shown nowhere.
+/// An API call with all fields that identify the call. Fields that may hold secrets (headers, user information,
+/// query, data) are never shown.
 #[derive(Clone, PartialEq)]
 pub(crate) struct CallSpec {
     /// The endpoint.
@@ -158,8 +158,8 @@ impl CallSpec {
         }
     }
 
-    /// Stands for all that makes the call what it is. A digest that nobody can aim at, since whoever
-    /// writes an entry with the same one shares its data.
+    /// Returns a digest of all fields that identify the call. The digest is cryptographic: an author who forged a
+    /// collision would share the data of a foreign entry.
     fn id(&self) -> String {
         let mut text = String::new();
         let mut add = |part: &str| {

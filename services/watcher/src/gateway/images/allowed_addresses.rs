@@ -89,7 +89,7 @@ mod tests {
                 "1.1.1.1:443 10.0.0.1:443",
                 "1.1.1.1:443",
             ),
-            // Named hosts, with that port and no other.
+            // Named hosts with exactly this port.
             (
                 "localhost:5000",
                 "127.0.0.1:5000",

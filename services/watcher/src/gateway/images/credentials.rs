@@ -74,8 +74,9 @@ struct CredentialEntry {
 }
 
 impl Config {
-    /// # Errors
-    /// That it is no such file. What is wrong with one of its entries is an error of that one.
+    /// Parses a file of credentials.
+    ///
+    /// # Errors The file is no such file. A fault in an entry is an error of the entry alone.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Wrong> {
         let file: File = serde_json::from_slice(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
@@ -245,7 +246,7 @@ mod tests {
             ("registry-1.docker.io", "shop/a", Some("docker.io/shop")),
             ("reg1.local:5000", "a", Some("reg?.local:5000")),
             ("large.example", "a", Some("LARGE.example")),
-            // Nothing is for another host, whatever its name begins or ends with.
+            // Credentials never apply to a different host, even with a common prefix or suffix.
             ("ghcr.io:443", "a", None),
             ("reg1.local", "a", None),
             ("reg1.local:5001", "a", None),

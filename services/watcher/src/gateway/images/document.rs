@@ -87,7 +87,7 @@ pub(super) fn has_size(body: &[u8], manifest: &Value) -> Result<(), CallFault> {
     }
 }
 
-/// Checks a digest, so that it can stand in a path.
+/// Returns the digest if it is safe within a path.
 pub(super) fn checked_digest(digest: &str) -> Result<&str, CallFault> {
     let hex = digest.strip_prefix("sha256:").unwrap_or_default();
     let is_hex = hex.len() == 64 && hex.chars().all(|c| c.is_ascii_hexdigit());
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// The entry that is taken is the first for the platform; one that names none is for it.
+    /// The first entry for the platform is taken; an entry without a platform is for every platform.
     #[test]
     fn the_first_manifest_of_the_platform_in_an_index_is_taken() {
         let digest = |n: u32| format!("sha256:{n:064}");

@@ -92,7 +92,7 @@ impl Keyring {
                     path = %path.display(),
                     "no registry credentials found: images are read without them"
                 ),
-                Ok(None) | Err(_) => {} // The one is as it may be, the other was told.
+                Ok(None) | Err(_) => {} // A missing file is allowed, and an error was logged before.
             }
             if !secrets.is_empty() {
                 let secrets = secrets.join(", ");
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// A folder in which Secrets are mounted as a kubelet does it: what is in it leads to a version of it.
+    /// A folder with mounted Secrets, as a kubelet mounts them: links lead to a version of the contents.
     struct Mounts(TempDir);
 
     impl Mounts {
@@ -399,7 +399,7 @@ mod tests {
             let found = named(&keyring, &who(secrets, with_shared), repository).await;
             assert_eq!(found.as_deref(), Ok(name), "{secrets:?} {repository}");
         }
-        // What is not mounted is not one that says nothing, whatever others say.
+        // A Secret that is not mounted is an error, even if mounted Secrets have credentials.
         for secrets in [&["c"][..], &["a", "c"], &["team/c"], &["team"], &["c/b"]] {
             for with_shared in [false, true] {
                 let who = who(secrets, with_shared);

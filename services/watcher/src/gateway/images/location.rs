@@ -11,7 +11,7 @@ use crate::gateway::calls::CallFault;
 /// The host of Docker Hub's registry.
 pub(super) const HUB_HOST: &str = "registry-1.docker.io";
 
-/// Names of it: as references have it, as its images are told, and who answers.
+/// The names of Docker Hub: in references, in image names, and as a host.
 pub(super) const HUB_NAMES: [&str; 3] = ["docker.io", "index.docker.io", HUB_HOST];
 
 /// The longest reference, and more than any that can be written.

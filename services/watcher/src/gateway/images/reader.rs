@@ -75,7 +75,7 @@ impl<'a> ImageReader<'a> {
             let (named, _, more) = self.manifest(of_entry(entry)?).await?;
             is_as_said(entry, &named)?;
             let index = std::mem::replace(&mut manifest, named);
-            // Of several it is the one that the reference names.
+            // With nested indexes, the list is the index that the reference names.
             if list.is_null() {
                 list = index;
             }

@@ -43,7 +43,7 @@ fn nested(indexes: usize) -> String {
     }
 }
 
-/// An index with one entry, which is for no platform and says what it is.
+/// Returns an index with a single entry, which has a media type and no platform.
 fn of_index(named: &str, media_type: &str) -> String {
     let digest = digest(named.as_bytes());
     json!({"schemaVersion": 2, "manifests": [{"digest": digest, "mediaType": media_type}]})
@@ -58,7 +58,7 @@ fn named(path: &str) -> Option<Response<String>> {
     all.iter().find(|text| own(text)).and_then(|text| ok(text))
 }
 
-/// A registry with one image under a tag that is the manifest, and one that is an index.
+/// Answers for a registry with an image under two tags: a manifest, and an index.
 pub(crate) fn answer(path: &str) -> Option<Response<String>> {
     let of_manifest = format!("/v2/shop/web/manifests/{}", digest(manifest().as_bytes()));
     let of_config = format!("/v2/shop/web/blobs/{}", digest(CONFIG.as_bytes()));

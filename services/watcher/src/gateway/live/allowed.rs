@@ -20,7 +20,7 @@ pub(super) struct Allowed {
     pub(super) data: Option<Bytes>,
     /// The answer is a ConfigMap, of which `{data, metadata}` are wanted.
     pub(super) config_map: bool,
-    /// An answer of a service is one whatever its status.
+    /// The call takes an answer of a service with any HTTP status.
     pub(super) takes_any_status: bool,
     /// The call reads Secrets.
     pub(super) secret: bool,

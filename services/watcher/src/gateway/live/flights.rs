@@ -1,4 +1,4 @@
-//! Reads that are under way: equal ones are one.
+//! Reads under way: equal reads share a single request.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-/// Reads that are under way, by the key that equal ones share.
+/// Reads in progress, by the key that equal reads share.
 #[derive(Debug)]
 pub(super) struct Flights<K, T> {
     under_way: Arc<Mutex<HashMap<K, Flight<T>>>>,
 }
 
-/// A read that was begun, perhaps by somebody else. It goes on when those who wait for it give up,
-/// since others may have joined.
+/// A read in progress, perhaps begun by a different reader. The read goes on if its readers give up, since more may
+/// have joined.
 #[derive(Clone, Debug)]
 pub(super) struct Flight<T> {
     landed: Shared<oneshot::Receiver<T>>,
@@ -58,7 +58,7 @@ where
             begun: Instant::now(),
         };
         under_way.insert(key.clone(), flight.clone());
-        // However it ends, it is not joined any more.
+        // After any end, no reader joins the flight any more.
         let ended = Ended {
             under_way: Arc::clone(&self.under_way),
             key,

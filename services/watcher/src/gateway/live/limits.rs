@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::{LiveArgs, bucket::Bucket};
 
-/// Scans have this part of what admission has, beside it; one at least.
+/// The divisor of admission's limits that gives the separate limits of scans, at least 1.
 const SCANS_PART: u32 = 4;
 
-/// The policies of one namespace have this part of what admission has; one at least.
+/// The divisor of admission's limits that gives the share of a namespace's policies, at least 1.
 const NAMESPACE_PART: u32 = 4;
 
 /// The policies of all namespaces together have so many hundredths of what admission has, so that policies of the cluster

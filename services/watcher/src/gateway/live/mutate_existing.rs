@@ -52,7 +52,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The media type of an object's metadata, without its content.
 const METADATA_ALONE: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// The fields of metadata that say which object it is, in which state.
+/// The fields of metadata that identify an object and its version.
 const IDENTITY: [&str; 5] = [
     "name",
     "namespace",
@@ -203,7 +203,7 @@ impl LiveReader {
         self.part(&kind, objects, deadline).await
     }
 
-    /// Looks up a Secret that triggers a rule: which one it is, and nothing of its content.
+    /// Reads a Secret that triggers a rule, and returns its identity without its content.
     async fn secret_trigger(
         &self,
         kind: &KindRecord,
@@ -326,7 +326,7 @@ impl LiveReader {
                 "the API server serves no {what} `{name}` of `{group}` in version `{version}`"
             )));
         };
-        // Or one could be permitted, and the other read.
+        // Otherwise the permit could be for one resource, and the read of a different one.
         match resource.is_empty() || *resource == found.gvr.resource {
             true => Ok(found),
             false => Err(failed(format!(

@@ -1,4 +1,4 @@
-//! Answers one live read: whether it may be made, whether there is room for it, what it brings.
+//! Answers a live read: checks the right to read, waits for room, and makes the call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -122,7 +122,7 @@ impl LiveReader {
         (!may).then(|| WRITES_FORBIDDEN.to_owned())
     }
 
-    /// For what is read in another way, and for what is no read.
+    /// Returns the API server, for requests that are not live reads.
     pub(super) fn api(&self) -> &ApiServer {
         self.tools.caller.api()
     }
@@ -158,7 +158,7 @@ impl LiveReader {
         }
     }
 
-    /// Returns the request that came by this address, and what seals its answer where it came sealed itself.
+    /// Returns the request received at this address, and for a sealed request the key that seals its answer.
     fn open_request(
         &self,
         at: &Address,

@@ -22,7 +22,7 @@ mod images;
 /// A timeout for steps that end at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A watcher that serves live reads, the policies it knows, and the API server that it asks.
+/// A watcher that serves live reads, with its policies and its API server.
 pub(super) struct Rig {
     bus: Arc<dyn Bus>,
     tools: LiveTools,
@@ -135,7 +135,7 @@ impl Rig {
             trace: None,
         };
         let asked = async {
-            // It takes its place once it knows the policies, and is ready then.
+            // The gateway subscribes once it knows the policies, and is ready then.
             self.readiness.wait_ready().await;
             let answered = self.bus.request(at, call, PATIENCE).await;
             answered.unwrap()
@@ -342,7 +342,7 @@ async fn secrets_are_read_for_those_who_may_and_sealed() {
     assert!(!error.to_string().contains("hidden"), "{error}");
 }
 
-/// A service that answers once it is let to.
+/// Starts a service that answers only when the test allows.
 async fn gated() -> (Endpoint, Arc<Semaphore>, String) {
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
@@ -472,7 +472,7 @@ async fn the_deadline_is_kept() {
     assert_eq!(outcome, Err(FactError::DeadlineExceeded { deadline_ms }));
 }
 
-/// Over its limits a watcher says that it is busy.
+/// A watcher over its limits answers with the error that it is busy.
 #[tokio::test]
 async fn a_watcher_over_its_limits_answers_that_it_is_busy() {
     let mut rig = Rig::new(LiveArgs {
@@ -529,7 +529,7 @@ async fn a_huge_answer_is_an_error() {
     );
 }
 
-/// Those who stop leave no request without an answer.
+/// A stopping gateway leaves no request unanswered.
 #[tokio::test]
 async fn a_gateway_that_stops_leaves_its_bus_address() {
     let mut rig = Rig::new(LiveArgs::default()).await;

@@ -174,7 +174,7 @@ mod tests {
         let (needs, mut answers) = (needs.collect::<Vec<_>>(), Answers::default());
         answers.set_needs(&needs);
         assert_eq!(answers.questions.len(), NEEDS_MAX);
-        // Of those that are left none is lost.
+        // The remaining needs keep their answers.
         answers.set_needs(&needs[..NEEDS_MAX / 2]);
         assert!(answers.questions.keys().eq(&needs[..NEEDS_MAX / 2]));
     }

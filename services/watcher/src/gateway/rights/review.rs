@@ -107,7 +107,7 @@ pub(crate) async fn lacking(
     }
     Ok((!lacks.is_empty()).then(|| {
         let (lacks, grant) = (lacks.join(", "), grant(kind));
-        // In those that come to be meant it may, perhaps.
+        // The watcher may still have the right in some namespaces.
         let place = match kind.namespaced && namespace.is_empty() {
             true => " in all namespaces",
             false => "",
@@ -125,7 +125,7 @@ pub(crate) fn grant(kind: &KindRecord) -> String {
     )
 }
 
-/// The code, and what is said with it, if that can be read.
+/// Returns the status code, and the body if it can be read.
 async fn post(api: &ApiServer, path: &str, review: &Value) -> Result<(u16, Value), String> {
     let body = Bytes::from(review.to_string());
     let asked = api.call(path, Some(body), BYTES_MAX).await;

@@ -64,7 +64,7 @@ pub(crate) enum Fault {
         /// The limit.
         bytes_max: usize,
     },
-    /// Bytes that are not what the API speaks.
+    /// Bytes that are no answer of the Kubernetes API.
     #[error("an answer that cannot be read: {message}")]
     Unreadable {
         /// The problem with it.
@@ -196,7 +196,7 @@ impl Fault {
     }
 }
 
-/// An error with its causes, which is where the transport says what happened.
+/// Returns an error with its causes, since only the causes tell what happened in the transport.
 pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::source::api::GlobalContextEntry;
 
-/// Its versions, in the order in which they came.
+/// The versions of the API, oldest first.
 const VERSIONS: [&str; 3] = ["v2alpha1", "v2beta1", "v2"];
 
 /// From its types: the derive knows one version, and no "one of" in the API server's own words.

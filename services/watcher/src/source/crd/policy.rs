@@ -59,7 +59,7 @@ fn column(name: &str, kind: &str, path: &str, priority: u8) -> Value {
     json!({"name": name, "type": kind, "jsonPath": path, "priority": priority})
 }
 
-/// An object of which only these fields are known.
+/// Returns the schema of an object with these known fields, and any others.
 fn open(properties: &Value, required: &[&str]) -> Value {
     json!({
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,

@@ -128,7 +128,7 @@ impl Discovery {
                 tracing::warn!(group, version, problem, "an API group does not answer");
             }
         }
-        // Told also when nothing changed: that it is still so is news.
+        // An unchanged catalog is sent too: its age is news.
         self.catalog.send_replace(Some(Arc::new(catalog)));
         if changed {
             self.served.send_replace(());

@@ -1,5 +1,4 @@
-//! Discovery documents of the API server, read group by group so that one that is malformed takes
-//! nothing from the others.
+//! Discovery documents of the API server, read group by group, so that a malformed group does not affect the rest.
 
 use anteroom_model::{GroupVersionResource, KindRecord};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;

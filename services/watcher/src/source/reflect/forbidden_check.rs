@@ -37,7 +37,7 @@ impl ForbiddenCheck {
         *self = Self::default();
     }
 
-    /// A refusal was believed, and so are those that follow it.
+    /// Returns whether a refusal was confirmed; later refusals need no check.
     pub(crate) fn is_over(&self) -> bool {
         self.is_confirmed
     }
@@ -47,7 +47,7 @@ impl ForbiddenCheck {
         self.is_confirmed = true;
     }
 
-    /// It failed otherwise: what comes next may be another API server, or the same that starts again.
+    /// Notes an error other than a refusal: the next answer may be from a different or restarted API server.
     pub(crate) fn interrupted(&mut self) {
         self.since = None;
     }

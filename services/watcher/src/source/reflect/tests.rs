@@ -47,7 +47,7 @@ async fn api_server(
     Response::new(Full::new(Bytes::from_static(list)).boxed_unsync())
 }
 
-/// A reflector of such an API server: what it notes, and how many watches it opened.
+/// Starts a reflector on such an API server; returns its notes, and the number of opened watches.
 fn reflect(lines: &'static str) -> (mpsc::UnboundedReceiver<Note>, Arc<AtomicUsize>) {
     let watches = Arc::new(AtomicUsize::new(0));
     let opened = Arc::clone(&watches);
@@ -146,7 +146,7 @@ async fn a_refusal_by_an_unready_api_server_is_not_believed() {
     }
 }
 
-/// One that is ready is believed at its second word, and asked no more whether it is.
+/// The second refusal of a ready server is believed, and its readiness is not asked again.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_by_a_ready_api_server_is_believed_at_once() {
     let (mut notes, asked, allow) = forbidding(0);

@@ -83,7 +83,7 @@ fn a_namespace_over_its_quota_gets_its_policies_once_others_go() {
     assert_eq!(puts(&effects, "DesiredViews"), 20);
 }
 
-/// A `ClusterPolicy` of this generation; `broken`: one that does not compile.
+/// Returns a `ClusterPolicy` of this generation; `broken`: the policy does not compile.
 fn version(generation: u64, broken: bool) -> Value {
     let mut policy = policy("p", "unused");
     policy["metadata"]["generation"] = json!(generation);

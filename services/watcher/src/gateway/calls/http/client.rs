@@ -22,7 +22,7 @@ pub(crate) trait AddressFilter: Send + Sync {
     /// Returns whether the host, with its port if it has one, may be at any address.
     fn is_trusted(&self, host: &Authority) -> bool;
 
-    /// Returns whether other hosts may be at this address.
+    /// Returns whether calls to this address are permitted.
     fn permits(&self, address: IpAddr) -> bool;
 
     /// Returns where a refused host is, and what an administrator can do about it, for people.
@@ -45,7 +45,7 @@ struct ClientKey {
 }
 
 impl HttpClients {
-    /// Returns clients that connect where the filter permits it.
+    /// Returns clients that connect only to addresses that the filter permits.
     pub(crate) fn new(filter: Arc<dyn AddressFilter>) -> Self {
         Self {
             filter,
@@ -91,7 +91,7 @@ impl HttpClients {
         if self.filter.is_trusted(&host) {
             return Ok(true);
         }
-        // Nobody resolves an address, so it is judged here.
+        // An IP address is not resolved, so the filter is applied here.
         let bare = host.host().trim_start_matches('[').trim_end_matches(']');
         match bare.parse() {
             Ok(address) if !self.filter.permits(address) => Err(self.not_asked(url)),

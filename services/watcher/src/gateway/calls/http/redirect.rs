@@ -6,7 +6,7 @@ use reqwest::Url;
 use super::Hop;
 use crate::gateway::calls::CallFault;
 
-/// Headers that another origin gets too. All others belong to the first endpoint.
+/// Headers that are sent to a second origin too. All other headers belong to the first endpoint.
 const SHARED_HEADERS: [HeaderName; 3] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,

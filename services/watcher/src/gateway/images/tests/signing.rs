@@ -27,8 +27,8 @@ fn denied(challenge: &str) -> Option<Response<String>> {
     Some(response.body("denied".to_owned()).unwrap())
 }
 
-/// One that answers to who shows what `shown` says, and sends others by the challenge; `{host}` in it is
-/// its own. Its tokens it gives itself.
+/// Starts a registry that answers requests with the header `shown`, and sends the challenge to the rest. `{host}` in
+/// the challenge is the registry's own address, which issues the tokens too.
 async fn registry(shown: &'static str, challenge: &'static str) -> (Endpoint, Seen) {
     let seen = Seen::default();
     let told = Arc::clone(&seen);

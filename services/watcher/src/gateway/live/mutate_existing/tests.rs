@@ -178,7 +178,7 @@ async fn a_mutating_policy_reads_and_writes_objects_of_the_resources_that_it_nam
         of("", "secrets", ""),
         of("Pod", "", "web-1"),
         of("", "pods", "web-*"),
-        // The one is permitted, the other would be read.
+        // The permit is for one type, and the read would be of a different type.
         of("Secret", "pods", "web-1"),
         of("Deployment", "pods", "web-1"),
     ] {
@@ -250,7 +250,7 @@ async fn existing_targets_are_read_page_by_page() {
     }
 }
 
-/// A trigger is looked up by its name. Of a Secret it is said which one it is, whatever the annotations hold.
+/// A trigger is looked up by name. A Secret's answer has its identity only, without its annotations.
 #[tokio::test]
 async fn a_secret_that_triggers_a_rule_is_looked_up_without_its_content() {
     let metadata = json!({"name": "token", "namespace": "shop", "uid": "u", "resourceVersion": "7",
@@ -381,7 +381,7 @@ async fn a_changed_target_is_written_only_over_the_version_it_was_read_at() {
     }
 }
 
-/// Whoever asks for a write is not believed: the object that is there says what it changes.
+/// The watcher does not trust the requester: it compares the write with the existing object.
 #[tokio::test]
 async fn a_write_of_what_the_rule_does_not_change_is_refused() {
     let rig = rig().await;
@@ -432,7 +432,7 @@ async fn a_policy_that_is_not_allowed_to_write_neither_reads_targets_nor_writes(
     );
 }
 
-/// NATS says who may send to that address.
+/// NATS limits the senders to this address.
 #[tokio::test]
 async fn a_write_is_taken_at_its_own_address_alone() {
     let rig = rig().await;

@@ -68,7 +68,7 @@ async fn a_remembered_image_is_never_busy() {
         let again = reader.read(&of("one"), false, now()).await;
         assert!(Arc::ptr_eq(&again.unwrap().answer, &answer));
     }
-    // An image that is not remembered does take one.
+    // An image that is not remembered takes a slot.
     let mut busy = 0;
     for _ in 0..3 {
         let other = reader.read(&of("none"), false, now()).await;
