@@ -1,4 +1,4 @@
-//! The reporter as a process of its own: its options, and what it starts with.
+//! The command of the reporter's process: its options, and its start.
 
 use std::{process::ExitCode, sync::Arc};
 

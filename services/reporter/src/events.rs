@@ -45,10 +45,10 @@ const NAME_BYTES_MAX: usize = 200;
 const SCAN: &str = "kyverno-scan";
 const ADMISSION: &str = "kyverno-admission";
 
-/// The time within which a request that is refused repeatedly gets one Event.
+/// The time within which repeated refusals of a request get a single Event.
 const AGAIN_AFTER_S: i64 = 10 * 60;
 
-/// Events that are remembered for that; beyond it, the API server answers that an Event exists already.
+/// The number of Events remembered for this purpose. For further Events, the API server answers that they exist.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The namespace of Events on objects that have none.
@@ -87,7 +87,7 @@ pub(crate) struct Violation<'a> {
     pub(crate) about: Option<&'a About>,
     pub(crate) subject: &'a ReportSubject,
     pub(crate) result: &'a RuleResult,
-    /// Since when, in seconds since 1970: the same violation at another time is another.
+    /// The begin of the violation, in seconds since 1970. A later begin makes a new violation.
     pub(crate) since_s: i64,
 }
 
@@ -162,7 +162,7 @@ fn admission_events(
             word: if rule.error { "error" } else { "fail" },
             message: &rule.message,
             blocked: found.blocked,
-            // Said once, of those that are told of.
+            // The number is reported only once, in the first Event.
             left_out: if number == 0 { found.left_out } else { 0 },
             controller: ADMISSION,
             seed: format!("{}\n{window}", found.operation),
@@ -218,7 +218,7 @@ struct EventContent<'a> {
     /// The number of further violated rules that the Event leaves out.
     left_out: u32,
     controller: &'static str,
-    /// The text that makes it another one than the same at another time.
+    /// The text that distinguishes this Event from an equal Event at a different time.
     seed: String,
 }
 

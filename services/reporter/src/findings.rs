@@ -40,7 +40,7 @@ pub(crate) struct Finder {
     pub(crate) view: ViewId,
 }
 
-/// A result, who found it, and since when it is what it is.
+/// A result with its finder, and with the time since which the result is unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) finder: Arc<Finder>,
@@ -71,7 +71,7 @@ impl ObjectFindings {
         begin..begin + found
     }
 
-    /// The bytes that it takes, without the results themselves, which are shared.
+    /// The bytes of the findings, without the shared results.
     fn bytes(&self) -> usize {
         let texts = self.subject.uid.len() + self.subject.name.len();
         size_of::<Self>() + texts + self.findings.len() * size_of::<Finding>()
@@ -254,7 +254,7 @@ impl Findings {
             .insert(Arc::clone(&of_object.subject.uid), of_object);
     }
 
-    /// Returns whether the object is one of those that are left out.
+    /// Returns whether the object is left out, because of the limit.
     fn is_beyond(&self, uid: &str) -> bool {
         self.horizon
             .as_deref()
@@ -328,7 +328,7 @@ impl Findings {
         for text in [&subject.api_version, &subject.kind, &subject.namespace] {
             self.texts.release(text);
         }
-        // Those that are held have a place there whatever is gone.
+        // Subjects with findings have a place, regardless of the deleted subjects.
         let most = self.limits.objects_max.saturating_add(self.limits.gone_max);
         self.changed.insert(subject.clone());
         if self.changed.len() > most {

@@ -22,7 +22,7 @@ const DURATION: Duration = Duration::from_secs(15);
 /// The time between two renewals, or looks at it.
 const PERIOD: Duration = Duration::from_secs(3);
 
-/// The time that a holder goes on which cannot renew it: less than the others wait.
+/// The time for which a holder goes on without a renewal, shorter than the wait of other reporters.
 const RENEWAL_MAX: Duration = Duration::from_secs(10);
 
 /// The longest time for one request.
@@ -90,9 +90,10 @@ impl Candidate {
         }
     }
 
-    /// Renews it until that fails for too long, or somebody else has it; says why it is lost.
+    /// Renews the lease until renewals fail for too long, or a different reporter holds it. Returns the reason of the
+    /// loss.
     pub(crate) async fn hold(&mut self) -> String {
-        // Others count from when they see it change, which is never before it was asked for.
+        // Other reporters count from the moment at which they see the change, which is never before the request.
         let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(PERIOD).await;
@@ -112,7 +113,7 @@ impl Candidate {
         }
     }
 
-    /// Lets it go, so that nobody has to wait.
+    /// Releases the lease, so that the next reporter need not wait for its expiry.
     pub(crate) async fn release(&mut self) {
         let released = async {
             let mut lease = self.api.get(&self.name).await?;
@@ -161,7 +162,7 @@ impl Candidate {
             return Ok(Some(held_by.unwrap_or_default()));
         }
         self.sign(&mut lease);
-        // With the version that it was read at: one of two who see it free fails.
+        // The request carries the version read: of two reporters that see the lease free, the slower fails.
         self.api
             .replace(&self.name, &PostParams::default(), &lease)
             .await?;

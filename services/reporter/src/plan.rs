@@ -63,7 +63,7 @@ struct Walker {
     version: u64,
 }
 
-/// From one state of a view to another, for policies that stand at the same state.
+/// A walk from one state of a view to a later state, for policies that are at the same state.
 #[derive(Debug)]
 pub(crate) struct Walk<S: ViewSnapshot> {
     pub(crate) view: ViewId,
@@ -71,13 +71,13 @@ pub(crate) struct Walk<S: ViewSnapshot> {
     steps: std::vec::IntoIter<WalkStep<S::Object>>,
     /// `None`: it leads nowhere, and looks at some objects again.
     to: Option<S>,
-    /// So many of the steps that are next are about what just changed.
+    /// The number of next steps that are about recent changes.
     urgent: usize,
     /// Judging on this walk may have to wait for facts.
     waits: bool,
     /// The walk comes to every object.
     is_whole: bool,
-    /// The objects that it came to and that nobody can read.
+    /// The objects of the walk so far that nobody can read.
     unread: Unread,
 }
 
@@ -119,7 +119,7 @@ impl<S: ViewSnapshot> Walk<S> {
         self.steps.by_ref().take(steps_max).collect()
     }
 
-    /// Returns whether it is at objects that did not change: nothing that just happened waits for it.
+    /// Returns whether the walk is at unchanged objects, so that no recent change waits for the walk.
     pub(crate) fn is_of_all(&self) -> bool {
         self.urgent == 0
     }
@@ -161,7 +161,7 @@ impl<S: ViewSnapshot> Walk<S> {
             .chain(rest)
             .collect::<Vec<_>>()
             .into_iter();
-        // Of those that were urgent before, some may be others now.
+        // The urgent steps may be different steps now.
         self.urgent = self.urgent.min(self.steps.len());
         self.to = Some(now.clone());
     }
@@ -367,7 +367,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         })
     }
 
-    /// Returns the finders on this walk that are still of the same policies.
+    /// Returns the finders on this walk whose policies are unchanged.
     pub(crate) fn on(&self, walk: &Walk<S>) -> Vec<Finder> {
         let finders = walk.policies.iter().map(|walker| {
             let finder = Finder {

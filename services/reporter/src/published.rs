@@ -163,7 +163,7 @@ impl PublishedReports {
             }
             let left = InheritedReport {
                 owner: report.owner,
-                // Since when it says so is known here.
+                // The time since which the report says so is known here.
                 was_read: is_settled,
             };
             self.left.insert(Arc::clone(&key), left);
@@ -396,7 +396,7 @@ impl PublishedReports {
                     self.put_off(&key, now);
                 }
             }
-            // It is forgotten, and looked at with all others.
+            // The report is forgotten, and looked at again in its turn.
             Err(()) if is_beyond => row.backoff = None,
             Err(()) => {
                 let backoff = &mut row.backoff;

@@ -44,7 +44,7 @@ const LEFT_OUT: &str = "anteroom.dev/results-left-out";
 /// A report, ready to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
-    /// The hash of its content, without its times: to write only what changed.
+    /// The hash of the report's content without times, so that only changed reports are written.
     pub(crate) content: String,
     /// The manifest.
     pub(crate) manifest: Value,
@@ -174,7 +174,7 @@ fn source(policy: &ObjectKey) -> &'static str {
 /// The content of a report on a policy's rule (policy, rule, result), and since when, in seconds since 1970.
 pub(crate) type ReportedSince = HashMap<(String, String, String), i64>;
 
-/// The content of a report that was written by another reporter, or by this one at another time.
+/// Returns the content of a report that an earlier run or a different reporter wrote.
 pub(crate) fn reported_since(report: &Value) -> ReportedSince {
     let results = report["results"].as_array().into_iter().flatten();
     let said = |result: &Value| {

@@ -36,7 +36,7 @@ use crate::{
     shared::{OwnerKind, SharedFindings, Unsettled},
 };
 
-/// Objects that are judged in one go, before anything else gets its turn.
+/// The number of objects that are judged in one go, before other work has its turn.
 const SLICE: usize = 64;
 
 /// The time between two looks of a walk for changed objects that it takes along: it looks through all that is left of it.
@@ -92,7 +92,7 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    /// Begins to mirror views; which ones, the policies say.
+    /// Starts to mirror the views that the policies name.
     pub(crate) fn new(
         bus: Arc<dyn Bus>,
         judge: Judge,
@@ -312,7 +312,7 @@ impl Scanner {
         self.metrics.judged(steps.len());
         let slice = async move {
             let found = tools.find(steps).await;
-            // It cannot be judged now, and what is known of the rest is that it could not either.
+            // The object cannot be judged now, and the rest of the walk would fail alike.
             if walk.is_again() && tools.fact_timeout.is_lost() {
                 walk.end();
             }
@@ -331,7 +331,7 @@ impl Scanner {
         self.fact_timeout.entry(policy.clone()).or_default().clone()
     }
 
-    /// Writes down what a slice found. Its walk waits for its next turn.
+    /// Records the findings of a slice. The walk then waits for its next turn.
     fn take_in(&mut self, slice: Slice) {
         let Slice {
             mut waiting,

@@ -22,7 +22,7 @@ impl ViewSnapshot for Snapshot {
             Change::Added(new) => steps.push(WalkStep::Judge(new.clone())),
             Change::Removed(old) => steps.extend(uid(old).map(WalkStep::Forget)),
             Change::Replaced { old, new } => {
-                // One that was deleted and made again under its name is another object.
+                // An object that was deleted and created again under the same name is a different object.
                 let gone = uid(old).filter(|gone| uid(new).as_ref() != Some(gone));
                 steps.extend(gone.map(WalkStep::Forget));
                 steps.push(WalkStep::Judge(new.clone()));

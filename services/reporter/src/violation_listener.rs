@@ -111,7 +111,7 @@ mod tests {
     }
 
     impl World {
-        /// Starts a reporter that listens, with room for so many violations that wait.
+        /// Starts a listening reporter with room for `waiting_max` violations.
         async fn new(waiting_max: usize) -> Self {
             let webhook = LocalBus::with_options(LocalOptions {
                 signals_max: waiting_max,

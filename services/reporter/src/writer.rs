@@ -31,7 +31,7 @@ const LOOKS_MAX: usize = 64;
 /// Kinds, and objects, that the reason for waiting names; the rest is counted.
 const NAMED_MAX: usize = 10;
 
-/// A write that has come to its end.
+/// A finished write.
 struct Done {
     key: ReportKey,
     /// The content that the report has now; `None`: it is gone.
@@ -229,7 +229,7 @@ impl ReportWriter {
         let write = match self.published.begin(&key, owner, report) {
             ReportAction::Nothing => return false,
             ReportAction::UpToDate => {
-                // It was told of when that was written.
+                // The write of the report has sent the Event already.
                 self.shared.with(|findings| findings.mark_sent(&key.1));
                 return false;
             }

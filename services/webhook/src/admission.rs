@@ -27,7 +27,7 @@ const WRITES_ASKED_MAX: usize = 16;
 /// The answer to a policy that is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// Why it is refused; empty: it is not.
+    /// The reasons for a refusal; empty: the write is admitted.
     pub(crate) refused: Vec<String>,
     /// Warnings for its author.
     pub(crate) warnings: Vec<String>,
@@ -253,7 +253,7 @@ mod tests {
                 refused[0].starts_with(&format!("AR302 {field}")),
                 "{refused:?}"
             );
-            // Whoever removes its finalizers only is not kept from it.
+            // An update that only removes finalizers is always admitted.
             assert_eq!(
                 judge(&manifest, Some(&manifest), None),
                 Admission::default()

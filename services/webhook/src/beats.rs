@@ -1,4 +1,4 @@
-//! The webhook's heartbeat: that it lives, and how far it enforces what the log says.
+//! The webhook's heartbeat: its liveness, and the log position up to which it enforces policies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -93,7 +93,7 @@ fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -
     } = compiled.unwrap_or_default();
     let enforced = match called {
         None => revision,
-        // A position of another log says nothing of this one.
+        // Positions of different logs cannot be compared.
         Some(called) if called.position.incarnation != incarnation => Revision(0),
         Some(called) => called.position.revision.min(revision),
     };

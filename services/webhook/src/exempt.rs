@@ -76,7 +76,7 @@ impl Exempt {
             return Some(ExemptBy::Resource);
         }
         if users.exempt.is_empty() && groups.exempt.is_empty() {
-            return None; // Then nothing is read of who it is.
+            return None; // The user is not read in this case.
         }
         let user = review.user()?;
         let name = [&*user.username];
@@ -165,7 +165,7 @@ mod tests {
             (&["--exempt-users=*,!ann"], &node, by_user),
             (&["--exempt-users=*,!ann"], &ann, no),
             (&["--exempt-users=*, ! ann"], &ann, no),
-            // What is asked about by one list is not exempt by the other.
+            // A user whom either list includes is not exempt.
             (&["--exempt-users=*", "--exempt-groups=!dev"], &ann, no),
             (&["--exempt-users=!ann", "--exempt-groups=*"], &ann, no),
             (&["--exempt-users=!bob", "--exempt-groups=*"], &ann, by_user),

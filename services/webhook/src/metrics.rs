@@ -199,7 +199,7 @@ impl WebhookMetrics {
         }
     }
 
-    /// A review makes one decision in each phase that policies ask it in.
+    /// Counts a decision. A review makes one in each phase in which policies are called.
     pub(crate) fn decided(&self, phase: Phase, allowed: bool, error: bool, took: Duration) {
         let counter = || {
             self.decisions.get_or_create_owned(&DecisionLabels {

@@ -137,7 +137,7 @@ struct StartProgress {
 struct MissingThings {
     /// Missing things that hold back readiness.
     holds: Vec<String>,
-    /// Missing things that do not hold it back.
+    /// Missing parts that do not delay readiness.
     waits: Vec<String>,
 }
 
@@ -267,7 +267,7 @@ impl Replicas {
         for (replica, heard) in &self.0 {
             match heard.views.state(view) {
                 Some("synced" | "failed" | "evicted") => return None,
-                // The same one each time, whatever the order of the map.
+                // The maximum does not depend on the order of the map.
                 Some(state) => said = said.max(Some((state, replica))),
                 None => {}
             }

@@ -50,7 +50,7 @@ const POLICIES: &str = "policies.anteroom.svc";
 /// The path of its reviews.
 pub(crate) const POLICIES_PATH: &str = "/policies";
 
-/// Seconds that the API server waits for it.
+/// The seconds for which the API server waits for an answer.
 const POLICIES_TIMEOUT_SECONDS: i32 = 5;
 
 /// The address at which the API server reaches the webhook, and the namespaces it does not call for.

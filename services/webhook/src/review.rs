@@ -68,7 +68,7 @@ pub(crate) enum ReviewError {
     /// The `request` is not one.
     #[error("the AdmissionReview's request is malformed: {problem}")]
     Request {
-        /// Its `uid`, if it has one: then it can be answered as a review.
+        /// The request's `uid`, if present: with a `uid` the answer can be a review.
         uid: Option<String>,
         /// The problem, for people.
         problem: String,
@@ -105,7 +105,8 @@ impl ReviewError {
         }
     }
 
-    /// Returns whether the request is refused whatever the failure policy: who makes it chose what cannot be read.
+    /// Returns whether the request is refused under any failure policy, since the unreadable part is the requester's
+    /// choice.
     pub(crate) fn always_refuses(&self) -> bool {
         matches!(self, Self::TooDeep { .. })
     }
@@ -133,10 +134,9 @@ struct Envelope<'a, R> {
 }
 
 impl<'a> Review<'a> {
-    /// Reads a body, which is within its limit.
+    /// Reads a body, whose size is within the limit.
     ///
-    /// # Errors
-    /// Everything that keeps it from being decided on.
+    /// # Errors The fault for which the review cannot be decided.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
         // As text, it is not looked at once more for each string whether that is UTF-8.
         if let Ok(body) = std::str::from_utf8(body)

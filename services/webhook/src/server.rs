@@ -76,7 +76,7 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Limit for answering the reviews that were received, once the process is to stop.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// The state of the handlers. Each request holds it, so it is shared as one.
+/// The state of the handlers, shared by all requests.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) engine: Engine,

@@ -219,7 +219,7 @@ impl<'a> TaskHandles<'a> {
         })
     }
 
-    /// Returns whether every client has proven who it is.
+    /// Returns whether every client has to prove its identity.
     fn takes_known_clients(&self) -> bool {
         self.args.clients.client_ca_file.is_some()
     }

@@ -41,7 +41,7 @@ pub(crate) struct SecretSource {
     namespace: String,
 }
 
-/// The channels by which others learn of the certificate.
+/// The channels that announce the certificate.
 pub(crate) struct CertificateChannels {
     pub(crate) certificates: Certificates,
     /// The authority in PEM; empty: the API server's own trust store. `None`: not known yet.

@@ -12,7 +12,7 @@ pub(super) trait Internable: Eq + Hash {
     /// Makes a shared value of it.
     fn share(&self) -> Arc<Self>;
 
-    /// The bytes that it takes in memory, about.
+    /// The approximate bytes of the value in memory.
     fn bytes(&self) -> usize;
 }
 
@@ -55,7 +55,7 @@ impl<T: ?Sized> Default for Interned<T> {
 }
 
 impl<T: ?Sized + Internable> Interned<T> {
-    /// The value, shared; one more holds it, until it is [released](Self::release).
+    /// Returns the shared value, with a further holder until [`Self::release`].
     pub(super) fn take(&mut self, value: &T) -> Arc<T> {
         if let Some((shared, count)) = self.held.get_mut(value) {
             *count += 1;
@@ -68,7 +68,7 @@ impl<T: ?Sized + Internable> Interned<T> {
         shared
     }
 
-    /// Counts one holder of the value less. The last one takes it away.
+    /// Removes a holder of the value. The last holder removes the value.
     pub(super) fn release(&mut self, value: &T) {
         let Some((_, count)) = self.held.get_mut(value) else {
             return;

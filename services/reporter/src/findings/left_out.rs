@@ -43,7 +43,7 @@ impl LeftOut {
         }
     }
 
-    /// Forgets what is left out of these finders, which are gone.
+    /// Forgets the left-out results of the finders `gone`.
     pub(super) fn retain(&mut self, gone: &HashSet<Arc<Finder>>) {
         let gone: HashSet<u64> = gone.iter().map(|finder| finder_hash(finder)).collect();
         self.of.retain(|(_, finder)| !gone.contains(finder));

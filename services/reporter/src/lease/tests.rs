@@ -54,7 +54,7 @@ fn a_lease_holder_stops_before_the_lease_expires_for_others() {
     assert_eq!(after(DURATION), None);
 }
 
-/// An API server that keeps one Lease, and answers whom it hears.
+/// An API server with a single Lease, which answers only the clients within reach.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<Kept>>);
 

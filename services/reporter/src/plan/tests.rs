@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug)]
 struct Fake(Arc<BTreeMap<u16, (u32, u8)>>);
 
-/// An object of this content cannot be read, nor which one it is.
+/// The content of an object that cannot be read, with an unreadable name.
 const NAMELESS: u8 = 4;
 
 /// An object of this content cannot be read: what was known of it stays.

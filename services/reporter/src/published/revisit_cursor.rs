@@ -85,7 +85,7 @@ mod tests {
         let names = ["a", "b", "c", "d"];
         let mut turns = RevisitCursor::default();
         let mut had = Vec::new();
-        // Each time another one is remembered, and one has its turn.
+        // In each round one report is remembered, and one of the rest has its turn.
         for remembered in ["d", "d", "a", "a", "b"] {
             turns.begin();
             let mut has_room = true;

@@ -11,7 +11,7 @@ use super::Scanner;
 use crate::{findings::Finder, shared::About};
 
 impl Scanner {
-    /// Returns whether this is another catalog than the one that is known.
+    /// Returns whether `known` is a newer catalog than the scanner's.
     pub(super) fn is_news(&self, known: &CatalogSnapshot) -> bool {
         self.known.as_ref().is_none_or(|before| !before.is(known))
     }

@@ -29,7 +29,7 @@ struct PolicyReads {
     taken_in: Mark,
     /// The time at which a change is taken in.
     due: Option<Instant>,
-    /// The time when that was begun, until it has come to its end.
+    /// The time at which the rescan began, until its end.
     begun: Option<Instant>,
     /// Not before then.
     rests_until: Instant,
@@ -223,7 +223,7 @@ mod tests {
                 ends_at = second + 10;
             }
         }
-        // 2 s, and 9 times the 10 s that it takes.
+        // The interval: 2 s, plus 9 times the 10 s of a rescan.
         assert_eq!(begun, [2, 102, 202, 302]);
     }
 

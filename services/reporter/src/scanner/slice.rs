@@ -1,5 +1,5 @@
-//! One slice of a walk: some objects through the walk's policies. It owns all that it needs, so that others
-//! go on beside it.
+//! A slice of a walk: some objects through the walk's policies. A slice owns all its data, so that slices run in
+//! parallel.
 
 use std::{
     sync::{
@@ -53,7 +53,7 @@ impl ScannedObject {
     }
 }
 
-/// A slice that has come to its end, and its walk.
+/// A finished slice, with the walk that waits for the slice.
 pub(super) struct Slice {
     pub(super) waiting: PendingWalk,
     pub(super) lane: Lane,

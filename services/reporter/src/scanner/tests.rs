@@ -190,7 +190,7 @@ impl World {
     async fn until(&self, is_so: impl Fn(&mut crate::findings::Findings) -> bool) {
         let mut changes = self.shared.changes();
         while !self.shared.with(&is_so) {
-            // A watcher says all the time that it lives.
+            // A watcher sends beats all the time.
             self.writer.beat().await;
             let _ = tokio::time::timeout(Duration::from_millis(100), changes.changed()).await;
         }

@@ -258,8 +258,8 @@ async fn a_filtered_object_triggers_no_mutation() {
     reporter.stop().await;
 }
 
-/// A watcher that ends, and another one that begins, twice, while many objects are changed by a patch that would show
-/// each time that it is applied.
+/// Twice, a watcher ends and a new watcher begins. Meanwhile many objects are changed by a patch that shows how often
+/// it was applied.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_patch_is_lost_or_doubled_when_the_watcher_is_another_one_meanwhile() {
     const OBJECTS: u64 = 150;

@@ -106,7 +106,7 @@ impl World {
 }
 
 impl Reviews {
-    /// A review cut at its host and its uid, which stand in it once each and in this order.
+    /// Splits a review at its host and its uid, which occur once each and in this order.
     pub(crate) fn new() -> Self {
         let review = review(UID, &ingress("shop", "web", HOST));
         let review = String::from_utf8(review.to_vec()).unwrap();

@@ -30,10 +30,10 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::{phase_name, recorder::RuleSeries};
 use crate::review::Review;
 
-/// Kinds in namespaces that are told apart; what comes beyond is counted as of one other.
+/// The most pairs of kind and namespace with series of their own. Further pairs are counted together.
 const TARGETS_MAX: usize = 2_000;
 
-/// Pairs of a rule and such a target that have series of their own; all others share one.
+/// The most pairs of rule and target with series of their own. Further pairs share a series.
 const RULE_TARGETS_MAX: usize = 20_000;
 
 /// Stands for a kind and a namespace beyond that.

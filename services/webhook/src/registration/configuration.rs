@@ -23,7 +23,8 @@ pub(crate) struct Configuration {
     pub(crate) name: String,
     /// In their order, which is the one that they are asked in where they mutate.
     pub(crate) webhooks: Vec<MutatingWebhook>,
-    /// Names it by its content, in the paths of its webhooks and in the proof that it is in force.
+    /// The hash of the content, used in the paths of its webhooks and in the proof that the configuration is in
+    /// force.
     pub(crate) id: String,
     /// The prefix of the paths of its webhooks: see [`PathTokens`](super::PathTokens).
     pub(crate) prefix: String,

@@ -46,7 +46,7 @@ impl Called {
         let position = match self.position.incarnation == other.position.incarnation {
             true if other.position.revision < self.position.revision => &other.position,
             true => &self.position,
-            // What one says of a log that is gone, nobody knows of the other.
+            // The two positions are in different logs, so neither holds for both configurations.
             false => &LogPosition::default(),
         };
         Self {
@@ -70,10 +70,10 @@ pub(crate) struct Keeper {
     pub(crate) called: watch::Sender<Called>,
 }
 
-/// The configuration that is wanted, and of what it was made.
+/// The desired configuration, with the catalog from which it was made.
 struct Wanted {
     catalog: Arc<Catalog>,
-    /// The position at which its policies were first read.
+    /// The position at which the configuration's policies were first read.
     policies_at: LogPosition,
     trust: Arc<str>,
     /// The token in its paths; `None`: there is no key yet.
@@ -88,7 +88,7 @@ struct WrittenConfiguration {
     position: LogPosition,
     /// The position of its policies, as in [`Wanted`], when it was written.
     policies_at: LogPosition,
-    /// The object's resource version: another one, and somebody else wrote it.
+    /// The object's resource version; a different version means that a different writer changed the object.
     version: Option<String>,
     stands: step::Written,
 }
@@ -194,7 +194,7 @@ impl Keeper {
 
     async fn write(&self, wanted: &Wanted, state: &mut KeeperState) -> Instant {
         let acknowledged = match fetch(&self.client, &wanted.configuration).await {
-            // It is to be made anew, with that token.
+            // The configuration is made anew with the stored token.
             Ok(Some(there)) if note_token(&self.tokens, self.phase, &there) => {
                 return Instant::now();
             }
@@ -212,7 +212,7 @@ impl Keeper {
                 state.write_backoff.reset();
                 state.outrun_backoff.reset();
                 let before = state.written.take();
-                // The same object as before: nobody wrote it since.
+                // The object is unchanged since the last write.
                 let before = before.filter(|before| {
                     before.version == version && before.configuration == wanted.configuration
                 });

@@ -22,7 +22,7 @@ use super::{
 /// Interval between two looks while NATS is out of reach.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time for which another webhook has to be ahead.
+/// The time for which a different webhook has to be ahead.
 const AHEAD_FOR: Duration = Duration::from_secs(10);
 
 /// Keeps `check` in step until shutdown, by the configuration of this name.

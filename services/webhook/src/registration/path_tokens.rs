@@ -23,7 +23,7 @@ use tokio::time::Instant;
 /// The text before the token.
 pub(super) const PREFIX: &str = "/r/";
 
-/// The purpose of the key, so that it makes nothing else.
+/// The label of the key derivation: keys for further purposes would differ.
 const PURPOSE: &[u8] = b"anteroom review path";
 
 /// The time for which a token is made.
@@ -188,7 +188,7 @@ impl TokenState {
         is_newer
     }
 
-    /// Takes the tokens of the periods that this webhook goes by and of those beside them, and those that it has seen.
+    /// Takes the tokens of the present periods, of their neighbours, and of all periods seen.
     fn take_those_around(&mut self, clock: u64) {
         let mut taken = Vec::new();
         for phase in PHASES {
@@ -292,7 +292,7 @@ mod tests {
         for hour in 1..4 {
             write(&mut state, now + PERIOD * hour, NOON);
         }
-        // The other phase was never seen, so the clock counts for it.
+        // The second phase was never seen, so the clock decides for this phase.
         assert_eq!(taken(&state), [99, 100, 101, 102, 103, 104]);
     }
 
@@ -326,7 +326,7 @@ mod tests {
         assert!(!state.read(PHASE, &own.token, Some(NOON), now, NOON));
         assert!(state.takes(&own.token));
         assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
-        // Of another key, or of another period than it names.
+        // A token of a different key, or of a different period than its configuration names.
         for (token, period) in [("0".repeat(32), 108), (later, 109), (String::new(), 110)] {
             assert!(
                 !state.read(PHASE, &token, Some(period), now, NOON),

@@ -3,15 +3,15 @@
 //! | the API server has | and | then |
 //! |---|---|---|
 //! | nothing of ours | | write |
-//! | another than is wanted | goes by it, or was given `PROOF_PATIENCE` to | write |
-//! | another than is wanted | does not go by it yet | prove that one first |
-//! | what is wanted | does not go by it yet | prove |
-//! | what is wanted | goes by it | rest |
-//! | what is wanted, of earlier policies | `MARK_AFTER` has passed | write: webhooks without NATS look there whether they are left behind |
-//! | any of ours | `RECHECK` has passed since it was written | write again: somebody may have changed it |
+//! | a different configuration | it is proven active, or `PROOF_PATIENCE` has passed | write |
+//! | a different configuration | it is not proven active | prove it before writing |
+//! | the desired configuration | it is not proven active | prove |
+//! | the desired configuration | it is proven active | rest |
+//! | the desired configuration, marked with earlier policies | `MARK_AFTER` has passed | write: by the mark, webhooks without NATS notice that they lag behind |
+//! | any of ours | `RECHECK` has passed since the write | write again: somebody may have changed it |
 //!
-//! A configuration is proven before the next one is written, so that the proof of the next can not be
-//! one of an earlier one with the same content.
+//! A configuration is proven before the next one is written. Otherwise the proof of an earlier configuration with the
+//! same content could count for the next.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) const MARGIN: Duration = Duration::from_secs(1);
 /// A configuration that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Written {
-    /// The configuration is the one that is wanted.
+    /// The configuration equals the desired configuration.
     pub(super) wanted: bool,
     /// When it was first acknowledged.
     pub(super) at: Instant,

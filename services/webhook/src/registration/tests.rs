@@ -78,7 +78,7 @@ fn of_namespace(namespace: &str, mut policy: Value) -> Value {
     policy
 }
 
-/// A configuration is known by what is in it.
+/// The identifier of a configuration is a hash of its content.
 #[test]
 fn each_configuration_can_be_proven() {
     let probe = |phase: Phase, kinds: &[&str]| {
@@ -264,7 +264,7 @@ fn without_policies_or_kinds_there_is_no_webhook_of_objects() {
     assert_eq!(of_objects(&configuration(None, &unknown)), none);
 }
 
-/// The same policy, where it changes what it is about.
+/// Returns the policy as a mutate rule instead of a validate rule.
 fn changing(mut policy: Value) -> Value {
     let rule = policy["spec"]["rules"][0].as_object_mut().unwrap();
     rule.remove("validate");

@@ -54,8 +54,8 @@ impl ObjectWebhook {
         }
     }
 
-    /// One rule for each group, version and set of operations; in order, so that one set of policies has
-    /// one configuration.
+    /// Returns a rule for each group, version and set of operations, in a fixed order: equal policies give equal
+    /// configurations.
     pub(super) fn rules(&self) -> Vec<RuleWithOperations> {
         let mut rules: BTreeMap<_, Vec<String>> = BTreeMap::new();
         for (name, operations) in &self.operations {
@@ -81,7 +81,7 @@ impl ObjectWebhook {
         rules.into_iter().map(rule).collect()
     }
 
-    /// Adds what another webhook of the same failure policy is called for.
+    /// Adds the objects for which `other` is called, a webhook with the same failure policy.
     fn unite(&mut self, other: Self) {
         let seconds = &mut self.class.timeout_seconds;
         *seconds = (*seconds).max(other.class.timeout_seconds);
@@ -133,7 +133,7 @@ pub(super) fn webhooks(
     cluster.into_values().chain(shared).collect()
 }
 
-/// Adds the webhook of one policy to that of its key.
+/// Merges a policy's webhook into the webhook of the key.
 fn add<K: Ord>(webhooks: &mut BTreeMap<K, ObjectWebhook>, key: K, of: ObjectWebhook) {
     if of.operations.is_empty() {
         return;
@@ -157,7 +157,7 @@ fn of_policy(entry: &CompiledPolicy, phase: Phase, kinds: &Kinds) -> ObjectWebho
     }
 }
 
-/// Makes one webhook of those that are called for the same, and one of those beyond `max`.
+/// Merges webhooks that are called for the same objects, and all webhooks beyond `max`.
 fn shared(
     webhooks: impl Iterator<Item = ObjectWebhook>,
     max: usize,
@@ -169,7 +169,7 @@ fn shared(
     }
     let mut kept: Vec<_> = alike.into_values().collect();
     if kept.len() > max {
-        // Those with few resources keep one of their own.
+        // Webhooks with few resources stay separate.
         kept.sort_by_key(|webhook| webhook.operations.len());
         let mut beyond = BTreeMap::new();
         for webhook in kept.split_off(max.saturating_sub(2)) {
@@ -242,7 +242,7 @@ fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     }
     let parts = [&*pattern.group, &pattern.version, &pattern.kind];
     match (parts, &*pattern.subresource) {
-        // To the API server this takes in no subresource, and to a policy it takes in this one.
+        // For the API server the pattern excludes subresources; for a policy it includes this one.
         (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
         (["*", "*", "*"], "*") => vec![everything("*/*")],
         _ => match kinds.covered_by(pattern) {

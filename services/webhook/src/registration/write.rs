@@ -59,7 +59,7 @@ enum WriteVerdict {
     Write,
 }
 
-/// A configuration, and what its object says beside it.
+/// A configuration, with the further data in its object.
 pub(super) struct Content<'a> {
     pub(super) configuration: &'a Configuration,
     pub(super) marks: &'a Marks,

@@ -1,4 +1,4 @@
-//! One review, from its body to its answer.
+//! Answers a review, from its body to its response.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
     result.unwrap_or_else(|error| refused(app, about, &error))
 }
 
-/// A review that is being decided. A caller who goes away drops it.
+/// A review in progress. It is dropped if the caller goes away.
 struct InFlight(Gauge);
 
 impl InFlight {

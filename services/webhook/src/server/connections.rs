@@ -42,7 +42,7 @@ const PEER_KNOWN: Duration = Duration::from_secs(600);
 /// Peers that are remembered as known. More are forgotten, the oldest first.
 const PEERS_KNOWN_MAX: usize = 256;
 
-/// Idle time after which a proven connection may be closed for another one.
+/// The idle time after which a proven connection may be closed in favour of a new connection.
 const IDLE_MIN: Duration = Duration::from_secs(10);
 
 /// All connections. Cheap to clone.
@@ -58,7 +58,7 @@ struct Table {
     known: HashMap<IpAddr, Instant>,
 }
 
-/// A connection that is taken. Dropped, it makes place for another one.
+/// An accepted connection. Dropping it frees its place.
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,
@@ -241,7 +241,7 @@ mod tests {
         }
         let open = hostile.iter().filter(|one| !is_closed(one)).count();
         assert_eq!(open, UNPROVEN_MAX);
-        // The address with one connection is not the one that has to go.
+        // The closed connection is not the only connection of its address.
         let server = connections.admit(peer(2)).unwrap();
         let _more = connections.admit(peer(10)).unwrap();
         assert!(!is_closed(&server));

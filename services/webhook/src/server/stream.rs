@@ -121,7 +121,7 @@ where
     }
 }
 
-/// The error of a connection that has to make place for another one.
+/// The error of a connection that was closed in favour of a new connection.
 fn closed() -> io::Error {
     io::Error::other("closed for another connection, before a review came by it")
 }
@@ -345,7 +345,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (mut clients, mut accepted) = (Vec::new(), Vec::new());
-        // One more than one address may have in this state.
+        // The limit of an address in this state, exceeded by 1.
         for _ in 0..9 {
             clients.push(TcpStream::connect(address).await.unwrap());
             let (stream, _) = listener.accept().await.unwrap();

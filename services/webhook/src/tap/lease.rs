@@ -1,4 +1,4 @@
-//! One tap, and what it has not been told yet. Pure.
+//! A tap, and the decisions not sent to it yet. Pure.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -30,7 +30,7 @@ pub(super) struct Lease {
     /// The key of a row while it is looked for.
     key: String,
     records: Vec<(Instant, DecisionRecord)>,
-    /// Records that may still be added in this period.
+    /// The number of records that may still be added in this period.
     records_left: u32,
     left_out: u64,
 }
@@ -79,7 +79,7 @@ impl Lease {
         self.tap.records_per_second.min(RECORDS_PER_SECOND_MAX)
     }
 
-    /// Takes note of a decision that it means. `kept`: its record, where that was made already.
+    /// Counts a decision that matches the tap. `kept`: the decision's record, if it exists already.
     pub(super) fn decided(
         &mut self,
         decided: &Decided<'_>,
@@ -193,7 +193,7 @@ impl Lease {
     }
 }
 
-/// Adds one result of a rule to its row.
+/// Adds a rule's result to its row.
 fn add(row: &mut Row, rule: &RuleRecord, is_denied: bool) {
     row.decided += 1;
     row.denied += u64::from(is_denied);

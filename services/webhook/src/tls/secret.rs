@@ -108,7 +108,7 @@ fn stored_in(secret: &Secret) -> Option<Stored> {
     Stored::from_data(&data.collect::<BTreeMap<_, _>>())
 }
 
-/// With the resource version of what it replaces.
+/// Returns the Secret to store, with the resource version of the replaced Secret.
 fn secret(stored: &Stored, found: Option<&Secret>) -> Secret {
     let data = stored.data().into_iter();
     Secret {

@@ -20,14 +20,14 @@ const END: &str = "-----END CERTIFICATE-----";
 /// Our own authority and certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// Authorities to trust, the one that signs first: an earlier one stays until it expires, so
-    /// that a webhook that still serves with its certificate is trusted.
+    /// Trusted authorities, the signing authority first. Earlier authorities stay until they expire, so that webhooks
+    /// with older certificates stay trusted.
     pub(crate) trust_pem: String,
     authority_key_pem: String,
-    /// The key of the paths at which reviews are taken. It outlives every certificate, so that all webhooks have the
-    /// same one at any time.
+    /// The key of the paths for reviews. It outlives every certificate, so all webhooks have the same key at any
+    /// time.
     pub(crate) review_key: String,
-    /// The certificate that is served, with its key.
+    /// The serving certificate, with its key.
     pub(crate) pair: Pem,
 }
 

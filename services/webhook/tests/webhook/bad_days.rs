@@ -54,7 +54,7 @@ async fn an_error_denies_admits_or_warns_as_the_policy_says() {
     let line = "anteroom_admission_decisions_total{decision=\"denied\",cause=\"error\",phase=\"validate\"} 1";
     assert!(metrics.contains(line), "{metrics}");
 
-    // Without the one that fails, the others admit.
+    // The remaining policies admit the request without the failing policy.
     let others = Cluster::with(&policies[1..]).await;
     let (_webhook, client) = others.webhook().await;
     let admitted = client.review("/validate", &review).await;

@@ -7,7 +7,7 @@ use crate::{
     cluster::{Cluster, ingresses, unique_host},
 };
 
-/// A policy that denies all there is, and one that changes it.
+/// Returns a policy that denies every object, and a policy that changes every object.
 fn of_everything() -> [Value; 2] {
     let of = |name: &str, field: &str, body: Value| {
         unique_host(name, |policy| {

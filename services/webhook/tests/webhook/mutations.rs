@@ -1,4 +1,4 @@
-//! Rules that change objects: in which order, what is answered, and what is told about it.
+//! Rules that change objects: their order, the response, and the annotations.
 
 use anteroom_model::{FactError, Failure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};

@@ -161,7 +161,7 @@ impl Cluster {
         }
     }
 
-    /// Says, until it is dropped, that a replica serves these views.
+    /// Announces that a replica serves these views, until the handle is dropped.
     pub(crate) fn beats(&self, views: &[&str]) -> AbortOnDropHandle<()> {
         let view = |view: &&str| ReplicaView {
             view: ViewId::new(*view),

@@ -104,7 +104,7 @@ fn gone_objects_are_remembered_up_to_a_limit_and_beyond_it_as_lost() {
     };
     let lost = ["a", "b", "a", "c"].map(|name| come_and_go(&mut findings, name));
     assert_eq!(lost, [false, false, false, true]);
-    // Whatever is gone, what is held is looked at.
+    // Subjects with findings are looked at, regardless of the deleted subjects.
     findings.put(&subject("d"), &finder("p"), pass(), 1);
     assert_eq!(take_all(&mut findings), ["a", "b", "d"]);
     assert!(!come_and_go(&mut findings, "e"));

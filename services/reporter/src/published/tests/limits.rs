@@ -13,7 +13,7 @@ fn is_from(name: &str) -> Option<Owner> {
     Some(pod(name))
 }
 
-/// Writes what is to be said of these, well.
+/// Writes the reports `names` successfully.
 fn write(published: &mut PublishedReports, names: &[&str], now: Instant) {
     for name in names {
         let action = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
@@ -105,7 +105,7 @@ fn a_list_is_remembered_up_to_the_limit_and_the_next_one_goes_on() {
     published.listing();
     let all = there.iter().map(|name| listed(name, "before")).collect();
     list(&mut published, all, now);
-    // What nobody can settle leaves room for others.
+    // Reports that cannot be settled leave room for further reports.
     assert_eq!((published.len(), published.beyond()), (1, 3));
     published.settle(unread(&[]), now);
     for left in [3, 0] {
@@ -126,7 +126,7 @@ fn a_list_is_remembered_up_to_the_limit_and_the_next_one_goes_on() {
     assert_eq!(published.len(), 0);
 }
 
-/// Others that say what they should take all the room: what lies behind them has its turn.
+/// Correct reports take all the room; a report beyond the limit still has its turn.
 #[test]
 fn each_report_beyond_the_limit_has_its_turn() {
     let now = Instant::now();
