@@ -177,7 +177,7 @@ pub(crate) async fn of_installation(
     Ok((checks, heard))
 }
 
-/// A check of what is heard over NATS, and what it found.
+/// A check of the heartbeats heard over NATS, with its finding.
 pub(crate) struct Row {
     pub(crate) id: &'static str,
     pub(crate) fact: &'static str,

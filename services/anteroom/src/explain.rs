@@ -67,7 +67,7 @@ pub(crate) struct ExplainArgs {
 struct Explained {
     /// The kind, as in `ClusterPolicy`.
     kind: String,
-    /// With its namespace, if it is in one.
+    /// The policy's name, as `namespace/name` for a namespaced policy.
     name: String,
     rules: Vec<RulePlan>,
     /// Why it cannot be compiled.

@@ -103,8 +103,8 @@ impl From<KindArg> for EntryKind {
 }
 
 pub(crate) async fn run(args: QueryArgs) -> anyhow::Result<()> {
-    // As the webhook, who asks just the same: NATS lets that user, and no other of those that are
-    // deployed, ask replicas and hear the answers.
+    // The login is the webhook's: among the deployed users, NATS lets only the webhook ask replicas and hear their
+    // answers.
     let bus = Arc::new(NatsBus::connect(args.nats.config("webhook")).await?);
     let keys = args.asker.keys().await?;
     let asked = args.ask(&*bus, &keys);
@@ -219,7 +219,7 @@ impl QueryArgs {
         })
     }
 
-    /// The entry that is meant, of those of one name.
+    /// Returns the entry of the given kind; without a kind, a CachedContextEntry before a GlobalContextEntry.
     fn pick(&self, records: &[EntryRecord]) -> Option<EntryRecord> {
         let wanted = match self.kind {
             Some(kind) => vec![kind.into()],

@@ -91,7 +91,7 @@ pub(crate) async fn run(args: ServeArgs, service: Service) -> anyhow::Result<()>
     parts.watcher.keys = keys.clone();
     parts.replica.keys = keys.clone();
     let asker_keys = match args.asker.asker_keys_file.is_none() && args.nats.is_none() {
-        // All parts of one process have the same.
+        // All services of a process share the same keys.
         true => Keys::ephemeral()?,
         false => args.asker.keys().await?,
     };
@@ -309,7 +309,7 @@ mod tests {
         let made = api.create(&PostParams::default(), &object).await.unwrap();
         let labels = made.metadata.labels.unwrap_or_default();
         assert_eq!(labels.get("team").map(String::as_str), Some("ours"));
-        // And what the policies say of it is reported.
+        // The reporter reports the policies' results on the object.
         let uid = made.metadata.uid.unwrap();
         let reported = sim.wait_until(|_| {
             let report = sim.get("policyreports.wgpolicyk8s.io", "shop", &uid);

@@ -96,7 +96,7 @@ impl Answerer {
         }
     }
 
-    /// Returns the request, and what seals its answer where it came sealed itself.
+    /// Returns the request, and for a sealed request the key that seals its answer.
     fn open_request(
         &self,
         view: &ViewHandle,
@@ -158,8 +158,7 @@ impl Answerer {
         Ok(self.reply(&batch, taken, results))
     }
 
-    /// Adds the results that are missing. These queries are evaluated side by side, so that none waits for
-    /// the time that another takes.
+    /// Evaluates the queries without a result. They run in parallel, so that no query waits for a slow one.
     async fn complete(
         &self,
         batch: &Arc<Batch>,

@@ -40,8 +40,8 @@ pub struct Args {
     )]
     pub age_max_ms: u64,
 
-    /// Queries that may run at once. This replica refuses further ones immediately, so that callers
-    /// can ask another replica.
+    /// Queries that may run at once. Further queries are refused immediately, so that callers can ask
+    /// another replica.
     #[arg(long, env = "ANTEROOM_CONCURRENCY", default_value_t = CONCURRENCY)]
     pub concurrency: u32,
 
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_QUERY_STEPS_MAX", default_value_t = STEPS_MAX)]
     pub query_steps_max: u64,
 
-    /// Bytes that one query may build for its intermediate results.
+    /// Bytes of intermediate results that one query may build.
     #[arg(long, env = "ANTEROOM_QUERY_BUILT_BYTES_MAX", default_value_t = BUILT_BYTES_MAX)]
     pub query_built_bytes_max: u64,
 
@@ -117,8 +117,7 @@ impl Default for Args {
 impl Args {
     /// Checks that the options fit each other.
     ///
-    /// # Errors
-    /// Which of them do not.
+    /// # Errors The options that do not fit.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.views.is_empty() || self.replication_factor == 0,
@@ -148,7 +147,7 @@ impl Args {
         }
     }
 
-    /// The name to go by. In a pod it is the pod's, so that it can be found.
+    /// Returns the replica's name. In a pod, the name is the pod's, so that operators find the pod.
     pub(crate) fn name(&self) -> String {
         let drawn = || rand::random::<u32>() & 0x00ff_ffff;
         let given = self.replica_id.clone().or_else(instance::pod);

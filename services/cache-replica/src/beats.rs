@@ -1,4 +1,4 @@
-//! The replica's heartbeat: that it lives, what it holds, and which references it was asked for.
+//! The replica's heartbeat: its liveness, its views, and the references that webhooks asked for.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The cache replica as a process of its own: its options, and what it starts with.
+//! The command of the replica's process: its options, and its start.
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// given up. Twenty thousand are usual.
 const STEPS_PER_MS: u64 = 50_000;
 
-/// The part of a call's time that is kept for writing its reply and sending it: one in so many.
+/// The share of a call's time reserved for writing and sending the reply, as a divisor.
 const REPLY_SHARE: u32 = 10;
 
 /// The most that is kept for that.

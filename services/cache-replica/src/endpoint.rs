@@ -179,7 +179,7 @@ impl ViewEndpoint {
                 None => break,
             }
         }
-        // One of the two has ended; what is on its way to the other still arrives.
+        // One subscription has ended; messages on their way to the remaining subscription still arrive.
         for mut subscription in subscriptions {
             subscription.drain();
             while let Some(call) = subscription.next().await {

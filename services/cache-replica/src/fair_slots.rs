@@ -32,7 +32,7 @@ struct QueueState {
     was_of_cluster: bool,
     /// All that wait, with those that no longer do and were not looked at since.
     queued: usize,
-    /// At so many, those that no longer wait are taken out.
+    /// The queue length at which callers that no longer wait are removed.
     sweep_at: usize,
 }
 
@@ -149,7 +149,7 @@ impl Drop for FairSlot {
                 };
                 next
             };
-            // Whoever no longer waits hands it back here.
+            // A caller that no longer waits hands the slot back here.
             let refused = next.send(Self(Some(slots))).err();
             given_back = refused.and_then(|mut slot| slot.0.take());
         }

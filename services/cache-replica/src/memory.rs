@@ -22,7 +22,7 @@ pub(crate) const LIMIT_MIN: u64 = 64 * 1024 * 1024;
 /// The share of a limit that is kept for evaluations under way: a tenth.
 const EVALUATIONS_SHARE: u64 = 10;
 
-/// The least that one evaluation may build, whatever the limit.
+/// The bytes that an evaluation may always build, even under a low limit.
 const EVALUATION_BYTES_MIN: u64 = 1024 * 1024;
 
 /// The bytes that all evaluations together may build under this limit.

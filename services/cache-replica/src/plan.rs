@@ -27,13 +27,13 @@ const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// keys that it looks up.
 const PLAN_BYTES_PER_TEXT_BYTE: u32 = 32;
 
-/// The memory of a plan whatever its text.
+/// The memory of a plan beyond its text.
 const PLAN_BYTES_MIN: u32 = 512;
 
 /// A query without an expression asks for the data whole.
 const WHOLE: &str = "@";
 
-/// An expression, with what was found out about it.
+/// An expression with its analysis.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) expression: Expression,
@@ -45,7 +45,7 @@ pub(crate) struct Plan {
     reads: PerDocument<Arc<RetainedFields>>,
 }
 
-/// An expression in which parameters stand for its counts.
+/// An expression with its counts replaced by parameters.
 #[derive(Debug)]
 pub(crate) struct CountedPlan {
     pub(crate) rest: Plan,
@@ -64,13 +64,13 @@ impl Plan {
         }
     }
 
-    /// The keys that it looks objects up by; `None`: it needs all objects.
+    /// The keys by which the expression looks up objects; `None`: the expression needs all objects.
     pub(crate) fn narrow(&self, document: Document<'_>) -> Option<Arc<Narrow>> {
         let find = || narrow(&self.expression, document).ok().map(Arc::new);
         self.narrow.get(document, find)
     }
 
-    /// The expression without its counts; `None`: it has none.
+    /// The expression with its counts replaced; `None`: the expression counts nothing.
     pub(crate) fn counted(&self, document: Document<'_>) -> Option<Arc<CountedPlan>> {
         let find = || {
             let CountedExpression { rest, counts } =

@@ -67,7 +67,7 @@ impl References {
         let mut status = view.status();
         loop {
             status.borrow_and_update();
-            // Whatever the age: this looks at what was said.
+            // The state of the reference matters here, not the age of the data.
             let state = view.read(Some(u64::MAX), |read, _| {
                 select.reference(read).map(|reference| reference.state)
             });

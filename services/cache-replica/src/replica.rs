@@ -213,8 +213,8 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Closes the endpoints of views that are gone, and opens one for each that came. A view that was
-    /// dropped and desired again is another one.
+    /// Closes the endpoints of removed views, and opens an endpoint for each new view. A view that was dropped and
+    /// desired again counts as a new view.
     fn keep_up(&mut self, views: &ViewSet, stop: &CancellationToken) {
         self.open.retain(|id, open| {
             let stays = views.get(id).is_some_and(|view| view.is(&open.view));

@@ -41,7 +41,7 @@ use crate::{
 pub(crate) use pieces::{PartialResults, PieceKey, Pieces};
 pub(crate) use turns::Turns;
 
-/// Objects of one slice, about: it ends with the stretch that reaches them.
+/// The approximate number of objects in a slice, which ends with a whole stretch.
 pub(crate) const SLICE_OBJECTS: usize = 512;
 
 /// For how long no short query has come in before a scan takes more than one core.
@@ -370,7 +370,7 @@ impl Progress {
         };
         self.left.steps = self.left.steps.saturating_sub(steps);
         self.left.built_bytes = self.left.built_bytes.saturating_sub(built_bytes);
-        // An expression that fails on an object does so whatever its slices cost.
+        // An error of the expression on an object does not depend on the cost of the slices.
         if self.fault.is_none() || fault == Some(NoPart::Failed) {
             self.fault = fault.or(self.fault.take());
         }

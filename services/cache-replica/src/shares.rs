@@ -1,4 +1,4 @@
-//! The views that a replica holds: those of its options, or its share of all.
+//! The views that a replica holds: the views named by its options, or its share of all views.
 
 mod keeper;
 
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(owners(&ViewId::new("v"), ["only"], 2), ["only"]);
     }
 
-    /// A replica that goes moves nothing but what it held.
+    /// The departure of a replica moves only the views of this replica.
     #[test]
     fn a_change_of_replicas_moves_as_little_as_possible() {
         for view in views() {

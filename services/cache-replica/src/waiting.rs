@@ -25,7 +25,7 @@ pub(crate) fn with_entries(reason: &str, mirror: &Mirror) -> String {
     });
     let missing: BTreeSet<&ViewId> = missing.map(|(id, _)| id).collect();
     let names = mirror.view(&system::entries()).and_then(|entries| {
-        // Whatever its age: a name is a name.
+        // The age does not matter, since names do not change.
         let read = entries.read(Some(u64::MAX), |view, _| {
             let bodies = view.objects().take(LOOKED_AT_MAX).map(Object::body);
             let records = bodies.filter_map(|body| anteroom_wire::body::decode(body).ok());
@@ -39,7 +39,7 @@ pub(crate) fn with_entries(reason: &str, mirror: &Mirror) -> String {
     }
 }
 
-/// The entries that are bound to one of these views, for people.
+/// Returns the names of the entries bound to the missing views, for people.
 fn names(missing: &BTreeSet<&ViewId>, records: impl Iterator<Item = EntryRecord>) -> String {
     let bound = records.filter(|record| {
         let binding = record.binding();

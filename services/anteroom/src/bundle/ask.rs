@@ -1,4 +1,4 @@
-//! Everything that goes into the archive, asked for one after the other.
+//! Collects the contents of the archive, request by request.
 
 use jiff::Timestamp;
 use kube::Client;

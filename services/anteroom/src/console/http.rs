@@ -116,7 +116,7 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], text)
 }
 
-/// A page, with the status that it stands for.
+/// Returns a page with its HTTP status.
 fn shown(page: &impl Template, status: StatusCode) -> Response {
     match page.render() {
         Ok(html) => {

@@ -137,7 +137,7 @@ impl ConsoleState {
                 false => (&mut self.denials, DENIALS_MAX),
             };
             if kept.iter().any(|known| known.id == seen.id) {
-                continue; // It is told again to a tap that begins.
+                continue; // A new tap repeats decisions that webhooks have kept.
             }
             // What was kept comes webhook by webhook.
             let at = kept.partition_point(|known| known.at <= seen.at);
@@ -162,7 +162,7 @@ impl ConsoleState {
 /// The taps of a console that somebody reads.
 #[derive(Default)]
 struct Taps {
-    /// Counts.
+    /// The tap that counts decisions.
     counts: Option<Tapping>,
     denials: Option<Tapping>,
     /// All decisions, for the page that shows them.

@@ -56,7 +56,7 @@ impl DecisionRow {
         }
     }
 
-    /// Returns true if a person who looks for this text means it.
+    /// Returns true if the row matches a search for this text.
     pub(super) fn holds(&self, text: &str) -> bool {
         let texts = [
             &self.operation,
@@ -229,7 +229,7 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Leaves the rows of this page. `link` makes the address of another one.
+    /// Keeps the rows of this page. `link` makes the address of a page.
     pub(super) fn to<T>(rows: &mut Vec<T>, page: usize, link: impl Fn(usize) -> String) -> Self {
         let all = rows.len();
         let pages = all.div_ceil(PAGE_ROWS).max(1);
@@ -247,7 +247,7 @@ impl Turn {
     }
 }
 
-/// An address with these parameters, those left out that are empty.
+/// Returns an address with the parameters that are not empty.
 pub(super) fn link(path: &str, parameters: &[(&str, &str)]) -> String {
     let mut link = path.to_owned();
     let given = parameters.iter().filter(|(_, value)| !value.is_empty());

@@ -132,7 +132,7 @@ impl Live {
         let record = records.into_iter().find(|record| record.kind == of.kind);
         let Some(record) = record else {
             return match of.kind {
-                EntryKind::Implicit => Ok(None), // No policy that is in force refers to it.
+                EntryKind::Implicit => Ok(None), // No policy in force refers to the entry.
                 kind => Err(FactError::EntryNotFound {
                     kind,
                     entry: of.name.clone(),
@@ -187,7 +187,7 @@ fn rows_of_a_value(sample: &Value, objects: u64) -> u64 {
     if values == 0 || size < 2 {
         return values.min(1);
     }
-    // That two objects share a value, seen from one of its owners.
+    // The pairs of owners of a value, counted from either owner.
     let shared: u64 = owners.values().map(|owners| owners * (owners - 1)).sum();
     1 + shared * objects.saturating_sub(1) / (values * (size - 1))
 }

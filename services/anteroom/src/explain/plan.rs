@@ -43,7 +43,7 @@ pub(crate) struct ReadPlan {
     pub(super) registered: Option<Registered>,
 }
 
-/// The way in which a query finds its answer.
+/// The access path of a query.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(crate) enum Plan {
@@ -58,7 +58,7 @@ pub(crate) enum Plan {
     Kept { words: String },
     /// One object, by name.
     Object,
-    /// The one answer of a call, which is kept.
+    /// The last answer of an API call, kept in a view.
     Response,
     /// Nobody keeps it.
     Live,

@@ -42,7 +42,7 @@ use self::{
 
 const ROLES: &str = "Users are not exempt by role. Name groups or users: config.excludeGroups, config.excludeUsernames.";
 
-/// All settings that are known, each with what it is like.
+/// All known settings of Kyverno, each with its equivalent.
 #[rustfmt::skip]
 pub(super) const CHART_KEYS: [(KyvernoSetting, ChartKey); 29] = [
     (Config("resourceFilters"), Key("config.resourceFilters", "[]", convert::filters)),

@@ -21,7 +21,7 @@ pub(super) struct Difference {
 /// A row, and whether a part of a policy is about it.
 type Row = (&'static str, fn(&Value) -> bool);
 
-/// Rows that one rule of kyverno.io shows.
+/// Differences that a rule of kyverno.io may have.
 const OF_RULES: [Row; 3] = [
     (
         "An update violates a rule with `preconditions`, and the old object violated it too",
@@ -64,7 +64,7 @@ const OF_POLICIES: [Row; 3] = [
     ),
 ];
 
-/// Returns the differences that a policy is about, those of its rules first.
+/// Returns the differences that concern a policy, those of its rules first.
 pub(super) fn of_policy(policy: &Value) -> Vec<Difference> {
     let rules = policy["spec"]["rules"].as_array().into_iter().flatten();
     let of_rules = rules.flat_map(|rule| {

@@ -19,7 +19,8 @@ pub(super) const NOT_RUN: [(&str, &str); 8] = [
     ("policies.kyverno.io", "NamespacedImageValidatingPolicy"),
 ];
 
-/// Keys of which one is in Kyverno's ConfigMap, whatever its name.
+/// The keys by which Kyverno's ConfigMap is recognised, since its name may be changed: the ConfigMap has at least
+/// one.
 const CONFIG_KEYS: [&str; 3] = [
     "resourceFilters",
     "enableDefaultRegistryMutation",

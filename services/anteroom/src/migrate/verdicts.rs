@@ -61,7 +61,7 @@ impl Reason {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Verdict {
     pub(super) kind: String,
-    /// With its namespace, if it is in one.
+    /// The manifest's name, as `namespace/name` for a namespaced object.
     pub(super) name: String,
     pub(super) runs: Runs,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -158,7 +158,7 @@ fn judge(
                 false => Runs::Partly,
             };
             let mut rules = explain::rules(&policy, &installation.manifests);
-            // Those that are derived for what makes Pods read the same.
+            // The rules derived for Pod controllers read the same facts.
             rules.retain(|rule| match policy.kind().is_cel() {
                 true => rule.rule.is_empty(),
                 false => !rule.rule.starts_with("autogen-"),

@@ -139,7 +139,7 @@ mod tests {
         write(&within, &[pod("a"), pod("../../b")]).unwrap();
         assert!(within.join("n-pod-a.yaml").is_file());
         assert!(within.join("n-pod-....b.yaml").is_file());
-        // What two rules made of a target are two documents of its file; the same twice is one.
+        // Two rules that change a target give two documents in its file; equal documents are written once.
         let marked = |by: &str| {
             let mut pod = pod("a");
             pod["metadata"]["labels"] = json!({ "by": by });

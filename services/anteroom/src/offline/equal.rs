@@ -119,7 +119,7 @@ pub(crate) struct EqualArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout_seconds: u64,
 
-    /// The seed of chance: the same one makes the same requests.
+    /// The seed of random choices: equal seeds make equal requests.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 

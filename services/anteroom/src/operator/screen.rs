@@ -20,11 +20,11 @@ use futures::StreamExt as _;
 pub enum KeyPress {
     /// `q`, or Ctrl-C.
     Quit,
-    /// Enter.
+    /// The key Enter.
     Enter,
-    /// Escape.
+    /// The key Escape.
     Escape,
-    /// Backspace.
+    /// The key Backspace.
     Backspace,
     /// Any other character.
     Character(char),

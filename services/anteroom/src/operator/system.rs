@@ -72,7 +72,7 @@ pub(crate) struct GroupRow {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ViewRow {
     pub(crate) view: String,
-    /// `synced`; else what its writer or its replicas say.
+    /// The state `synced`, or the reason that its writer or its replicas report.
     pub(crate) state: String,
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
@@ -142,7 +142,7 @@ impl System {
         }
         let known = self.groups.get(&beat.group);
         if known.is_some_and(|known| known.term > beat.term) {
-            return; // It does not know yet that it has lost the lease.
+            return; // The sender has lost the lease, and has not noticed yet.
         }
         let led = Led {
             holder: beat.holder,
@@ -390,7 +390,7 @@ mod tests {
     fn what_leaves_or_falls_silent_is_gone() {
         let (mut system, now) = (System::default(), Instant::now());
         system.writer(beat(0, 2, "w-2", &[]), now);
-        // The one that led before does not know it yet.
+        // The former leader has not noticed the new leader yet.
         system.writer(beat(0, 1, "w-1", &[]), now);
         system.writer(
             Beat {

@@ -38,7 +38,7 @@ pub(crate) struct TapArgs {
     #[arg(long)]
     past: bool,
 
-    /// Print what each rule says, and what it rests on.
+    /// Print the message of each rule, and the facts that it read.
     #[arg(long)]
     why: bool,
 

@@ -231,7 +231,7 @@ impl Sum {
     }
 }
 
-/// To a tenth, so that it can be read.
+/// Returns the rate, rounded to a tenth for readers.
 #[expect(clippy::cast_precision_loss, reason = "a count of fewer than 2^52")]
 fn rate(count: u64, seconds: f64) -> f64 {
     match seconds > 0.0 {

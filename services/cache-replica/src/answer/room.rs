@@ -13,7 +13,7 @@ const NAMESPACE_PART: u32 = 4;
 /// the rest; one at least.
 const NAMESPACES_PERCENT: u32 = 75;
 
-/// Counts the requests that are under way, those included that wait.
+/// Counts the running and waiting requests.
 #[derive(Debug)]
 pub(super) struct Room {
     all_max: u32,

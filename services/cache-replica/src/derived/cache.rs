@@ -34,7 +34,7 @@ const PER_VIEW_MAX: usize = 64;
 /// and no old state of a view is held for long.
 const KEEP_UP: Duration = Duration::from_millis(50);
 
-/// The time after which one that nobody uses is dropped.
+/// The time after which an unused structure is dropped.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
 /// The longest wait of a query for one that is brought up, where the call arrived: that takes microseconds, mostly.
@@ -47,7 +47,7 @@ pub(super) trait Derive: Debug + Send + Sync + Sized + 'static {
 
     /// Derives it from all objects of `at`.
     fn derive(key: Self::Key, language: Language, at: &Snapshot) -> Result<Self, ParseError>;
-    /// Applies the changes that lead from its state to another.
+    /// Applies the changes between the structure's state and a later or earlier state.
     fn follow(&mut self, changes: &Changes);
     /// The state that it is of.
     fn at(&self) -> &Snapshot;

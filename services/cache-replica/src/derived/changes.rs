@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 pub(super) struct LastChanges(Mutex<HashMap<ViewId, Arc<Changes>>>);
 
 impl LastChanges {
-    /// Returns the changes that lead from one state of a view to another.
+    /// Returns the changes between two states of a view.
     pub(super) fn between(&self, view: &ViewId, from: &Snapshot, to: &Snapshot) -> Arc<Changes> {
         let last = self.0.lock().get(view).cloned();
         if let Some(last) = last.filter(|last| last.lead(from, to)) {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Derived, LookupContext, WAIT_MAX};
 use crate::plan::{CountedPlan, Plan, document};
 
-/// A query in which parameters stand for its counts.
+/// A query with its counts replaced by parameters.
 #[derive(Debug)]
 pub(crate) struct RewrittenQuery {
     counted: Arc<CountedPlan>,

@@ -104,7 +104,7 @@ impl Derived {
     ) -> Option<Vec<Object>> {
         let mut found = Some(Vec::new());
         for part in parts {
-            // The others are still asked where one is not there, so that all are built at once.
+            // Indexes are asked even after a missing one, so that all missing indexes are built at once.
             let more = self.gather(part, context, terms);
             found = found.zip(more).map(|(found, more)| [found, more].concat());
             found = found.filter(|found| found.len() <= terms.objects_max);
@@ -112,7 +112,7 @@ impl Derived {
         found
     }
 
-    /// Asks the alternatives one after the other, until one finds few objects.
+    /// Asks the alternative lookups in turn, until one finds few objects.
     fn gather_fewest(
         &self,
         alternatives: &[Narrow],

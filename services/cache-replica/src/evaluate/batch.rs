@@ -39,7 +39,7 @@ enum Planned {
     Cel(CelPrepared),
 }
 
-/// The queries of one request over one state of one view.
+/// The queries of a request, all over the same state of a view.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) view: ViewHandle,
@@ -49,7 +49,7 @@ pub(crate) struct Batch {
     /// The namespace of the policies that ask; empty: policies of the cluster.
     pub(crate) namespace: String,
     pub(crate) deadline: Deadline,
-    /// One for each query of it that looks at the whole view.
+    /// A permit for each query of the batch that scans the whole view.
     pub(super) scans: Semaphore,
     examined: AtomicU64,
 }
@@ -97,7 +97,7 @@ impl Prepared {
         selects.iter()
     }
 
-    /// The query in CEL, if it is in that.
+    /// The query, if its language is CEL.
     pub(super) fn cel(&self) -> Option<&CelPrepared> {
         match &self.plan {
             Ok(Planned::Cel(cel)) => Some(cel),
@@ -178,7 +178,7 @@ impl<'b> QueryContext<'b> {
         self.batch.deadline
     }
 
-    /// Counts objects that it is evaluated over: these, or all that are selected.
+    /// Counts the objects that the query looks at: `found`, or all selected objects.
     pub(super) fn examines(&self, found: Option<usize>) {
         let read = self.read();
         let objects = found.unwrap_or_else(|| self.select.looks_at(read, read.len()));

@@ -273,7 +273,7 @@ impl Evaluator {
                     result, examined, ..
                 } => {
                     this.metrics.scanned();
-                    // Otherwise it verifies another answer, which was counted.
+                    // Without an index, this evaluation only verifies an answer that was counted before.
                     if by_index {
                         this.note(context, false, examined);
                     }

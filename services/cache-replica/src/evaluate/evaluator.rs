@@ -26,8 +26,8 @@ use crate::{
     scan::{PartialResults, Scans},
 };
 
-/// Evaluations that run at once for each core. More than one, so that the system's scheduler gives
-/// a short one its turn beside long ones; bounded, so that threads and what they build are.
+/// Evaluations that run at once per core. With more than one, the operating system gives short evaluations their turn
+/// beside long ones. The bound limits threads and memory.
 const EVALUATIONS_PER_CORE: usize = 4;
 
 /// Evaluates queries over any view.
@@ -84,7 +84,7 @@ impl Evaluator {
         self.memo.bytes() + self.plans.bytes() + self.pieces.bytes()
     }
 
-    /// Returns the result of one query, if that takes no time that another could miss.
+    /// Returns the result of a query if the evaluation is too short to delay further queries.
     pub(crate) fn answer_inline(
         &self,
         batch: &Batch,
@@ -115,7 +115,7 @@ impl Evaluator {
         self.scans.short();
     }
 
-    /// Evaluates one query over these objects, or over all that are selected.
+    /// Evaluates a query over the objects `found`, or over all selected objects.
     pub(super) fn evaluate_over(
         &self,
         context: QueryContext<'_>,

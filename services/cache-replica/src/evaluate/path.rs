@@ -64,7 +64,7 @@ pub(super) enum AnswerPath {
     Offloaded,
     /// Evaluated slice by slice.
     Sliced,
-    /// Evaluated over all that is selected, in one piece.
+    /// Evaluated over all selected objects, in a single piece.
     Whole,
 }
 

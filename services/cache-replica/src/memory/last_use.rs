@@ -78,7 +78,7 @@ impl Use {
         self.at.load(Ordering::Relaxed)
     }
 
-    /// The watcher says that its bodies are sealed. That is not unsaid.
+    /// Notes that the view's bodies are sealed. The mark is never removed.
     pub(crate) fn set_sealed(&self) {
         self.sealed.store(true, Ordering::Relaxed);
     }

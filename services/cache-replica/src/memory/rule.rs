@@ -14,14 +14,14 @@
 /// is not evicted again at the next change.
 pub(crate) const ROOM_SHARE: (u64, u64) = (9, 10);
 
-/// Views that were used within this time are not evicted for one that wants to come back.
+/// The time after its last use for which a view is not evicted in favour of a returning view.
 pub(crate) const REST_MS: u64 = 30_000;
 
 /// The shortest time that an evicted view stays away. It doubles with each eviction soon after a
 /// return.
 const AWAY_MIN_MS: u64 = 1_000;
 
-/// The longest that it stays away, if it fits.
+/// The longest time for which a view stays evicted although there is room.
 const AWAY_MAX_MS: u64 = 300_000;
 
 /// The time after which a view that was over a limit of its own is tried again, if somebody asks for
@@ -54,7 +54,7 @@ pub(crate) enum Phase {
     Evicted {
         since: u64,
         why: Why,
-        /// Evictions in a row that followed soon on its return, this one included.
+        /// The number of consecutive evictions soon after a return, including the latest.
         times: u32,
     },
 }

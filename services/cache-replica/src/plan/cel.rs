@@ -17,7 +17,7 @@ const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The memory of a plan for each byte of its texts: nodes of its syntax tree, mostly.
 const PLAN_BYTES_PER_TEXT_BYTE: usize = 32;
 
-/// The memory of a plan whatever its texts.
+/// The memory of a plan beyond its texts.
 const PLAN_BYTES_MIN: usize = 512;
 
 /// An expression with its variables.
@@ -26,7 +26,7 @@ pub(crate) struct CelPlan {
     pub(crate) program: Program,
     pub(crate) variables: Vec<Program>,
     names: Names,
-    /// The fields that it reads of each object, with documents of these shapes.
+    /// The fields that the expression reads of each object, by the shapes of its documents.
     reads: Mutex<Option<(Vec<Shape>, Arc<RetainedFields>)>>,
     /// Equal data and parameters give an equal result.
     pub(crate) is_deterministic: bool,
@@ -82,7 +82,7 @@ fn as_document(name: &str, shape: Shape) -> ListInput<'_> {
     }
 }
 
-/// Compiles expressions once, also those that cannot be compiled.
+/// Compiles each expression once, and remembers compile errors too.
 #[derive(Debug)]
 pub(crate) struct CelPlans(Cache<Arc<str>, Result<Arc<CelPlan>, FactError>>);
 
@@ -120,11 +120,11 @@ pub(crate) fn inputs<'q>(query: &'q Query, cel: &'q CelQuery) -> impl Iterator<I
     documents.chain(parameters.map(String::as_str))
 }
 
-/// One text for everything that the plan depends on.
+/// Returns a text of everything on which the plan depends.
 fn key(query: &Query, cel: &CelQuery) -> String {
     let mut key = String::new();
     let mut add = |text: &str| {
-        // With its length, so that no text runs into the next.
+        // The length comes first, so that no text runs into the next text.
         key.push_str(&text.len().to_string());
         key.push(':');
         key.push_str(text);

@@ -13,7 +13,7 @@ const PLURALS_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct PerDocument<T> {
     of_array: OnceLock<T>,
-    /// One fact for each second name that a list has in its document.
+    /// A fact for each plural under which a document lists its items.
     of_lists: RwLock<Vec<(Option<Box<str>>, T)>>,
 }
 

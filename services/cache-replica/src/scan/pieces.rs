@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// The size of a piece beside its part.
 const PIECE_BYTES: usize = 128;
 
-/// The part that each stretch gave to one query.
+/// The parts of a query's result, by stretch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces(HashMap<StretchMark, SliceResult>);
 

@@ -148,7 +148,7 @@ async fn scans_take_turns_slice_by_slice() {
     };
     let running = run(&long);
     tokio::task::yield_now().await;
-    // One who comes later has its turn before the second slice.
+    // A later caller has its turn before the second slice.
     let next = scans.lanes.take("");
     tokio::pin!(next);
     assert!(futures_pending(next.as_mut()).await);

@@ -37,10 +37,9 @@ impl Turns {
 }
 
 impl Scans {
-    /// Runs an evaluation that takes its [turns](Turns) with other scans.
+    /// Runs an evaluation that takes [turns](Turns) with the running scans.
     ///
-    /// # Errors
-    /// It ended unexpectedly.
+    /// # Errors The evaluation ended unexpectedly.
     pub(crate) async fn in_turns<R: Send + 'static>(
         &self,
         namespace: &str,

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::owners;
 
-/// The interval at which a replica looks which others live.
+/// The interval at which a replica checks which replicas live.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The time that a replica listens to the others before it takes its first share: each of them has sent
@@ -33,7 +33,7 @@ const HANDOVER_MAX: Duration = Duration::from_secs(60);
 /// The wait before beats are subscribed to again, after the bus refused.
 const BEATS_RETRY: Duration = Duration::from_millis(500);
 
-/// Holds what is this replica's by rendezvous, and what it is to hand over until it is taken.
+/// Holds the replica's views by rendezvous hashing, and views to hand over until their new replica holds them.
 pub(crate) struct Keeper {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) mirror: Arc<Mirror>,
@@ -56,7 +56,7 @@ struct Other {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Share {
     members: Vec<String>,
-    /// Views of others that are held until those have them.
+    /// Views of different replicas, held until those replicas have loaded them.
     kept: BTreeSet<ViewId>,
 }
 

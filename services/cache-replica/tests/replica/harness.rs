@@ -121,7 +121,7 @@ impl Harness {
         self.bus.request(to, call, PATIENCE).await
     }
 
-    /// The result of one expression, which has to have one.
+    /// Returns the result of a single expression, which must succeed.
     pub(crate) async fn value(&self, expression: &str) -> Value {
         let outcome = self.ask(&request(expression)).await.unwrap();
         body::to_json(outcome.unwrap().results[0].as_ref().unwrap()).unwrap()
@@ -137,7 +137,7 @@ impl Harness {
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// The error of one expression, which has to have one.
+    /// Returns the error of a single expression, which must fail.
     pub(crate) async fn error(&self, request: &QueryRequest) -> FactError {
         match self.ask(request).await.unwrap() {
             Err(error) => error,

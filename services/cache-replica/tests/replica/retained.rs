@@ -47,7 +47,7 @@ async fn a_field_that_is_not_retained_is_an_error_and_never_null() {
             }
         }
     }
-    // One that is refused takes nothing from the others of its request.
+    // A refused query does not affect the remaining queries of its request.
     let mut both = request("length(items)");
     both.queries.extend(request("items[].spec.tls").queries);
     let reply = harness.ask(&both).await.unwrap().unwrap();

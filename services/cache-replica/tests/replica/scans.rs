@@ -238,7 +238,7 @@ async fn a_scan_that_runs_out_of_time_takes_nothing_from_the_queries_beside_it()
         ..request("")
     };
     let given = Duration::from_millis(400);
-    // Who asks waits no longer than the time that it gives.
+    // The caller waits no longer than its own deadline.
     let outcome = tokio::time::timeout(given, harness.ask_within(&together, given)).await;
     let results = outcome.unwrap().unwrap().unwrap().results;
     let said: Vec<_> = results.iter().map(said).collect();

@@ -43,7 +43,7 @@ impl Sort {
     }
 
     fn sort(self, rows: &mut [RuleRow]) {
-        // They come by name, and equal ones stay so.
+        // Rows arrive sorted by name, and the sort is stable.
         match self {
             Self::Rate => rows.sort_by_key(|row| std::cmp::Reverse(row.decided)),
             Self::Denied => rows.sort_by_key(|row| std::cmp::Reverse(row.denied)),
