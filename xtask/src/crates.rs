@@ -101,7 +101,7 @@ fn below<'a>(direct: &BTreeMap<&'a str, BTreeSet<&'a str>>, name: &str) -> BTree
         .collect()
 }
 
-/// The floor of a crate: one above the highest of those that it depends on.
+/// The floor of a crate: one more than the highest floor of its dependencies.
 fn height(direct: &BTreeMap<&str, BTreeSet<&str>>, name: &str) -> usize {
     let own = direct.get(name).into_iter().flatten();
     own.map(|d| height(direct, d) + 1).max().unwrap_or_default()

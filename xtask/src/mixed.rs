@@ -1,4 +1,4 @@
-//! Runs the programs of another revision beside those of this one.
+//! Runs programs of a second revision beside the programs of the present revision.
 
 use std::path::Path;
 

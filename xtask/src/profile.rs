@@ -31,7 +31,7 @@ pub(crate) struct ProfileArgs {
     #[arg(long, value_delimiter = ',', default_value = "none,local,hosts,paths")]
     policy: Vec<String>,
 
-    /// Functions that are listed, those that take most themselves first.
+    /// The number of functions to list, by their own time.
     #[arg(long, default_value_t = 25)]
     functions: usize,
 

@@ -20,7 +20,7 @@ pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Says what happens now, so that long work never looks stuck.
+/// Prints the present step, so that long work never looks stuck.
 #[expect(clippy::print_stderr, reason = "progress of a task is for people")]
 pub(crate) fn say(text: &str) {
     eprintln!("xtask: {text}");

@@ -160,7 +160,7 @@ const SERVICES: [&str; 5] = [
 /// For tests and the demo: users install neither.
 const NEVER_INSTALLED: [&str; 2] = ["anteroom-load", "anteroom-simapi"];
 
-/// The one crate that may name each of these.
+/// The only crates that may name these dependencies.
 const ALONE: [(&str, &[&str]); 3] = [
     ("async-nats", &["shared/bus"]),
     ("rmp-serde", &["shared/wire"]),

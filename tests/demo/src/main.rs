@@ -33,7 +33,7 @@ const FRESHNESS_TRIALS: usize = 10;
 
 fn main() -> ExitCode {
     let args = DemoArgs::parse();
-    // Its parts wait for each other at first, and say so.
+    // At first the parts wait for each other and would log warnings, so only errors are logged.
     let process = quiet(&args.telemetry, "error");
     anteroom_runtime::process::run("anteroom-demo", &process, |service| run(args, service))
 }

@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::system::SYSTEM_NAMESPACE;
 
-/// Its group, and the one type in it.
+/// The group of the aggregated API, with a single type.
 pub const GROUP: &str = "far.example.com";
 /// The plural of the type.
 pub const PLURAL: &str = "gadgets";

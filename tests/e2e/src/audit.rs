@@ -16,7 +16,7 @@ pub struct Asked {
     pub ended: bool,
     /// The verb, as in `watch`.
     pub verb: String,
-    /// The plural, with its group where it has one: `leases.coordination.k8s.io`.
+    /// The plural, followed by its group: `leases.coordination.k8s.io`.
     pub resource: String,
     /// Empty for a request on all of them, and for what is in none.
     pub namespace: String,

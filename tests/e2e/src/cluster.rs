@@ -110,7 +110,7 @@ pub struct Cluster {
     etcd: Option<Process>,
 }
 
-/// Another API server over the same etcd. Cut off from etcd, it goes on serving what it has.
+/// A second API server over the same etcd. Cut off from etcd, the server still serves its cached objects.
 #[derive(Debug)]
 struct SecondApiServer {
     address: SocketAddr,

@@ -93,7 +93,7 @@ impl Asker {
         .await
     }
 
-    /// Asks until it is refused with a message that says this.
+    /// Asks until the object is refused with a message that contains `says`.
     pub async fn refused(&self, name: &str, says: &str) -> anyhow::Result<Decided> {
         self.until(name, says, |decided| {
             !decided.allowed && decided.message.contains(says)

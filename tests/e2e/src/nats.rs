@@ -183,7 +183,7 @@ impl Nats {
         Ok(())
     }
 
-    /// Returns this server's disk, if it has one of its own: see [`NatsPlan::disk_bytes`].
+    /// Returns the server's own disk, if the plan gives it one: see [`NatsPlan::disk_bytes`].
     pub fn disk(&self, number: usize) -> anyhow::Result<&Disk> {
         self.servers[number].disk.as_ref().context("no own disk")
     }

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that says again what it hears.
+    /// Starts a server that echoes its input.
     async fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -122,7 +122,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Its recipe, to start it again after it was killed.
+    /// The process's recipe, for a restart after a kill.
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }

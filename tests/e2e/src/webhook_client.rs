@@ -16,7 +16,7 @@ pub const AUTHORITY: &str = "webhook-client-ca.pem";
 /// The name in the certificate.
 pub const NAME: &str = "kube-apiserver";
 
-/// Writes the AdmissionConfiguration into this folder, with all that it names.
+/// Writes the AdmissionConfiguration into the folder, with the files that it names.
 pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
     let authority_key = KeyPair::generate()?;
     let mut authority = named("webhook clients");

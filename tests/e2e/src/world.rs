@@ -69,7 +69,7 @@ impl World {
     pub async fn start_reporting() -> anyhow::Result<Self> {
         let plan = SystemPlan {
             reporter: Some(std::path::PathBuf::new()), // It is written with the cluster.
-            // The same after a restart, so that its lease is its own.
+            // The identity survives a restart, so that the reporter keeps its lease.
             reporter_args: vec![("--reporter-id", "reporter".to_owned())],
             ..SystemPlan::default()
         };

@@ -51,7 +51,7 @@ pub(crate) fn record(input: &[u8]) {
     assert_eq!(again.ok(), Some(decoded), "it is read as it was written");
 }
 
-/// Asserts that what is decoded is encoded to something that is decoded to the same.
+/// Asserts that encoding a decoded message and decoding it again gives an equal message.
 fn round<T: PartialEq + std::fmt::Debug, E>(
     input: &[u8],
     decode: impl Fn(&[u8]) -> Result<T, E>,
@@ -63,7 +63,7 @@ fn round<T: PartialEq + std::fmt::Debug, E>(
     assert_eq!(decode(&encoded).ok(), Some(first));
 }
 
-/// Any other message: a byte that says which, and the message.
+/// Decodes a message; the first byte of the input selects its kind.
 pub(crate) fn message(input: &[u8]) {
     let Some((kind, input)) = input.split_first() else {
         return;

@@ -29,7 +29,7 @@ pub struct Target {
     pub timeout: Duration,
 }
 
-/// Posts reviews one after another, over a connection that is made again when it breaks.
+/// Posts reviews in sequence over a connection, which is opened again after an error.
 #[derive(Debug)]
 pub struct Client {
     target: Target,
@@ -55,7 +55,7 @@ impl Client {
         let answer =
             answer.unwrap_or_else(|_| bail!("no answer within {} ms", timeout.as_millis()));
         if answer.is_err() {
-            // Whatever went wrong, what is left of that exchange must not meet the next one.
+            // After an error, the rest of this exchange must not be read as part of the next.
             self.connection = None;
         }
         answer

@@ -66,7 +66,7 @@ impl Paced {
     /// Posts that open each connection or stream, and of which no latency counts.
     const WARM_UP_POSTS: usize = 10;
 
-    /// Posts of a run beside those that its report counts. What a run costs is for these too.
+    /// The posts of a run that its report does not count. The measured cost of a run includes these posts.
     #[must_use]
     pub fn uncounted(&self) -> u64 {
         (Self::WARM_UP_POSTS * self.at_once) as u64

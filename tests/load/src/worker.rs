@@ -135,7 +135,7 @@ fn judge(
     let wrong = expected.filter(|expected| answer.is_wrong(*expected));
     Outcome::Decided {
         wrong: wrong.map(|expected| {
-            // The whole answer: its annotations say what it was decided from.
+            // The whole answer is printed, since its annotations name the facts behind the decision.
             let body = String::from_utf8_lossy(&body);
             let at_s = at.as_secs_f64();
             format!("{host}, at {at_s:.3} s: expected {expected:?}, got {answer:?}: {body}")

@@ -169,7 +169,7 @@ pub(crate) fn batch(batch: u64, schedules: u64) -> anyhow::Result<bool> {
     Ok(right)
 }
 
-/// Runs one schedule, with these faults of it. Returns true if it is right.
+/// Runs a schedule with the given faults. Returns true if the schedule passes.
 pub(crate) fn one(
     seed: u64,
     faults: Option<&[usize]>,

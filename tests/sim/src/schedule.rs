@@ -36,7 +36,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// A webhook that the bus does not reach for so long is not waited for.
 const UNHEARD_AFTER: Duration = Duration::from_secs(4);
 
-/// A webhook reads what it missed within this time.
+/// The time within which a webhook reads missed records.
 const CATCHES_UP_WITHIN: Duration = Duration::from_secs(2);
 
 /// The outcome of a schedule.

@@ -1,5 +1,5 @@
-//! Admission: the webhooks that objects in the store register. Those that mutate are asked first, one after
-//! the other; then those that validate, side by side.
+//! Admission: the webhooks that objects in the store register. Mutating webhooks are called first, in sequence, then
+//! validating webhooks in parallel.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub(crate) async fn review(
     Ok(warnings)
 }
 
-/// Returns what a webhook said that admits; nothing for one that may fail and did.
+/// Returns the answer of a webhook that admits; an empty answer if the webhook failed with `failurePolicy: Ignore`.
 fn admitted(webhook: &Webhook, answer: Answer) -> Result<Admitted, Failure> {
     match answer {
         Answer::Allowed(admitted) => Ok(admitted),

@@ -136,7 +136,7 @@ pub(crate) fn prepare_update(
     Ok(())
 }
 
-/// Fills in what an object lacks that is put past the API: it keeps whatever it has.
+/// Fills in missing metadata of an object that a test stores directly; present fields stay.
 pub(crate) fn complete_put(
     resource: &ResourceType,
     old: Option<&Value>,

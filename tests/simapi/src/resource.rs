@@ -55,7 +55,7 @@ impl fmt::Display for ResourceName {
     }
 }
 
-/// One resource: how it is named, and how writes treat it.
+/// A resource type: its names, and the rules of its writes.
 #[derive(Clone, Debug)]
 pub(crate) struct ResourceType {
     pub(crate) group: String,

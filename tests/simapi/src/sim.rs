@@ -21,7 +21,7 @@ use crate::{
 /// The configuration of a simulator.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// The address that it listens on; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free port.
     pub listen: SocketAddr,
     /// The interval at which a watch that asked for bookmarks gets one.
     pub bookmark_interval: Duration,
@@ -52,7 +52,7 @@ impl Default for SimConfig {
     }
 }
 
-/// A running simulator. Dropped, it ends, and so do the requests that it is serving.
+/// A running simulator. Dropping it ends the simulator and its requests.
 #[derive(Debug)]
 pub struct SimApi {
     app: Arc<App>,

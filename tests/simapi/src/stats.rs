@@ -41,7 +41,7 @@ impl Stats {
         self.watches_open.get(resource).copied().unwrap_or_default()
     }
 
-    /// Requests of this verb for this resource, whatever the answer was.
+    /// The number of requests with this verb for this resource, answered or refused.
     pub fn count(&self, verb: &str, resource: &str) -> u64 {
         let of = |requests: &&Requests| requests.verb == verb && requests.resource == resource;
         self.requests
@@ -51,7 +51,7 @@ impl Stats {
             .sum()
     }
 
-    /// Those of them that were answered with this HTTP status.
+    /// The number of these requests that were answered with the HTTP status.
     pub fn count_status(&self, verb: &str, resource: &str, status: u16) -> u64 {
         let of = |requests: &&Requests| {
             requests.verb == verb && requests.resource == resource && requests.status == status

@@ -148,7 +148,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// Stores `body` as it is, whatever it is, as an object of this key.
+    /// Stores `body` unchecked as the object of the key.
     pub(crate) fn put_malformed(
         &self,
         resource: &ResourceName,

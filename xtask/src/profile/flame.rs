@@ -109,7 +109,7 @@ fn draw(name: &str, frame: &Frame<'_>, at: Place, depth: usize, all: u64, pictur
     }
 }
 
-/// One of the warm colours, the same for the same name.
+/// Returns a warm colour, always the same for a name.
 fn colour(name: &str) -> String {
     let sum = name
         .bytes()

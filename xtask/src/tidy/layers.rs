@@ -14,7 +14,7 @@ use super::knots::{Segments, edges, modules};
 struct Layered {
     /// The crate's folder.
     folder: &'static str,
-    /// Each layer, with the others that it may know.
+    /// Each layer, with the layers that it may know.
     layers: &'static [(&'static str, &'static [&'static str])],
 }
 

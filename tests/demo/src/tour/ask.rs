@@ -47,7 +47,7 @@ impl Asker {
         Ok((uid, answer))
     }
 
-    /// Asks until the answer is one of these, and returns it, with the time that it took.
+    /// Asks until the answer is in `expected`; returns the answer, with the time taken.
     pub(super) async fn ask_until(
         &mut self,
         host: &str,

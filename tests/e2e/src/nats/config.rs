@@ -10,7 +10,7 @@ pub(super) const KEYS: &str = "nats-keys";
 
 /// A server's way to the others.
 pub(super) struct Routes {
-    /// The address that it listens on for others.
+    /// The address on which the server listens for its peers.
     pub(super) own: SocketAddr,
     /// The addresses of the others; empty: it is alone.
     pub(super) to: Vec<SocketAddr>,

@@ -71,14 +71,14 @@ impl Server {
         Ok(())
     }
 
-    /// Gives it a disk of its own, before it is started.
+    /// Gives the server a disk of its own before the start.
     pub(super) async fn mount(&mut self, bytes: u64) -> anyhow::Result<()> {
         let disk = Disk::new(&self.name, &self.files(), bytes, &self.folder).await?;
         self.disk = Some(disk);
         Ok(())
     }
 
-    /// Starts it, unless it runs, and waits until it takes connections.
+    /// Starts the server unless it runs, and waits until it takes connections.
     pub(super) async fn start(&mut self) -> anyhow::Result<()> {
         if self.process.is_some() {
             return Ok(());

@@ -129,7 +129,7 @@ async fn a_policy_denies_and_admits(world: &World) -> anyhow::Result<()> {
     let message = message.context("it is admitted")?;
     ensure!(message.contains("has-team: say whose it is"), "{message}");
     is_admitted(world, &config_map("some", OTHER, Some("a"))).await?;
-    // The same object in every version, and its status with it.
+    // Every version of the API serves the same policy, with its status.
     for version in VERSIONS {
         let mut other = policy.clone();
         other["apiVersion"] = format!("policies.kyverno.io/{version}").into();

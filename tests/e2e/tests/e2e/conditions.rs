@@ -126,7 +126,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     ensure!(mark(world, "spared-b").await?.is_none());
     ensure!(mark(world, "b").await?.as_deref() == Some("yes"));
 
-    // Once its author has mended it, it is in force.
+    // The policy is in force once its author has mended it.
     let mended = json!({ "spec": { "webhookConfiguration": {
         "matchConditions": [{ "name": "asked", "expression": ASKED }] } } });
     let (params, patch) = (PatchParams::default(), Patch::Merge(&mended));

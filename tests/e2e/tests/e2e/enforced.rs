@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// Policies that are made one after the other.
+/// The number of policies created in sequence.
 const POLICIES: usize = 20;
 
 /// Kinds with what an object of each needs; each is new to the webhook configuration once. The last

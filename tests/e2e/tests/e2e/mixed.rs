@@ -49,7 +49,7 @@ async fn programs_of_two_releases_work_together() -> anyhow::Result<()> {
 async fn story(world: &mut World, others: &Path) -> anyhow::Result<()> {
     let target = decides_by_hosts(world, INGRESSES).await?;
     let mut hosts = INGRESSES;
-    // From this release to the other one and back, then the same in the other order.
+    // The services change to the second release and back, then again in the reverse order.
     let reversed = || SERVICES.into_iter().rev();
     for (services, programs) in [
         (SERVICES.to_vec(), Some(others)),

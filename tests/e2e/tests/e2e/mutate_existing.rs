@@ -21,7 +21,7 @@ async fn existing_objects_are_changed_once_their_trigger_is_admitted() -> anyhow
     world.with_logs(outcome)
 }
 
-/// Copies what an updated ConfigMap says to each that follows it, but for those that are held.
+/// Copies the data of an updated ConfigMap to the ConfigMaps that follow it, except held ones.
 fn policy() -> Value {
     json!({
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "follow" },

@@ -31,7 +31,8 @@ fn policies() -> [Value; 4] {
     let metadata =
         |patch: &Value| json!({ "mutate": { "patchStrategicMerge": { "metadata": patch } } });
     [
-        // By its name after the other one of its webhook, and reads what that one adds.
+        // The name sorts after the first policy of the webhook, and the rule reads the field added by the first
+        // policy.
         policy(
             "b-notes",
             "Fail",
@@ -132,7 +133,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         has(&metadata, &json!({ "team": expected }), &noted(expected))?;
     }
 
-    // What makes Pods has it where its Pods will.
+    // The Deployment gets the change in its Pod template.
     world.create(&deployment()).await?;
     let found = world.api(&deployment()).get("made").await?;
     let template = &found.data["spec"]["template"]["metadata"];

@@ -52,7 +52,7 @@ async fn policies_decide_by_the_current_state_of_the_cluster() -> anyhow::Result
     confined::every_road(&world).await
 }
 
-/// Returns the rights that the watcher needs beyond those that it has.
+/// Returns the additional rights that the watcher needs.
 fn rights() -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -262,7 +262,7 @@ async fn says(
     let (Verdict::Refused(says), Some(live)) = (&verdict, guard.live()) else {
         return Ok(());
     };
-    // Both are in force: what one says the other does.
+    // Both policies are in force, and give the same answers.
     let twin = live["metadata"]["name"].as_str().context("no name")?;
     wait::until(&format!("{twin} to say the same of {data}"), async || {
         let message = tried(world, &object).await?.context("admitted")?;

@@ -118,7 +118,7 @@ async fn a_replica_under_pressure_stays_within_its_limit() -> anyhow::Result<()>
             );
             world.sim.put(CONFIGMAPS, object(index, n, &mut random))?;
         }
-        // Mostly of the same few, so that the others may go.
+        // Most requests are for a few views, so that the rest may be evicted.
         let index = match random.random_range(0..4) {
             0 => random.random_range(0..SPACES),
             _ => usize::try_from(began.elapsed().as_secs())? / 8 % SPACES,

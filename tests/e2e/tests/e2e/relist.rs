@@ -85,7 +85,7 @@ async fn a_list_that_is_read_again_takes_half_as_much_again_at_most() -> anyhow:
     let relisted = async |round: usize, changed: usize| {
         let lists = world.sim.stats().count("list", CONFIGMAPS);
         let peaks = [&world.watcher, &world.replicas[0]].map(|of| Peak::watch(&of.process));
-        // What changes while the watch is away is forgotten, so that it cannot go on.
+        // The API server forgets changes made during the outage, so the watch cannot resume.
         world.sim.fault(Fault::Fail {
             matching: Matching::new("watch", CONFIGMAPS),
             status: 503,

@@ -219,7 +219,7 @@ fn settings(gone: &str) -> Value {
         "metadata": { "name": "settings", "namespace": NAMESPACE, "labels": { "team": "x" } } })
 }
 
-/// The report on this ConfigMap has these results, and no other; its summary counts them.
+/// Waits until the report on this ConfigMap has exactly these results, counted by its summary.
 async fn have(world: &World, name: &str, expected: &[(&str, &str)]) -> anyhow::Result<()> {
     let uid = uid(world, name).await?;
     wait::until(&format!("the report on {name} to be whole"), async || {

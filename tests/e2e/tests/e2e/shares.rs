@@ -156,7 +156,7 @@ async fn nobody_for_a_view(world: &mut World) -> anyhow::Result<()> {
     for plural in ["services", "namespaces"] {
         asker.refused(plural, "there are").await?;
     }
-    // It decides by policies that need no view all the same.
+    // The webhook still decides by policies that need no view.
     let readiness = world.system.webhook.get("/readyz?verbose").await?;
     ensure!(readiness.contains("no replica holds it"), "{readiness}");
     Ok(())

@@ -154,7 +154,7 @@ async fn rights_taken_and_given_back(world: &World, entry: &Value) -> anyhow::Re
         })
         .context("the binding of the sources")?;
     world.delete(binding).await?;
-    // A watch that is open stays open; what needs a new one learns of it.
+    // An open watch stays open; a new watch learns that the right is gone.
     let mut other = entry.clone();
     other["metadata"]["name"] = "budgets".into();
     other["spec"]["resource"] = json!({ "group": "policy", "kind": "poddisruptionbudgets" });

@@ -90,7 +90,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
         condition(world, &policy, "True", "").await?;
         refused(world, &config_map(NAMESPACE, name), says).await?;
         others_are_free(world, name).await?;
-        // It forbids every deletion in its namespace, but not its own.
+        // The policy forbids all deletions in its namespace, but not its own deletion.
         world.delete(&policy).await?;
     }
 

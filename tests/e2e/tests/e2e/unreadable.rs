@@ -167,7 +167,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     says(world, (NAMESPACE, "roles", "-"), "").await?;
     says(world, (NAMESPACE, "far", "-"), "").await?;
 
-    // This cannot: what could see it is an error that names it, and nothing else is.
+    // This object cannot be carried: only queries that could see it fail, with an error that names the object.
     create_deep(world, "deeper", 600).await?;
     says(world, (HOSTILE, "near", "-"), "hostile/deeper").await?;
     says(world, (NAMESPACE, "far", "-"), "AR119").await?;

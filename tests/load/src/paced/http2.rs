@@ -154,7 +154,7 @@ async fn work(shared: Arc<Shared>, mut stream: Stream, mut asker: Asker) -> Tall
     }
 }
 
-/// One stream after another, of the connection that all share.
+/// Sends requests in sequence, each as a stream of the shared connection.
 struct Stream {
     sender: SendRequest<Full<Bytes>>,
     uri: http::Uri,

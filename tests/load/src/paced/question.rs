@@ -10,13 +10,13 @@ use crate::Expected;
 /// The hosts that a case asks about.
 #[derive(Clone, Debug)]
 pub enum Hosts {
-    /// One that nobody ever had, each time another.
+    /// A new host for each review, which no object ever had.
     Free,
     /// Any of these. None at all is as [`Hosts::Free`].
     Of(Arc<Vec<String>>),
 }
 
-/// Reviews of one sort, which have one right answer.
+/// A class of reviews with the same right answer.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The share of the reviews that are of this sort, relative to the other cases.
@@ -38,7 +38,7 @@ pub struct Questions {
     pub cases: Vec<Case>,
 }
 
-/// Asks for one worker: what it asks differs from what every other asks.
+/// Generates the questions of a worker, which differ from the questions of all workers beside it.
 pub(crate) struct Asker {
     questions: Questions,
     weights: u32,

@@ -29,7 +29,7 @@ pub struct Target {
     pub headers: HeaderMap,
     /// For `https`.
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// Without it, cases of expiry that need it are left out.
+    /// Compacts the store; `None`: conformance cases about expiry are left out.
     pub compact: Option<Compact>,
 }
 

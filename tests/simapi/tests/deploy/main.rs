@@ -490,7 +490,7 @@ fn compose_binds_loopback_and_mounts_what_there_is() {
     }
 }
 
-/// The simulator of the composition loads what it is given, and says what it cannot.
+/// The composition's simulator loads the given objects, and prints the objects that it cannot load.
 #[tokio::test]
 async fn the_simulator_loads_the_composition() {
     use clap::Parser;

@@ -34,8 +34,7 @@ pub(crate) enum Rule {
     Pods,
 }
 
-/// One of ten reviews asks for a host of these, which are taken; one of twenty for another path of such
-/// a host.
+/// Returns reviews of which a tenth ask for a taken host, and a twentieth for a taken host with a free path.
 pub(crate) fn questions(rule: Rule, hosts: Vec<String>) -> Questions {
     let case = |weight, hosts: Hosts, path: &str, denied: bool| Case {
         weight,

@@ -71,7 +71,7 @@ pub(crate) async fn run(
     Ok(turns::compared(&[side(&quiet), side(&attacked)]))
 }
 
-/// Large reviews that were decided, and those that were refused.
+/// The numbers of large reviews decided and refused.
 #[derive(Default)]
 struct Large {
     decided: u64,

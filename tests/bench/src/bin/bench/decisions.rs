@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The same of another engine, whose every answer may take some hundreds of milliseconds.
 const LOOK_AT_A_PEER: Duration = Duration::from_secs(3);
 
-/// Right answers that it takes to believe so.
+/// The right answers, with no wrong answer and no error beside them, after which an engine counts as ready.
 const RIGHT_MIN: u64 = 6;
 
 /// One row of a table: so many at once by this protocol.
@@ -166,7 +166,7 @@ pub(crate) async fn measure(
     }))
 }
 
-/// A run, and what each process took for one of its decisions: CPU time, and what it allocated.
+/// Makes a run; returns its report, with each process's CPU time and allocations per decision.
 pub(crate) async fn counted(ground: &Ground, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
     let uncounted = paced.uncounted();
     let allocated = spent::allocated(ground).await?;

@@ -22,7 +22,7 @@ use crate::{
 /// The longest that an API server waits for a webhook.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Another engine to be measured beside this one.
+/// A second engine to be measured in comparison.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PeerArgs {
     /// Measures another webhook in turns with ours, by the same reviews: where it takes AdmissionReviews.
@@ -157,7 +157,7 @@ impl Peer {
         self.processes.iter().map(|(name, id)| (&**name, *id))
     }
 
-    /// A run, and what each of its processes took for one of its decisions.
+    /// Makes a run; returns its report, with each process's CPU time per decision.
     pub(crate) async fn counted(&self, paced: Paced) -> anyhow::Result<(PacedReport, Value)> {
         let uncounted = paced.uncounted();
         let before = spent::cpu_of(self.processes())?;

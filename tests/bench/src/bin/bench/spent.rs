@@ -25,7 +25,7 @@ pub(crate) fn cpu(ground: &Ground) -> anyhow::Result<Cpu> {
     cpu_of(processes.map(|(name, process)| (name, process.id())))
 }
 
-/// CPU time so far of these processes; those of one name are counted together.
+/// Returns the CPU time of the processes so far, added up by name.
 pub(crate) fn cpu_of<'a>(processes: impl Iterator<Item = (&'a str, u32)>) -> anyhow::Result<Cpu> {
     let mut by_process: BTreeMap<String, f64> = BTreeMap::new();
     for (name, id) in processes {

@@ -20,7 +20,7 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Hosts of one mutator: few, so that each changes often.
+/// The hosts of a mutator: few, so that each changes often.
 const HOSTS: usize = 24;
 
 /// Changes the cluster until it is told to stop.

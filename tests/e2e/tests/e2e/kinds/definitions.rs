@@ -18,7 +18,7 @@ pub(crate) const PLURAL: &str = "widgets";
 /// An expression of the version that each object is read in, and its name.
 const READ: &str = "items[].join(':', [apiVersion, metadata.name]) | join(' ', @)";
 
-/// Its versions, each with whether it is served; the one that is named is stored.
+/// Returns a definition with these versions, each served or not; `stored` is the storage version.
 fn definition(versions: &[(&str, bool)], stored: &str) -> Value {
     let versions: Vec<Value> = versions
         .iter()

@@ -18,7 +18,7 @@ fn entry(name: &str) -> Value {
         "spec": { "resource": { "group": GROUP, "kind": PLURAL } } })
 }
 
-/// A policy that tells the names of what its entry holds.
+/// Returns a policy whose message has the names of its entry's objects.
 fn tells(name: &str) -> Value {
     let context = json!({ "name": "value", "cachedContextEntry": {
         "name": name, "jmesPath": "items[].metadata.name | join(' ', @)" } });

@@ -11,7 +11,7 @@ use super::{
     comes_to, created, tried,
 };
 
-/// A policy, what is there before, and what it says of what comes.
+/// A policy with the existing objects and the expected decisions on new objects.
 struct Case {
     policy: &'static str,
     /// Documents of YAML.

@@ -70,7 +70,7 @@ async fn config_map_of_the_default_namespace(world: &World) -> anyhow::Result<()
     );
     let settings =
         |colours: &str| config_map("default", "settings", &json!({ "colours": colours }));
-    // One of another namespace with the same name is another.
+    // A ConfigMap with the same name in a different namespace is a different object.
     world
         .create(&config_map(
             HOME,

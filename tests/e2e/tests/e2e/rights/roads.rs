@@ -17,7 +17,7 @@ const NUMBER: &str = "metadata.annotations.value";
 /// The text before the numbers in a refusal.
 const SAYS: &str = "numbers=";
 
-/// A policy that reads numbers by one road, and what that road is made of.
+/// A policy that reads numbers by one road, with the objects that the road needs.
 pub(crate) struct Road {
     /// The name of the policy, and of the entry if it has one.
     pub(crate) name: String,

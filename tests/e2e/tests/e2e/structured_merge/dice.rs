@@ -16,7 +16,7 @@ pub(super) enum Part {
     Patch,
 }
 
-/// Chance.
+/// The seeded random choices of a run.
 pub(super) struct Dice(StdRng);
 
 impl Dice {
