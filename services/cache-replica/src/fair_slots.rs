@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_no_longer_waits_loses_no_place() {
+    fn a_slot_passes_over_callers_that_no_longer_wait() {
         let slots = FairSlots::new(1);
         let held = slots.take("").now_or_never();
         let mut gone = Box::pin(slots.take("a"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_no_longer_wait_are_not_kept() {
+    fn callers_that_no_longer_wait_are_removed_from_the_queue() {
         let slots = FairSlots::new(1);
         let held = slots.take("").now_or_never();
         let mut waits = Box::pin(slots.take("z"));

@@ -78,7 +78,7 @@ contract! {
     follow:
         it_sees_records_as_they_were_written
         it_sees_tombstones
-        it_sees_only_its_scope
+        a_follower_sees_only_its_scope
         a_scope_of_nothing_is_caught_up
         caught_up_means_that_nothing_is_missing
         a_slow_reader_loses_nothing

@@ -167,7 +167,7 @@ fn cel_macros_and_logic_evaluate() {
 }
 
 #[test]
-fn arithmetic_is_checked() {
+fn arithmetic_is_exact_and_overflow_is_an_error() {
     all_true(
         &json!({}),
         &[

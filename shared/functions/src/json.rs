@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_malformed_however_deep() {
+    fn malformed_json_is_refused_as_malformed_at_any_depth() {
         for bad in ["{", &"[".repeat(200), &format!("{}1", nested(200))] {
             assert!(
                 matches!(read_value(bad), Err(JsonError::Malformed(_))),

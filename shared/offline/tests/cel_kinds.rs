@@ -181,7 +181,7 @@ spec:
 "#;
 
 #[test]
-fn what_a_mutating_policy_makes_is_compared() {
+fn objects_that_a_mutating_policy_patched_are_compared() {
     let maps = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}, data: {x: '1'}}\n---\n\
         {apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: shop}}\n---\n\
         {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: other}, data: {x: '1'}}";

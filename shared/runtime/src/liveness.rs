@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_runtime_that_runs_says_so() {
+    async fn a_running_runtime_reports_liveness() {
         let long_ago = Instant::now()
             .checked_sub(2 * SILENCE_MAX)
             .unwrap_or_else(Instant::now);

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_key_cannot_ask() {
+    fn a_question_with_an_unknown_or_different_key_is_refused() {
         let keys = ring(&[("k", 7)]);
         let secrets = view("secrets.v1");
         let of = AskedOf::View(&secrets);

@@ -26,7 +26,7 @@ fn a_schedule_is_the_same_in_another_process_and_alone() {
 }
 
 #[test]
-fn a_schedule_without_its_faults_is_another_one_with_the_same_work() {
+fn a_schedule_without_its_faults_does_the_same_work() {
     let seed = "350";
     let count = |args: &[&str], what: &str| {
         let trace = lines(args);

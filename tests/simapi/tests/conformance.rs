@@ -10,7 +10,7 @@ use anteroom_simapi::{
 use http::HeaderMap;
 
 #[tokio::test]
-async fn the_simulator_conforms() {
+async fn the_simulator_passes_the_conformance_cases() {
     let bookmark_interval = Duration::from_millis(200);
     let config = SimConfig {
         bookmark_interval,

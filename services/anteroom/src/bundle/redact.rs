@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_shape_names_is_left_out() {
+    fn a_bundle_takes_only_the_fields_that_its_shapes_name() {
         let pod_spec = json!({
             "containers": [{
                 "name": "c", "image": "i", "command": ["CANARY"],

@@ -252,7 +252,7 @@ fn a_webhook_that_leaves_the_namespace_alone_is_no_finding() {
 }
 
 #[test]
-fn what_may_not_be_read_is_not_asked_and_fails_nothing() {
+fn checks_without_the_right_to_read_are_not_asked_and_do_not_fail() {
     let mut cluster = healthy();
     let no = || "you may not".to_owned();
     (cluster.nats_secret, cluster.webhook_secret) = (Err(no()), Err(no()));

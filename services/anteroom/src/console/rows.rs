@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_hold_any_name() {
+    fn links_escape_the_characters_of_a_name() {
         let address = link(
             "/policy",
             &[("kind", "Policy"), ("none", ""), ("name", "a/b c&d")],

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_about_what_it_says() {
+    fn a_rule_gets_the_difference_that_concerns_its_fields() {
         let rule = |rule: Value| {
             let found = of_policy(&json!({ "spec": { "rules": [rule] } }));
             found.into_iter().map(|one| one.what).collect::<Vec<_>>()

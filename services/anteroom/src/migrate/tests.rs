@@ -324,7 +324,7 @@ fn the_chart_grants_what_is_left_out() {
 }
 
 #[test]
-fn json_has_all_of_it() {
+fn the_json_plan_has_policies_roles_and_values() {
     let json = plan(INSTALLATION).json();
     assert_eq!(json["summary"]["runs"], 4);
     assert_eq!(json["policies"][2]["name"], "signed");

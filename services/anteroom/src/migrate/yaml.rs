@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn written_yaml_is_read_as_the_same_values() {
         let long = vec!["[Event,*,*]"; 20];
         let value = json!({ "list": ["a: b", "#", "x\u{85}\u{2028}\ny"], "on": { "yes": [true, null, 1.5] } });
         let page = format!(

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_or_falls_silent_is_gone() {
+    fn services_that_leave_or_fall_silent_are_removed() {
         let (mut system, now) = (System::default(), Instant::now());
         system.writer(beat(0, 2, "w-2", &[]), now);
         // The former leader has not noticed the new leader yet.

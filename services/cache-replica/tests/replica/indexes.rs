@@ -140,7 +140,7 @@ async fn an_index_that_finds_most_objects_is_left_aside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_that_all_have_is_found_by_one_of_them() {
+async fn a_value_that_all_objects_have_is_found_after_looking_at_one() {
     let harness = Harness::with_ingresses(OBJECTS, verifying()).await;
     for (expression, expected) in [
         ("any_in($kinds, (items[].type(spec)))", true),

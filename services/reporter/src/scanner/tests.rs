@@ -441,13 +441,13 @@ async fn measure(pods: usize) {
 /// Run by itself.
 #[tokio::test]
 #[ignore = "a measurement"]
-async fn forty_thousand_pods() {
+async fn measures_a_scan_of_forty_thousand_pods() {
     measure(40_000).await;
 }
 
 /// For who counts instructions.
 #[tokio::test]
 #[ignore = "a measurement"]
-async fn five_hundred_pods() {
+async fn measures_a_scan_of_five_hundred_pods() {
     measure(500).await;
 }

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_or_more_conditions_are_written_again() {
+    fn reordered_missing_or_foreign_conditions_are_written_again() {
         let status = CelStatus::new(&ready("True", "Succeeded", SERVED), "", Summary::default());
         let all = status.conditions(&[], Timestamp::UNIX_EPOCH);
         let is_said =

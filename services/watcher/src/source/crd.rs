@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn all_definitions_are_there_and_structural() {
+    fn every_custom_resource_definition_is_complete_and_structural() {
         let crds = crds();
         let names: Vec<_> = crds
             .iter()
@@ -175,7 +175,7 @@ mod tests {
 
     /// The API server refuses values of a different type, and drops unknown fields.
     #[test]
-    fn all_of_the_spec_of_a_policy_in_cel_is_typed() {
+    fn the_spec_of_a_cel_policy_has_no_untyped_field() {
         fn untyped(schema: &Value, at: &str, found: &mut Vec<String>) {
             if schema.get("type").is_none()
                 || schema.get("x-kubernetes-preserve-unknown-fields").is_some()

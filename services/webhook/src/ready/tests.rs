@@ -136,7 +136,7 @@ fn views_that_policies_need_hold_readiness_back_until_a_replica_answers() {
 
 /// At the start all of it, for a minute; later on nothing takes the webhook from the policies that need nothing of it.
 #[test]
-fn what_is_missing_takes_readiness_away_at_the_start_alone() {
+fn missing_views_delay_readiness_at_the_start_alone() {
     let catalog = catalog();
     let old = Need::Entry(EntryKind::Cached, "a".into());
     let new = Need::Entry(EntryKind::Global, "g".into());

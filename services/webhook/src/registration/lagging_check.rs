@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_others_have_overtaken_for_a_while_is_left_behind() {
+    async fn a_webhook_overtaken_for_a_while_counts_as_left_behind() {
         let at = |log: &str, revision| LogPosition {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),

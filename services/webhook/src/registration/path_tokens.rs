@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn all_webhooks_with_one_key_make_the_same_path() {
+    fn webhooks_with_equal_keys_make_equal_paths() {
         let [one, other, stranger] = ["k", "k", "l"].map(|key| {
             let tokens = PathTokens::default();
             tokens.use_key(key);

@@ -334,7 +334,7 @@ fn a_record_stays_small_and_counts_what_is_left_out() {
 }
 
 #[test]
-fn what_a_rule_found_in_secrets_is_not_told() {
+fn a_tap_withholds_messages_of_rules_that_read_secrets() {
     let taps = Taps::default();
     let secret = RuleRecord {
         knows_secrets: true,

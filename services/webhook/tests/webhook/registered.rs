@@ -164,7 +164,7 @@ async fn mutate_rules_are_registered_beside_validate_rules() {
 }
 
 #[tokio::test]
-async fn all_webhooks_serve_with_one_certificate() {
+async fn webhooks_share_a_certificate() {
     let api = SimApi::start(SimConfig::default()).await.unwrap();
     api.put(
         "namespaces",

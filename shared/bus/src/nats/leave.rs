@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_server_is_tried_after_all_others() {
+    fn every_server_is_tried_before_any_is_tried_again() {
         let turns = Turns::new();
         assert_eq!(turns.next(&[]), None);
         let first: Vec<_> = (0..3)

@@ -62,7 +62,7 @@ pub(crate) async fn it_sees_tombstones(harness: impl Harness) {
     assert_eq!((late.tombstones, late.objects.len()), (2, 1));
 }
 
-pub(crate) async fn it_sees_only_its_scope(harness: impl Harness) {
+pub(crate) async fn a_follower_sees_only_its_scope(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let batch = |version| {
         vec![

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn another_key_has_an_outage_of_its_own() {
+    async fn outages_of_different_keys_are_independent() {
         let outages = Outages::new(PATIENCE_DEFAULT);
         assert!(!ask(&outages, after(600), after(15)).await.0);
         sleep(Duration::from_secs(1)).await;

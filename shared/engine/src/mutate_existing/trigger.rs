@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_decides_whether_a_request_took_effect_and_what_it_said() {
+    fn the_effect_of_a_request_is_read_from_the_stored_object() {
         let mut terminating = object("u", "1", "old");
         terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         let no_uid = json!({"metadata": {"name": "c"}, "data": {"a": "said"}});

@@ -119,7 +119,7 @@ fn a_null_key_meets_no_condition() {
 }
 
 #[test]
-fn membership_of_a_scalar() {
+fn a_scalar_is_in_a_list_range_or_wildcard_that_matches() {
     for (key, value, is_in) in [
         (json!("a"), json!(["a", "b"]), true),
         (json!("c"), json!(["a", "b"]), false),
@@ -154,7 +154,7 @@ fn membership_of_a_scalar() {
 }
 
 #[test]
-fn membership_of_a_list() {
+fn any_in_and_all_in_compare_each_element_of_a_list() {
     // any in, all in, any not in, all not in
     for (key, value, expected) in [
         (

@@ -291,7 +291,7 @@ mod tests {
         }
 
         #[test]
-        fn binary_suffixes_multiply(value in 0_u32..1_000_000) {
+        fn a_binary_suffix_multiplies_by_its_power_of_two(value in 0_u32..1_000_000) {
             let expected = u64::from(value) << 20;
             prop_assert_eq!(quantity(&format!("{value}Mi")), quantity(&expected.to_string()));
         }

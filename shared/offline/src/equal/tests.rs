@@ -305,7 +305,7 @@ fn the_limits_of_a_search_hold_at_their_edges() {
 }
 
 #[test]
-fn a_seed_makes_the_same_search_and_another_one_another() {
+fn the_same_seed_repeats_a_search_and_a_different_seed_changes_it() {
     let run = |seed| {
         let search = Search { seed, ..search() };
         let found = compare_on(

@@ -71,7 +71,7 @@ fn anchors_of_objects_decide_which_fields_are_patched() {
 }
 
 #[test]
-fn anchors_in_lists() {
+fn anchors_select_the_list_elements_to_patch() {
     let document = json!({"spec": {"containers": [
         {"name": "a", "image": "x", "ports": [{"containerPort": 1}]}, {"name": "b", "image": "y", "tty": true}]}});
     let containers = |patch: Value| json!({"spec": {"containers": patch}});

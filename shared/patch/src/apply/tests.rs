@@ -140,7 +140,7 @@ fn objects_and_maps_are_merged_field_by_field() {
 }
 
 #[test]
-fn what_is_not_declared_is_merged_by_its_shape_where_it_is_kept() {
+fn undeclared_fields_are_merged_by_their_shape_where_the_schema_keeps_them() {
     let table = [
         (
             json!({"free": {"a": {"b": 1}}}),
@@ -233,7 +233,7 @@ fn a_patch_may_not_touch_what_is_atomic() {
 }
 
 #[test]
-fn what_is_atomic_is_replaced_where_that_is_asked_for() {
+fn atomic_lists_and_maps_are_replaced_whole_where_replacement_is_allowed() {
     let object =
         json!({"atomicList": ["a"], "atomicPair": {"a": "1"}, "atomics": {"x": {"a": "1"}}});
     let patch =

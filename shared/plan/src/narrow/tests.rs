@@ -189,7 +189,7 @@ fn membership_functions_become_index_lookups() {
 }
 
 #[test]
-fn expressions_that_need_all_objects() {
+fn an_expression_without_an_indexable_filter_needs_all_objects() {
     use Why::{Condition, Document, Places, Whole};
     for (text, why) in [
         ("@", Document),

@@ -26,7 +26,7 @@ fn line(read: &ExplainedRead) -> String {
 }
 
 #[test]
-fn published_policies() {
+fn a_published_policy_reads_its_fact_by_subquery_and_whole() {
     insta::assert_snapshot!(reads(
         r#"
 context:

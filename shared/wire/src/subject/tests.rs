@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn a_subject_that_is_read_is_one_that_is_written(text in "ar\\.test\\.(obj|ctl|q|qi|beat|=|\\.|a){1,6}") {
+    fn reading_a_subject_returns_the_subject_that_was_written(text in "ar\\.test\\.(obj|ctl|q|qi|beat|=|\\.|a){1,6}") {
         let subjects = subjects();
         if let Ok(Subject::Object { view, key }) = subjects.parse(&text) {
             prop_assert_eq!(subjects.object(&view, &key), text);

@@ -66,7 +66,7 @@ async fn partial_objects_are_merged_as_by_the_api_server() -> anyhow::Result<()>
         manifests::apply_namespace(&client, namespace).await?;
     }
     manifests::apply(&client, &things::definition()).await?;
-    schemas_are_those_that_are_published(&client).await?;
+    the_schema_table_equals_the_published_schemas(&client).await?;
 
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
     let numbers: Vec<u64> = (0..merges).collect();
@@ -386,7 +386,7 @@ async fn unbind(client: &Client, policy: usize) -> anyhow::Result<()> {
 }
 
 /// The table of own types, and the type that is read from a definition, are what the API server publishes.
-async fn schemas_are_those_that_are_published(client: &Client) -> anyhow::Result<()> {
+async fn the_schema_table_equals_the_published_schemas(client: &Client) -> anyhow::Result<()> {
     let get = async |path: &str| -> anyhow::Result<Value> {
         let request = http::Request::get(path).body(Vec::new())?;
         Ok(client.request(request).await?)

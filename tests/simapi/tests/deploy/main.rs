@@ -138,7 +138,7 @@ fn every_alert_has_a_runbook_and_a_test() {
 }
 
 #[test]
-fn one_image_for_all_services_and_one_nats() {
+fn manifests_use_a_single_image_and_a_single_nats() {
     let compose = yaml("docker-compose.yml");
     let mut images: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut add = |image: &str| {

@@ -179,7 +179,7 @@ async fn tables_are_filtered_and_turned() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn an_unknown_page_denial_or_policy_is_answered_with_404() {
     for path in ["/nope", "/denial?id=x", "/policy?kind=Policy&name=x"] {
         let (status, _, body) = ask("GET", path, "localhost").await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{path}");

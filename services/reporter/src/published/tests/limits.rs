@@ -151,10 +151,10 @@ fn each_report_beyond_the_limit_has_its_turn() {
 }
 
 /// Measures the memory of as many remembered reports as there are findings: `cargo test -p
-/// anteroom-reporter --lib -- --ignored --nocapture two_hundred_thousand_reports`.
+/// anteroom-reporter --lib -- --ignored --nocapture measures_memory_of_two_hundred_thousand_reports`.
 #[test]
 #[ignore = "a measurement"]
-fn two_hundred_thousand_reports() {
+fn measures_memory_of_two_hundred_thousand_reports() {
     let objects = || {
         let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let resident = status.split(' ').nth(1).map(str::parse::<usize>);

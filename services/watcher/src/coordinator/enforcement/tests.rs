@@ -108,7 +108,7 @@ fn a_policy_is_enforced_when_webhooks_have_its_position_and_stays_so() {
 }
 
 #[test]
-fn another_generation_has_to_be_enforced_anew() {
+fn a_new_generation_is_not_ready_before_it_is_enforced() {
     let mut world = World::new();
     assert_eq!(world.judge(Some(5)).0.as_deref(), Some("Ready"));
     world.policy = policy(2, &json!([]));

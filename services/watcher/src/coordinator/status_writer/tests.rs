@@ -162,7 +162,7 @@ fn after_a_restart_what_the_object_says_is_not_written_again() {
 }
 
 #[test]
-fn conditions_that_others_wrote_are_kept() {
+fn foreign_conditions_are_kept() {
     let mut first = desired(ready("True", "A"), None);
     first.conditions = ready("True", "B").put_into(&[], clock(1));
     first.conditions[0].type_ = "Other".into();

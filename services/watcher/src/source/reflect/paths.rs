@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_queries() {
+    fn list_and_watch_paths_name_the_collection_and_escape_its_selectors() {
         let gvr = GroupVersionResource::new("networking.k8s.io", "v1", "ingresses");
         let mut collection = Collection::all(gvr);
         assert_eq!(

@@ -5,7 +5,7 @@ use anteroom_policy::PolicyKind;
 use super::*;
 
 #[test]
-fn kinds_become_resources() {
+fn webhooks_name_the_resources_of_the_policies_kinds() {
     let of = |kinds: &[&str]| rules(&[policy(kinds, &["UPDATE", "CREATE"], "Fail", None)]);
     assert_eq!(
         of(&["Pod"]),

@@ -251,7 +251,7 @@ fn patches_are_operations_in_order() {
 }
 
 #[test]
-fn what_an_expression_can_come_to_is_known() {
+fn the_compiler_knows_which_results_an_expression_can_have() {
     for (source, json, object, patches) in [
         ("Object{}", true, true, false),
         ("{'a': 1}", true, true, false),

@@ -47,7 +47,7 @@ async fn ask(world: &World, rules: Vec<Vec<FactRequest>>) -> Vec<(usize, u32, Op
 
 /// Queries of several rules to one view travel in one request; requests to other views go out at the same time.
 #[tokio::test]
-async fn rules_that_ask_one_view_ask_it_once() {
+async fn queries_of_several_rules_to_a_view_share_a_request() {
     let world = World::new(0.0);
     let said = |_: usize, query: &query::Query| Some(Ok(json!(query.expression)));
     let services = world.replica(view("services.v1"), said).await;

@@ -210,7 +210,7 @@ fn not_found() -> Result<Value, FactError> {
 
 /// Whoever makes a review up, or whose request another webhook refuses, changes nothing.
 #[tokio::test(start_paused = true)]
-async fn what_a_review_says_counts_only_as_it_is_stored() {
+async fn a_trigger_counts_only_as_it_is_stored() {
     let (create, update, delete) = (
         request("CREATE", &with_data("", "said"), &Value::Null),
         request("UPDATE", &with_data("1", "said"), &with_data("1", "old")),
@@ -512,7 +512,7 @@ async fn a_forbidden_target_is_read_no_further_and_the_others_are_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_has_become_another_one_is_not_applied_as_it_was() {
+async fn a_changed_policy_is_not_applied_in_its_old_version() {
     let (into, catalogs) = watch::channel(Some(catalog("old", &[pods("shop")])));
     let done = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&done);

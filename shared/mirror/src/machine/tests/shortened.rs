@@ -41,7 +41,7 @@ fn a_shortened_log_does_not_replace_what_is_served_before_its_writer_begins_a_te
 }
 
 #[test]
-fn what_a_shortened_log_has_left_counts_once_what_is_served_is_too_old() {
+fn a_mirror_takes_over_a_shortened_log_once_its_served_data_is_too_old() {
     let mut world = synced_world();
     let before = world.read(0, |read, _| read.len()).unwrap();
     world.take(Step::Put(0, 9));

@@ -122,7 +122,7 @@ fn fields_are_followed_through_projections_of_jmespath() {
 }
 
 #[test]
-fn what_is_no_expression_is_read_to_its_end() {
+fn text_that_is_no_expression_is_read_without_a_panic() {
     for source in [
         "",
         "((((",

@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_applied_twice_is_applied_once(object in specs(), patch in specs()) {
+    fn applying_a_patch_twice_equals_applying_it_once(object in specs(), patch in specs()) {
         let schema = every_sort();
         let once = apply(&object, &patch, &schema, Atomics::Replaced).unwrap();
         let twice = apply(&once, &patch, &schema, Atomics::Replaced).unwrap();

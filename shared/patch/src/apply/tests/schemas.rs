@@ -35,7 +35,7 @@ fn every_own_kind_has_metadata_and_merges_labels() {
 }
 
 #[test]
-fn what_is_atomic_in_own_types() {
+fn built_in_types_refuse_patches_of_atomic_fields() {
     let of_deployment =
         |spec: Value| applied("apps/v1", "Deployment", &json!({}), &json!({"spec": spec}));
     let table = [

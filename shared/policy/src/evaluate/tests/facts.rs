@@ -335,7 +335,7 @@ validate: {message: "{{ node }}", deny: {conditions: {all: [{key: "{{ node }}", 
 }
 
 #[test]
-fn the_same_path_with_another_age_is_another_question() {
+fn questions_with_different_ages_are_asked_separately() {
     let rule = r#"
 context:
 - {name: a, apiCall: {urlPath: /api/v1/pods, maxStaleness: 5s}}

@@ -363,7 +363,7 @@ fn fields_of_mutating_policies_alone_are_unknown_in_validating_ones() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_with_its_place() {
+fn reads_that_no_view_can_answer_are_refused_with_their_field() {
     let of = |expression: &str| {
         let spec = format!(
             "matchConstraints:\n  resourceRules:\n  - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \

@@ -135,7 +135,7 @@ fn a_merge_sets_its_own_values_and_changes_nothing_beside_them() {
 }
 
 #[test]
-fn what_is_not_there_is_made_of_the_patch_alone() {
+fn a_missing_parent_may_be_created_with_the_patched_fields_alone() {
     let annotations = json!({"metadata": {"annotations": {"a": "b"}}});
     check(
         &merge(&annotations),

@@ -143,7 +143,7 @@ fn the_targets_of_a_trigger_are_patched_each_with_its_own_values() {
 }
 
 #[test]
-fn what_does_not_trigger_it_reads_nothing() {
+fn a_request_that_triggers_no_rule_reads_no_facts() {
     let policy = policy_of("MutatingPolicy", FOLLOW);
     for (operation, name, expected) in [
         ("UPDATE", "other", "preconditions not met"),
@@ -236,7 +236,7 @@ fn namespace(name: &str) -> Value {
 }
 
 #[test]
-fn without_targets_of_its_own_it_changes_what_comes_and_what_it_matches() {
+fn a_policy_without_targets_changes_new_and_existing_objects_that_it_matches() {
     let policy = policy_of("MutatingPolicy", LABEL);
     assert_eq!(policy.rules().len(), 2);
     assert!(policy.autogen_configs().is_none());
@@ -426,7 +426,7 @@ fn an_exception_by_namespace_is_about_targets_of_any_number_of_namespaces() {
 }
 
 #[test]
-fn own_writes_trigger_it_only_where_it_says_so() {
+fn own_writes_trigger_a_policy_only_if_it_says_so() {
     let of = |evaluation: &str| {
         let spec = FOLLOW.replace("{mutateExisting: {enabled: true}}", evaluation);
         let policy = policy_of("MutatingPolicy", &spec);

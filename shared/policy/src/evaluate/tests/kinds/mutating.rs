@@ -38,7 +38,7 @@ mutations:
 "#;
 
 #[test]
-fn each_patch_sees_what_those_before_it_left() {
+fn each_patch_sees_the_object_left_by_the_patches_before() {
     let policy = policy_with(TWICE);
     assert_eq!(policy.kind(), PolicyKind::Mutating);
     let mut object = pod(&json!({}));
@@ -116,7 +116,7 @@ fn a_patch_that_changes_nothing_or_whose_test_fails_passes() {
 }
 
 #[test]
-fn what_is_no_patch_is_refused_with_its_place() {
+fn invalid_mutations_are_refused_with_the_reason() {
     for (mutations, says) in [
         ("mutations: []", "at least one mutation"),
         ("mutations: [{patchType: JSONPatch}]", "is required"),
