@@ -49,7 +49,9 @@ pub(crate) fn seal(outcome: &[u8], answering: &Answering) -> Bytes {
 /// The error for a question in the clear, of a sealed view.
 pub(crate) fn refused(view: &ViewId) -> FactError {
     FactError::AskerUnknown {
-        message: format!("view `{view}` is sealed, and the question came without"),
+        message: format!(
+            "this query of view `{view}` was not encrypted: start the service that asks with the same `--asker-keys-file` as this replica"
+        ),
     }
 }
 

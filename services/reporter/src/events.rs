@@ -353,7 +353,7 @@ async fn write(
                 metrics.event("failed");
                 // Of what is gone, or is going, nobody has to be told.
                 if fault != Fault::NotFound {
-                    tracing::warn!(%fault, "an Event was not written");
+                    tracing::warn!(%namespace, %fault, "cannot write an Event: it is lost");
                 }
             }
         }

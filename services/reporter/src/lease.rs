@@ -108,7 +108,9 @@ impl Candidate {
                 Err(error) if time_left(renewed, Instant::now()).is_none() => {
                     return format!("the lease {} could not be renewed: {error}", self.name);
                 }
-                Err(error) => tracing::warn!(%error, "the lease was not renewed"),
+                Err(error) => {
+                    tracing::warn!(lease = %self.name, %error, "cannot renew the lease: tries again until it ends");
+                }
             }
         }
     }

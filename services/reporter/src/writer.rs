@@ -129,7 +129,7 @@ impl ReportWriter {
                     list_at = Instant::now() + self.interval;
                     match self.listed(part) {
                         Ok(next) => listing = next.map_or_else(Fuse::terminated, |next| self.part(next)),
-                        Err(fault) => tracing::warn!(%fault, "reports cannot be listed again"),
+                        Err(fault) => tracing::warn!(%fault, "cannot list the reports: tries again after the interval"),
                     }
                 }
             }
@@ -197,7 +197,7 @@ impl ReportWriter {
             let Err(fault) = self.try_read_all().await else {
                 return;
             };
-            tracing::warn!(%fault, "reports cannot be listed");
+            tracing::warn!(%fault, "cannot list the reports, so writes none yet: tries again");
             check.not_ready(format!("a list of PolicyReports (wgpolicyk8s.io): {fault}"));
             sleep(backoff.next(rand::random())).await;
         }
@@ -302,7 +302,7 @@ impl ReportWriter {
             Ok(()) if content.is_some() => self.send_events(&key.1),
             Ok(()) => {}
             Err(fault) => {
-                tracing::warn!(namespace = key.0, report = key.1, %fault, "a report was not written, or read");
+                tracing::warn!(namespace = key.0, report = key.1, %fault, "cannot write or read the report: tries again");
             }
         }
         let content = result.map(|()| content).map_err(drop);

@@ -31,13 +31,13 @@ impl CompiledException {
     fn compile(key: ObjectKey, body: Bytes) -> Self {
         let manifest = anteroom_wire::body::to_json(&body);
         let manifest = manifest.inspect_err(|error| {
-            tracing::error!(exception = %key, %error, "PolicyException cannot be read, and excepts nothing");
+            tracing::error!(exception = %key, %error, "cannot decode the PolicyException, which exempts nothing");
         });
         let exception = manifest.ok().and_then(|manifest| {
             PolicyException::compile(&manifest, Driver::IN_CLUSTER)
                 .inspect_err(|problems| {
                     for problem in problems {
-                        tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
+                        tracing::warn!(exception = %key, %problem, "the PolicyException is invalid and exempts nothing: correct it");
                     }
                 })
                 .ok()

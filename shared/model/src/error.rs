@@ -344,7 +344,7 @@ pub enum FactError {
         reader: String,
     },
     /// Secrets are read between services that hold a common key.
-    #[error("Secrets are read with a key of `--asker-keys-file` alone: {message}")]
+    #[error("Secrets are read by encrypted requests alone: {message}")]
     AskerUnknown {
         /// The problem with the asker's key.
         message: String,

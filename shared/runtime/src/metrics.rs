@@ -101,7 +101,7 @@ impl Metrics {
             // Writing to a `String` cannot fail, and a metric that fails to encode itself is a
             // mistake in that metric, which must not hide the others.
             if let Err(error) = text::encode_registry(&mut text, &scope.registry) {
-                tracing::error!(%error, "metrics could not be encoded");
+                tracing::error!(%error, "cannot encode a metric: the response lacks it");
             }
             text
         });

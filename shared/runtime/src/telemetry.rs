@@ -177,7 +177,7 @@ impl Guard {
         if let Some(provider) = &self.provider
             && let Err(error) = provider.force_flush()
         {
-            tracing::warn!(%error, "traces were not sent");
+            tracing::warn!(%error, "cannot send the buffered traces to the collector");
         }
     }
 }

@@ -104,7 +104,7 @@ impl Record {
                 body,
             }),
             Err(error) => {
-                tracing::error!(%key, %error, "record of a system view cannot be published");
+                tracing::error!(%key, %error, "cannot encode a record of a system view: readers keep its last version");
                 None
             }
         }

@@ -106,12 +106,12 @@ impl StatusServer {
         let sent = match encode_reply(&reply) {
             Ok(body) => call.answer(body).await,
             Err(error) => {
-                tracing::warn!(%error, "statuses cannot be told");
+                tracing::warn!(%error, "cannot encode the statuses that an operator asked for");
                 return;
             }
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "an operator was not answered");
+            tracing::debug!(%error, "cannot send the statuses to the operator who asked");
         }
     }
 }

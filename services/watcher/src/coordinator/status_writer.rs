@@ -320,7 +320,8 @@ impl StatusWriter {
                 return true;
             }
             Err(fault) if !gone => {
-                tracing::warn!(kind = target.kind, name = target.name, %fault, "status not written");
+                let (kind, namespace, name) = (target.kind, &*target.namespace, &*target.name);
+                tracing::warn!(kind, namespace, name, %fault, "cannot write the object's status: tries again");
             }
             _ => {}
         }
@@ -343,7 +344,8 @@ impl StatusWriter {
         let result = recorder.publish(&event, &target.reference()).await;
         self.metrics.written(result.is_ok());
         if let Err(error) = result {
-            tracing::warn!(kind = target.kind, name = target.name, %error, "event not written");
+            let (kind, namespace, name) = (target.kind, &*target.namespace, &*target.name);
+            tracing::warn!(kind, namespace, name, %error, "cannot write the object's Event: the status says the same");
         }
     }
 }

@@ -141,7 +141,7 @@ async fn wait_for_policies(mirror: &Mirror, stop: &CancellationToken) -> bool {
 }
 
 async fn waits(error: &BusError, stop: &CancellationToken) {
-    tracing::warn!(%error, "live reads or writes cannot be served");
+    tracing::warn!(%error, "cannot subscribe to live reads or writes: tries again");
     stop.run_until_cancelled(tokio::time::sleep(JOIN_RETRY))
         .await;
 }

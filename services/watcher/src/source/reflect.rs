@@ -479,7 +479,7 @@ impl<S: Sink> Reflector<S> {
     /// An object without a name can be neither asked for nor missed.
     async fn skip(&mut self, problem: &str) {
         self.metrics.malformed();
-        tracing::warn!(resource = %self.target.collection.gvr, problem, "malformed object skipped");
+        tracing::warn!(resource = %self.target.collection.gvr, problem, "the API server sent a malformed object: leaves it out");
         self.sink.note(Note::Skipped).await;
     }
 
@@ -495,7 +495,7 @@ impl<S: Sink> Reflector<S> {
                 fault
             }
         };
-        tracing::warn!(resource = %self.target.collection.gvr, %fault, "list or watch failed");
+        tracing::warn!(resource = %self.target.collection.gvr, %fault, "a list or watch on the API server failed: tries again");
         self.step(Input::Failed(fault)).await;
     }
 

@@ -242,7 +242,13 @@ async fn admit(
             &*review.head.name,
         );
         let reason = &*admission.refused.join("; ");
-        tracing::info!(kind, namespace, name, reason, "policy refused");
+        tracing::info!(
+            kind,
+            namespace,
+            name,
+            reason,
+            "refused the write of a policy"
+        );
     }
     let answer = response::admitted(&review, &admission);
     Ok(json(StatusCode::OK, answer))
@@ -322,7 +328,7 @@ fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
     Span::current().record("otel.status_code", "ERROR");
-    tracing::warn!(code = code.as_str(), %error, "review refused");
+    tracing::warn!(code = code.as_str(), %error, "refused a review that cannot be decided");
     match error.uid() {
         Some(uid) => {
             let ignores = app.is_shadow || about.ignores_errors() && !error.always_refuses();

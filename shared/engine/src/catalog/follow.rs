@@ -344,7 +344,7 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
         .filter_map(|(key, body)| match anteroom_wire::body::decode(&body) {
             Ok(record) => Some(record),
             Err(error) => {
-                tracing::error!(%view, %key, %error, "record cannot be read");
+                tracing::error!(%view, %key, %error, "cannot decode a watcher's record: leaves it out");
                 None
             }
         })

@@ -43,7 +43,7 @@ impl Question {
             }
             Some(_) if is_refusal(&answer) => Ok(answer),
             Some(_) => Err(FactError::AskerUnknown {
-                message: "the answer came without".to_owned(),
+                message: "the answer was not encrypted, so it may be forged: look who else answers on NATS".to_owned(),
             }),
         }
     }

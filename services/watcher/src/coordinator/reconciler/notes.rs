@@ -137,7 +137,7 @@ impl Reconciler {
                 return self.no_exceptions(kind, now);
             }
             Manifests::Exceptions(kind) => {
-                tracing::warn!(?kind, %failure, "PolicyExceptions cannot be read");
+                tracing::warn!(?kind, %failure, "cannot list the PolicyExceptions of this kind: tries again");
                 self.write(manifests.view(), Write::Refused(failure));
                 self.exceptions.refuse(kind);
             }
@@ -283,7 +283,7 @@ impl Reconciler {
         let key = kind.key(&object.key);
         let (manifest, record) = ExceptionManifest::read(object, kind);
         for problem in &manifest.problems {
-            tracing::warn!(exception = %key, %problem, "PolicyException excepts nothing");
+            tracing::warn!(exception = %key, %problem, "the PolicyException is invalid and exempts nothing: correct it");
         }
         let references = manifest.references.iter();
         // An exception's reads are about the whole cluster, so they count for no namespace's quota.

@@ -324,7 +324,7 @@ impl LiveReader {
         match is_sealed {
             true => Ok(()),
             false => Err(FactError::AskerUnknown {
-                message: "the question came without".into(),
+                message: "this live read was not encrypted: start the service that asks with the same `--asker-keys-file` as this watcher".into(),
             }),
         }
     }
