@@ -6,6 +6,7 @@ mod layers;
 mod links;
 mod metrics;
 mod paths;
+mod pronouns;
 mod type_names;
 
 use std::{
@@ -169,7 +170,7 @@ const ALONE: [(&str, &[&str]); 3] = [
 
 pub(crate) fn check() -> anyhow::Result<()> {
     let mut problems = Vec::new();
-    let (mut files, mut named) = (Vec::new(), BTreeSet::new());
+    let (mut files, mut named, mut riddles) = (Vec::new(), BTreeSet::new(), Vec::new());
     let mut types = type_names::TypeNames::default();
     for folder in ["services", "shared", "tests", "xtask"] {
         collect(&root().join(folder), &mut files)?;
@@ -187,12 +188,14 @@ pub(crate) fn check() -> anyhow::Result<()> {
         }
         source(&name, &text, &mut problems);
         types.add(&name, &text);
+        pronouns::read(&name, &text, &mut riddles, &mut problems);
         if name.starts_with("services/") || name.starts_with("shared/") {
             let names = metrics::names(Path::new(&name), &text);
             named.extend(names.into_iter().map(str::to_owned));
         }
     }
     problems.extend(types.check());
+    problems.extend(pronouns::check(&riddles));
     problems.extend(metrics::check(&page(metrics::PAGE)?, &named));
     let crates = crates::all(root())?;
     for one in &crates {
