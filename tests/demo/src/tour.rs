@@ -11,7 +11,7 @@ pub(crate) use self::{steps::Tour, transcript::Transcript};
 /// A stop of the tour. Each can be played again and again, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Ask for a host that another Ingress owns.
+    /// Ask for a host that a different Ingress owns.
     Take,
     /// Delete the owner, and ask again.
     Free,

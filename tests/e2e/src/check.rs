@@ -96,7 +96,7 @@ pub async fn condition(
     .await
 }
 
-/// Creating this object is refused, soon, with a message that says this.
+/// Waits until creating the object is refused with a message that contains `says`.
 pub async fn is_refused(world: &World, object: &Value, says: &str) -> anyhow::Result<()> {
     let name = object["metadata"]["name"].as_str().context("no name")?;
     wait::until(

@@ -40,7 +40,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns the URL that it is called at.
+    /// Returns the URL of the endpoint.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }

@@ -204,7 +204,7 @@ impl Nats {
         }
     }
 
-    /// Waits until this server is in step with the others, and serves all that it has to.
+    /// Waits until the server is in step with the cluster, and serves all of its streams.
     pub async fn healthy(&self, number: usize) -> anyhow::Result<()> {
         let what = format!("NATS server {number} to be healthy");
         wait::until(&what, async || {

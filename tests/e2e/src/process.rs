@@ -186,7 +186,7 @@ impl Drop for Process {
 /// are made meanwhile.
 const PORTS: std::ops::Range<u16> = 16_384..32_768;
 
-/// A loopback address that nobody listens on, and that no other caller in this process was given.
+/// Returns a free loopback address that no caller in this process was given before.
 pub fn free_address() -> anyhow::Result<SocketAddr> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock();

@@ -53,7 +53,7 @@ impl Rights {
             manifests::apply(client, &binding(scope)).await?;
             rights.give(client, scope).await?;
         }
-        // What is deployed allows some of it too.
+        // The deployed roles allow some of it too.
         for mut role in manifests::rbac()? {
             let name = role["metadata"]["name"].as_str().unwrap_or_default();
             if role["kind"] == "ClusterRole" && name == "anteroom-watcher-sources" {

@@ -19,7 +19,7 @@ use crate::{
 /// The program that has all services.
 const PROGRAM: &str = "anteroom";
 
-/// A recipe to start a service, so that it can be started again the same way.
+/// A recipe to start a service, and to restart it in the same way.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// For the log file, and for errors.

@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 pub struct Target {
     /// The webhook's address.
     pub address: SocketAddr,
-    /// The name that its certificate must be for.
+    /// The name for which the server's certificate must be valid.
     pub server_name: String,
     /// The authority that must have signed it.
     pub ca_pem: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that connects at its first post.
+    /// Returns a client that connects at its first post.
     pub fn new(target: Target) -> anyhow::Result<Self> {
         let tls = tls_config(&target.ca_pem, &[])?;
         Ok(Self {
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-/// TLS that trusts this authority alone, and speaks these protocols of HTTP.
+/// Returns a TLS configuration that trusts only this authority, with the given HTTP protocols.
 pub(crate) fn tls_config(ca_pem: &[u8], alpn: &[&[u8]]) -> anyhow::Result<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(ca_pem) {

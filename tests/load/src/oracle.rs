@@ -44,7 +44,7 @@ struct Hosts {
     freed: Pool,
 }
 
-/// Hosts of which one is picked at random.
+/// Hosts to pick from at random.
 #[derive(Debug, Default)]
 struct Pool {
     hosts: Vec<String>,

@@ -66,7 +66,7 @@ impl Live {
     pub(crate) fn record(&self, outcome: Outcome, latency: Duration) {
         let mut inner = self.inner.lock();
         let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        // Fails only for a histogram that may not grow; this one may.
+        // Recording fails only for a histogram that may not grow, unlike this histogram.
         let _ = inner.latency_us.record(latency_us);
         match outcome {
             Outcome::Decided { wrong } => {

@@ -125,7 +125,7 @@ fn judge(
     let answer = match Answer::parse(uid, &body) {
         Err(kind) => return Outcome::Error { kind },
         Ok(Answer::Failed { message }) => {
-            // The first line names the object, which is another one each time.
+            // The first line names the object, which differs each time.
             let kind = message.trim().lines().last().unwrap_or_default().trim();
             let kind = kind.to_owned();
             return Outcome::Error { kind };

@@ -314,7 +314,7 @@ mod tests {
             (answered(false, 3_000, 6), "only before what it had said"),
         ] {
             let mut judge = judge().await;
-            // That the other host is taken was said, which is so in the last state alone.
+            // The answer says that the second host is taken, which is true in the last state alone.
             judge.answered("other", &answered(false, 0, 5));
             advance(Duration::from_millis(1)).await;
             let second = Answered {

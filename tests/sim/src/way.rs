@@ -35,7 +35,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// A way to this server, and its switch.
+    /// Returns a way to this server, with its switch.
     pub(crate) fn new(server: Router) -> (Self, watch::Sender<bool>) {
         let (switch, cut) = watch::channel(false);
         (Self { server, cut }, switch)

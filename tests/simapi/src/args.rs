@@ -1,4 +1,4 @@
-//! The simulator as a process: what it listens on and what it holds from the start.
+//! The simulator as a process: its address, and its first objects.
 
 use std::{
     fs,

@@ -392,7 +392,7 @@ impl Standing {
             }
     }
 
-    /// The failure that is this request's, counted down.
+    /// Counts down and returns the failure for this request.
     fn next_failure(&mut self, verb: &str, resource: Option<&ResourceName>) -> Option<Failure> {
         let at = self
             .failures

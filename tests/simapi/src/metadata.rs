@@ -72,7 +72,7 @@ pub(crate) fn ensure_name(object: &mut Value, identity: &Identity) -> Result<Str
     Ok(name)
 }
 
-/// Makes `object` one that has just been created.
+/// Gives `object` the metadata of a new object.
 pub(crate) fn prepare_create(resource: &ResourceType, object: &mut Value, identity: &Identity) {
     if resource.status
         && let Some(fields) = object.as_object_mut()

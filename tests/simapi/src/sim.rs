@@ -23,7 +23,7 @@ use crate::{
 pub struct SimConfig {
     /// The address to listen on; port 0 takes a free port.
     pub listen: SocketAddr,
-    /// The interval at which a watch that asked for bookmarks gets one.
+    /// The interval of bookmarks in a watch that asked for bookmarks.
     pub bookmark_interval: Duration,
     /// The length of a watch that names no timeout.
     pub watch_timeout: Duration,

@@ -258,7 +258,7 @@ impl Session {
         (!out.is_empty()).then(|| out.freeze())
     }
 
-    /// A change, as this selection sees it: an object may enter it or leave it by changing.
+    /// Writes a change as this selection sees it: a changed object may enter or leave the selection.
     fn tell(&self, change: &Change, out: &mut BytesMut) {
         let selected = |object: &Option<Arc<Stored>>| {
             object

@@ -382,7 +382,7 @@ fn object(is_ingress: bool, name: &str, number: u32) -> Value {
     }
 }
 
-/// Asks for hosts that are always taken and for some that never are, one after the other.
+/// Asks in turns for hosts that are always taken and for hosts that never are.
 async fn ask(target: Target, counts: Arc<Counts>, stop: CancellationToken) -> anyhow::Result<()> {
     let mut client = Poster::new(target)?;
     for number in (0..STEADY).cycle() {

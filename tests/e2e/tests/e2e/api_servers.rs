@@ -48,7 +48,7 @@ async fn story(world: &mut World, seconds: u64) -> anyhow::Result<()> {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let is_behind = (second / BEHIND_FOR_S).is_multiple_of(2);
             world.cluster.cut_off_second(is_behind);
-            // The next connections lead to the other one.
+            // New connections lead to the second API server.
             proxy.cut();
         }
         world.cluster.cut_off_second(false);

@@ -32,8 +32,8 @@ async fn an_unchanged_call_is_answered_by_a_view_and_decides_as_live() -> anyhow
     let asker = Asker::new(&world).await?;
 
     a_view_answers(&world, &asker).await?;
-    what_no_view_answers_is_live(&asker).await?;
-    without_views_it_is_live_and_the_same(&mut world, &asker).await?;
+    calls_that_no_view_answers_are_read_live(&asker).await?;
+    without_views_undeclared_calls_are_read_live_and_decide_the_same(&mut world, &asker).await?;
     the_last_good_answer_outlives_its_watcher(&mut world, &asker).await
 }
 
@@ -150,7 +150,7 @@ async fn live_reads(webhook: &Running) -> anyhow::Result<f64> {
 }
 
 /// A POST and a raw path are read live, each time.
-async fn what_no_view_answers_is_live(asker: &Asker) -> anyhow::Result<()> {
+async fn calls_that_no_view_answers_are_read_live(asker: &Asker) -> anyhow::Result<()> {
     for (name, says) in [
         ("access", "you may not delete namespaces"),
         ("version", "this is version 1"),
@@ -163,7 +163,7 @@ async fn what_no_view_answers_is_live(asker: &Asker) -> anyhow::Result<()> {
 
 /// With `--cache-api-calls=off` the undeclared call is read live and decides the same; what is
 /// declared is kept as before.
-async fn without_views_it_is_live_and_the_same(
+async fn without_views_undeclared_calls_are_read_live_and_decide_the_same(
     world: &mut World,
     asker: &Asker,
 ) -> anyhow::Result<()> {

@@ -29,7 +29,7 @@ async fn policies_in_cel_decide_report_and_say_how_they_are() -> anyhow::Result<
     a_policy_denies_and_admits(&world).await?;
     reports_are_kyvernos(&world).await?;
     a_policy_stays_at_home(&world).await?;
-    what_does_not_compile_says_so(&world).await?;
+    a_policy_that_does_not_compile_is_refused_or_not_in_force(&world).await?;
     a_wrong_type_is_refused_by_the_api_server(&world).await?;
     a_subresource_is_not_scanned(&world).await?;
     a_policy_on_pods_says_what_is_derived(&world).await?;
@@ -179,7 +179,9 @@ async fn a_policy_stays_at_home(world: &World) -> anyhow::Result<()> {
 }
 
 /// A malformed policy is refused. One that this version does not run is taken, is not in force, and heals.
-async fn what_does_not_compile_says_so(world: &World) -> anyhow::Result<()> {
+async fn a_policy_that_does_not_compile_is_refused_or_not_in_force(
+    world: &World,
+) -> anyhow::Result<()> {
     let mut broken = policy("ValidatingPolicy", "broken");
     broken["spec"]["validations"][0]["expression"] = "object.metadata.(".into();
     let refused = world.create(&broken).await;

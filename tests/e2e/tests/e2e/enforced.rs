@@ -158,7 +158,7 @@ async fn refused_at_once(world: &World, object: &Value, label: &str) -> anyhow::
     }
 }
 
-/// Makes the policy, waits for it, and breaks it at once; then does what it allows.
+/// Creates the policy, waits for it, and breaks it at once; then creates an object that the policy allows.
 async fn made_and_broken(world: &World, number: usize) -> anyhow::Result<()> {
     let (name, policy) = (
         format!("object-{number}"),

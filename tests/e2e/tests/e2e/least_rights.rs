@@ -96,7 +96,7 @@ const FORBIDDEN: [Access; 28] = [
     ),
 ];
 
-/// This is one service's work, and no other's.
+/// Rights that only one service uses.
 const ONE_SERVICES: [(&str, Access); 6] = [
     ("watcher", ("list", "kyverno.io", "clusterpolicies", "", "")),
     (

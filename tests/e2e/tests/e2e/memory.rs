@@ -50,7 +50,7 @@ async fn views_that_do_not_fit_are_evicted_and_say_so() -> anyhow::Result<()> {
         }
     }
     eviction_is_told(&world, &asker).await?;
-    what_is_asked_for_comes_back(&world, &asker).await?;
+    an_evicted_entry_comes_back_when_asked_for(&world, &asker).await?;
     let peak = peak.bytes();
     ensure!(
         peak <= LIMIT + LIMIT / 5,
@@ -112,7 +112,7 @@ fn is_honest(message: &str) -> bool {
         || codes.iter().any(|code| message.contains(code))
 }
 
-/// An evicted entry says so to who asks and in its status; a pinned one is there.
+/// An evicted entry reports the eviction to readers and in its status; a pinned entry stays.
 async fn eviction_is_told(world: &World, asker: &Asker) -> anyhow::Result<()> {
     wait::until("an entry's status to say that it was evicted", async || {
         for index in 0..SPACES {
@@ -136,8 +136,11 @@ async fn eviction_is_told(world: &World, asker: &Asker) -> anyhow::Result<()> {
     .await
 }
 
-/// One that was evicted is back, whole, when it is asked for and others are not.
-async fn what_is_asked_for_comes_back(world: &World, asker: &Asker) -> anyhow::Result<()> {
+/// An evicted entry is loaded again completely when policies ask for it and no longer for the rest.
+async fn an_evicted_entry_comes_back_when_asked_for(
+    world: &World,
+    asker: &Asker,
+) -> anyhow::Result<()> {
     let mut last = Ok(());
     for index in [SPACES - 1, 1] {
         // Room is made by what goes: those in between.

@@ -118,7 +118,7 @@ async fn story(world: &mut World) -> anyhow::Result<()> {
     a_policy_of_a_namespace_has_to_be_allowed(world).await
 }
 
-/// The same in CEL: what an updated ConfigMap says becomes an annotation of each that follows it.
+/// Returns the policy in CEL: a value of an updated ConfigMap becomes an annotation of its followers.
 fn in_cel(kind: &str) -> Value {
     let config_maps = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
         "resources": ["configmaps"] });

@@ -163,7 +163,7 @@ enum Verdict<'a> {
     Refused(&'a str),
 }
 
-/// Asks the API server about creating this, without creating it, and returns its message where it refuses.
+/// Creates the object as a dry run; returns the message of a refusal.
 async fn tried(world: &World, object: &Value) -> anyhow::Result<Option<String>> {
     let dry_run = PostParams {
         dry_run: true,

@@ -80,9 +80,8 @@ fn is_honest(index: usize, said: &Said) -> bool {
     }
 }
 
-/// Whatever is asked of it, what a replica takes of memory stays within its limit; what is evicted
-/// says so and comes back when it is asked for; what is pinned stays, and one that is huge evicts
-/// nothing else.
+/// A replica's memory stays within its limit under any load. Evicted entries report the eviction and come back when
+/// asked for; pinned entries stay, and a huge entry evicts no other.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_under_pressure_stays_within_its_limit() -> anyhow::Result<()> {
     let plan = SystemPlan {

@@ -84,7 +84,7 @@ async fn an_ingress_cannot_take_a_host_that_another_owns() -> anyhow::Result<()>
         let mut again = recipe.start()?;
         again.ready().await?;
         world.system.watcher = Some(again);
-        // What happened meanwhile, and what happens now, arrives.
+        // Changes during the outage arrive, and so do new changes.
         let new = ingress(INGRESSES + 1, "after-the-watcher.example.com");
         world
             .create(&new)

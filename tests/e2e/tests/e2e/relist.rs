@@ -21,7 +21,7 @@ const SHARE_MAX: f64 = 1.5;
 /// beside few of them.
 const ON_ITS_WAY: u64 = 8 << 20;
 
-/// For so long after a list, what it freed is on its way back to the system.
+/// The time after a list within which freed memory returns to the system.
 const SETTLING: Duration = Duration::from_secs(12);
 
 /// About 2 KB, no two alike.
@@ -44,7 +44,7 @@ fn view() -> ViewId {
     Source::Collection(Collection::all(gvr)).view_id()
 }
 
-/// Objects of which the replica has this round.
+/// Waits until the replica has `count` objects of this round.
 async fn has(world: &Simulated, round: usize, count: usize) -> anyhow::Result<()> {
     let expression = format!("length(items[?data.round == '{round}'])");
     wait::until(&format!("{count} of round {round}"), async || {

@@ -45,7 +45,7 @@ async fn reports_follow_objects_and_policies() -> anyhow::Result<()> {
         label(&world, "bad", team).await?;
         says(&world, "bad", result).await?;
     }
-    another_policy_has_its_own_results(&world).await?;
+    results_of_a_namespaced_policy_stand_beside_the_rest(&world).await?;
     let later = uid(&world, "later").await?;
     world.delete(&config_map("later", None)).await?;
     is_gone(&world, &later).await?;
@@ -139,7 +139,7 @@ async fn reports(world: &World) -> anyhow::Result<Vec<DynamicObject>> {
     Ok(api.list(&ListParams::default()).await?.items)
 }
 
-/// The report on this ConfigMap says so, soon.
+/// Waits until the report on this ConfigMap has the result.
 async fn says(world: &World, name: &str, result: &str) -> anyhow::Result<()> {
     let uid = uid(world, name).await?;
     wait::until(
@@ -186,7 +186,7 @@ fn is_as_kyverno_writes_it(found: &DynamicObject, name: &str, uid: &str) -> anyh
 
 /// A namespaced policy, which reads a fact: its results stand beside the other's, follow the fact, and go
 /// with it.
-async fn another_policy_has_its_own_results(world: &World) -> anyhow::Result<()> {
+async fn results_of_a_namespaced_policy_stand_beside_the_rest(world: &World) -> anyhow::Result<()> {
     world.create(&settings("b")).await?;
     let own = json!({
         "apiVersion": "kyverno.io/v1", "kind": "Policy",

@@ -129,7 +129,7 @@ async fn story(world: &mut World, seed: u64, edits: u64) -> anyhow::Result<()> {
     world.system.webhook.process.check()
 }
 
-/// Takes and gives, one scope after the other.
+/// Takes and gives rights, scope by scope.
 async fn edit(world: &World, rights: &Rights, seed: u64, edits: u64) -> anyhow::Result<()> {
     let mut rng = StdRng::seed_from_u64(seed);
     let all: Vec<Scope> = scopes().collect();

@@ -32,7 +32,7 @@ const SECRETS: [&str; 3] = [
     "known-to-nobody-else-3d90",
 ];
 
-/// A value that anybody may know: it is found where the others are not, so that the search can find.
+/// A public value, which the search must find: it proves that the search works.
 const PLAIN: &str = "known-to-everybody-5a61";
 
 const READERS: &str = "clusterpolicy/allowed-*,cachedcontextentry/tokens";

@@ -60,7 +60,7 @@ fn reading(plural: &str) -> Value {
     guard(plural, &context, "there are {{ count }}", &condition)
 }
 
-/// Every view is found at whoever has it.
+/// Every view is served by the replicas that hold it.
 async fn all_are_served(asker: &Asker) -> anyhow::Result<()> {
     for (_, plural) in TYPES {
         let decided = asker.refused(plural, "there are").await?;

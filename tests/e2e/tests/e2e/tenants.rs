@@ -62,7 +62,7 @@ async fn refused(world: &World, object: &Value, says: &str) -> anyhow::Result<()
     }
 }
 
-/// Creates it once the one before, which refuses everything in its namespace, is no longer in force.
+/// Creates the policy once the policy before, which refuses everything in its namespace, is out of force.
 async fn created(world: &World, policy: &Value) -> anyhow::Result<()> {
     wait::until("a policy to be created", async || {
         world.create(policy).await

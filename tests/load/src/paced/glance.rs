@@ -26,7 +26,7 @@ pub(crate) fn judge(asked: Asked<'_>, body: &[u8]) -> Verdict {
     match Answer::parse(asked.uid, body) {
         Err(kind) => Verdict::Error(kind),
         Ok(Answer::Failed { message }) => {
-            // The first line names the object, which is another one each time.
+            // The first line names the object, which differs each time.
             Verdict::Error(
                 message
                     .trim()

@@ -165,7 +165,7 @@ impl Exchange for Connection {
             Some(kept) => kept,
             None => self.connect().map_err(|e| format!("{e:#}"))?,
         };
-        // Left out where it failed: what is left of that exchange must not meet the next one.
+        // A failed exchange drops the connection, so that its rest is not read as part of the next.
         let head = self.exchange(&mut stream, body)?;
         if !head.closes {
             self.stream = Some(stream);

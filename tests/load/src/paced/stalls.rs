@@ -26,7 +26,7 @@ const STALLS_MAX: usize = 5;
 const WATCH_INTERVAL: Duration = Duration::from_millis(1);
 const LATE_MIN: Duration = Duration::from_millis(5);
 
-/// Requests that were slow at the same time.
+/// Slow requests whose times overlap.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stall {
     /// When the first of them was due, in milliseconds since the run's start.

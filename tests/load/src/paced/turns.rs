@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// The rhythm in which requests follow each other.
+/// The rhythm of successive requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Each worker's next is due when its last is answered.

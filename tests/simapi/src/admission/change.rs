@@ -23,7 +23,7 @@ pub(crate) async fn change(
     }
     let webhooks = registered(store, CONFIGURATIONS)?;
     let namespace_labels = namespace_labels(store, review);
-    // What each left behind, if it was asked.
+    // The object that each webhook left, for webhooks that were called.
     let mut seen: Vec<Option<Option<Value>>> = vec![None; webhooks.len()];
     for is_again in [false, true] {
         for (webhook, seen) in webhooks.iter().zip(&mut seen) {

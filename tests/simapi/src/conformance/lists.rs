@@ -74,7 +74,7 @@ pub(super) async fn expired_token(target: &Target) -> anyhow::Result<()> {
     let Some(compact) = &target.compact else {
         return Ok(());
     };
-    // A resource so young that no cache can know its first versions.
+    // The resource is so young that no cache can know its first versions.
     let (path, crd) = definition(target, "expirings").await?;
     let path = in_namespace(&path, &namespace);
     for name in ["a", "b", "c", "d"] {

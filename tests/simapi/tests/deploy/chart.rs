@@ -23,7 +23,7 @@ fn lacking(schema: &Value, whole: &Value, values: &Value, path: &str, found: &mu
     }
 }
 
-/// Helm holds the values against the schema, which refuses keys that it does not know. This is the other way.
+/// Helm checks the values against the schema, which refuses unknown keys. This test checks the reverse.
 #[test]
 fn every_key_of_the_schema_has_a_value() {
     let schema = fs::read_to_string(root().join("deploy/chart/values.schema.json")).unwrap();

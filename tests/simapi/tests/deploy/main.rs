@@ -429,7 +429,7 @@ fn secrets_are_mounted_where_they_are_read_and_nowhere_else() {
                 .find(|found| text(found, "/name") == variable)
                 .unwrap();
             let file = text(file, "/value");
-            // A file in it, or all of it.
+            // The option names a file in the mount, or the whole mount.
             assert!(
                 Path::new(file).starts_with(text(mount, "/mountPath")),
                 "{file}"

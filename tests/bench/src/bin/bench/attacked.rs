@@ -78,7 +78,7 @@ struct Large {
     refused: u64,
 }
 
-/// Posts one large review after another, until it is told to stop.
+/// Posts large reviews in sequence, until stopped.
 async fn attack(target: &Target, stop: &CancellationToken) -> anyhow::Result<Large> {
     let body = review("00000000-large", &hostile_ingress(HOSTS));
     let mut large = Large::default();

@@ -77,7 +77,7 @@ pub(crate) async fn run(
     Ok(turns::compared(&[side(&quiet), side(&busy)]))
 }
 
-/// Deltas that the first replica applied so far.
+/// Returns the number of deltas that the first replica has applied.
 pub(crate) async fn applied(ground: &Ground) -> anyhow::Result<f64> {
     let replica = ground.system.replicas.first().and_then(Option::as_ref);
     let replica = replica.context("no replica")?;

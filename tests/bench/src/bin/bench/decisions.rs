@@ -21,7 +21,7 @@ const LOOK_AT_A_PEER: Duration = Duration::from_secs(3);
 /// The right answers, with no wrong answer and no error beside them, after which an engine counts as ready.
 const RIGHT_MIN: u64 = 6;
 
-/// One row of a table: so many at once by this protocol.
+/// A row of a table: a protocol, and a number of parallel requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) protocol: Protocol,

@@ -12,7 +12,7 @@ use crate::ground::cluster;
 
 const INGRESSES: &str = "ingresses.networking.k8s.io";
 
-/// Ingresses that change, whose hosts nobody asks about: those behind the ones that are asked about.
+/// Changing Ingresses whose hosts no review asks for; they follow the Ingresses of the reviews.
 #[derive(Debug)]
 pub(crate) struct Changing {
     ingresses: Vec<Value>,

@@ -157,7 +157,7 @@ fn of_decisions(found: &Found<'_>, words: &str, goals: &mut Vec<Goal>) {
     );
 }
 
-/// A run's figures by which it is judged.
+/// The figures by which a run is judged.
 struct Run {
     rate: f64,
     p50: f64,

@@ -74,7 +74,7 @@ pub(crate) struct Peer {
     kubeconfig: PathBuf,
     policies: PathBuf,
     clients: OnceCell<Clients>,
-    /// The objects that its cluster is filled with.
+    /// The objects with which the peer's cluster is filled.
     filled: Mutex<Filled>,
 }
 
@@ -173,7 +173,8 @@ impl Peer {
         Ok(Value::Object(memory.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Its cluster, filled as ours: before the scenario's policies, so that none is asked about it.
+    /// Fills the peer's cluster like ours, before the scenario's policies, so that no policy is asked about the
+    /// objects.
     async fn cluster(&self, layout: &Layout) -> anyhow::Result<&Client> {
         let clients = self.clients.get_or_try_init(|| self.connect()).await?;
         let wanted = Filled::with(layout);

@@ -153,7 +153,7 @@ async fn apply(world: &World, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The view that the replica holds, by what its name begins with.
+/// Returns the replica's view whose name begins with `begins`.
 async fn view_named(replica: &Running, begins: &str) -> anyhow::Result<Option<String>> {
     let metrics = replica.get("/metrics").await?;
     let mut views = metrics

@@ -122,12 +122,12 @@ pub(crate) fn memory_of_all(processes: Vec<(&str, &Process)>) -> anyhow::Result<
     Ok(Value::Object(memory))
 }
 
-/// Resident, its share of what is resident with others, and the most that ever was resident.
+/// Returns the resident memory, the proportional share of shared memory, and the peak of a process.
 pub(crate) fn memory_of(process: &Process) -> anyhow::Result<Value> {
     memory_of_id(process.id())
 }
 
-/// The same of the process with this id.
+/// Returns the memory figures of the process with this id.
 pub(crate) fn memory_of_id(id: u32) -> anyhow::Result<Value> {
     let field = |file: &str, name: &str| -> anyhow::Result<u64> {
         let path = format!("/proc/{id}/{file}");

@@ -42,7 +42,7 @@ const PARTS: [Part; 8] = [
 enum Down {
     Killed(Recipe),
     Frozen,
-    /// Its handle knows how to start it again.
+    /// A killed process, which its handle can restart.
     KilledForeign,
 }
 

@@ -11,7 +11,7 @@ use super::{
 
 pub(crate) async fn every_operation(world: &World) -> anyhow::Result<()> {
     an_update_is_judged_by_what_was_there(world).await?;
-    what_was_wrong_before_may_be_changed(world).await?;
+    existing_violations_may_be_changed(world).await?;
     a_deletion_is_judged_by_what_is_left(world).await?;
     nothing_comes_of_a_dry_run(world).await
 }
@@ -53,7 +53,7 @@ async fn an_update_is_judged_by_what_was_there(world: &World) -> anyhow::Result<
 }
 
 /// `allowExistingViolations`, where both states are judged by the same facts.
-async fn what_was_wrong_before_may_be_changed(world: &World) -> anyhow::Result<()> {
+async fn existing_violations_may_be_changed(world: &World) -> anyhow::Result<()> {
     let path = "/api/v1/namespaces/{{ request.namespace }}/services/{{ request.object.data.of }}";
     let mut guard = Guard::new(
         "existing",

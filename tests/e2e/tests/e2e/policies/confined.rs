@@ -16,9 +16,9 @@ pub(crate) async fn every_road(world: &World) -> anyhow::Result<()> {
             "metadata": { "namespace": namespace, "name": "colour" }, "data": { "is": colour } });
         world.create(&object).await?;
     }
-    what_is_written_is_refused_with_the_policy(world).await?;
-    what_a_variable_leads_to_is_refused_at_evaluation(world).await?;
-    its_own_namespace_it_reads(world).await
+    literal_reads_outside_the_namespace_are_refused_with_the_policy(world).await?;
+    variable_reads_outside_the_namespace_are_refused_at_evaluation(world).await?;
+    a_policy_reads_its_own_namespace(world).await
 }
 
 fn policy(name: &str, context: &Value) -> Value {
@@ -42,7 +42,9 @@ fn object(name: &str, data: &Value) -> Value {
 }
 
 /// At the admission of the policy.
-async fn what_is_written_is_refused_with_the_policy(world: &World) -> anyhow::Result<()> {
+async fn literal_reads_outside_the_namespace_are_refused_with_the_policy(
+    world: &World,
+) -> anyhow::Result<()> {
     let whole = json!({ "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
         "metadata": { "name": "cases-whole" },
         "spec": { "resource": { "version": "v1", "kind": "configmaps" } } });
@@ -112,7 +114,9 @@ async fn what_is_written_is_refused_with_the_policy(world: &World) -> anyhow::Re
 }
 
 /// At evaluation.
-async fn what_a_variable_leads_to_is_refused_at_evaluation(world: &World) -> anyhow::Result<()> {
+async fn variable_reads_outside_the_namespace_are_refused_at_evaluation(
+    world: &World,
+) -> anyhow::Result<()> {
     let of = "{{ request.object.data.of }}";
     let data = |namespace: &str| json!({ "of": namespace });
     for (name, source) in [
@@ -152,7 +156,7 @@ async fn what_a_variable_leads_to_is_refused_at_evaluation(world: &World) -> any
 }
 
 /// And an entry that is confined to its namespace.
-async fn its_own_namespace_it_reads(world: &World) -> anyhow::Result<()> {
+async fn a_policy_reads_its_own_namespace(world: &World) -> anyhow::Result<()> {
     let entry = json!({ "apiVersion": "kyverno.io/v2alpha1", "kind": "CachedContextEntry",
         "metadata": { "name": "cases-confined" },
         "spec": { "resource": { "version": "v1", "kind": "configmaps", "namespace": HOME } } });

@@ -14,7 +14,7 @@ use super::{
 pub(crate) async fn every_shape(world: &World) -> anyhow::Result<()> {
     lists_that_are_cut(world).await?;
     a_name_as_a_field(world).await?;
-    what_is_in_no_namespace(world).await?;
+    cluster_scoped_objects_are_read(world).await?;
     results_beyond_the_limit(world).await
 }
 
@@ -73,7 +73,7 @@ async fn a_name_as_a_field(world: &World) -> anyhow::Result<()> {
 }
 
 /// Cluster-scoped objects, one and all.
-async fn what_is_in_no_namespace(world: &World) -> anyhow::Result<()> {
+async fn cluster_scoped_objects_are_read(world: &World) -> anyhow::Result<()> {
     let guard = Guard::new(
         "cluster",
         json!([
@@ -109,7 +109,7 @@ async fn what_is_in_no_namespace(world: &World) -> anyhow::Result<()> {
     remove(world, &guard).await
 }
 
-/// A result that is too large is an error that says so; a small one of the same list is none.
+/// A result beyond the size limit is an error that names the limit; a small result of the same list is none.
 async fn results_beyond_the_limit(world: &World) -> anyhow::Result<()> {
     const BYTES: usize = 800_000;
     let large = |at: usize| {

@@ -22,7 +22,7 @@ pub(crate) async fn every_road(world: &World) -> anyhow::Result<()> {
     a_name_that_is_not_there_and_a_default(world).await?;
     a_name_that_is_not_there_and_no_default(world).await?;
     a_path_that_is_none_and_a_default(world).await?;
-    who_may_do_what(world).await?;
+    a_post_is_made_for_each_request(world).await?;
     the_servers_version(world).await?;
     subresources(world).await?;
     nested_variables(world).await?;
@@ -216,7 +216,7 @@ async fn a_path_that_is_none_and_a_default(world: &World) -> anyhow::Result<()> 
 }
 
 /// A POST is asked each time, with variables in its data.
-async fn who_may_do_what(world: &World) -> anyhow::Result<()> {
+async fn a_post_is_made_for_each_request(world: &World) -> anyhow::Result<()> {
     let context = json!([{ "name": "access", "apiCall": {
         "urlPath": "/apis/authorization.k8s.io/v1/subjectaccessreviews", "method": "POST",
         "data": [

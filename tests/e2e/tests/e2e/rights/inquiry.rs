@@ -52,7 +52,7 @@ pub(crate) struct Findings {
     wrong: Vec<String>,
     /// Errors of each road, by their text.
     errors: BTreeMap<String, usize>,
-    /// Facts that a road had although it lacked a right: which, and when it was asked.
+    /// Facts that a road had without its right: the road, and the time.
     facts_without_rights: Vec<(usize, Timestamp)>,
 }
 

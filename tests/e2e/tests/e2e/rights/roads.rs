@@ -25,7 +25,7 @@ pub(crate) struct Road {
     pub(crate) of: Stock,
     /// The namespaces whose numbers it reads, in order.
     pub(crate) namespaces: Vec<&'static str>,
-    /// The rights that it needs, all of them.
+    /// All rights that the road needs.
     pub(crate) needs: Vec<Scope>,
     entry: Option<Value>,
     policy: Value,

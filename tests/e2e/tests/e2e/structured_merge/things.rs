@@ -71,7 +71,7 @@ pub(super) fn schema() -> Value {
 pub(super) fn thing(dice: &mut Dice, part: Part) -> Value {
     let mut spec = of_schema(dice, part, &schema()["properties"]["spec"]);
     if part == Part::Patch {
-        // The API server refuses what is atomic, so it is seldom there.
+        // The API server refuses patches of atomic fields, so these fields are rare.
         let is_atomic = |name: &&str| *name != "any" || spec[name].is_array();
         let atomic = ["atomicList", "atomicPair", "any"]
             .into_iter()

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::dice::{Dice, Part};
 
-/// Percent of partial objects that touch one atomic field or another: the API server refuses these.
+/// The percentage of partial objects with an atomic field, which the API server refuses.
 const ATOMIC: u32 = 1;
 
 /// An atomic field: often in a whole object, seldom in a patch.

@@ -1,4 +1,4 @@
-//! The figures that were measured beside another engine.
+//! The figures measured in comparison with a second engine.
 
 use std::fmt::Write;
 
@@ -49,7 +49,7 @@ fn line(words: &str, who: &str, row: &Value, memory: &Value, rows: &mut String) 
     );
 }
 
-/// Every process that took something, by its name.
+/// Shows each process that used CPU time, by name.
 fn cpu(each: &Value) -> String {
     const NO_PROCESS: [&str; 4] = [
         "others_cores",
