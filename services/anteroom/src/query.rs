@@ -263,7 +263,7 @@ impl QueryArgs {
     }
 }
 
-/// A query, and the view that it goes to.
+/// A query, with the view to ask.
 struct ResolvedQuery {
     entry: String,
     binding: Binding,

@@ -26,7 +26,7 @@ struct QueueState {
     cluster: WaitQueue,
     /// None is empty.
     namespaces: BTreeMap<String, WaitQueue>,
-    /// The namespaces that wait, the next one first.
+    /// The waiting namespaces in the order of their turns.
     turns: VecDeque<String>,
     /// The last slot went to a policy of the cluster.
     was_of_cluster: bool,

@@ -115,7 +115,8 @@ pub(crate) struct Findings {
     changed: BTreeSet<ReportSubject>,
     /// Some changed that are not among them.
     is_lost: bool,
-    /// The last one that was taken: each gets its turn, however often others change.
+    /// The subject taken last. The next subject follows in order, so frequent changes of a few subjects delay no
+    /// subject.
     taken: Option<ReportSubject>,
 }
 

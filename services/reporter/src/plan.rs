@@ -90,7 +90,7 @@ struct Unread {
 }
 
 impl Unread {
-    /// Notes one more. Those that are gone by this state count only until there is no room.
+    /// Notes an unreadable object. Objects that are gone in `state` make room first.
     fn put<S: ViewSnapshot>(&mut self, key: &ObjectKey, state: Option<&S>) {
         if self.more || self.keys.contains(key) {
             return;
@@ -113,7 +113,7 @@ impl Unread {
 }
 
 impl<S: ViewSnapshot> Walk<S> {
-    /// The next steps, at most so many; none: it is at its end.
+    /// Returns at most `steps_max` next steps; an empty result: the walk has ended.
     pub(crate) fn take(&mut self, steps_max: usize) -> Vec<WalkStep<S::Object>> {
         self.urgent = self.urgent.saturating_sub(steps_max);
         self.steps.by_ref().take(steps_max).collect()

@@ -352,7 +352,7 @@ impl Scanner {
                         finders.iter().for_each(|f| findings.forget(&uid, f))
                     }
                     ScannedObject::Judged(_, subject, results) => {
-                        // Those and the finders are in one order.
+                        // Results and finders have the same order.
                         let mut results = results.into_iter().peekable();
                         for finder in &finders {
                             let is_before = |(key, _): &(ObjectKey, _)| *key < finder.policy;

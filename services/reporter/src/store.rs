@@ -131,7 +131,7 @@ impl Store {
     /// Writes a report as a whole, whether it is there or not. What somebody else wrote under its name is
     /// left alone.
     pub(crate) async fn apply(&self, key: &ReportKey, mut manifest: Value) -> Result<(), Fault> {
-        // Never another one that has taken its place meanwhile.
+        // The UID prevents a write to a different report that has taken the place meanwhile.
         if let Some(uid) = self.uid_of_own(key).await? {
             manifest["metadata"]["uid"] = uid.into();
         }

@@ -37,7 +37,7 @@ pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: Sh
 struct Listener {
     events: Events,
     shared: SharedFindings,
-    /// Since it last heard something, it was interrupted.
+    /// The listener was interrupted after it last heard a violation.
     is_deaf: bool,
     /// A loss was warned of: one of several in a row is.
     is_warned: bool,

@@ -213,7 +213,7 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Takes the reports that are looked at next: those that are due again, and those that changed, with their objects.
+    /// Takes the next reports: reports due again, and changed reports, with their objects.
     fn next(&mut self) -> Option<(ReportKey, Option<Owner>)> {
         if let Some(due) = self.published.take_due(Instant::now()) {
             return Some((due, None));

@@ -39,7 +39,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(3);
 /// The interval at which the metrics of written views are set.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time for which a heartbeat waits, so that it covers views that become ready at nearly the same time.
+/// The wait of a heartbeat, to cover all views that are read at about the same time.
 const BEAT_GATHER: Duration = Duration::from_millis(20);
 
 /// The reason why a term ended.

@@ -60,7 +60,7 @@ impl Violations {
     }
 }
 
-/// One that cannot be read is one that is missed.
+/// Decodes a violation; a message that cannot be decoded counts as missed.
 fn heard(message: &[u8]) -> ViolationEvent {
     match violation::decode(message) {
         Ok(violation) => ViolationEvent::Violation(Box::new(violation)),

@@ -97,7 +97,8 @@ pub struct CompiledPolicy {
     pub key: ObjectKey,
     /// Through which webhook it is called.
     pub class: WebhookClass,
-    /// The requests that it has to be called for: of one that is not ready, as far as it can be read.
+    /// The requests for which the API server calls this policy; for a policy that is not ready, as far as its manifest
+    /// can be read.
     pub targets: ByPhase<Vec<RegistrationTarget>>,
     /// The entries and objects that it reads.
     pub needs: Vec<Need>,

@@ -6,7 +6,7 @@ use anteroom_view::LifeState;
 /// The status of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewStatus {
-    /// The state that decides what a reader gets.
+    /// The state, which decides the answers to readers.
     pub state: LifeState,
     /// Every record that is read takes effect at once. Otherwise records are gathered beside the data
     /// that is served.

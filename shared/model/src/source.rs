@@ -208,7 +208,8 @@ impl Source {
                 let namespaces = namespaces.join(",");
                 let mut narrowed = format!("{namespaces}\n{label_selector}\n{field_selector}");
                 if let Some(retained) = retained {
-                    // What is kept is a part of what the view is: one that keeps more is another.
+                    // The retained fields are part of the view's identity: a view that retains more is a different
+                    // view.
                     narrowed.push('\n');
                     narrowed.push_str(&retained.canonical());
                 }

@@ -121,7 +121,7 @@ pub enum StoreEffect {
 /// The state machine of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// The state that decides what a reader gets.
+    /// The state, which decides the answers to readers.
     pub state: LifeState,
     /// The use that is made of records.
     pub log: Log,

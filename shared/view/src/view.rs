@@ -167,7 +167,7 @@ impl View {
         &self.id
     }
 
-    /// The state that decides what a reader gets.
+    /// The state, which decides the answers to readers.
     pub fn state(&self) -> &LifeState {
         &self.life.state
     }

@@ -21,7 +21,7 @@ pub(super) struct Cluster {
     pub(super) namespace: String,
     /// The version of Kubernetes: major and minor.
     pub(super) version: ReadResult<(u32, u32)>,
-    /// The API server's clock is ahead of this one by so many seconds.
+    /// The seconds by which the API server's clock is ahead of this machine's clock.
     pub(super) clock_ahead_seconds: ReadResult<i64>,
     pub(super) definitions: ReadResult<Vec<Value>>,
     pub(super) deployments: ReadResult<Vec<Value>>,

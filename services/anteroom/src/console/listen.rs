@@ -69,7 +69,7 @@ pub(super) struct ConsoleState {
 /// A decision that was told.
 #[derive(Clone, Debug)]
 pub(super) struct SeenDecision {
-    /// Its name in links: the same when it is told again.
+    /// The decision's name in links, equal for repeated reports of the decision.
     pub(super) id: String,
     pub(super) at: Timestamp,
     pub(super) webhook: String,

@@ -57,7 +57,8 @@ pub(super) fn words(value: &Value, _: &SettingContext) -> Converted {
     to(words.filter(|word| !word.is_empty()).collect::<Vec<_>>())
 }
 
-/// One filter is one element. With one that it cannot read, a service would not start.
+/// Converts each filter to one element. Filters that a service could not parse are left out, since the service would
+/// not start.
 pub(super) fn filters(value: &Value, _: &SettingContext) -> Converted {
     let filters = text(value).split_inclusive(']').map(str::trim);
     let (found, broken): (Vec<_>, Vec<_>) = filters

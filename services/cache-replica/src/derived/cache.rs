@@ -263,7 +263,7 @@ fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Opti
 }
 
 impl<T: Derive> DerivedSlot<T> {
-    /// Calls `ask` with the structure in this state, to which `advance` brings it from another.
+    /// Calls `ask` with the structure at `state`; `advance` moves the structure there.
     fn ask<R>(
         &self,
         state: &Snapshot,

@@ -31,7 +31,7 @@ const OWN_LIMIT_RETRY_MS: u64 = 60_000;
 /// A view, as the rule sees it. Moments are in milliseconds since any one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct EvictableView {
-    /// Its size in memory, or its size when it was evicted.
+    /// The view's size in memory; of an evicted view, the size at its eviction.
     pub(crate) bytes: u64,
     /// The view's own limit.
     pub(crate) bytes_max: Option<u64>,

@@ -28,7 +28,7 @@ pub(crate) struct PieceKey {
 }
 
 impl Pieces {
-    /// Returns the part that this very stretch gave.
+    /// Returns the part computed from this identical stretch.
     pub(crate) fn get(&self, stretch: Stretch<'_>) -> Option<SliceResult> {
         self.0.get(&stretch.mark()).cloned()
     }

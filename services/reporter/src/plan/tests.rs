@@ -314,7 +314,7 @@ impl World {
         panic!("it never comes to an end");
     }
 
-    /// The findings without what is broken, of which it says what it said before.
+    /// Returns the findings without broken objects, whose earlier findings stay.
     fn known(&self) -> BTreeMap<ReportSubject, BTreeMap<Finder, Vec<crate::result::RuleResult>>> {
         let things = self.views.iter().flatten();
         let broken = things.filter(|(_, (_, content))| *content == BROKEN);

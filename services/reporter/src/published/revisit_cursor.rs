@@ -22,7 +22,8 @@ impl RevisitCursor {
         self.is_cut = false;
     }
 
-    /// Returns whether this one, the next of the list, has its turn. `has_room` says that there is room for it.
+    /// Returns whether the report `key`, the next of the list, has its turn. `has_room`: there is room for the
+    /// report.
     pub(super) fn take(&mut self, key: &Arc<ReportKey>, has_room: bool) -> bool {
         let is_behind = |last: &Arc<ReportKey>| as_listed(key, last).is_gt();
         if !self.last.as_ref().is_none_or(is_behind) {

@@ -71,7 +71,7 @@ pub(super) struct Reconciler {
     exceptions: ExceptionStore,
     quotas: Quotas,
     held_back: BTreeMap<PolicyId, HeldVersion>,
-    /// Policies that earlier terms left in the log, and that were not read in this one.
+    /// Policies that earlier terms left in the log, and that this term has not read.
     inherited: PoliciesInLog,
     registry: Registry,
     views: ViewStatusTable,
@@ -219,7 +219,7 @@ impl Reconciler {
         self.reporter.policies_changed(waiting);
     }
 
-    /// Takes in what is known of this watcher's rights.
+    /// Takes in the watcher's rights, as far as known.
     pub(super) fn rights_found(&mut self, found: rights::LackingRights) {
         self.rights = found;
         let changing = self.policies.changing_existing();

@@ -125,7 +125,7 @@ struct RegisteredEntry {
     record: EntryRecord,
     /// Its needs, while it is bound.
     held: Option<EntryNeeds>,
-    /// It lets go of a view that is forbidden.
+    /// The entry lets go of a forbidden view.
     stops: bool,
     /// The reference of an implicit entry, and the policies that make it.
     reference: Option<(Referred, Dependents)>,
@@ -285,7 +285,7 @@ impl Registry {
         self.put(id, entry, is_published, effects);
     }
 
-    /// Puts an entry in its place. `is_published`: readers know it by its record.
+    /// Inserts or replaces an entry. `is_published`: readers find the entry by its record.
     fn put(
         &mut self,
         id: EntryId,

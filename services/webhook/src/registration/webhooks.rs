@@ -36,7 +36,7 @@ pub(super) type Operations = BTreeMap<ResourceName, BTreeSet<Operation>>;
 pub(super) struct ObjectWebhook {
     /// The failure policy, and the seconds that the API server waits.
     pub(super) class: WebhookClass,
-    /// The namespaces that it is called for; `None`: all but the exempt ones, and what lives in none.
+    /// The namespaces for which the webhook is called; `None`: all but exempt namespaces, and cluster-scoped objects.
     pub(super) namespaces: Option<BTreeSet<String>>,
     pub(super) operations: Operations,
     /// The policies that it is called for.

@@ -36,7 +36,7 @@ const ASKING_MAX: Duration = Duration::from_secs(2);
 /// The subject of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Objects, which the rules of this scope decide on.
+    /// Objects, decided by the rules of this scope.
     Objects(CallScope),
     /// Policies themselves.
     Policies,

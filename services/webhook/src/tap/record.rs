@@ -144,7 +144,7 @@ fn fact_read(fact: &FactRecord) -> FactRead {
     }
 }
 
-/// Returns the data that was read, and its origin.
+/// Returns the data read, with its origin.
 pub(super) fn read(fact: &FactRecord) -> TapRead {
     let read = TapRead {
         entry: name(&fact.entry),

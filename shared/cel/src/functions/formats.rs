@@ -26,7 +26,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     method("validate", (2, 2), &[Written], Optional, validate),
 ];
 
-/// The one that the function is named after.
+/// Returns the format with the function's name.
 fn own<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let name = call.name.strip_prefix("format.").unwrap_or_default();
     match Format::find(name) {

@@ -70,7 +70,7 @@ impl Question {
         })
     }
 
-    /// One query, of the policy of this reader.
+    /// Returns a batch with a single query, by the policy of this reader.
     pub(super) fn one(read: ViewRead, reader: &RuleRef) -> Self {
         Self {
             view: read.view,

@@ -25,7 +25,7 @@ use crate::{facts::BusFacts, rule::RuleRef};
 /// The effect of a request, as the cluster shows it.
 #[derive(Debug)]
 pub(super) enum TriggerEffect {
-    /// The request took effect: this one says what is stored.
+    /// The request took effect; the value has the object as stored.
     Stored(Box<AdmissionRequest>),
     /// The object is as it was before.
     Unchanged(Box<AdmissionRequest>),

@@ -131,7 +131,7 @@ impl Worker {
         let found = trigger::look_up(self.engine.facts(), &rule.reader, request, deadline);
         match found.await.map(|stored| trigger::effect(request, stored)) {
             Ok(TriggerEffect::Stored(request)) => Ok(Cow::Owned(*request)),
-            // It changed nothing, as it seems by now.
+            // After so many looks, the request counts as a request that changed nothing.
             Ok(TriggerEffect::Unchanged(request)) if attempts >= LOOKS_MAX => {
                 Ok(Cow::Owned(*request))
             }
@@ -145,8 +145,8 @@ impl Worker {
         }
     }
 
-    /// Reads what a request deletes, before it is answered: afterwards nobody knows what it was. Rules of which that
-    /// cannot be read do not run.
+    /// Reads the objects that a request deletes, before the request is answered: afterwards the objects are gone.
+    /// Rules whose trigger cannot be read do not run.
     pub(super) async fn read_before_delete(&self, triggered: &mut Triggered, deadline: Instant) {
         if self.trusts_reviews || triggered.request.operation() != Operation::Delete {
             return;

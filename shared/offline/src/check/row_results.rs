@@ -35,9 +35,8 @@ impl<'a> ObjectResult<'a> {
 }
 
 impl Run<'_> {
-    /// Returns the results of the row's rules: on the resources that are meant, of the targets that a rule changed, and of
-    /// those that are named and that it left as they are. Where files say what targets become, nothing is said
-    /// of what triggered it.
+    /// Returns the results of the row's rules for the selected resources, the changed targets, and named targets that did
+    /// not change. If files hold the expected targets, the trigger has no result.
     pub(super) fn results(&self, expected: &Expected, named: Named<'_>) -> Vec<ObjectResult<'_>> {
         let mut told = Vec::new();
         for response in self.responses(expected) {
@@ -47,7 +46,7 @@ impl Run<'_> {
                 let targets = rule.changed.iter().cloned().filter_map(Resource::new);
                 let targets = targets.filter(|target| self.means(target, expected, named));
                 let before = told.len();
-                // It was changed, whatever became of the rule's others.
+                // The rule changed these targets, even if it failed on its further targets.
                 told.extend(targets.map(|own| ObjectResult::of_target(rule, Status::Pass, own)));
                 let is_of_targets =
                     !rule.changed.is_empty() && expected.patched_resources.is_some();
@@ -70,7 +69,7 @@ impl Run<'_> {
         told
     }
 
-    /// That rules with targets left one as it is. Where one of them has an error that is not known.
+    /// Returns the result for a target that no rule changed; `None`: a rule failed, so that the outcome is unknown.
     fn left_alone(&self, expected: &Expected, target: &Resource) -> Option<ObjectResult<'_>> {
         let mut found = None;
         for response in self.responses(expected) {

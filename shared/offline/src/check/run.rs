@@ -288,7 +288,7 @@ impl Run<'_> {
         if let Some(path) = &expected.patched_resources {
             match compare(&self.suite.at(path), &told.became) {
                 Ok(PatchComparison::Same) => {}
-                // That it became something else is what a `fail` expects.
+                // An expected `fail` means that the object differs from the expected object.
                 Ok(PatchComparison::Differs) if expected.result == Status::Fail.as_str() => {
                     return (RowResult::Pass, "Ok".to_owned());
                 }

@@ -184,7 +184,7 @@ fn explained(policy: &LoadedPolicy, rule: &RuleResponse) -> Explained {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DifferenceKind {
-    /// One judges that the object violates, and the other that it complies.
+    /// The first set judges the object a violation and the second judges the object compliant, or vice versa.
     Judgement,
     /// The two sets change the object differently.
     Mutation,

@@ -71,7 +71,7 @@ pub(super) fn read(
     }
 }
 
-/// Adds texts that a text with wildcards and an operator means, and so the number that it is.
+/// Adds texts that match a text with wildcards or an operator, and its number if the text is one.
 pub(super) fn fill(text: &str, group: &mut LiteralGroup) {
     let operator = OPERATORS
         .iter()

@@ -40,7 +40,7 @@ const TELLING_MAX: usize = 64;
 /// The usefulness of a request as a start for further requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestValue {
-    /// A rule judges that it violates, or changes it: together with another change it may show more.
+    /// A rule judges the object a violation, or changes the object: a further change may show more.
     Telling,
     /// Nothing of the kind.
     Dull,

@@ -325,7 +325,7 @@ fn texts(value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// A condition: its two sides are about each other.
+/// Reads a condition, whose two sides are compared with each other.
 fn condition(value: &Value, group: &mut LiteralGroup, scope: &NameScope, depth: usize) {
     for side in ["key", "value"] {
         literals(&value[side], group, scope, depth);

@@ -192,8 +192,8 @@ impl EntryCompiler<'_> {
         })
     }
 
-    /// An inline collection, or one object of it. It is kept from before the first request on, so that
-    /// nothing of a request can stand in it.
+    /// Compiles an inline collection, or an object of a collection. The collection is kept before the first request,
+    /// so its fields cannot have variables of a request.
     pub(super) fn resource_cache(&mut self, field: &Field<'_>) -> Option<ContextFact> {
         let cache = field.object(&RESOURCE_CACHE, self.problems)?;
         cache.required("kind", self.problems);

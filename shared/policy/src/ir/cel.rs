@@ -31,7 +31,7 @@ pub(crate) struct Cel {
     pub(crate) dialect: CelDialect,
     /// The facts that the expressions read; the entries stand in the rule's context too.
     pub(crate) facts: Vec<CelFact>,
-    /// The reads of expressions that stand beside these, as those of patches do.
+    /// The reads of expressions outside of this struct, such as patches.
     pub(crate) beside: CelReads,
     /// The results of [`Cel::read_before`] and [`Cel::reads`], kept since each evaluation asks for them.
     pub(crate) known_reads: OnceLock<[CelReads; 2]>,
@@ -176,7 +176,7 @@ impl Cel {
     }
 
     fn read_by_all(&self) -> CelReads {
-        // A variable counts where another expression refers to it.
+        // A variable counts only if a different expression refers to the variable.
         let counts = |path| match path {
             VARIABLES => false,
             ANNOTATIONS => self.dialect != CelDialect::Rule,

@@ -54,7 +54,7 @@ pub struct AdmissionRequest {
     root: Map<String, Value>,
     operation: Operation,
     kind: RequestKind,
-    /// The namespace that rules match, whatever the context says.
+    /// The namespace that rules match, independent of the context.
     namespace: String,
     /// Null where nobody gave them.
     namespace_labels: Value,

@@ -42,7 +42,7 @@ impl<'r> ExpressionSite<'r> {
             .rposition(|entry| entry.name == name)
     }
 
-    /// The fact that the entry at this place among the entries reads, if it reads one.
+    /// Returns the fact that the entry at this index reads, if any.
     pub(super) fn fact(&self, at: usize) -> Option<&'r ContextFact> {
         match &self.entries[at].loader {
             Loader::Fact(fact) => Some(fact),

@@ -124,7 +124,7 @@ fn the_state_table_of_a_view_is_as_reviewed() {
     assert_eq!(table, include_str!("table.txt"), "the new table:\n{table}");
 }
 
-/// Every pair, those included that cannot come about.
+/// Calls `check` for every pair of life and event, impossible pairs included.
 fn every_step(check: impl Fn(&Life, Event<'_>, &Life, StoreEffect)) {
     for life in lives() {
         for (_, event) in events() {

@@ -28,7 +28,7 @@ pub(super) struct HeldVersion {
 }
 
 impl HeldVersion {
-    /// Returns the policy as it was read, with what it has kept.
+    /// Returns the policy as read, with the sources that it keeps.
     pub(super) fn new(
         id: &PolicyId,
         manifest: PolicyManifest,

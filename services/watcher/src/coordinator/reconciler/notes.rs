@@ -188,7 +188,7 @@ impl Reconciler {
         self.policy_read(id, policy);
     }
 
-    /// Returns the policy as this object says it.
+    /// Returns the policy of this object.
     pub(super) fn policy_of(&self, id: &PolicyId, object: &RawObject) -> HeldVersion {
         let (mut manifest, record) = PolicyManifest::read(object, id.kind());
         let allowed = id.may_read_secrets(&self.options.secrets);

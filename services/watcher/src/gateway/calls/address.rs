@@ -9,7 +9,7 @@ pub(crate) enum AddressKind {
     Public,
     /// A private network, inside or beside this cluster.
     Private,
-    /// Loopback, link-local, metadata services, unassigned: nobody asks anything there.
+    /// Loopback, link-local, metadata services, unassigned: the watcher never calls them.
     NeverCalled,
 }
 

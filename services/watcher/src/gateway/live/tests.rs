@@ -100,7 +100,7 @@ impl Rig {
         self.writer.beat().await;
     }
 
-    /// One like its own, which the bus does not lead to.
+    /// Returns a second reader with the same tools, to which the bus leads no requests.
     fn reader(&self) -> LiveReader {
         let mirror = policies::mirror(Arc::clone(&self.bus), MirrorMetrics::default(), &self.stop);
         LiveReader::new(self.tools.clone(), Arc::new(mirror))

@@ -86,7 +86,8 @@ impl<'a> PartsReader<'a, '_> {
                 for argument in arguments {
                     match argument {
                         Argument::Value(term) => self.all_whole(&[*term], at),
-                        // Applied to what other arguments give, which is read whole.
+                        // The function applies the expression to values of its remaining arguments, which are read
+                        // whole.
                         Argument::Reference(term) => {
                             self.all_whole(&[*term], &TermValue::Elsewhere)
                         }
