@@ -1,11 +1,15 @@
 //! Errors that a reader of facts gets in place of them.
 
+mod class;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{EntryKind, Failure, Revision};
+
+pub use class::{About, ErrorClass, Retry};
 
 /// A stable code, shown with every error that a user sees; `docs/errors.md` has a section for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -429,17 +433,5 @@ impl FactError {
             Self::RequestInvalid { .. } => ErrorCode::REQUEST_INVALID,
             Self::BusUnavailable { .. } => ErrorCode::BUS_UNAVAILABLE,
         }
-    }
-
-    /// Returns whether the request is worth a retry at a second replica.
-    pub fn another_replica_may_answer(&self) -> bool {
-        matches!(
-            self,
-            Self::NotSynced { .. }
-                | Self::Stale { .. }
-                | Self::RevisionNotReached { .. }
-                | Self::Busy { .. }
-                | Self::Evicted { .. }
-        )
     }
 }

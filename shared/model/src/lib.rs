@@ -22,7 +22,7 @@
 //! | [`system`] | the views that the watcher derives |
 //! | `selector`, `retained_fields` | selectors; the parts of objects that are kept |
 //! | `existing_objects` | existing objects that a rule is about |
-//! | `error`, [`limits`] | errors in place of facts; the limits |
+//! | `error`, [`limits`] | errors in place of facts, and the class of each; the limits |
 
 mod digest;
 mod entry;
@@ -42,7 +42,7 @@ pub use entry::{
     Binding, Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, KindRecord,
     ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState,
 };
-pub use error::{ErrorCode, FactError};
+pub use error::{About, ErrorClass, ErrorCode, FactError, Retry};
 pub use existing_objects::ExistingObjects;
 pub use group::Group;
 pub use key::{KeyBytes, ObjectKey, key_name};

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_model::FactError;
+use anteroom_model::{FactError, Retry};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -40,12 +40,10 @@ enum Meaning {
 }
 
 fn meaning(error: &FactError) -> Meaning {
-    match error {
-        error if error.another_replica_may_answer() => Meaning::AskAnother,
-        FactError::NoReplica { .. } | FactError::NoWatcher | FactError::BusUnavailable { .. } => {
-            Meaning::NobodyElse
-        }
-        _ => Meaning::Final,
+    match error.class().retry {
+        Retry::SoonServed | Retry::AnotherReplica => Meaning::AskAnother,
+        Retry::NobodyThere => Meaning::NobodyElse,
+        Retry::TimedOut | Retry::Final => Meaning::Final,
     }
 }
 
@@ -95,7 +93,7 @@ where
                 clock.as_mut().reset(pace.next_at.min(deadline));
             }
             Meaning::AskAnother if !running.is_empty() => {}
-            _ => return Err(error),
+            Meaning::Final | Meaning::AskAnother | Meaning::NobodyElse => return Err(error),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     decode::Decoder,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
-    outages::{Outages, PATIENCE_DEFAULT, is_answer},
+    outages::{Outages, PATIENCE_DEFAULT},
     route::LiveRead,
     seal::Question,
 };
@@ -162,7 +162,7 @@ impl Live {
                 Err(error @ FactError::NoWatcher) => error,
                 Err(error @ FactError::BusUnavailable { .. }) if changes_nothing => error,
                 asked => {
-                    if asked.as_ref().err().is_none_or(is_answer) {
+                    if asked.as_ref().err().is_none_or(FactError::is_answer) {
                         self.outages.answered(&());
                     }
                     return asked;

@@ -72,17 +72,6 @@ struct Outage {
     over: Arc<Notify>,
 }
 
-/// Returns whether somebody has said this, rather than nobody anything.
-pub(super) fn is_answer(error: &FactError) -> bool {
-    !matches!(
-        error,
-        FactError::NoReplica { .. }
-            | FactError::NoWatcher
-            | FactError::BusUnavailable { .. }
-            | FactError::DeadlineExceeded { .. }
-    )
-}
-
 impl<K> Clone for Outages<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))

@@ -21,8 +21,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use anteroom_model::{
-    Binding, EntryKind, EntryState, FactError, GroupVersionResource, ObjectKey, Shape, Source,
-    ViewId,
+    About, Binding, EntryKind, EntryState, FactError, GroupVersionResource, ObjectKey, Shape,
+    Source, ViewId,
 };
 use anteroom_policy::{
     ApiTarget, CelRequest, CollectionReference, FactRequest, FactTarget, KeptTarget, PolicyKind,
@@ -98,15 +98,13 @@ impl LiveRead {
 impl ViewRead {
     /// Returns whether this error of the view is the fact's final result, so that no further backend is asked.
     pub(super) fn ends_with(&self, error: &FactError) -> bool {
-        match error {
+        match error.class().about {
             // The same expression over the same data.
-            FactError::EvaluationFailed { .. }
-            | FactError::ExpressionInvalid { .. }
-            | FactError::BudgetExceeded { .. }
+            About::Evaluation
             // A live read could not carry the object either, and each request would make one.
-            | FactError::ObjectUnreadable { .. } => true,
-            FactError::ObjectNotFound { .. } => self.absent_is_answer,
-            _ => false,
+            | About::Unreadable => true,
+            About::Absent => self.absent_is_answer,
+            About::Service | About::Request | About::Source | About::Reader | About::Write => false,
         }
     }
 }

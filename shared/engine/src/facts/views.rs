@@ -19,7 +19,7 @@ use super::{
     floors::Floors,
     message::{call, millis, too_large, unreadable, value},
     origin::Origin,
-    outages::{Outages, PATIENCE_DEFAULT, is_answer},
+    outages::{Outages, PATIENCE_DEFAULT},
     pending::PendingFact,
     route::ViewRead,
     seal,
@@ -182,8 +182,8 @@ impl Views {
                 }
                 Err(error) => error,
             };
-            if !comes_back(&error) {
-                if is_answer(&error) {
+            if !error.comes_back() {
+                if error.is_answer() {
                     self.outages.answered(view);
                 }
                 return Err(error);
@@ -293,17 +293,6 @@ fn checked(question: &Question, replied: Replied) -> Result<Replied, FactError> 
         });
     }
     Ok(replied)
-}
-
-/// Returns whether somebody may serve the view in a moment.
-fn comes_back(error: &FactError) -> bool {
-    matches!(
-        error,
-        FactError::NoReplica { .. }
-            | FactError::BusUnavailable { .. }
-            | FactError::NotSynced { .. }
-            | FactError::Evicted { .. }
-    )
 }
 
 fn record(span: &Span, outcome: &Result<Replied, FactError>) {

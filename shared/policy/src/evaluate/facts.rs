@@ -291,20 +291,8 @@ fn hash(expression: &str, parameters: &BTreeMap<String, Value>) -> u64 {
 
 impl PendingFact {
     fn is_of_no_use(&self) -> bool {
-        let failed = |error| is_of_evaluation(error);
         let answer = self.answer.as_ref().map(Result::as_ref);
         self.request.is_pushed_down
-            && (self.is_declined || matches!(answer, Some(Err(error)) if failed(error)))
+            && (self.is_declined || matches!(answer, Some(Err(error)) if error.is_of_query()))
     }
-}
-
-/// Returns whether an error is about the query, rather than about the fact.
-pub(super) fn is_of_evaluation(error: &FactError) -> bool {
-    matches!(
-        error,
-        FactError::ExpressionInvalid { .. }
-            | FactError::EvaluationFailed { .. }
-            | FactError::BudgetExceeded { .. }
-            | FactError::RequestInvalid { .. }
-    )
 }

@@ -12,7 +12,7 @@ use super::target::{Targeted, target};
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{AnswerShape, FactState, Facts, Question, is_of_evaluation},
+        facts::{AnswerShape, FactState, Facts, Question},
         interrupt::Stop,
         report::CelRequest,
     },
@@ -182,7 +182,7 @@ impl<'v> Host<'v> for CelHost<'v> {
         match self.known.answer_to(&question) {
             Some(FactState::Value(outcome)) => subquery_answer(outcome),
             // The same would be said of the list, or it has to be read to know.
-            Some(FactState::Failed(error)) if is_of_evaluation(error) => SubqueryAnswer::Declined,
+            Some(FactState::Failed(error)) if error.is_of_query() => SubqueryAnswer::Declined,
             Some(FactState::Failed(error)) => {
                 let source = error.clone();
                 match self.fail(RuleError::Fact {

@@ -9,7 +9,7 @@ use super::Scope;
 use crate::{
     evaluate::{
         error::RuleError,
-        facts::{AnswerShape, Lookup, Question, is_of_evaluation},
+        facts::{AnswerShape, Lookup, Question},
         interrupt::Interrupt,
     },
     ir::{
@@ -51,7 +51,7 @@ impl Scope<'_> {
         let value = match (lookup, &fact.default) {
             (Lookup::LeftOut, _) => return Ok(given),
             (Lookup::Answer(Ok(value)), _) => self.evaluated_here(name, entry, fact, value),
-            (Lookup::Answer(Err(error)), Some(default)) if is_said_by_source(&error) => {
+            (Lookup::Answer(Err(error)), Some(default)) if error.is_said_by_source() => {
                 default.value(self)
             }
             (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
@@ -109,7 +109,7 @@ impl Scope<'_> {
             ..whole.clone()
         };
         match self.facts.look_up(name, question) {
-            Lookup::Answer(Err(error)) if is_of_evaluation(&error) => Ok(None),
+            Lookup::Answer(Err(error)) if error.is_of_query() => Ok(None),
             Lookup::Answer(answer) => Ok(Some(answer)),
             Lookup::Pending => Err(Interrupt::Pending),
             Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => Ok(None),
@@ -239,18 +239,6 @@ impl Scope<'_> {
             _ => Ok(target),
         }
     }
-}
-
-/// Returns whether an error is the source's answer, which a default may stand in for: it has no such thing,
-/// or refuses, or does not answer. Unknown data are none.
-fn is_said_by_source(error: &FactError) -> bool {
-    matches!(
-        error,
-        FactError::ObjectNotFound { .. }
-            | FactError::LiveReadFailed { .. }
-            | FactError::Failed { .. }
-            | FactError::EntryInvalid { .. }
-    )
 }
 
 fn unread(variable: &str, entry: String, source: FactError) -> Interrupt {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Scope, states::EntryState};
 use crate::{
     evaluate::{
-        facts::{Lookup, Question, is_of_evaluation},
+        facts::{Lookup, Question},
         interrupt::Interrupt,
     },
     ir::{
@@ -91,7 +91,7 @@ impl Scope<'_> {
         match missing_key(&error).filter(|_| subquery.misses_itself) {
             Some(error) => Err(self.variable_error(prepared.source(), &error).into()),
             None => {
-                if !is_of_evaluation(&error)
+                if !error.is_of_query()
                     && let Some(whole) = unless_failed(self.whole_of(subquery))?
                 {
                     self.facts.refuse(whole, error);
