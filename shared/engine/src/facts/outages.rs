@@ -22,7 +22,7 @@ use std::{
 use anteroom_model::FactError;
 use parking_lot::Mutex;
 use tokio::{
-    sync::Notify,
+    sync::{Notify, futures::OwnedNotified},
     time::{Instant, sleep, timeout_at},
 };
 
@@ -85,8 +85,8 @@ enum Turn<'a, K: Clone + Eq + Hash> {
         pause: Duration,
         _watching: Watching<'a, K>,
     },
-    /// Another one's, who tells.
-    Wait(Arc<Notify>),
+    /// Another one's, who tells. Made under the lock, so that no word in between is missed.
+    Wait(OwnedNotified),
     /// The outage is over.
     Over,
 }
@@ -159,10 +159,7 @@ impl<K: Clone + Eq + Hash> Outages<K> {
                 Turn::Wait(over) => over,
                 Turn::Over => return Instant::now() < until,
             };
-            let told = timeout_at(
-                until.min(Instant::now() + TAKEN_OVER_AFTER),
-                over.notified(),
-            );
+            let told = timeout_at(until.min(Instant::now() + TAKEN_OVER_AFTER), over);
             if told.await.is_ok() {
                 sleep(SPREAD.mul_f64(rand::random())).await;
                 return Instant::now() < until;
@@ -202,7 +199,7 @@ impl<K: Clone + Eq + Hash> Outages<K> {
             return Turn::Over;
         };
         if std::mem::replace(&mut outage.is_watched, true) {
-            return Turn::Wait(Arc::clone(&outage.over));
+            return Turn::Wait(Arc::clone(&outage.over).notified_owned());
         }
         let pause = outage.pause;
         outage.pause = (pause * 2).min(PAUSE_MAX);
@@ -234,6 +231,12 @@ impl Outage {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::Future as _,
+        pin::pin,
+        task::{Context, Waker},
+    };
+
     use super::*;
 
     fn error() -> FactError {
@@ -311,6 +314,20 @@ mod tests {
         sleep(PATIENCE_DEFAULT).await;
         let back = after(1);
         assert!(ask(&outages, back, after(10)).await.0);
+    }
+
+    #[test]
+    fn an_answer_before_the_wait_begins_ends_it() {
+        let outages = Outages::new(PATIENCE_DEFAULT);
+        assert!(outages.failed(&1, &error(), after(5)).is_some());
+        let looking = outages.turn(&1);
+        assert!(matches!(looking, Turn::Look { .. }));
+        let Turn::Wait(over) = outages.turn(&1) else {
+            panic!("two look at once");
+        };
+        outages.answered(&1);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(pin!(over).poll(&mut context).is_ready());
     }
 
     #[tokio::test(start_paused = true)]
