@@ -110,8 +110,24 @@ fn height(direct: &BTreeMap<&str, BTreeSet<&str>>, name: &str) -> usize {
 /// The dependencies of a manifest's crate, however they are written: by a table of their own, for some targets
 /// only, or by another name. Those of its tests and of its build are left out.
 pub(crate) fn dependencies(manifest: &str) -> Vec<&str> {
-    let is_table = |header: &str| header == "dependencies" || header.ends_with(".dependencies");
-    let (mut named, mut lists, mut describes) = (Vec::new(), false, false);
+    let Listed { names, packages } = listed(manifest, "dependencies");
+    [names, packages].concat()
+}
+
+/// The dependencies that a manifest lists.
+#[derive(Debug, Default)]
+pub(crate) struct Listed<'a> {
+    /// The names that they have here.
+    pub(crate) names: Vec<&'a str>,
+    /// The packages of those that are renamed.
+    pub(crate) packages: Vec<&'a str>,
+}
+
+/// The dependencies of the tables of this name, as `dependencies` or `dev-dependencies`.
+pub(crate) fn listed<'a>(manifest: &'a str, table: &str) -> Listed<'a> {
+    let for_targets = format!(".{table}");
+    let is_table = |header: &str| header == table || header.ends_with(&for_targets);
+    let (mut listed, mut lists, mut describes) = (Listed::default(), false, false);
     for line in manifest.lines().map(str::trim) {
         let header = line
             .strip_prefix('[')
@@ -121,17 +137,19 @@ pub(crate) fn dependencies(manifest: &str) -> Vec<&str> {
             let own = header.rsplit_once('.');
             let own = own.filter(|(table, _)| is_table(table));
             describes = own.is_some();
-            named.extend(own.map(|(_, name)| name.trim_matches(['"', '\''])));
+            let own = own.map(|(_, name)| name.trim_matches(['"', '\'']));
+            listed.names.extend(own);
         } else if lists {
             let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
             let is_name = !name.is_empty() && !name.starts_with('#');
-            named.extend(is_name.then(|| name.trim_matches(['"', '\''])));
+            let own = is_name.then(|| name.trim_matches(['"', '\'']));
+            listed.names.extend(own);
         }
         if lists || describes {
-            named.extend(package(line));
+            listed.packages.extend(package(line));
         }
     }
-    named
+    listed
 }
 
 /// `tokio`, of `package = "tokio"`.

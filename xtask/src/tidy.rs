@@ -1,6 +1,7 @@
 //! Checks of the repository itself that no other tool makes.
 
 mod book;
+mod dependencies;
 mod knots;
 mod layers;
 mod links;
@@ -19,7 +20,7 @@ use anyhow::{Context, bail};
 
 use crate::{
     architecture,
-    crates::{self, Crate, dependencies},
+    crates::{self, Crate},
     dashboards,
     shell::{root, say},
 };
@@ -27,34 +28,44 @@ use crate::{
 /// A longer source file is about more than one thing.
 const LINES_MAX: usize = 600;
 
-/// Crates that a crate may not depend on directly: the direction of the workspace's dependencies.
-const FORBIDDEN: [(&str, &[&str]); 15] = [
-    (
-        "shared/model",
-        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
-    ),
-    (
-        "shared/jmespath",
-        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
-    ),
+/// The crates that a crate must not have: the direction of the workspace's dependencies.
+struct Forbidden {
+    /// The crate's folder.
+    folder: &'static str,
+    /// Neither directly nor through other crates of the workspace. A name that ends with `-` is a prefix.
+    reaches: &'static [&'static str],
+    /// Not directly. A crate below it may have them, and hides them.
+    names: &'static [&'static str],
+}
+
+const FORBIDDEN: [Forbidden; 15] = [
+    Forbidden {
+        folder: "shared/model",
+        reaches: &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
+        names: &[],
+    },
+    Forbidden {
+        folder: "shared/jmespath",
+        reaches: &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-"],
+        names: &[],
+    },
     // It knows JSON values, bodies of objects, and the library of values and functions.
-    (
-        "shared/cel",
-        &[
+    Forbidden {
+        folder: "shared/cel",
+        reaches: &[
             "tokio",
             "async-nats",
             "kube",
-            "rmp-serde",
             "anteroom-bus",
-            "anteroom-model",
             "anteroom-patch",
             "anteroom-policy",
             "anteroom-view",
         ],
-    ),
-    (
-        "shared/functions",
-        &[
+        names: &["rmp-serde", "anteroom-model"],
+    },
+    Forbidden {
+        folder: "shared/functions",
+        reaches: &[
             "tokio",
             "async-nats",
             "kube",
@@ -65,24 +76,27 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
             "anteroom-view",
             "anteroom-wire",
         ],
-    ),
-    (
-        "shared/wire",
-        &[
+        names: &[],
+    },
+    Forbidden {
+        folder: "shared/wire",
+        reaches: &[
             "tokio",
             "async-nats",
             "kube",
             "anteroom-bus",
             "anteroom-view",
         ],
-    ),
-    (
-        "shared/view",
-        &["tokio", "async-nats", "kube", "rmp-serde", "anteroom-bus"],
-    ),
-    (
-        "shared/patch",
-        &[
+        names: &[],
+    },
+    Forbidden {
+        folder: "shared/view",
+        reaches: &["tokio", "async-nats", "kube", "anteroom-bus"],
+        names: &["rmp-serde"],
+    },
+    Forbidden {
+        folder: "shared/patch",
+        reaches: &[
             "tokio",
             "async-nats",
             "kube",
@@ -90,43 +104,39 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
             "anteroom-model",
             "anteroom-policy",
         ],
-    ),
-    (
-        "shared/plan",
-        &[
+        names: &[],
+    },
+    Forbidden {
+        folder: "shared/plan",
+        reaches: &[
             "tokio",
             "async-nats",
             "kube",
-            "rmp-serde",
             "anteroom-bus",
             "anteroom-mirror",
         ],
-    ),
-    (
-        "shared/policy",
-        &[
+        names: &["rmp-serde"],
+    },
+    Forbidden {
+        folder: "shared/policy",
+        reaches: &["tokio", "async-nats", "kube", "anteroom-bus"],
+        names: &["rmp-serde", "anteroom-wire"],
+    },
+    // The engine has adapters of a cluster, which nothing calls here.
+    Forbidden {
+        folder: "shared/offline",
+        reaches: &["kube"],
+        names: &[
             "tokio",
             "async-nats",
-            "kube",
             "rmp-serde",
             "anteroom-bus",
             "anteroom-wire",
         ],
-    ),
-    (
-        "shared/offline",
-        &[
-            "tokio",
-            "async-nats",
-            "kube",
-            "rmp-serde",
-            "anteroom-bus",
-            "anteroom-wire",
-        ],
-    ),
-    (
-        "shared/seal",
-        &[
+    },
+    Forbidden {
+        folder: "shared/seal",
+        reaches: &[
             "async-nats",
             "kube",
             "rmp-serde",
@@ -135,18 +145,29 @@ const FORBIDDEN: [(&str, &[&str]); 15] = [
             "anteroom-view",
             "anteroom-mirror",
         ],
-    ),
-    (
-        "shared/engine",
-        &["async-nats", "kube", "rmp-serde", "axum"],
-    ),
-    ("shared/bus", &["kube", "rmp-serde", "anteroom-mirror"]),
-    ("shared/mirror", &["async-nats", "kube", "rmp-serde"]),
+        names: &[],
+    },
+    Forbidden {
+        folder: "shared/engine",
+        reaches: &["kube"],
+        names: &["async-nats", "rmp-serde", "axum"],
+    },
+    Forbidden {
+        folder: "shared/bus",
+        reaches: &["kube", "anteroom-mirror"],
+        names: &["rmp-serde"],
+    },
+    Forbidden {
+        folder: "shared/mirror",
+        reaches: &["kube"],
+        names: &["async-nats", "rmp-serde"],
+    },
     // It reads the log and nothing else.
-    (
-        "services/cache-replica",
-        &["kube", "k8s-openapi", "anteroom-policy"],
-    ),
+    Forbidden {
+        folder: "services/cache-replica",
+        reaches: &["kube", "k8s-openapi", "anteroom-policy"],
+        names: &[],
+    },
 ];
 
 /// The programs: nothing depends on them but the one that has them all.
@@ -199,8 +220,9 @@ pub(crate) fn check() -> anyhow::Result<()> {
     problems.extend(metrics::check(&page(metrics::PAGE)?, &named));
     let crates = crates::all(root())?;
     for one in &crates {
-        manifest(one, &mut problems);
+        manifest(one, &crates, &mut problems);
     }
+    dependencies::check_named(root(), &crates, &mut problems)?;
     let folders: Vec<&str> = crates.iter().map(|one| one.folder.as_str()).collect();
     knots::check(root(), &folders, &mut problems)?;
     layers::check(root(), &mut problems)?;
@@ -248,19 +270,23 @@ fn source(name: &str, text: &str, problems: &mut Vec<String>) {
     }
 }
 
-fn manifest(of: &Crate, problems: &mut Vec<String>) {
+fn manifest(of: &Crate, crates: &[Crate], problems: &mut Vec<String>) {
     let folder = of.folder.as_str();
     let name = format!("{folder}/Cargo.toml");
-    let dependencies = dependencies(&of.manifest);
-    for (owner, forbidden) in FORBIDDEN {
-        let reached = dependencies.iter().filter(|d| {
-            forbidden
-                .iter()
-                .any(|f| **d == *f || (f.ends_with('-') && d.starts_with(f)))
-        });
-        if folder == owner {
-            problems.extend(reached.map(|d| format!("{name}: {owner} must not depend on {d}")));
-        }
+    let dependencies = crates::dependencies(&of.manifest);
+    for row in FORBIDDEN.iter().filter(|row| row.folder == folder) {
+        let is_in = |list: &[&str], d: &str| {
+            list.iter()
+                .any(|f| d == *f || (f.ends_with('-') && d.starts_with(f)))
+        };
+        let named = dependencies.iter();
+        let named = named.filter(|d| is_in(row.reaches, d) || is_in(row.names, d));
+        problems.extend(named.map(|d| format!("{name}: {folder} must not depend on {d}")));
+        let reached = dependencies::reached(of, crates).into_iter();
+        let through = reached.filter(|(d, by)| is_in(row.reaches, d) && *by != folder);
+        problems.extend(through.map(|(d, by)| {
+            format!("{name}: {folder} must not depend on {d}, which it does through {by}")
+        }));
     }
     let is_service = folder.starts_with("services/") && folder != "services/anteroom";
     if folder.starts_with("shared/") || is_service {
@@ -305,7 +331,7 @@ mod tests {
     fn of(folder: &str, manifest: &str) -> Crate {
         Crate {
             folder: folder.to_owned(),
-            name: String::new(),
+            name: folder.replace("shared/", "anteroom-"),
             manifest: manifest.to_owned(),
         }
     }
@@ -322,9 +348,12 @@ mod tests {
             "[dependencies]\nrt = { package = \"tokio\", version = \"1\" }",
             "[dependencies.rt]\npackage = \"tokio\"",
         ] {
-            assert!(dependencies(written).contains(&"tokio"), "{written}");
+            assert!(
+                crates::dependencies(written).contains(&"tokio"),
+                "{written}"
+            );
             let mut problems = Vec::new();
-            manifest(&of("shared/model", written), &mut problems);
+            manifest(&of("shared/model", written), &[], &mut problems);
             let told = "shared/model/Cargo.toml: shared/model must not depend on tokio";
             assert!(problems.iter().any(|problem| problem == told), "{written}");
         }
@@ -333,7 +362,10 @@ mod tests {
             "[dependencies]\nserde = \"1\"\n\n[dev-dependencies.tokio]\nversion = \"1\"",
             "[package]\nname = \"tokio\"",
         ] {
-            assert!(!dependencies(written).contains(&"tokio"), "{written}");
+            assert!(
+                !crates::dependencies(written).contains(&"tokio"),
+                "{written}"
+            );
         }
     }
 
@@ -342,7 +374,7 @@ mod tests {
         for tool in NEVER_INSTALLED {
             let mut problems = Vec::new();
             let written = format!("[dependencies]\n{tool}.workspace = true");
-            manifest(&of("services/anteroom", &written), &mut problems);
+            manifest(&of("services/anteroom", &written), &[], &mut problems);
             assert!(problems[0].contains("must not hold"), "{problems:?}");
         }
     }
@@ -357,16 +389,36 @@ mod tests {
             ("services/anteroom", 0),
         ] {
             let mut problems = Vec::new();
-            manifest(&of(folder, written), &mut problems);
+            manifest(&of(folder, written), &[], &mut problems);
             assert_eq!(problems.len(), expected, "{folder}: {problems:?}");
         }
+    }
+
+    #[test]
+    fn a_pure_crate_reaches_no_runtime_through_another_crate() {
+        let crates = [
+            of("shared/view", "[dependencies]\nanteroom-wire = \"1\""),
+            of(
+                "shared/wire",
+                "[dependencies]\ntokio = \"1\"\nrmp-serde = \"1\"",
+            ),
+        ];
+        let mut problems = Vec::new();
+        manifest(&crates[0], &crates, &mut problems);
+        let told = "shared/view must not depend on tokio, which it does through shared/wire";
+        let through: Vec<_> = problems
+            .iter()
+            .filter(|told| told.contains("through"))
+            .collect();
+        assert!(through[0].ends_with(told), "{problems:?}");
+        assert_eq!(through.len(), 1, "MessagePack is hidden by its crate");
     }
 
     #[test]
     fn a_replica_knows_no_api_server() {
         let mut problems = Vec::new();
         let written = "[dependencies]\nkube.workspace = true";
-        manifest(&of("services/cache-replica", written), &mut problems);
+        manifest(&of("services/cache-replica", written), &[], &mut problems);
         assert!(
             problems[0].contains("must not depend on kube"),
             "{problems:?}"

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Context;
 
 pub(super) use graph::edges;
-pub(super) use source::{Segments, modules};
+pub(super) use source::{Segments, modules, tokens};
 
 /// The largest knot that a crate may have.
 const FILES_MAX: usize = 8;

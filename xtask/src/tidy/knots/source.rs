@@ -80,6 +80,29 @@ fn collect(
     Ok(())
 }
 
+/// The tokens of a file's code, and those of its items behind `#[cfg(test)]`.
+pub(in crate::tidy) fn tokens(text: &str) -> anyhow::Result<(Vec<String>, Vec<String>)> {
+    let stream: TokenStream = text.parse().map_err(|error| anyhow!("{error}"))?;
+    let mut tokens = Vec::new();
+    flatten(stream, &mut tokens);
+    let (mut source, mut tests, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < tokens.len() {
+        let (into, end) = match is_for_tests(&tokens, at) {
+            true => (&mut tests, behind_item(&tokens, at)),
+            false => (&mut source, at + 1),
+        };
+        into.extend_from_slice(&tokens[at..end]);
+        at = end;
+    }
+    Ok((source, tests))
+}
+
+/// Returns whether `#[cfg(test)]` stands here.
+fn is_for_tests(tokens: &[String], at: usize) -> bool {
+    let here = tokens.iter().skip(at).take(6);
+    here.eq(["#", "[", "cfg", "(", "test", ")"])
+}
+
 /// Tokens without comments and literals, with `::` as one.
 fn flatten(stream: TokenStream, tokens: &mut Vec<String>) {
     let mut stream = stream.into_iter().peekable();
@@ -131,10 +154,7 @@ fn read(tokens: &[String]) -> Module {
     let mut at = 0;
     while at < tokens.len() {
         let before = at.checked_sub(1).map_or("", token);
-        if (0..6)
-            .map(|n| token(at + n))
-            .eq(["#", "[", "cfg", "(", "test", ")"])
-        {
+        if is_for_tests(tokens, at) {
             at = behind_item(tokens, at);
             continue;
         }
