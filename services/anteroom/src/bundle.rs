@@ -19,10 +19,9 @@ use std::{
 };
 
 use anteroom_bus::nats::NatsArgs;
-use anteroom_runtime::{kubernetes::KubernetesArgs, telemetry::TelemetryArgs};
+use anteroom_runtime::{kubernetes::KubernetesArgs, telemetry::TelemetryArgs, wall_clock};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use jiff::Timestamp;
 
 use self::archive::Archive;
 use crate::output::{print, warn};
@@ -83,7 +82,7 @@ Secrets and ConfigMaps, values of environment variables, other objects' bodies, 
 /// Runs `anteroom support-bundle`.
 pub(crate) async fn run(args: BundleArgs) -> anyhow::Result<()> {
     let file = args.file.clone().unwrap_or_else(|| {
-        let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+        let time = wall_clock::now().strftime("%Y%m%dT%H%M%SZ");
         PathBuf::from(format!("anteroom-{time}.tar.gz"))
     });
     if file.exists() {

@@ -6,9 +6,10 @@ use anteroom_keys::{
     AUTHORITY, Login, NatsKeys, PUBLIC_KEYS, SEED, SERVER_CHAIN, SERVER_KEY, files,
     names_in_cluster,
 };
+use anteroom_runtime::wall_clock;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::json;
 
@@ -58,7 +59,7 @@ impl MakeArgs {
     pub(crate) fn keys(&self) -> anyhow::Result<NatsKeys> {
         let names = [names_in_cluster(&self.namespace), self.names.clone()].concat();
         let validity = SignedDuration::from_hours(i64::from(self.days) * 24);
-        NatsKeys::new(&names, validity, Timestamp::now()).context("no keys were made")
+        NatsKeys::new(&names, validity, wall_clock::now()).context("no keys were made")
     }
 }
 
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn each_secret_holds_the_seed_of_its_own_login_alone() {
         let day = SignedDuration::from_hours(24);
-        let keys = NatsKeys::new(&names_in_cluster("n"), day, Timestamp::now()).unwrap();
+        let keys = NatsKeys::new(&names_in_cluster("n"), day, wall_clock::now()).unwrap();
         for secret in secrets(&keys, "n") {
             let (name, item) = (secret.name_any(), json!(secret));
             for login in &keys.logins {

@@ -45,7 +45,7 @@ pub(crate) fn yaml_documents(values: &[Value]) -> anyhow::Result<String> {
 /// A request that comes now.
 pub(crate) fn arrival() -> Arrival {
     Arrival {
-        now_ns: jiff::Timestamp::now().as_nanosecond(),
+        now_ns: anteroom_runtime::wall_clock::now().as_nanosecond(),
         seed: rand::random(),
     }
 }

@@ -10,8 +10,8 @@ use std::{
 
 use anteroom_model::ObjectKey;
 use anteroom_policy::PolicyKind;
+use anteroom_runtime::wall_clock;
 use anteroom_wire::violation::{Violation as Admission, cut};
-use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -335,7 +335,7 @@ async fn write(
     let apart = Duration::from_secs(1) / per_second;
     while let Some(mut event) = waiting.recv().await {
         let begun = Instant::now();
-        event.event_time = Some(MicroTime(Timestamp::now()));
+        event.event_time = Some(MicroTime(wall_clock::now()));
         event.reporting_instance = Some(instance.clone());
         let namespace = event.metadata.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(client.clone(), &namespace);

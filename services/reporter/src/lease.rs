@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use anteroom_runtime::wall_clock;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -172,7 +172,7 @@ impl Candidate {
     }
 
     fn sign(&self, lease: &mut Lease) {
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(wall_clock::now());
         let spec: &mut LeaseSpec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(&*self.holder) {
             spec.holder_identity = Some(self.holder.clone());

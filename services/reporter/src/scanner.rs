@@ -16,9 +16,9 @@ use anteroom_bus::{Bus, LogScope};
 use anteroom_engine::judge::{CatalogSnapshot, Judge, ScannedPolicy};
 use anteroom_mirror::{Changes, Hold, Marks, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
+use anteroom_runtime::wall_clock;
 use anteroom_view::Snapshot;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -345,7 +345,7 @@ impl Scanner {
         let finders = self.plan.on(&waiting.walk);
         let failed = self.shared.write(|findings| {
             let mut failed: BTreeSet<&Finder> = BTreeSet::new();
-            let now_s = Timestamp::now().as_second();
+            let now_s = wall_clock::now().as_second();
             for found in found {
                 match found {
                     ScannedObject::Gone(uid) => {

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, BusExt as _, ViolationEvent, Violations};
-use jiff::Timestamp;
+use anteroom_runtime::wall_clock;
 
 use crate::{events::Events, shared::SharedFindings};
 
@@ -50,7 +50,7 @@ impl Listener {
             match heard {
                 ViolationEvent::Violation(found) => {
                     self.note_received();
-                    let now_s = Timestamp::now().as_second();
+                    let now_s = wall_clock::now().as_second();
                     self.events.tell_admission(&found, &self.shared, now_s);
                 }
                 ViolationEvent::Missed(count) => {

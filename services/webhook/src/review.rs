@@ -180,7 +180,7 @@ impl<'a> Review<'a> {
             head,
             operation,
             arrival: Arrival {
-                now_ns: jiff::Timestamp::now().as_nanosecond(),
+                now_ns: anteroom_runtime::wall_clock::now().as_nanosecond(),
                 seed: rand::random(),
             },
             fields,

@@ -8,9 +8,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use anteroom_runtime::{
     Check, Shutdown,
     certs::{Certificates, Pair, files},
+    wall_clock,
 };
 use anyhow::Context as _;
-use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{Notify, watch};
 
@@ -181,7 +181,7 @@ async fn trust_of(file: Option<PathBuf>, outlet: &CertificateChannels) -> anyhow
 async fn in_memory(names: &[String], outlet: &CertificateChannels) -> anyhow::Result<()> {
     let mut stored: Option<Stored> = None;
     loop {
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let renewed = stored::renew(stored.as_ref(), names, now)
             .context("a certificate of our own cannot be made")?;
         if let Some(renewed) = renewed {
@@ -195,7 +195,7 @@ async fn in_memory(names: &[String], outlet: &CertificateChannels) -> anyhow::Re
 impl CertificateChannels {
     fn serve_with(&self, stored: &Stored) {
         self.certificates
-            .offer(Pair::parse(&stored.pair, Timestamp::now()));
+            .offer(Pair::parse(&stored.pair, wall_clock::now()));
         self.tokens.use_key(&stored.review_key);
         self.trusts(&stored.trust_pem);
     }

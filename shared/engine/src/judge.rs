@@ -356,7 +356,7 @@ fn creation(object: Value, kind: Option<&KindRecord>) -> Option<AdmissionRequest
             json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource});
     }
     let arrival = Arrival {
-        now_ns: jiff::Timestamp::now().as_nanosecond(),
+        now_ns: anteroom_runtime::wall_clock::now().as_nanosecond(),
         seed: rand::random(),
     };
     let request = AdmissionRequest::new(request).ok()?;

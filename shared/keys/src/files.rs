@@ -67,7 +67,8 @@ fn put(folder: &Path, name: &str, text: &str, is_secret: bool) -> Result<(), Key
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
-    use jiff::{SignedDuration, Timestamp};
+    use anteroom_runtime::wall_clock;
+    use jiff::SignedDuration;
 
     use super::*;
     use crate::{LOGINS, names_in_cluster};
@@ -76,7 +77,7 @@ mod tests {
     fn each_login_has_a_folder_with_its_own_secret() {
         let folder = tempfile::tempdir().unwrap();
         let day = SignedDuration::from_hours(24);
-        let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, Timestamp::now()).unwrap();
+        let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, wall_clock::now()).unwrap();
         assert!(!is_there(folder.path()));
         write(&keys, folder.path()).unwrap();
         write(&keys, folder.path()).unwrap();

@@ -177,11 +177,13 @@ pub fn names_in_cluster(namespace: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use anteroom_runtime::wall_clock;
+
     use super::*;
 
     #[test]
     fn all_keys_are_made_and_no_seed_is_shown() {
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let validity = SignedDuration::from_hours(24 * 365);
         let keys = NatsKeys::new(&names_in_cluster("anteroom"), validity, now).unwrap();
         assert_eq!(keys.public_keys().lines().count(), LOGINS.len());
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_refused() {
         let names = ["näts".to_owned()];
-        let made = NatsKeys::new(&names, SignedDuration::from_hours(24), Timestamp::now());
+        let made = NatsKeys::new(&names, SignedDuration::from_hours(24), wall_clock::now());
         assert!(matches!(made, Err(KeysError::Certificate(_))));
     }
 }

@@ -17,6 +17,7 @@
 //! | [`backoff`] | waits between attempts |
 //! | [`instance`] | the default name of a process |
 //! | [`units`] | sizes and durations as people write them |
+//! | [`wall_clock`] | the time of day, read in one place |
 
 pub mod admin;
 pub mod backoff;
@@ -34,6 +35,7 @@ pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod units;
+pub mod wall_clock;
 
 pub use metrics::Metrics;
 pub use readiness::{Check, CheckReport, Readiness, ReadinessReport};

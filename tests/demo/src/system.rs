@@ -9,7 +9,7 @@ use std::{
 use anteroom_bus::Bus;
 use anteroom_command::serve::{self, PartsArgs, RunningServices};
 use anteroom_load::{Answer, Client, Target, ingress, review};
-use anteroom_runtime::{Service, certs::issue::Authority, supervise::Tasks};
+use anteroom_runtime::{Service, certs::issue::Authority, supervise::Tasks, wall_clock};
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use rand::Rng;
@@ -66,7 +66,7 @@ pub(crate) struct Freshness {
 impl System {
     /// Starts everything; nothing is waited for.
     pub(crate) async fn start(args: &DemoArgs, cluster: &Cluster) -> anyhow::Result<Self> {
-        let now = jiff::Timestamp::now();
+        let now = wall_clock::now();
         let authority = Authority::new("anteroom demo", now)?;
         let pem = authority.issue(&[SERVER_NAME.to_owned()], now)?;
         let certificate = tempfile::tempdir().context("no temporary folder for the certificate")?;

@@ -10,9 +10,10 @@ use std::{
 
 use anteroom_bus::nats::{Credentials, NatsConfig, Tls};
 use anteroom_keys::{AUTHORITY, NatsKeys, SEED, files, names_in_cluster};
+use anteroom_runtime::wall_clock;
 use anyhow::Context;
 use futures::future::try_join_all;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use crate::{disk::Disk, process::Process, proxy::Proxy, wait};
@@ -105,7 +106,7 @@ impl Nats {
     /// that is a state that must work too.
     pub async fn start(plan: NatsPlan, folder: &Path) -> anyhow::Result<Self> {
         let day = SignedDuration::from_hours(24);
-        let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, Timestamp::now())?;
+        let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, wall_clock::now())?;
         files::write(&keys, &folder.join(KEYS))?;
         let servers = (0..plan.servers).map(|number| Server::new(number, folder));
         let mut nats = Self {

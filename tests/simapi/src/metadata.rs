@@ -218,6 +218,10 @@ fn set_field(fields: &mut Map<String, Value>, field: &str, value: Option<Value>)
     };
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an API server says when an object was made"
+)]
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

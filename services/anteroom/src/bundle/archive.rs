@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
+use anteroom_runtime::wall_clock;
 use flate2::{Compression, write::GzEncoder};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use super::clean;
@@ -82,7 +82,7 @@ impl Archive {
             .collect();
         self.texts.push(("missing.txt".to_owned(), missing));
         let mut archive = tar::Builder::new(GzEncoder::new(create(file)?, Compression::default()));
-        let seconds = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
+        let seconds = u64::try_from(wall_clock::now().as_second()).unwrap_or_default();
         for (name, text) in &self.texts {
             let mut header = tar::Header::new_gnu();
             header.set_size(text.len() as u64);

@@ -1,6 +1,6 @@
 //! Collects the contents of the archive, request by request.
 
-use jiff::Timestamp;
+use anteroom_runtime::wall_clock;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ pub(super) async fn everything(
         "versions.json",
         Ok(
             json!({ "anteroom": env!("CARGO_PKG_VERSION"), "kubernetes": version.git_version,
-            "time": Timestamp::now().to_string(), "namespace": args.namespace }),
+            "time": wall_clock::now().to_string(), "namespace": args.namespace }),
         ),
     );
     let (checks, heard) = check::of_installation(client, &args.namespace, &args.nats).await?;

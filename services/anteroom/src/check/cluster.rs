@@ -1,9 +1,10 @@
 //! The answers of the API server, asked once for all checks.
 
 use anteroom_policy::PolicyKind;
+use anteroom_runtime::wall_clock;
 use anyhow::Context as _;
 use http::Request;
-use jiff::{Timestamp, fmt::rfc2822};
+use jiff::fmt::rfc2822;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -164,7 +165,7 @@ impl Asker<'_> {
             .and_then(|date| date.to_str().ok());
         let clock = date
             .and_then(|date| rfc2822::parse(date).ok())
-            .map(|date| date.timestamp().as_second() - Timestamp::now().as_second())
+            .map(|date| date.timestamp().as_second() - wall_clock::now().as_second())
             .ok_or_else(|| "the API server tells no time".to_owned());
         let info = self.0.apiserver_version().await?;
         let number = |text: &str| {

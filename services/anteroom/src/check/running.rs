@@ -1,8 +1,11 @@
 //! Checks of an installation. Pure.
 
-use anteroom_runtime::certs::{Pair, Pem};
+use anteroom_runtime::{
+    certs::{Pair, Pem},
+    wall_clock,
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::{
@@ -203,7 +206,7 @@ fn valid(secret: &Value, rest_min: SignedDuration) -> Finding {
     let Some((chain, key)) = pem.filter(|(chain, _)| !chain.is_empty()) else {
         return Finding::Failed(format!("Secret {} holds none yet", name(secret)));
     };
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     match Pair::parse(&Pem { chain, key }, now) {
         Err(error) => Finding::Failed(format!("Secret {}: {error}", name(secret))),
         Ok(pair) if pair.not_after() < now + rest_min => Finding::Warning(format!(

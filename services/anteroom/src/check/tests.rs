@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use anteroom_runtime::certs::issue::Authority;
+use anteroom_runtime::{certs::issue::Authority, wall_clock};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{cluster::Cluster, finding::Finding, *};
@@ -30,7 +30,7 @@ fn definition(name: &str) -> Value {
 
 /// A Secret with a certificate, which is valid for so long, and its authority.
 fn secret(name: &str, valid_for: SignedDuration) -> Value {
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     let authority = Authority::valid_for("a", valid_for, now).unwrap();
     let pair = authority
         .issue_for(&["nats".to_owned()], valid_for, now)

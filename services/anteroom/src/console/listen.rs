@@ -7,6 +7,7 @@ use std::{
 };
 
 use anteroom_bus::Bus;
+use anteroom_runtime::wall_clock;
 use anteroom_wire::{
     status::StatusReply,
     tap::{DecisionRecord, RECORDS_PER_SECOND_MAX, Tap, TapFilter, Tapped},
@@ -239,10 +240,10 @@ async fn follow_webhooks(bus: &Arc<dyn Bus>, console: &Console) -> anyhow::Resul
                 console.state().window.add(&tapped?, Instant::now());
             }
             tapped = next_tapped(&mut taps.denials) => {
-                console.state().keep(tapped?, Timestamp::now(), false);
+                console.state().keep(tapped?, wall_clock::now(), false);
             }
             tapped = next_tapped(&mut taps.all) => {
-                console.state().keep(tapped?, Timestamp::now(), true);
+                console.state().keep(tapped?, wall_clock::now(), true);
             }
             _ = tick.tick() => {
                 console.state().tick();
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn denials_are_kept_once_and_in_the_order_of_their_times() {
         let console = Console::new("default".into());
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let mut state = console.state();
         state.keep(told(&[("a", 500), ("b", 100)]), now, false);
         state.keep(told(&[("c", 300), ("a", 500)]), now, false);

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
+use anteroom_runtime::wall_clock;
 use anteroom_wire::{
     status::{ObjectStatus, StatusReply},
     tap::DecisionRecord,
 };
 use askama::Template;
-use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{
@@ -432,7 +432,7 @@ fn found(state: &ConsoleState, decisions: &Decisions, now: Instant) -> Vec<check
         None => Err("not asked yet".to_owned()),
         Some(said) => said.clone(),
     };
-    let clock = Timestamp::now();
+    let clock = wall_clock::now();
     let aged = state.denials.iter().map(|seen| DecisionRecord {
         age_ms: u64::try_from(clock.duration_since(seen.at).as_millis()).unwrap_or_default(),
         ..seen.record.clone()

@@ -9,6 +9,7 @@ use anteroom_runtime::{
     certs::{Pair, Pem},
     kubernetes::KubernetesArgs,
     telemetry::TelemetryArgs,
+    wall_clock,
 };
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -155,7 +156,7 @@ impl Secrets {
         }
         let server = &server;
         if let Some(end) = not_after(server)
-            && Timestamp::now() + ENDS_SOON > end
+            && wall_clock::now() + ENDS_SOON > end
         {
             warn(&format!(
                 "the certificate of NATS ends at {end}. To replace it, delete all Secrets anteroom-nats-*, run this again, \
@@ -183,5 +184,5 @@ fn not_after(secret: &Secret) -> Option<Timestamp> {
         chain: text(secret, SERVER_CHAIN).ok()?,
         key: text(secret, SERVER_KEY).ok()?,
     };
-    Some(Pair::parse(&pem, Timestamp::now()).ok()?.not_after())
+    Some(Pair::parse(&pem, wall_clock::now()).ok()?.not_after())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anteroom_bus::nats::NatsArgs;
-use anteroom_runtime::{Service, telemetry::TelemetryArgs};
+use anteroom_runtime::{Service, telemetry::TelemetryArgs, wall_clock};
 use anteroom_wire::tap::{
     DecisionRecord, FactRead, RECORDS_PER_SECOND_MAX, RuleDecision, Tap, Tapped,
 };
@@ -110,7 +110,7 @@ async fn print_all(args: &TapArgs, tapping: &mut Tapping) -> anyhow::Result<()> 
                 break;
             }
             left = left.map(|left| left - 1);
-            let at = time_of(&record, Timestamp::now());
+            let at = time_of(&record, wall_clock::now());
             print(&match args.output {
                 Output::Json => json_of(&record, &webhook, shadow, at).to_string(),
                 Output::Text => text_of(&record, at, args.why),

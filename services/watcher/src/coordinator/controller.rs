@@ -7,9 +7,8 @@ use std::{
 
 use anteroom_bus::{Bus, BusExt as _, Connection, Follower, LogScope, Signal, Signals};
 use anteroom_model::{Incarnation, ObjectKey};
-use anteroom_runtime::Check;
+use anteroom_runtime::{Check, wall_clock};
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
-use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -187,7 +186,7 @@ impl Controller {
         let position =
             |policy: &ObjectKey, entries: &[ObjectKey]| system_views.position(policy, entries);
         self.reconciler
-            .update_statuses(&position, Instant::now(), Timestamp::now());
+            .update_statuses(&position, Instant::now(), wall_clock::now());
     }
 
     async fn tick(&mut self, inputs: &mut Inputs) {

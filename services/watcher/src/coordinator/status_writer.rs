@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use anteroom_runtime::backoff::Backoff;
+use anteroom_runtime::{backoff::Backoff, wall_clock};
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -254,7 +254,7 @@ impl StatusWriter {
             if events >= EVENTS_REMEMBERED_MAX {
                 (recorder, events) = (fresh(), 0);
             }
-            let (now, clock) = (Instant::now(), Timestamp::now());
+            let (now, clock) = (Instant::now(), wall_clock::now());
             let mut due = self.slots.lock().due(now, clock);
             // What is not due yet becomes so by the passing of time.
             if due.is_empty() && looked.is_none_or(|at| now.duration_since(at) >= TICK) {

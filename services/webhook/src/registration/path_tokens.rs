@@ -222,7 +222,7 @@ fn token(key: &MacKey, period: u64) -> String {
 
 /// The period by this machine's clock.
 fn clock() -> u64 {
-    let seconds = jiff::Timestamp::now().as_second();
+    let seconds = anteroom_runtime::wall_clock::now().as_second();
     u64::try_from(seconds).unwrap_or_default() / PERIOD.as_secs()
 }
 

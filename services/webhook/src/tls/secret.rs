@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anteroom_runtime::{Check, backoff::Backoff};
+use anteroom_runtime::{Check, backoff::Backoff, wall_clock};
 use anyhow::{Context as _, anyhow};
-use jiff::Timestamp;
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -71,7 +70,7 @@ async fn agree(
     let found = call(api.get_opt(SECRET), "read").await?;
     let stored = found.as_ref().and_then(stored_in);
     let held = stored.as_ref().or(serving);
-    let renewed = stored::renew(held, names, Timestamp::now())
+    let renewed = stored::renew(held, names, wall_clock::now())
         .context("a certificate of our own cannot be made")?;
     let wanted = match renewed {
         Some(renewed) => renewed,

@@ -150,6 +150,7 @@ fn is_good(authority: &Authority, pair: &Pem, names: &[String], now: Timestamp) 
 
 #[cfg(test)]
 mod tests {
+    use anteroom_runtime::wall_clock;
     use jiff::SignedDuration;
 
     use super::*;
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_good_certificate_stays_and_a_due_one_keeps_its_authority() {
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let first = renew(None, &names(), now).unwrap().unwrap();
         assert_eq!(renew(Some(&first), &names(), now).unwrap(), None);
         assert_eq!(
@@ -187,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_new_authority_leaves_the_earlier_one_trusted_until_it_expires() {
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let first = renew(None, &names(), now).unwrap().unwrap();
         let due = now + DAY * (365 * 9);
         let second = renew(Some(&first), &names(), due).unwrap().unwrap();
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_webhook_with_a_wrong_clock_replaces_no_certificate_of_others_for_long() {
-        let right = Timestamp::now();
+        let right = wall_clock::now();
         for days in [-200, -1, 1, 200, 365 * 3, 365 * 8] {
             let wrong = right + DAY * days;
             for first in [right, wrong] {
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_broken_certificate_is_issued_anew() {
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let good = renew(None, &names(), now).unwrap().unwrap();
         let other = renew(None, &names(), now).unwrap().unwrap();
         let broken = [
@@ -264,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_stored_whole_and_not_read_in_part() {
-        let stored = renew(None, &names(), Timestamp::now()).unwrap().unwrap();
+        let stored = renew(None, &names(), wall_clock::now()).unwrap().unwrap();
         let data = stored.data();
         assert_eq!(Stored::from_data(&data), Some(stored.clone()));
         for missing in data.keys().filter(|key| *key != REVIEW_KEY) {
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_review_key_outlives_every_certificate_and_is_added_where_there_is_none() {
-        let now = Timestamp::now();
+        let now = wall_clock::now();
         let first = renew(None, &names(), now).unwrap().unwrap();
         assert_eq!(first.review_key.len(), 64);
         for later in [DAY * 300, DAY * (365 * 9)] {

@@ -5,8 +5,9 @@ use anteroom_bus::{
     testing::NatsServer,
 };
 use anteroom_keys::{AUTHORITY, NatsKeys, SEED, files, names_in_cluster};
+use anteroom_runtime::wall_clock;
 use async_nats::ConnectOptions;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
 /// A server with the TLS and the accounts of `deploy/chart/files/nats.conf`, and what its clients log in with.
 pub(crate) struct Deployed {
@@ -27,7 +28,7 @@ pub(crate) async fn deployed_with(change: impl FnOnce(String) -> String) -> Depl
     );
     let deployed = std::fs::read_to_string(path).unwrap();
     let day = SignedDuration::from_hours(24);
-    let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, Timestamp::now()).unwrap();
+    let keys = NatsKeys::new(&names_in_cluster("anteroom"), day, wall_clock::now()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     files::write(&keys, folder.path()).unwrap();
     let server = folder.path().join(files::SERVER);

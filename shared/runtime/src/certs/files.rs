@@ -6,9 +6,9 @@ use std::{
 };
 
 use clap::Args;
-use jiff::Timestamp;
 
 use super::{CertError, Certificates, Pair, Pem};
+use crate::wall_clock;
 
 /// Interval between reads of the files. A Secret's files are symbolic links that are swapped, which
 /// file notifications see unreliably; reading two small files costs nothing.
@@ -55,7 +55,7 @@ pub async fn follow(
         let now = found.as_ref().map_err(ToString::to_string).cloned();
         if before.as_ref() != Some(&now) {
             before = Some(now);
-            certificates.offer(found.and_then(|pem| Pair::parse(&pem, Timestamp::now())));
+            certificates.offer(found.and_then(|pem| Pair::parse(&pem, wall_clock::now())));
         }
     }
 }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
-use super::{issue::Authority, *};
 use jiff::SignedDuration;
+
+use super::{issue::Authority, *};
+use crate::wall_clock;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
@@ -11,7 +13,7 @@ fn names() -> Vec<String> {
 
 #[test]
 fn an_issued_certificate_is_trusted_by_its_own_authority_alone() {
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let other = Authority::new("anteroom", now).unwrap();
     let pem = authority.issue(&names(), now).unwrap();
@@ -25,7 +27,7 @@ fn an_issued_certificate_is_trusted_by_its_own_authority_alone() {
 
 #[test]
 fn a_certificate_ends_with_its_authority_and_is_renewed_before_expiry() {
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let late = now + issue::AUTHORITY_VALIDITY - DAY * 10;
     let pem = authority.issue(&names(), late).unwrap();
@@ -40,7 +42,7 @@ fn a_certificate_ends_with_its_authority_and_is_renewed_before_expiry() {
 
 #[test]
 fn an_unusable_key_pair_is_refused_with_its_reason() {
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let good = authority.issue(&names(), now).unwrap();
     let other = authority.issue(&names(), now).unwrap();
@@ -64,7 +66,7 @@ fn an_unusable_key_pair_is_refused_with_its_reason() {
 
 #[tokio::test]
 async fn files_are_followed_and_a_bad_pair_keeps_the_good_one() {
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     let authority = Authority::new("anteroom", now).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let (chain, key) = (

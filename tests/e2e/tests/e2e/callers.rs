@@ -9,9 +9,8 @@ use anteroom_e2e::{
     world::{World, host, ingress},
 };
 use anteroom_load::{Client, review};
-use anteroom_runtime::certs::issue::Authority;
+use anteroom_runtime::{certs::issue::Authority, wall_clock};
 use anyhow::{Context, ensure};
-use jiff::Timestamp;
 
 /// Hosts that are taken.
 const INGRESSES: usize = 20;
@@ -31,7 +30,7 @@ async fn only_the_api_server_is_answered_where_it_presents_a_certificate() -> an
 
 /// The webhook's own certificate, as somebody else keeps it.
 fn given_certificate(files: &Folder) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let now = Timestamp::now();
+    let now = wall_clock::now();
     let authority = Authority::new("given", now)?;
     let pair = authority.issue(&["127.0.0.1".to_owned()], now)?;
     let given = [

@@ -100,7 +100,7 @@ async fn ask(asker: &Asker, stop: &CancellationToken) -> anyhow::Result<()> {
             let decided = asker.ask(name).await?;
             let read = ["there are 1;", "there are 2;"];
             let right = read.iter().any(|read| decided.message.contains(read));
-            ensure!(right, "{} {decided:?}", jiff::Timestamp::now());
+            ensure!(right, "{} {decided:?}", anteroom_runtime::wall_clock::now());
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use anteroom_model::{Epoch, Group, Incarnation, Revision, ViewId};
+use anteroom_runtime::wall_clock;
 use anteroom_wire::{
     beat::{Beat, ViewBeat},
     status::{ObjectStatus, StatusReply},
@@ -10,7 +11,6 @@ use anteroom_wire::{
     webhook_beat::WebhookBeat,
 };
 use axum::body::to_bytes;
-use jiff::Timestamp;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -79,8 +79,8 @@ fn console() -> Console {
         records: vec![denied],
         ..Tapped::default()
     };
-    state.keep(told.clone(), Timestamp::now(), false);
-    state.keep(told, Timestamp::now(), true);
+    state.keep(told.clone(), wall_clock::now(), false);
+    state.keep(told, wall_clock::now(), true);
     drop(state);
     console
 }

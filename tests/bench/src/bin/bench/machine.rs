@@ -35,6 +35,6 @@ pub(crate) fn describe() -> anyhow::Result<Value> {
         "kernel": kernel.trim(),
         "nats_server": String::from_utf8_lossy(&nats.stdout).trim(),
         "anteroom": env!("CARGO_PKG_VERSION"),
-        "measured": jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+        "measured": anteroom_runtime::wall_clock::now().strftime("%Y-%m-%d").to_string(),
     }))
 }

@@ -84,7 +84,7 @@ pub(crate) async fn go_down_and_up(world: &World) -> anyhow::Result<()> {
 /// changes.
 async fn look_again(world: &World, address: std::net::SocketAddr) -> anyhow::Result<()> {
     let [_, mut service] = aggregated::manifests(address);
-    let at = jiff::Timestamp::now().to_string();
+    let at = anteroom_runtime::wall_clock::now().to_string();
     service["metadata"]["annotations"] = json!({ "looked-at": at });
     manifests::apply(&world.client, &service).await
 }

@@ -12,6 +12,7 @@ use anteroom_e2e::{
     rights::{Rights, Scope},
     stock::Histories,
 };
+use anteroom_runtime::wall_clock;
 use anyhow::ensure;
 use jiff::Timestamp;
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
@@ -81,7 +82,7 @@ impl Inquiry {
     ) -> anyhow::Result<()> {
         let road = &self.roads[index];
         let whole = |now| self.rights.whole(&road.needs, now);
-        let (asked, at) = (Instant::now(), Timestamp::now());
+        let (asked, at) = (Instant::now(), wall_clock::now());
         let could = whole(asked);
         let decided = self.asker.ask(&road.name).await?;
         let answered = Instant::now();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anteroom_e2e::{audit::Asked, services::Running, world::World};
+use anteroom_runtime::wall_clock;
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ impl Phases {
     pub(super) async fn begin(world: &World) -> anyhow::Result<Self> {
         Ok(Self {
             counts: Counts::now(world).await?,
-            at: Timestamp::now(),
+            at: wall_clock::now(),
         })
     }
 
