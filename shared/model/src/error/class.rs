@@ -1,5 +1,5 @@
-//! The class of an error: what the error means for whoever asked. [`FactError::class`] names every variant, so the
-//! compiler asks for the class of a new one.
+//! The class of an error: its meaning for the reader. [`FactError::class`] names every variant, so the compiler asks for
+//! the class of a new variant.
 //!
 //! | question | decided by |
 //! |---|---|
@@ -12,31 +12,31 @@
 
 use super::FactError;
 
-/// What an error means for whoever asked.
+/// The meaning of an error for its reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorClass {
-    /// What asking again may come to.
+    /// The possible result of a retry.
     pub retry: Retry,
-    /// What the error is about.
+    /// The subject of the error.
     pub about: About,
 }
 
-/// What asking again may come to.
+/// The possible result of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Nobody was there to be asked: an outage, which a reader may wait out.
     NobodyThere,
     /// Nobody answered in time: an outage, and no time is left.
     TimedOut,
-    /// Another replica may answer, and this one may soon.
+    /// Another replica may answer now, and the asked replica may answer soon.
     SoonServed,
-    /// Another replica may answer; this one may not soon.
+    /// Another replica may answer now, but the asked replica hardly soon.
     AnotherReplica,
-    /// Somebody answered, and nobody else is asked the same.
+    /// The answer is final: no further replica is asked.
     Final,
 }
 
-/// What an error is about.
+/// The subject of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// The service that was to answer, or the state of its data.
@@ -51,7 +51,7 @@ pub enum About {
     Absent,
     /// The source, which refuses or fails.
     Source,
-    /// The reader: it names what is not declared, or what it may not read.
+    /// The reader, which names an undeclared source or has no right to read the data.
     Reader,
     /// A change of an object, which was not made.
     Write,
@@ -94,7 +94,7 @@ impl FactError {
         ErrorClass { retry, about }
     }
 
-    /// Returns whether another replica may answer where this one did not.
+    /// Returns whether the question is worth a retry at another replica.
     pub fn another_replica_may_answer(&self) -> bool {
         match self.class().retry {
             Retry::SoonServed | Retry::AnotherReplica => true,
