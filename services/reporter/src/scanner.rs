@@ -349,7 +349,7 @@ impl Scanner {
             for found in found {
                 match found {
                     ScannedObject::Gone(uid) => {
-                        finders.iter().for_each(|f| findings.forget(&uid, f))
+                        finders.iter().for_each(|f| findings.forget(&uid, f));
                     }
                     ScannedObject::Judged(_, subject, results) => {
                         // Results and finders have the same order.

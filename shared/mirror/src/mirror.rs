@@ -376,7 +376,7 @@ impl Outlets {
             }
             // Counted by whoever evicts, who knows why.
             MirrorEffect::Evicted(view) => {
-                tracing::info!(%view, "freed the objects of an evicted view")
+                tracing::info!(%view, "freed the objects of an evicted view");
             }
             MirrorEffect::Hole => self.metrics.superseded(),
             MirrorEffect::DigestMismatch(id) => {

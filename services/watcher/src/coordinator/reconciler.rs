@@ -356,7 +356,7 @@ impl Reconciler {
                     self.write(SystemView::DesiredViews, Write::delete(view_key(&view)));
                 }
                 Needed::Call(info, spec) => {
-                    self.effects.push(CoordinatorEffect::StartCall(info, spec))
+                    self.effects.push(CoordinatorEffect::StartCall(info, spec));
                 }
                 Needed::EndCall(view) => self.effects.push(CoordinatorEffect::StopCall(view)),
                 Needed::Refer(reference) => {

@@ -237,7 +237,7 @@ pub(crate) async fn run_with(
                 reflector.step(Input::Relist).await;
             }
             ReflectorCommand::Watch { .. } if reflector.is_quiet() => {
-                reflector.step(Input::Relist).await
+                reflector.step(Input::Relist).await;
             }
             ReflectorCommand::Watch { from } => reflector.watch(&from).await,
         }

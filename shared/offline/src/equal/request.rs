@@ -132,7 +132,7 @@ impl Requests<'_> {
                     match made.add(request, single.max(1)) {
                         RequestValue::Last => break 'single,
                         RequestValue::Telling if own.telling.len() < TELLING_MAX => {
-                            own.telling.push(at)
+                            own.telling.push(at);
                         }
                         RequestValue::Telling | RequestValue::Dull => {}
                     }

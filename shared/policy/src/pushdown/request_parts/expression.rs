@@ -89,7 +89,7 @@ impl<'a> PartsReader<'a, '_> {
                         // The function applies the expression to values of its remaining arguments, which are read
                         // whole.
                         Argument::Reference(term) => {
-                            self.all_whole(&[*term], &TermValue::Elsewhere)
+                            self.all_whole(&[*term], &TermValue::Elsewhere);
                         }
                     }
                 }
