@@ -36,7 +36,7 @@ pub(super) struct Hub {
     pub(super) members: HashMap<ViewId, Member>,
     index: Index,
     pub(super) references: References,
-    /// Wide watches that the API server forbids, and when it said so.
+    /// Wide watches that the API server forbids, each with the time of its last refusal.
     pub(super) forbidden: HashMap<WatchScope, Instant>,
 }
 
@@ -156,8 +156,8 @@ impl Hub {
         }
     }
 
-    /// Returns the views that the object has to be written to. From those that hold it and do not select
-    /// it any more, it is deleted.
+    /// Returns the views to write the object to. An event deletes the object from each view that holds the object and
+    /// does not select it any more.
     pub(super) fn put(
         &mut self,
         scope: &WatchScope,
@@ -250,7 +250,7 @@ impl Hub {
         }
         self.references.swept(scope, version, before, queue);
         self.mark_alive(scope, Some(version), true, queue);
-        // What others were left to themselves for can save them again.
+        // The server allows the watch again: the next plan may derive views from it.
         self.forbidden.remove(scope).is_some()
     }
 
@@ -308,7 +308,8 @@ impl Hub {
             if !matches!(progress, Progress::Lists { .. }) {
                 *progress = Progress::waits();
             }
-            // What only saves others is left for what they need themselves, and that decides.
+            // The next plan gives the views of a forbidden wide watch their own watches, whose outcome decides. Only
+            // a view of exactly this scope fails now.
             if !saves || member.filter.own().contains(scope) {
                 member.is_refused = true;
                 queue.refused(&member.lease, failure.clone());

@@ -135,7 +135,7 @@ impl Join {
         }
     }
 
-    /// The view, where it still joins with this list.
+    /// Returns the view's member, if the view still joins by this list and in the lease's epoch.
     fn member<'a>(&self, hub: &'a mut Hub, lease: &ViewLease, list: u32) -> Option<&'a mut Member> {
         let member = hub.members.get_mut(&lease.view)?;
         let joins = match member.watches.get(&self.sink.scope)? {

@@ -49,8 +49,8 @@ pub(super) struct Member {
     pub(super) sealed: bool,
     /// The fields that are kept of each object; `None`: all of them.
     pub(super) retained: Option<Arc<RetainedFields>>,
-    /// The version up to which its source was known when it last changed its watches: it takes part in no
-    /// list that is older.
+    /// The version up to which the source was known when the view began to wait for lists. Older lists do not count
+    /// for the view.
     pub(super) since: ResourceVersion,
     /// The watches that it is made of. No two of them bring the same object.
     pub(super) watches: BTreeMap<WatchScope, Progress>,
@@ -97,7 +97,7 @@ pub(super) enum ListPart {
     RestartsHistory,
 }
 
-/// A change that a watch brings, on its way to one view after the other.
+/// A change from a watch, as the hub hands it to each view.
 pub(super) struct Delivery<'a> {
     key: &'a ObjectKey,
     version: &'a ResourceVersion,
@@ -197,7 +197,7 @@ impl<'a> Delivery<'a> {
 }
 
 impl Member {
-    /// Returns whether all of what its watches have for it is handed in.
+    /// Returns whether the view follows all of its watches, so that no list is missing.
     pub(super) fn is_complete(&self) -> bool {
         let mut all = self.watches.values();
         !self.watches.is_empty() && all.all(|progress| matches!(progress, Progress::Follows { .. }))
@@ -279,7 +279,7 @@ impl Member {
             let is_news = !queue.is_known(&self.lease, key, version);
             return is_news.then(|| self.target());
         }
-        // What a list brings for others says nothing of this view before its end.
+        // A list deletes nothing before its end, when `sweep` removes the objects that the list did not bring.
         if let Origin::Event(span) = &delivery.origin {
             let (now, origin) = (Instant::now(), ChangeOrigin::Event(span.clone()));
             queue.delete(&self.lease, key, version.clone(), now, origin);
@@ -310,7 +310,8 @@ impl Member {
         all.for_each(|progress| *progress = Progress::waits());
     }
 
-    /// Leaves its watches for others. What is known of it stays, and is served.
+    /// Gives the view the watches of `scopes` in the place of its own. Readers are served the known objects
+    /// meanwhile.
     pub(super) fn switch_watches(
         &mut self,
         scopes: BTreeSet<WatchScope>,
@@ -325,7 +326,8 @@ impl Member {
         self.watches = scopes.into_iter().map(waits).collect();
     }
 
-    /// Notes the version up to which its source is known by the watches that it follows.
+    /// Raises `since` to the newest version of the watches that the view follows, and of the view's own lists beside
+    /// them.
     fn note_known(&mut self, watches: &BTreeMap<WatchScope, RunningWatch>) {
         for (scope, progress) in &self.watches {
             let (Progress::Follows { after }, Some(watch)) = (progress, watches.get(scope)) else {

@@ -38,7 +38,7 @@ const MEMORY_LIMIT: &str = "MemoryLimit";
 /// The least limit that leaves room for anything.
 pub(crate) const LIMIT_MIN: u64 = 2 * PROCESS_BYTES;
 
-/// All that takes memory in a process by what is wanted of it. Clones are one.
+/// The ledger of a process: the memory that feeders and the coordinator take. Clones share the ledger.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     ledger: Arc<Mutex<Ledger>>,
@@ -73,7 +73,7 @@ pub(crate) struct Share {
 pub(super) enum MemoryStep {
     /// Stop this view: the limit is exceeded.
     Shed(ViewId),
-    /// Feed this view again: there is room for it.
+    /// Feed this view again: there is room.
     Resume(ViewId),
 }
 
@@ -119,7 +119,7 @@ impl Share {
             let (_, view) = next.filter(|(share, _)| *share == self.id)?;
             return Some(MemoryStep::Resume(view));
         }
-        // The views that are served have it before one that resumes.
+        // A resuming view is stopped first, since served views keep their memory.
         if let Some((share, view)) = ledger.shed.resuming(now) {
             return (share == self.id).then(|| MemoryStep::Shed(view.clone()));
         }
@@ -139,7 +139,7 @@ impl Share {
         self.memory.ledger.lock().shed.resume(view, now);
     }
 
-    /// Returns the view of this feeder that resumes, if one does.
+    /// Returns the resuming view, if this feeder feeds it.
     pub(super) fn resuming(&self, now: Instant) -> Option<ViewId> {
         let ledger = self.memory.ledger.lock();
         let (share, view) = ledger.shed.resuming(now)?;

@@ -130,7 +130,7 @@ impl ViewFilter {
         }
     }
 
-    /// All of what a watch of these namespaces brings.
+    /// Returns whether the view selects every object of its namespaces.
     fn is_whole(&self) -> bool {
         self.label_text.is_empty() && self.field_text.is_empty()
     }
@@ -232,7 +232,8 @@ pub(super) fn plan(wants: &Wants) -> Plan {
     assign(wants, &wide)
 }
 
-/// The watches that there would be without any wide one that only saves others.
+/// Returns the watches that derivable views and references need on their own. A view of a whole namespace makes the
+/// narrow watches of the namespace needless.
 fn narrow(wants: &Wants) -> BTreeSet<WatchScope> {
     let filters = wants.views.values().filter(|filter| filter.derivable());
     let mut scopes: BTreeSet<WatchScope> = filters.flat_map(ViewFilter::own).collect();
@@ -299,7 +300,7 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
         let namespace = usable.iter().find(|wide| wide.namespace == scope.namespace);
         all.or(namespace).map(|wide| (*wide).clone())
     };
-    // A watch that is needed as such comes first, so that others may be derived from it.
+    // Whole views get their places first, since their watches bring the objects of narrower views.
     let (whole, rest): (Vec<_>, Vec<_>) = wants
         .views
         .iter()

@@ -18,7 +18,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// Returns whether one more may begin, where so many could run beside those that do.
+    /// Counts a read, if the read may begin. `free`: the number of reads that may run beside the running reads.
     pub(super) fn may_begin(&mut self, free: usize) -> bool {
         let over = |since: Instant| since.elapsed() >= READS_PERIOD;
         if self.since.is_none_or(over) {

@@ -25,7 +25,7 @@ const KEY_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// The view that holds them, once it is desired.
+    /// The lease of the references' view; `None`: the view is not desired.
     pub(super) lease: Option<ViewLease>,
     pub(super) sealed: bool,
     pub(super) by_object: HashMap<ObjectKey, Reference>,
@@ -38,9 +38,9 @@ pub(super) struct References {
 #[derive(Debug)]
 pub(super) struct Reference {
     pub(super) state: State,
-    /// The type's version when this was so, or the object's own.
+    /// The type's version at the last news of the object, or the object's own version.
     version: ResourceVersion,
-    /// The lists that run and would bring it if it were there, and did not yet.
+    /// The running lists that have yet to bring the object, if the object exists.
     awaited: Awaited,
     /// The watch that is planned for it.
     pub(super) scope: Option<WatchScope>,
@@ -112,8 +112,8 @@ impl References {
         self.announce(object, queue);
     }
 
-    /// Publishes that it is pending. A state that the log has of an earlier term is served until there is
-    /// news.
+    /// Publishes the object as pending. If the log has a state from an earlier term, readers are served that state
+    /// until there is news.
     fn announce(&self, object: &ObjectKey, queue: &mut WriteQueue) {
         let Some(lease) = &self.lease else { return };
         if !queue.touch(lease, object) {
@@ -143,7 +143,7 @@ impl References {
             .for_each(|object| self.announce(object, queue));
     }
 
-    /// The watch that was planned for it, if one was.
+    /// Removes the reference, and its object from the view. Returns the watch that was planned for the object.
     pub(super) fn unrefer(
         &mut self,
         object: &ObjectKey,
@@ -198,8 +198,8 @@ impl References {
         }
     }
 
-    /// Returns whether this is news of a referenced object. `by`: the list that brought it, which does not
-    /// take it away.
+    /// Takes a version of an object in. Returns whether the version is news of a reference. `by`: the list that
+    /// brought the object, which no longer awaits it.
     pub(super) fn take(
         &mut self,
         key: &ObjectKey,
@@ -232,8 +232,8 @@ impl References {
         })
     }
 
-    /// The watch says that the object is no longer one of its own: of one that selects by labels that
-    /// need not mean that it was deleted.
+    /// The watch reports the object as deleted. The report counts only from a watch that brings the reference: a
+    /// watch by labels also reports an object that lost its label.
     pub(super) fn gone(
         &mut self,
         scope: &WatchScope,

@@ -1,4 +1,4 @@
-//! One watch that runs: its lists, and when it was last heard.
+//! A running watch: the state of its lists, and the time of its last word.
 
 use std::time::Duration;
 
@@ -19,10 +19,11 @@ pub(super) struct RunningWatch {
     pub(super) newest: ResourceVersion,
     /// The watch listed at least once since it was last refused.
     listed: bool,
-    /// A list runs, and another one is wanted after it.
+    /// A list runs.
     listing: bool,
+    /// A further list was asked for, to begin after the running list.
     again: bool,
-    /// One was asked for that has not begun.
+    /// A list was asked for, and has not begun.
     relist_asked: bool,
     /// The version of the source that the last list shows.
     pub(super) lists_at: ResourceVersion,
@@ -30,8 +31,9 @@ pub(super) struct RunningWatch {
     begun_at: Option<Instant>,
     pub(super) list_took: Duration,
     pub(super) objects: u64,
-    /// Lists beside it that run, and how many began of late for single objects.
+    /// The number of lists that run beside the watch.
     pub(super) joining: usize,
+    /// The single objects whose reads began of late.
     pub(super) reads: Reads,
 }
 
@@ -61,7 +63,7 @@ impl RunningWatch {
         self.listed || self.listing
     }
 
-    /// Returns whether a list was asked for that has not begun: it has all that is referenced until then.
+    /// Returns whether a list is due to begin: the list will bring every object that is referenced before its begin.
     pub(super) fn lists_next(&self) -> bool {
         self.again || (self.relist_asked && !self.listing)
     }
@@ -71,13 +73,13 @@ impl RunningWatch {
         self.begun_at.map_or(Duration::MAX, |at| at.elapsed())
     }
 
-    /// Returns whether what is there can be listed beside it: its events bring all that comes after.
+    /// Returns whether a view may list beside the watch: the watch's events bring all later changes.
     pub(super) fn can_be_joined(&self) -> bool {
         self.listed && !self.listing && !self.again
     }
 
-    /// Asks for a list. One that runs comes to its end first, so that asking can never keep it from
-    /// that; one that has not begun serves as well.
+    /// Asks for a list. A running list ends first, so that no number of requests can prevent its end. A list that was
+    /// asked for and has not begun serves the request too.
     pub(super) fn ask(&mut self) {
         if self.listing {
             self.again = true;
@@ -102,12 +104,12 @@ impl RunningWatch {
         self.objects = 0;
     }
 
-    /// Another list is wanted after the one that runs.
+    /// Asks for a further list, after the running list.
     pub(super) fn list_again(&mut self) {
         self.again = true;
     }
 
-    /// The list that runs is complete. One that was asked for meanwhile comes next.
+    /// The running list is complete. If a list was asked for meanwhile, the watch lists again.
     pub(super) fn end(&mut self, version: &ResourceVersion, now: Instant) {
         (self.listed, self.listing) = (true, false);
         self.list_took = self.since_list();

@@ -1,4 +1,4 @@
-//! The sink of one watch: each object is read once, whoever wants it.
+//! The sink of a watch: reads each object once for all views that take it.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl WatchSink {
             };
             let found = body.and_then(|body| {
                 let found = referenced::found(&body);
-                // It nests deeper by one than the object.
+                // The record nests one level deeper than the object.
                 let checked = anteroom_wire::body::validate(&found);
                 checked.map(|()| found).map_err(Unreadable::of)
             });

@@ -366,7 +366,7 @@ async fn immutable_and_idle_objects_are_not_watched() {
     })
     .await;
     world.put("default", "fixed", "x", &json!({"immutable": true}));
-    // More than one watch is worth, so that the other reference is watched by itself.
+    // 600 more objects cost more than a watch saved, so the planner gives each reference its own watch.
     for n in 0..600 {
         world.put("kube-system", &format!("c{n}"), "x", &json!({}));
     }

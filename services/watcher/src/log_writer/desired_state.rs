@@ -146,7 +146,7 @@ impl DesiredState {
             Record::Delta { .. } if view == system::kinds() => return true,
             Record::Delta { delta, .. } => self.delta(view, delta),
             Record::Control(record) => {
-                // A successor begins anew with what its predecessor left, which is whole too.
+                // `Syncing` takes nothing back: a successor starts from its predecessor's records, which are whole.
                 let synced = record.state == ViewState::Synced;
                 if view == system::desired_views() {
                     self.views_synced |= synced;
@@ -309,7 +309,7 @@ impl DesiredStateReader {
             if served {
                 self.served.send_replace(());
             }
-            // Once known, it stays so: another reading changes it record by record.
+            // `settled` never turns back: a later reading of the log changes the known state record by record.
             self.settled.send_if_modified(|before| {
                 let first = settled && !*before;
                 *before |= settled;

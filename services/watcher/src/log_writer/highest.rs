@@ -11,7 +11,7 @@ use std::{collections::VecDeque, ops::RangeInclusive, sync::Arc};
 use anteroom_model::{Incarnation, Revision};
 use parking_lot::Mutex;
 
-/// Logs that are remembered. Others may still speak of one that was left.
+/// The number of logs to remember. A late heartbeat may still name a log that was remade.
 const LOGS_MAX: usize = 4;
 
 /// The highest known positions of the last logs. Cheap to clone; all clones are one.

@@ -4,7 +4,7 @@
 //! Taking a lease too early does no harm, since every write is fenced: the one who lost it is
 //! refused at its next batch. So a watcher does not wait until readers give up
 //! (`BEAT_SILENCE_MAX_MS`) but half of that, and readers go on without a gap. The watcher with whom
-//! the group belongs ([`Members::place`]) goes first, and anybody else a little later.
+//! the group belongs ([`Members::preferred_leader`]) goes first, and anybody else a little later.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::log_writer::members::{Members, SILENCE_MAX};
 
-/// The delay with which a watcher takes a group that belongs with another one.
+/// The time for which a candidate leaves an open lease to the group's preferred watcher.
 const DEFERENCE: Duration = Duration::from_millis(700);
 
 /// The interval at which a watcher that waits checks whether the group was taken.
@@ -83,14 +83,14 @@ fn step(open_for: Option<Duration>, silent: Duration, mine: bool) -> Step {
     }
 }
 
-/// A candidate's side of it, for one group.
+/// A candidate's attempt to lead a group.
 #[derive(Debug)]
 pub(crate) struct Campaign<'a> {
     /// The bus with the lease.
     pub bus: &'a dyn Bus,
-    /// For what.
+    /// The group to lead.
     pub group: Group,
-    /// The others.
+    /// The watchers that stand for election.
     pub members: &'a Members,
     /// The highest term that was ever seen. A log that was made anew begins with a higher one, so
     /// that nobody mistakes a new term for an old one.

@@ -28,8 +28,8 @@ use super::highest::HighestPosition;
 /// The silence after which a leader or a candidate is no longer counted on.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_millis(BEAT_SILENCE_MAX_MS / 2);
 
-/// The time for which a group is better placed with another watcher before its leader hands it over, so that a
-/// watcher that comes and goes moves nothing.
+/// The time after which a leader hands its group over to a better placed watcher. A watcher that comes and goes
+/// within this time moves no group.
 pub(crate) const HAND_OVER_AFTER: Duration = Duration::from_secs(5);
 
 /// The interval at which a leader checks whether its group is better placed elsewhere.
@@ -49,9 +49,9 @@ pub(crate) struct LeaderBeat {
     pub at: Instant,
 }
 
-/// Returns which group belongs with which watcher. Each gets as many as the next, or one less, and of those
-/// the ones that a hash prefers, so that little moves when one comes or goes. The same for whoever
-/// computes it.
+/// Returns the watcher that each group belongs with. No watcher gets more than its equal share, rounded up. A hash
+/// decides among the watchers with room, so that few groups move when a watcher comes or goes. All watchers compute
+/// the same division.
 pub(crate) fn divide(members: &BTreeSet<String>) -> BTreeMap<Group, String> {
     let share = Group::all().count().div_ceil(members.len().max(1));
     let mut load: HashMap<&String, usize> = HashMap::new();
@@ -82,7 +82,7 @@ struct Heard {
     withdrawn: bool,
 }
 
-/// The watchers that stand for election, and who leads which group. Cheap to clone; all clones are one.
+/// The watchers that stand for election, and the leaders of the groups. Cheap to clone; clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Members {
     me: Arc<str>,
@@ -120,8 +120,8 @@ impl Members {
         &self.highest
     }
 
-    /// Notes whether this watcher can do the work, as far as it knows. One that cannot leads only what
-    /// nobody else would.
+    /// Notes whether this watcher can do the work. An unable watcher leads a group only while no other watcher stands
+    /// for election.
     pub(crate) fn stand(&self, stands: bool) {
         let mut heard = self.heard.lock();
         let stands = stands && !heard.withdrawn;
@@ -132,7 +132,8 @@ impl Members {
         }
     }
 
-    /// Withdraws this watcher, which stops: the others need not wait until it is silent.
+    /// Withdraws this watcher from the election before the process stops. The remaining watchers need not wait for
+    /// the silence.
     pub(crate) async fn withdraw(&self, bus: &dyn Bus) {
         {
             let mut heard = self.heard.lock();
@@ -185,7 +186,7 @@ impl Members {
         let heard = self.heard.lock();
         let now = Instant::now();
         let led = |group: &Group| {
-            // One that was handed back is led again in a moment.
+            // A group that was handed back is led again in a moment.
             heard.leaders.get(group).is_some_and(|beat| {
                 let silent = now.saturating_duration_since(beat.at);
                 silent < Duration::from_millis(BEAT_SILENCE_MAX_MS)
@@ -268,7 +269,7 @@ impl Members {
         }
     }
 
-    /// Listens, and says that this watcher stands, for ever.
+    /// Follows the heartbeats, and announces this watcher, for ever.
     pub(crate) async fn run(&self, bus: &dyn Bus) {
         tokio::join!(self.listen(bus), self.announce(bus), self.connected(bus));
     }
@@ -304,7 +305,7 @@ impl Members {
         }
     }
 
-    /// Says that this watcher stands, or that it withdraws.
+    /// Sends this watcher's heartbeat as a candidate; with `stands` false, the heartbeat withdraws the candidacy.
     async fn announce_once(&self, bus: &dyn Bus, stands: bool) {
         let beat = Beat {
             incarnation: Incarnation::default(),

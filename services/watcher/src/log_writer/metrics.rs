@@ -1,4 +1,4 @@
-//! Metrics of the writer of the log: its batches, the views that it writes, the groups that it leads.
+//! Metrics of the log's writer: batches, written views, led groups.
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
@@ -186,7 +186,7 @@ impl LogMetrics {
         self.beats_unsent.inc();
     }
 
-    /// Notes that this watcher leads the group in this term; `None`: it does not.
+    /// Notes the term in which this watcher leads the group; `None`: this watcher does not lead.
     pub(crate) fn leads(&self, group: Group, term: Option<u32>) {
         let label = GroupLabel { group: group.0 };
         let leads = i64::from(term.is_some());

@@ -27,7 +27,7 @@ pub(crate) use write_queue::{Opening, WriteQueue};
 
 use super::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};
 
-/// The interval at which it is looked whether a control record is due.
+/// The interval at which the writer looks for due control records.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits between attempts to append the same batch, in milliseconds.
@@ -159,7 +159,8 @@ impl Publisher {
                     // Only now is the last of it done.
                     self.shared.written.send_replace(());
                     let work = self.shared.work.notified();
-                    // At its end it is looked what is due.
+                    // The wait ends at `refresh_at` at the latest, when the queue is searched for due control
+                    // records.
                     let _ = tokio::time::timeout_at(refresh_at, work).await;
                     continue;
                 }
@@ -195,8 +196,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Appends the records one by one, each until it is there: alone, a record may be given the room of the one
-    /// that it replaces.
+    /// Appends the records singly, and retries each until the log has it. Alone, a record may take the room of the
+    /// record that it replaces.
     async fn append_singly(&self, writer: &Writer<'_>, batch: Batch) -> Result<(), End> {
         for (record, span) in batch.records {
             let alone = Batch::of(record, span);
@@ -249,7 +250,7 @@ impl Writer<'_> {
         self.until_done("append", append).await
     }
 
-    /// Does the same, and waits for room if there is none.
+    /// Appends the batch, and waits for room while the log is full.
     async fn append_in_the_end(&self, batch: &Batch) -> Result<Revision, End> {
         self.until_done("append", || self.try_append(batch)).await
     }
@@ -316,7 +317,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns whether the log that stands there now is another one. Where that cannot be known, it is not.
+/// Returns whether the log is gone or has another incarnation. Any other error of the bus counts as no.
 async fn log_was_remade(bus: &dyn Bus, incarnation: &Incarnation) -> bool {
     match bus.head().await {
         Ok(head) => head.incarnation != *incarnation,

@@ -74,9 +74,9 @@ impl Beside {
 /// A view as a replica has it, by the rules of `anteroom_view`.
 #[derive(Default)]
 struct ReaderView {
-    /// Answers, if it is there.
+    /// The objects that answer readers; `None`: the view does not answer.
     served: Option<HashMap<ObjectKey, usize>>,
-    /// Gathered beside it, until the writer says that it is complete.
+    /// The objects by all deltas: a `Synced` record makes them the served objects.
     gathered: HashMap<ObjectKey, usize>,
     gathers: bool,
     failed: bool,
@@ -115,7 +115,7 @@ impl ReaderView {
     }
 }
 
-/// A view, what it selects, and the watches that it may be made of.
+/// A view with its selection, and its choice of watches: the wide watch, or the narrow watches.
 struct TestView {
     id: ViewId,
     selects: fn(u8, Became) -> bool,

@@ -24,7 +24,7 @@ const WAIT_MIN: Duration = Duration::from_secs(5);
 /// The longest time from stopping a view to feeding it again, where there is room.
 const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The longest time for which other views wait for one that resumes.
+/// The longest time for which a resuming view keeps the other stopped views waiting.
 const RESUME_MAX: Duration = Duration::from_secs(2 * 60);
 
 /// The room for views divided by this has to be left beside a view that is fed again.
@@ -45,7 +45,7 @@ struct ShedView {
     /// Times that it was stopped.
     stops: u32,
     state: ShedState,
-    /// The time since which it is in this state.
+    /// The time at which the view entered `state`.
     since: Instant,
 }
 

@@ -243,7 +243,7 @@ proptest! {
         // What runs is planned again.
         wanted.current = found.scopes.clone();
         prop_assert_eq!(&plan(&wanted).scopes, &found.scopes);
-        // And so it is while references go that it can spare.
+        // A wide watch stays planned while no more references go than `spare` counts.
         for (scope, spare) in spare(&wanted, &found) {
             let mut left = wanted.clone();
             let mut spare = spare.unwrap_or(usize::MAX);

@@ -217,7 +217,7 @@ fn a_record_that_cannot_be_read_takes_nothing_away() {
             state.take_in(put_view(&wanted("a")));
             continue;
         }
-        // The next record of its key says it: another one of the reading brought nothing.
+        // A readable record of the key settles the state: the reading did not bring `x`, so `x` goes.
         state.take_in(put_view(&wanted("a")));
         assert!(state.is_settled());
         assert_eq!(

@@ -69,7 +69,7 @@ async fn a_candidate_counts_until_it_withdraws_or_is_silent() {
     me.take_beat(&stands("b"));
     tokio::time::advance(SILENCE_MAX).await;
     assert_eq!(mine(), Group::all().count());
-    // One that cannot do the work leads only what nobody else would.
+    // A watcher that cannot do the work leads a group only while nobody else stands for election.
     me.stand(false);
     assert_eq!(mine(), Group::all().count());
     me.take_beat(&stands("b"));
@@ -86,7 +86,7 @@ async fn a_group_is_handed_over_only_when_it_stays_better_placed() {
         .unwrap();
     let wait = |me: Members| async move { me.better_placed(group).await };
     let waiting = tokio::spawn(wait(me.clone()));
-    // Once only: it is silent before its time.
+    // `b` was heard only once: its silence begins before the group would be handed over.
     tokio::time::sleep(HAND_OVER_AFTER * 2).await;
     assert!(!waiting.is_finished());
     for _ in 0..8 {

@@ -314,7 +314,7 @@ impl ViewWriteState {
             origin,
         } = incoming;
         if self.is_outdated(&key, &version) {
-            // It is there all the same: the list counts it as brought.
+            // The object exists all the same: the list counts the object as brought.
             self.touch(&key);
             return (Queued::Nothing, 0);
         }
@@ -363,7 +363,7 @@ impl ViewWriteState {
         self.remove(key, version, now, origin)
     }
 
-    /// The object is gone, whatever was heard of it.
+    /// Removes the object, even if its known version is newer than `version`.
     pub(super) fn remove(
         &mut self,
         key: &ObjectKey,

@@ -93,9 +93,9 @@ pub(super) enum Item {
 /// The next thing to do with the log.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Append these.
+    /// Append these records.
     Append(Batch),
-    /// Remove what the log has of this view.
+    /// Remove the view's records from the log.
     Purge(ViewId),
 }
 

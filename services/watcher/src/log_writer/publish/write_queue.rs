@@ -97,7 +97,7 @@ impl WriteQueue {
         self.open_with(info, seed, Opening::default())
     }
 
-    /// Does the same as [`WriteQueue::open`], with what else its control records say.
+    /// Begins to keep a view like [`WriteQueue::open`], with `opening` for the view's control records.
     pub(crate) fn open_with(
         &mut self,
         info: SourceInfo,
@@ -125,8 +125,8 @@ impl WriteQueue {
         }
     }
 
-    /// Frees a view that this lease never opened: `record` is the last that the log has of it, or
-    /// that it should have.
+    /// Writes `record` as the view's `Dropped` record in a new epoch, and then purges the view. `record` is the log's
+    /// last control record of a view that this term never opened, or a closed view's final record.
     pub(crate) fn free(&mut self, mut record: ViewRecord) {
         record.epoch = self.next_epoch();
         record.state = ViewState::Dropped;
@@ -437,7 +437,7 @@ impl WriteQueue {
         });
     }
 
-    /// Has readers told of the view's state, if it is another one.
+    /// Queues a control record with the view's state, if the state changed.
     fn set_reported_state(&mut self, lease: &ViewLease, state: ViewState) {
         let Some(view) = self.view(lease) else {
             return;

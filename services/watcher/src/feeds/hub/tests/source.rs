@@ -12,10 +12,10 @@ use crate::{
 use anteroom_model::GroupVersionResource;
 use tokio::sync::watch;
 
-/// The first half of them is in one namespace, the others in another.
+/// The number of keys: the first half is in namespace `n`, the second half in `m`.
 pub(super) const KEYS: u8 = 4;
 
-/// An object after a change: its label, or that it went.
+/// An object after a change. `Some`: whether the object carries the label; `None`: the object is gone.
 pub(super) type Became = Option<bool>;
 
 /// All that ever happened at the API server; the version of a change is its place, from 1 on.
@@ -27,14 +27,14 @@ impl History {
         self.0.len()
     }
 
-    /// The object at this version: the version of its last change, and what it became.
+    /// Returns the version of the object's last change up to `version`, and the outcome of the change.
     pub(super) fn at(&self, key: u8, version: usize) -> (usize, Became) {
         let mut changes = self.0[..version].iter().enumerate();
         let last = changes.rfind(|(_, (number, _))| *number == key);
         last.map_or((0, None), |(at, (_, became))| (at + 1, *became))
     }
 
-    /// When first the object was so, at or after `since`.
+    /// Returns the first version, at or after `since`, in which `is` holds for the object.
     pub(super) fn was(
         &self,
         key: u8,
@@ -77,7 +77,7 @@ pub(super) fn gvr() -> GroupVersionResource {
     GroupVersionResource::new("", "v1", "things")
 }
 
-/// A list that is on its way: what it holds is settled, and comes object by object.
+/// A running list: the objects are settled when the list begins, and arrive one at a time.
 pub(super) struct Listing {
     pub(super) at: usize,
     pub(super) left: VecDeque<(u8, usize, Became)>,

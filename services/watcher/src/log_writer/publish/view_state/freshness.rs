@@ -81,7 +81,7 @@ impl Freshness {
         (self.in_flight_since, self.served_heard) = (None, None);
     }
 
-    /// Readers were told that the view is dropped, or that it failed.
+    /// Readers know that the view was dropped or has failed.
     pub(super) fn tell_failure(&mut self) {
         self.untold_since = None;
     }

@@ -1,6 +1,6 @@
-//! A view that the log has no room for, or that its namespace's quota does not hold. Nothing of it stands in the
-//! log but its control record, which says why. Its writer goes on to count what the source has, so that it knows
-//! when there is room for all of it.
+//! A view that does not fit into the log, or into its namespace's quota. The log then has nothing of the view but a
+//! control record with the reason. The writer goes on to count the source's objects, so that the view is written
+//! again once all of them fit.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 /// The shortest time between suspending a view and writing it again.
 const SUSPENDED_MIN: Duration = Duration::from_secs(5);
 
-/// The longest time for which other views wait for one that is written again.
+/// The longest time for which a resuming view keeps the other suspended views waiting.
 const RESUME_MAX: Duration = Duration::from_secs(60);
 
 /// The limit that a view is over.
@@ -82,12 +82,12 @@ impl ViewWriteState {
         is_measured && now.saturating_duration_since(at) >= SUSPENDED_MIN
     }
 
-    /// The bytes that all of it would take in the log, about.
+    /// Returns about the bytes that the whole view would take in the log.
     pub(in crate::log_writer::publish) fn bytes_wanted(&self) -> u64 {
         room::bytes_in_log(self.objects(), self.bytes)
     }
 
-    /// The bytes that it takes in the log, about.
+    /// Returns about the bytes that the view takes in the log.
     pub(in crate::log_writer::publish) fn bytes_logged(&self) -> u64 {
         let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
         let bodies = self.bytes.saturating_sub(waiting as u64);

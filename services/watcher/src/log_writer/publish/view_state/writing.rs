@@ -78,7 +78,7 @@ impl ViewWriteState {
         self.pending.get(key).map_or(0, Change::body_bytes)
     }
 
-    /// The control record that is true after all that was taken so far.
+    /// Returns the control record that is true once all taken changes are in the log.
     pub(in crate::log_writer::publish) fn record(
         &self,
         view: ViewId,

@@ -74,7 +74,7 @@ impl WriteQueue {
         self.quotas.views.get(namespace)
     }
 
-    /// The bytes of those views that are written.
+    /// Returns the bytes that the views want in the log, without suspended views.
     fn bytes_of(&self, views: &BTreeSet<ViewId>) -> u64 {
         let views = views.iter().filter_map(|id| self.views.get(id));
         let written = views.filter(|view| !view.is_suspended());

@@ -31,7 +31,7 @@ fn body(version: u64) -> Bytes {
     Bytes::from(version.to_string())
 }
 
-/// A log and one reader of it, by the rules that readers follow.
+/// A log with a reader, which applies records by the rules of all readers.
 #[derive(Default)]
 struct Reader {
     position: u64,
@@ -246,7 +246,7 @@ fn a_history_that_restarted_is_written_anew_in_a_higher_epoch() {
     );
 }
 
-/// A view that changes its watch: the log gets what differs, readers what they are served as old as it is.
+/// When a view changes its watch, the log gets only the differences. Readers see the true age of the served objects.
 #[test]
 fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_served() {
     let start = Instant::now();
@@ -460,7 +460,7 @@ proptest! {
                     }
                     queue.listed(&lease, &rv(clock), Instant::now());
                 }
-                // The same, and another watch brings it from now on: the old one comes too late.
+                // As `List`, but the view changes its watch first: a change under the old lease comes too late.
                 Step::Move(names) => {
                     source.retain(|name, _| names.iter().any(|n| *name == format!("k{n}")));
                     source.extend(names.iter().map(|n| (format!("k{n}"), clock)));
