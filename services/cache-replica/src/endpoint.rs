@@ -228,7 +228,7 @@ async fn pause(stop: &CancellationToken) {
         .await;
 }
 
-/// The server's span of one request, below its caller's.
+/// The span of a request, as a child of the caller's span.
 fn query_span(view: &ViewHandle, incoming: &Incoming) -> tracing::Span {
     use tracing::field::Empty;
     let span = tracing::info_span!(

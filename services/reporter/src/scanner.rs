@@ -36,7 +36,7 @@ use crate::{
     shared::{OwnerKind, SharedFindings, Unsettled},
 };
 
-/// The number of objects that are judged in one go, before other work has its turn.
+/// The number of objects judged in a slice, before further work has its turn.
 const SLICE: usize = 64;
 
 /// The time between two looks of a walk for changed objects that it takes along: it looks through all that is left of it.

@@ -1,4 +1,4 @@
-//! The interface that both buses implement, and the types that it exchanges.
+//! The interface of both buses, and its types.
 
 use std::{collections::HashMap, fmt::Debug, time::Duration};
 

@@ -304,7 +304,7 @@ fn is_bound_to_request(term: &Expr) -> bool {
     }
 }
 
-/// The path from a term to one within it.
+/// Returns the path from `root` to a term within it.
 fn path_to(root: &Expr, term: &Expr) -> Option<TermPath> {
     fn walk(at: &Expr, term: &Expr, path: &mut Vec<u16>) -> bool {
         if std::ptr::eq(at, term) {

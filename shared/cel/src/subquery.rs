@@ -12,7 +12,7 @@ use crate::fact::Site;
 /// A subquery: what is asked of whoever keeps the list.
 #[derive(Debug, PartialEq)]
 pub struct Subquery {
-    /// The term. It names its [documents](Self::documents) and its parameters, `p0`, `p1`, …
+    /// The term's text, with the names of its [documents](Self::documents) and of its parameters `p0`, `p1`, …
     pub(crate) text: String,
     /// The variables before it, by name.
     pub(crate) variables: Vec<(String, String)>,

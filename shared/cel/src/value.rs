@@ -140,7 +140,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// The name of its type, as `type()` has it.
+    /// Returns the type's name, as `type()` gives it.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",

@@ -25,7 +25,7 @@ pub struct Catalog {
     pub entries: Arc<EntrySet>,
     /// The kinds that the API server serves.
     pub kinds: Arc<Kinds>,
-    /// The policies, with those that are not ready.
+    /// The policies, ready or not.
     pub policies: Arc<PolicySet>,
     /// The exceptions from policies.
     pub exceptions: Arc<Exceptions>,

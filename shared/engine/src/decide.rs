@@ -1,7 +1,7 @@
 //! Takes a review through all policies that concern it.
 //!
-//! Rules that judge an object are asked side by side. Those that change it are asked one after the
-//! other, policy by policy in order of name, each about what those before it made of the object.
+//! Rules that judge an object are asked side by side. Mutating rules are asked one after the other, policy by policy
+//! in order of name: each sees the object as the earlier rules left it.
 
 mod mutation;
 mod triggered;

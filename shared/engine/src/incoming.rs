@@ -66,9 +66,9 @@ pub struct ResourcePath<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// Returns the kind that policies name: of a subresource that has a kind of its own (`Scale`,
-    /// `PodExecOptions`), that of the resource that it belongs to. It is empty where nobody knows yet which that
-    /// is: then it is no kind that could be named.
+    /// Returns the kind by which policies name the resource. A subresource with a kind of its own (`Scale`,
+    /// `PodExecOptions`) has its resource's kind. While the catalog is not known, the kind of a subresource is empty:
+    /// no policy can name it.
     pub fn named_kind(&self, catalog: Option<&'a Catalog>) -> KindName<'a> {
         let ResourcePath {
             group,

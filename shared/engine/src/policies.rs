@@ -106,7 +106,7 @@ pub struct CompiledPolicy {
     pub outcome: Result<Policy, Vec<Problem>>,
     /// The names of the policy's rules.
     pub names: Vec<Arc<RuleName>>,
-    /// The parts of a request that it reads.
+    /// The parts of a request that the policy reads.
     parts: ByPhase<RequestParts>,
     /// The manifest that it was compiled from.
     body: Bytes,

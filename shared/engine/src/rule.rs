@@ -26,7 +26,7 @@ pub struct RuleName {
     pub for_background: bool,
     /// The action of the rule itself: namespaces may have others.
     pub action: FailureAction,
-    /// The phase of admission in which it is asked.
+    /// The phase of admission in which the rule is asked.
     pub phase: Phase,
     /// The work that its evaluations took.
     pub(crate) work: RuleWork,

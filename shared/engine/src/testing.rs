@@ -62,7 +62,8 @@ pub fn entries(records: &[EntryRecord]) -> EntrySet {
     EntrySet::build(&EntrySet::default(), objects)
 }
 
-/// The manifest of a `ClusterPolicy` that denies these kinds, as it is in the log; `change` may make it another.
+/// Returns the manifest of a `ClusterPolicy` that denies `kinds`, as the log has it. `change` edits the manifest
+/// first.
 pub fn manifest(kinds: &[&str], change: impl FnOnce(&mut Value)) -> Bytes {
     let condition = json!({ "key": "a", "operator": "Equals", "value": "a" });
     let mut manifest = json!({

@@ -92,7 +92,7 @@ pub struct Exclusion {
 /// Something in a Pod that the standard does not allow.
 #[derive(Debug, PartialEq)]
 pub struct Violation {
-    /// The check that found it; a control may have one for each level.
+    /// The check that failed; a control may have a check for each level.
     check: usize,
     control: &'static str,
     reason: &'static str,

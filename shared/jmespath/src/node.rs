@@ -11,7 +11,7 @@ pub enum Number {
     F64(f64),
 }
 
-/// The type of a node, with its scalar if it is one.
+/// The type of a node, with the content of a scalar or the size of a collection.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape<'a> {
     /// The value `null`.
@@ -42,10 +42,10 @@ pub trait Node<'a>: Copy {
     /// The type of this node.
     fn shape(self) -> Shape<'a>;
 
-    /// The value under `name`, if this is an object that has it.
+    /// Returns the field `name` of an object; `None` for a different node or a missing field.
     fn field(self, name: &str) -> Option<Self>;
 
-    /// The element at `index`, if this is an array that has it.
+    /// Returns the element at `index` of an array; `None` for a different node or a missing element.
     fn element(self, index: usize) -> Option<Self>;
 
     /// The elements, if this is an array; else nothing.

@@ -23,7 +23,7 @@ pub type Place = Vec<Box<str>>;
 pub enum Reached {
     /// The value is what the expression is evaluated on.
     Root,
-    /// One of these places. `listed`: it is a list if it is anything, whose elements come from there.
+    /// A value at one of the places; with `listed`, a list (if anything) whose elements are at the places.
     Places {
         /// The places.
         places: BTreeSet<Place>,

@@ -112,7 +112,7 @@ impl<'a> Graft<'a> {
         })
     }
 
-    /// The expression that this term is. Its text is that of the tree.
+    /// Returns the expression of the term `root`, with the tree's own text.
     ///
     /// # Panics
     /// If the id is not of this graft.

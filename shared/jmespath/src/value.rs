@@ -128,7 +128,7 @@ impl<'a, N: Node<'a>> Value<'a, N> {
         Value::Borrowed(Borrowed::Json(value))
     }
 
-    /// The type of the value, with its scalar if it is one.
+    /// Returns the type of the value, with the content of a scalar or the size of a collection.
     pub fn shape(&self) -> Shape<'_> {
         match self {
             Value::Null => Shape::Null,
@@ -174,7 +174,7 @@ impl<'a, N: Node<'a>> Value<'a, N> {
         }
     }
 
-    /// The value under `name`, if this is an object that has it.
+    /// Returns the field `name` of an object; `None` for a different value or a missing field.
     pub fn field(&self, name: &str) -> Option<Self> {
         match self {
             Value::Borrowed(node) => node.field(name).map(Value::Borrowed),
@@ -183,7 +183,7 @@ impl<'a, N: Node<'a>> Value<'a, N> {
         }
     }
 
-    /// The element at `index`, if this is an array that has it.
+    /// Returns the element at `index` of an array; `None` for a different value or a missing element.
     pub fn element(&self, index: usize) -> Option<Self> {
         match self {
             Value::Borrowed(node) => node.element(index).map(Value::Borrowed),

@@ -1,4 +1,5 @@
-//! Keys in a folder: one folder for the server, and one for each login, so that each can be given its own.
+//! Keys in a folder: one folder for the server, and one for each login, so that each login can be given its own
+//! folder.
 //!
 //! ```text
 //! server/keys.conf  tls.crt  tls.key  ca.crt

@@ -64,9 +64,9 @@ pub(crate) struct Machine {
     /// send beats about them.
     left: VecDeque<Incarnation>,
     reading: Reading,
-    /// Every record in scope up to here has been read, or was superseded by one further on.
+    /// Every record in scope up to this position has been read, or was superseded by a later record.
     position: Revision,
-    /// The last position at which one was superseded.
+    /// The last position of a superseded record.
     hole: Revision,
     /// The last position at which a record could not be read, in this reading of the log, and its view
     /// was unknown.

@@ -16,11 +16,11 @@ use crate::{
 /// The reader whose records a view takes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordSource {
-    /// The log's, with every other view.
+    /// The log's reader, which brings every view.
     Log,
-    /// Records of a reader of its own, be it that the view waits for one: see `machine::loads`.
+    /// The view's own reader, which may still have to begin: see `machine::loads`.
     Alone,
-    /// Nobody's: it was freed, or cannot be read here.
+    /// No reader: the view was freed, or cannot be read here.
     None,
 }
 
@@ -37,8 +37,9 @@ pub(crate) struct MirroredView {
     age_max_ms: u64,
     beat_silence_max_ms: u64,
     view: View,
-    /// The log that is read now, and the one from which what is served was read.
+    /// The log that is read now.
     incarnation: Incarnation,
+    /// The log from which the served objects were read.
     served_from: Incarnation,
     content: ContentStamp,
     /// The position of the writer's last control record of the view, if no delta stands behind it.

@@ -51,7 +51,7 @@ impl Digest {
     }
 }
 
-/// Fields are length-prefixed, so that different objects never hash the same text.
+/// Hashes an object. Each field has its length as a prefix, so that different objects never hash the same text.
 fn hash(key: &ObjectKey, version: &ResourceVersion) -> u128 {
     let mut hasher = Xxh3::new();
     for field in [&*key.namespace, &*key.name, version.as_str()] {

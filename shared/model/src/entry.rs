@@ -122,7 +122,7 @@ pub struct EntryRecord {
 pub struct Binding {
     /// The view's name.
     pub view: ViewId,
-    /// The form in which its data are presented.
+    /// The form in which the data are presented.
     #[serde(default)]
     pub shape: Shape,
     /// The one namespace that its data are confined to; empty: they may hold more.

@@ -149,10 +149,9 @@ fn canonical_selector(selector: &str) -> String {
 pub enum Source {
     /// A collection of the Kubernetes API.
     Collection(Collection),
-    /// The objects of one type that are referenced one by one: one view for each type, whatever the
-    /// number of references. It holds one record for each reference, which says whether the object
-    /// is there (see `anteroom_wire::referenced`), so that *not registered*, *not synced* and *not
-    /// found* are told apart.
+    /// The objects of one type that are referenced one by one: one view for each type, whatever the number of
+    /// references. A record for each reference says whether the object is there (see `anteroom_wire::referenced`):
+    /// *not registered*, *not synced* and *not found* are told apart.
     Objects {
         /// The type.
         gvr: GroupVersionResource,

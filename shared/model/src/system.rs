@@ -1,5 +1,5 @@
-//! The views that the watcher derives for the other services, so that policies and entries reach
-//! them the same way as any other fact.
+//! The views that the watcher derives for the other services. Policies and entries reach the services like any other
+//! fact.
 //!
 //! | view | key | body |
 //! |---|---|---|

@@ -28,7 +28,7 @@ pub(crate) fn reads_to_count(expression: &Expression) -> RetainedFields {
     read(expression, None, &Reached::all(true), ValueUse::Counted)
 }
 
-/// Returns the fields that an expression reads of the one object that it is evaluated on.
+/// Returns the fields that an expression reads of an object, if it is evaluated on the object alone.
 pub(crate) fn reads_of_one(expression: &Expression) -> RetainedFields {
     read(expression, None, &Reached::all(false), ValueUse::Read)
 }

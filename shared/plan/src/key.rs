@@ -97,7 +97,7 @@ impl Key {
         }
     }
 
-    /// The part of its value that is looked up.
+    /// The part of the key's value to look up.
     pub fn reading(&self) -> Reading {
         self.0.reading
     }

@@ -26,7 +26,7 @@ enum Form {
     Counts(CountedExpression),
 }
 
-/// The part of the result that one slice gives.
+/// The partial result of one slice.
 #[derive(Clone, Debug)]
 pub struct SliceResult(Content);
 

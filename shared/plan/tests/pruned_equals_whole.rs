@@ -28,7 +28,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Anything that can be said, by what stands for the parts of it.
+/// A strategy for expressions: each is composed of smaller expressions.
 fn expression() -> impl Strategy<Value = String> {
     let field = prop::sample::select(NAMES.to_vec()).prop_map(str::to_owned);
     let leaf = prop_oneof![

@@ -1,4 +1,4 @@
-//! The published Kyverno policies: each compiles, or says which of its fields keep it from it.
+//! The published Kyverno policies: each compiles, or its problems name the fields that cannot.
 
 // Helpers of a test are no tests to clippy.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]

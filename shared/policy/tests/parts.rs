@@ -80,7 +80,7 @@ fn lines(policy: &Policy) -> Vec<String> {
     policy.rules()[0].reads().iter().map(line).collect()
 }
 
-/// Only that it costs too much may be better.
+/// Returns whether the rule was over its budget: the only outcome that may be better by parts.
 fn is_over_budget(outcome: &RuleOutcome) -> bool {
     matches!(outcome, RuleOutcome::Error(error) if error.code() == anteroom_model::ErrorCode::BUDGET_EXCEEDED)
 }

@@ -23,7 +23,7 @@ enum Route {
     Unread(String),
 }
 
-/// A ClusterPolicy whose only rule has this entry, and those before it.
+/// A ClusterPolicy with a single rule, whose context is `entries`.
 fn alone(entries: &[Value]) -> Value {
     json!({
         "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "alone" },

@@ -7,7 +7,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The interval at which the runtime proves that it still runs tasks.
+/// The interval at which the runtime runs a task to prove its liveness.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A runtime that has run no task for so long is stuck: far longer than any work that holds up a thread.

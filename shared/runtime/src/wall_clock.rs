@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-/// Returns the time of this machine's wall clock, which may jump. Never subtract it from another machine's.
+/// Returns the time of the machine's wall clock, which may jump. Never subtract it from another machine's.
 #[expect(
     clippy::disallowed_methods,
     reason = "everybody else reads the wall clock here"

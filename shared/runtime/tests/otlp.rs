@@ -25,7 +25,7 @@ async fn a_span_keeps_its_parent_across_a_border_of_text() {
     let (traceparent, tracestate) = caller.in_scope(|| telemetry::current_trace().unwrap());
     let trace_id = caller.in_scope(|| telemetry::trace_id().unwrap());
 
-    // The other side: what it does is caused by the caller, or merely related to it.
+    // The other side: the caller causes one span, and is merely related to the next.
     let served = tracing::info_span!(parent: None, "served", otel.kind = "server", view = "a");
     telemetry::set_parent(&served, &traceparent, &tracestate);
     served.in_scope(|| tracing::info_span!("within").in_scope(|| tracing::info!("an event")));

@@ -26,7 +26,7 @@ impl ListHead {
                 ("apiVersion", gvr.api_version().into()),
                 ("kind", format!("{}List", info.kind).into()),
             ],
-            // A resource that is called `items` has its list under that name already.
+            // A resource called `items` has its list under `items` already.
             plural: (plural != ITEMS).then(|| plural.into()),
         }
     }

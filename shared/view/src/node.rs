@@ -96,7 +96,7 @@ impl<'a> ViewNode<'a> {
         Self(NodeKind::Some(objects, bare))
     }
 
-    /// The listing that has these fields; with its plural, if the node is the listing below its plural.
+    /// Returns the listing of a root or a list; of a root also the plural.
     fn listing(self) -> Option<(Listing<'a>, Option<&'a str>)> {
         match self.0 {
             NodeKind::Root(listing) => Some((listing, listing.head().plural.as_deref())),

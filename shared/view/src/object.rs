@@ -76,17 +76,17 @@ impl Object {
         self.version.text()
     }
 
-    /// The bytes of its two names.
+    /// The bytes of the object's namespace and name.
     pub(crate) fn key_bytes(&self) -> usize {
         usize::from(self.namespace_bytes) + usize::from(self.name_bytes)
     }
 
-    /// The bytes of its names and its body.
+    /// The bytes of the object's names and body.
     pub(crate) fn len(&self) -> usize {
         self.key_bytes() + self.body_bytes as usize
     }
 
-    /// Its names and its body.
+    /// The text of the names and the body of the object.
     pub(crate) fn data(&self) -> &[u8] {
         let start = self.start as usize;
         &self.data[start..start + self.len()]

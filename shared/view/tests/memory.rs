@@ -93,7 +93,7 @@ fn a_views_memory_matches_its_accounts_and_a_relist_adds_half_at_most() {
     view.caught_up();
     check_accounts(&view, before, "settled again");
 
-    // A reader that takes its time holds what it reads, and not a copy for every update.
+    // A slow reader holds the objects of its snapshot, and no copy for each update.
     let snapshot = view.snapshot(0, Duration::MAX.as_secs()).unwrap();
     let held = allocated();
     for n in 0..200 {

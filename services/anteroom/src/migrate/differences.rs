@@ -64,7 +64,7 @@ const OF_POLICIES: [Row; 3] = [
     ),
 ];
 
-/// Returns the differences that concern a policy, those of its rules first.
+/// Returns the differences of the policy's rules, and then of the policy itself.
 pub(super) fn of_policy(policy: &Value) -> Vec<Difference> {
     let rules = policy["spec"]["rules"].as_array().into_iter().flatten();
     let of_rules = rules.flat_map(|rule| {

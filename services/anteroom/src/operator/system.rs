@@ -72,7 +72,7 @@ pub(crate) struct GroupRow {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ViewRow {
     pub(crate) view: String,
-    /// The state `synced`, or the reason that its writer or its replicas report.
+    /// The state `synced`, or the reason that the writer or a replica reports.
     pub(crate) state: String,
     pub(crate) objects: u64,
     pub(crate) bytes: u64,

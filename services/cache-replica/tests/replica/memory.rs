@@ -96,7 +96,7 @@ async fn the_least_recently_used_view_is_evicted_and_comes_back_when_asked() {
     assert_eq!(told.state, "evicted");
     assert!(harness.service.readiness.report().ready);
 
-    // It has rested for long enough that `second` may go for it, once somebody asks for it.
+    // `first` has rested long enough after its eviction: a question for `first` now evicts `second`.
     let outcome = ask(&harness, &first).await;
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("memory limit"), "{error}");

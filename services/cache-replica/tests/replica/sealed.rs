@@ -59,7 +59,7 @@ async fn results_of_secrets_leave_sealed_or_not_at_all() {
     assert_eq!(error.code().as_str(), "AR202", "{error}");
     assert!(!error.to_string().contains("c2VjcmV0"), "{error}");
 
-    // Another login has no key, and a question about another view is no question about this one.
+    // Keys of a stranger are refused, and so is a question sealed for another view.
     let strange = Keys::ephemeral().unwrap();
     let other = ViewId::new("secrets.v1~0123456789abcdef");
     for (keys, of) in [(&strange, &view), (&keys, &other)] {

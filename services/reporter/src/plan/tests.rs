@@ -92,7 +92,7 @@ enum Event {
     Delete(u8, u16),
     /// The object goes and comes again between two looks.
     Remake(u8, u16, u8),
-    /// The policy is this now; 0: it is gone.
+    /// The policy's new content; 0: the policy is gone.
     Policy(u8, u8),
     /// The view cannot be read, or can be again.
     Unknown(u8, bool),

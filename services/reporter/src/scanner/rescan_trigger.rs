@@ -93,8 +93,8 @@ impl RescanTrigger {
         all
     }
 
-    /// The policies that have to [judge](Self::judge) everything anew now. `is_behind` says of one that does
-    /// so whether it still does.
+    /// Returns the policies that have to [judge](Self::judge) everything anew now. `is_behind` tells whether a
+    /// policy's last judging still goes on.
     pub(super) fn due(
         &mut self,
         now: Instant,

@@ -150,7 +150,7 @@ async fn a_reporter_that_loses_the_lease_stops_and_begins_anew_with_it() {
     reporter.stop().await;
 }
 
-/// Copies what the leader says to each that follows it, once for the policy as it is.
+/// Returns a policy that copies the leader's label to each `follows-*` object, once for each version of the policy.
 fn follow(word: &str) -> Value {
     json!({
         "metadata": {"name": "follow"},
@@ -201,7 +201,8 @@ async fn an_existing_object_triggers_each_policy_version_once() {
     for name in ["leader", "other"] {
         assert_eq!(said(&world, name), "");
     }
-    // What is as it should be is not written, though another reporter does not know how far this one came.
+    // Targets that are right already are not written, although a new reporter does not know the first reporter's
+    // progress.
     world.counts("update", CONFIG_MAPS, 4).await;
     reporter.stop().await;
     let second = world.report_as("second");

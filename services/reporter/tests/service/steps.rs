@@ -1,4 +1,4 @@
-//! Reports follow objects, policies and what these read.
+//! Reports follow changes of objects, of policies, and of the views that policies read.
 
 use anteroom_simapi::Fault;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn reports_are_in_step_with_objects_and_policies() {
     let then: &[(&str, &[&str])] = &[("three", &["p/r: pass"]), ("two", &["p/r: fail"])];
     world.until("what was refused", then).await;
 
-    // Another takes over, and writes nothing but what differs.
+    // The second reporter takes over, and writes only the reports that differ.
     let second = world.report_as("second");
     let written = |world: &World, of: &str| -> Vec<String> {
         let reports = world.reports().into_iter();

@@ -32,7 +32,7 @@ pub(super) enum CoordinatorEffect {
     SetStatus(StatusTarget, Box<DesiredStatus>),
     /// Forget the status of a deleted object.
     ForgetStatus(StatusTarget),
-    /// Ask whether this watcher has all of these rights.
+    /// Ask whether the watcher has all of the rights.
     NeedRights(Vec<Need>),
     /// Ask the API server again for the kinds that it serves.
     Rediscover,

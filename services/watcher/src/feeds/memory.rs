@@ -139,7 +139,7 @@ impl Share {
         self.memory.ledger.lock().shed.resume(view, now);
     }
 
-    /// Returns the resuming view, if this feeder feeds it.
+    /// Returns the resuming view, if the view is this feeder's.
     pub(super) fn resuming(&self, now: Instant) -> Option<ViewId> {
         let ledger = self.memory.ledger.lock();
         let (share, view) = ledger.shed.resuming(now)?;

@@ -208,7 +208,7 @@ fn failed(message: impl Into<String>) -> FactError {
     }
 }
 
-/// The server's span of one request, below its caller's.
+/// The span of a live read, as a child of the caller's span.
 fn span(incoming: &Incoming) -> tracing::Span {
     let span = tracing::info_span!(
         "live read",

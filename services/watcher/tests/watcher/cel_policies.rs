@@ -30,7 +30,7 @@ fn policy(version: &str, resource: &str) -> Value {
     })
 }
 
-/// The policy's `conditionStatus`, once its conditions have these statuses.
+/// Waits until the policy's conditions have the statuses, and returns its `conditionStatus`.
 async fn conditions(world: &World, expected: [&str; 2]) -> Value {
     let mut found = Value::Null;
     // Every write of a status is a request that the figures count.

@@ -75,7 +75,7 @@ fn main() {
         let denied = match cli.over {
             None => decide_all(&world, &cli).await,
             Some(over) => {
-                // What comes over a socket takes its time.
+                // Requests over a socket need real time.
                 tokio::time::resume();
                 let load = Load {
                     over,

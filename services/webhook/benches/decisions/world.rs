@@ -23,7 +23,7 @@ use crate::{Which, served::Served};
 /// The interval of the writer's heartbeats, until all parts are ready.
 const BEAT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Every so many reviews is one of a host that is taken.
+/// The number of reviews for each review of a taken host.
 const TAKEN_EVERY: usize = 10;
 
 /// The placeholders in the template of a review.
@@ -106,7 +106,7 @@ impl World {
 }
 
 impl Reviews {
-    /// Splits a review at its host and its uid, which occur once each and in this order.
+    /// Splits a review at its host and its uid: the template has each of them once, in this order.
     pub(crate) fn new() -> Self {
         let review = review(UID, &ingress("shop", "web", HOST));
         let review = String::from_utf8(review.to_vec()).unwrap();
@@ -116,7 +116,7 @@ impl Reviews {
         Self([before, between, after].map(str::to_owned))
     }
 
-    /// The review of this number, and its uid.
+    /// Returns the body of review `n`, and the review's uid.
     pub(crate) fn number(&self, n: usize, objects: usize) -> (String, String) {
         let is_taken = n % TAKEN_EVERY == TAKEN_EVERY - 1;
         let host = match is_taken {

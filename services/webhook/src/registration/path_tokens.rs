@@ -74,7 +74,7 @@ struct OfPhase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Current {
     period: u64,
-    /// The time from which the next one is written.
+    /// The time from which the next period is written.
     until: Instant,
 }
 
@@ -172,7 +172,8 @@ impl TokenState {
         self.see(phase, found, Current { period, until }, clock)
     }
 
-    /// Goes by a period, unless it goes by that one or by a later one: then it returns false. Takes its token in any case.
+    /// Takes the period over if it is newer than the current period, and returns whether it did. Accepts the period's
+    /// token in any case.
     fn see(&mut self, phase: Phase, token: &str, seen: Current, clock: u64) -> bool {
         let of = self.of.get_mut(phase);
         let is_newer = of

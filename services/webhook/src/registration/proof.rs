@@ -33,7 +33,7 @@ pub(crate) const PATH: &str = "/probe";
 /// The label of a review that is meant for it; its value names the configuration.
 const LABEL: &str = "anteroom.dev/probe";
 
-/// Seconds that the API server waits for its answer.
+/// Seconds that the API server waits for the probe's answer.
 const TIMEOUT_SECONDS: i32 = 5;
 
 /// The path at the API server at which the review is created.

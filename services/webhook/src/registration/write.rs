@@ -1,10 +1,9 @@
 //! Writing the configuration so that it never goes back in time.
 //!
-//! All webhooks write one object, each by what it has read of the log. One that was paused, or has just
-//! started, may have read less than another. It must not remove webhooks that the other registered, on
-//! which a ready policy relies. So the object names the log position from which it was made, and a webhook
-//! that has read less leaves the object alone. Each write names the version that was read, so that no
-//! other webhook's write in between is lost.
+//! All webhooks write one object, each from its own position in the log. A webhook that was paused, or has just
+//! started, may be behind. It must not remove webhooks that a later reader registered, on which a ready policy
+//! relies. So the object names the log position from which it was made, and a webhook with an earlier position leaves
+//! the object alone. Each write names the object's version that was read, so that no write in between is lost.
 
 use std::{collections::BTreeMap, time::Duration};
 

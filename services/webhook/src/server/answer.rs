@@ -372,7 +372,7 @@ fn timeout(uri: &Uri) -> Duration {
         )
 }
 
-/// The span of one review, below the API server's where it sends one.
+/// The span of a review; its parent is the API server's span, if the request names one.
 fn span(headers: &HeaderMap) -> Span {
     let span = tracing::info_span!(
         "admission",

@@ -58,7 +58,7 @@ struct Table {
     known: HashMap<IpAddr, Instant>,
 }
 
-/// An accepted connection. Dropping it frees its place.
+/// An accepted connection, whose place is free again once the connection is dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     id: u64,

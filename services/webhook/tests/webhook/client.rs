@@ -20,7 +20,7 @@ pub(crate) enum Http {
     Two,
 }
 
-/// Calls one webhook, trusting nothing but its authority.
+/// A client of a single webhook, which trusts only the webhook's authority.
 #[derive(Clone)]
 pub(crate) struct Client {
     address: SocketAddr,

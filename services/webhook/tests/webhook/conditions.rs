@@ -118,7 +118,7 @@ async fn a_failed_condition_refuses_unless_another_is_false_or_the_failure_polic
             refusal.is_none_or(|message| message.contains(place)),
             "{case}"
         );
-        // Whatever is false for it stops a change as it stops a refusal.
+        // A mutating rule with the conditions refuses the same requests, and changes nothing.
         let sets = json!({ "mutate": { "patchStrategicMerge": { "data": { "b": "set" } } } });
         let mutating = conditional(policy("p", failure, &[sets]), conditions);
         cluster.policies(&[mutating]).await;

@@ -146,7 +146,7 @@ async fn an_admitted_trigger_changes_the_existing_targets() {
     assert_eq!(answer["allowed"], true);
     let object = written.recv().await.unwrap();
     assert_eq!(object["metadata"]["annotations"]["seen"], "three");
-    // The mutating webhook leaves what comes as it is.
+    // The mutating webhook changes nothing of the request.
     let answer = client.review("/mutate", &of("three")).await;
     assert_eq!(answer.get("patch"), None, "{answer}");
 }

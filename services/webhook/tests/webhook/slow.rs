@@ -54,7 +54,7 @@ async fn streams_without_a_body_delay_no_other_review() {
             let sent = sender.send_request(post("/validate?timeout=30s", nothing()));
             open.push(tokio::spawn(sent));
         }
-        // The answer to what was sent last says that the others have arrived.
+        // The server answers the last request, so the earlier requests have arrived.
         sender.ready().await.unwrap();
         let empty = BodyExt::boxed(http_body_util::Empty::new());
         let answer = sender.send_request(post("/nowhere", empty)).await.unwrap();

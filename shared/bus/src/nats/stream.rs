@@ -1,4 +1,4 @@
-//! The JetStream stream that holds the log: its creation and its configuration.
+//! The JetStream stream of the log: its creation and its configuration.
 
 use anteroom_model::{Incarnation, limits::MESSAGE_BYTES_MAX};
 use anteroom_wire::{PROTOCOL_VERSION, subject::Subjects};

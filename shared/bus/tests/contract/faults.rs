@@ -185,7 +185,7 @@ pub(crate) async fn a_log_is_made_anew_once_for_those_who_found_it_shortened(
     within(writer.bus.remake_log(&before)).await.unwrap();
     let after = writer.bus.head().await.unwrap();
     assert_ne!(after.incarnation, before);
-    // Another watcher has found the same, and comes later.
+    // A second watcher found the log shortened too, and comes later.
     within(harness.client().await.remake_log(&before))
         .await
         .unwrap();

@@ -9,7 +9,7 @@ use crate::support::within;
 
 /// A bus to test, and what can be done to it.
 pub(crate) trait Harness {
-    /// A client that is connected, and that lives as long as this.
+    /// Returns a connected client, which lives as long as the harness.
     async fn client(&self) -> Arc<dyn Bus>;
 
     /// Stops the broker, as a crash would.

@@ -382,7 +382,7 @@ mod tests {
                 Some(12),
                 at("a", 12),
             ),
-            // One does not: it is being built anew.
+            // A view that is built anew does not take in the reading.
             (
                 at("a", 2),
                 [at("a", 3), at("a", 9), at("a", 7)],

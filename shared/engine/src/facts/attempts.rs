@@ -210,13 +210,13 @@ mod tests {
 
     const HEDGE: Duration = Duration::from_millis(100);
 
-    /// The script of an attempt: the milliseconds that it waits, and its result.
+    /// The script of an attempt: the milliseconds of waiting, and the result.
     type Script = (u64, Result<u32, FactError>);
 
-    /// The attempts; the result, the time that it takes, and the attempts that are begun.
+    /// The scripts, and the expected result, duration and number of begun attempts.
     type Case<'a> = (&'a [Script], Result<u32, FactError>, u64, usize);
 
-    /// The result, the time that it took, and the attempts that were begun.
+    /// Races the scripts. Returns the result, the duration, and the number of begun attempts.
     async fn run(deadline_ms: u64, script: &[Script]) -> (Result<u32, FactError>, u64, usize) {
         let (begun, start) = (AtomicUsize::new(0), Instant::now());
         let deadline = start + Duration::from_millis(deadline_ms);

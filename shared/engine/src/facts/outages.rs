@@ -78,14 +78,14 @@ impl<K> Clone for Outages<K> {
     }
 }
 
-/// Whose turn it is to look whether an outage is over.
+/// The part of a request in finding out whether an outage is over.
 enum Turn<'a, K: Clone + Eq + Hash> {
-    /// This one's, after a pause.
+    /// This request looks, after a pause.
     Look {
         pause: Duration,
         _watching: Watching<'a, K>,
     },
-    /// Another one's, who tells. Made under the lock, so that no word in between is missed.
+    /// A different request looks, and tells. The wait began under the lock, so that no word in between is missed.
     Wait(OwnedNotified),
     /// The outage is over.
     Over,

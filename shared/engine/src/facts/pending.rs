@@ -13,7 +13,7 @@ pub(super) struct PendingFact<'a> {
     pub(super) fallback_from: Option<ErrorCode>,
 }
 
-/// Facts that are asked of one view at once.
+/// Facts to ask of one view at once.
 pub(super) struct ViewBatch<'a> {
     pub(super) pending: Vec<(PendingFact<'a>, ViewRead)>,
     /// Each of them has another backend.

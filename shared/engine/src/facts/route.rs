@@ -177,7 +177,7 @@ fn cel_query(asked: &CelRequest) -> CelQuery {
     }
 }
 
-/// A fact that is asked for, without its target.
+/// A fact to look up, without its target.
 struct FactLookup<'a> {
     catalog: &'a Catalog,
     policy: &'a ObjectKey,

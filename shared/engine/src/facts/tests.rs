@@ -357,7 +357,8 @@ async fn a_config_map_is_looked_for_from_the_nearest_place_on() {
         object: "a/c".into(),
     };
     let value = || Ok(json!({ "data": { "k": "v" } }));
-    // What the labelled ones say, the referenced ones, and the API server; what is read, by whom.
+    // The answers of the labelled view, the referenced view and the API server; the expected outcome, and the live
+    // reads.
     let cases: [(Said, Said, Said, &str, usize); 6] = [
         (value(), Err(not_synced()), Err(not_synced()), "ok", 0),
         (

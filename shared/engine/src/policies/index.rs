@@ -138,7 +138,7 @@ impl<'a> CandidatePolicies<'a> {
         }
     }
 
-    /// The parts of a request that these policies read.
+    /// The parts of a request that the policies read.
     pub(super) fn parts(&self, namespace: Option<&str>) -> Cow<'a, RequestParts> {
         let by_kind = self.by_kind.parts(namespace);
         let by_plural = self.by_plural.parts(namespace);
@@ -203,7 +203,7 @@ impl Candidates {
         self.everywhere.positions.is_empty() && !of_namespaces
     }
 
-    /// The parts of a request that these policies read.
+    /// The parts of a request that the policies read.
     fn parts(&self, namespace: Option<&str>) -> &RequestParts {
         match namespace {
             None => &self.parts,

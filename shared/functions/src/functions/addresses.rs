@@ -46,7 +46,7 @@ fn canonical(path: &str) -> String {
     }
 }
 
-/// Returns the image with its registry, and with its digest or its tag.
+/// Returns the image's full reference: the registry, and the digest or the tag.
 fn image_normalize(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let image = string(call, 0)?;
     match images::normal(&image) {

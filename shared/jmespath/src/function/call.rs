@@ -73,7 +73,7 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The type of a value, with its scalar if it is one.
+    /// Returns the type of a value, with the content of a scalar or the size of a collection.
     pub fn shape(&self, value: Handle) -> Shape<'_> {
         self.host.shape(value)
     }
@@ -100,7 +100,7 @@ impl<'c> Call<'c> {
         }
     }
 
-    /// The value under `name`, if this is an object that has it.
+    /// Returns the field `name` of an object; `None` for a different value or a missing field.
     pub fn field(&mut self, object: Handle, name: &str) -> Option<Handle> {
         self.host.field(object, name)
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::ast::{Ast, Slot, Term, TermId};
 
-/// The terms so far, each with its depth, which exceeds the depth of its deepest operand by 1.
+/// The terms so far. A term's depth exceeds the depth of its deepest operand by 1.
 #[derive(Default)]
 pub(crate) struct Arena {
     terms: Vec<Term>,

@@ -235,7 +235,7 @@ fn each_expression_limit_holds_at_its_edge() {
             .unwrap()
             .evaluate_json(&json!([1, 2, 3]), &environment)
     };
-    // The projection, what it projects, and three elements.
+    // Five steps: the projection, the projected array, and three elements.
     let steps = |steps| {
         evaluate(
             "[*]",

@@ -41,7 +41,7 @@ pub enum Retry {
 pub enum About {
     /// The service that was to answer, or the state of its data.
     Service,
-    /// The expression on this data: the same everywhere.
+    /// The expression on the data: every replica finds the same error.
     Evaluation,
     /// The form of the request.
     Request,

@@ -81,7 +81,7 @@ impl<'a> ViewList<'a> {
         self.examined.fetch_add(objects, Ordering::Relaxed);
     }
 
-    /// Goes through objects of this list at its pace.
+    /// Goes through `objects` at the list's pace.
     pub(super) fn paced<'l>(
         &'l self,
         objects: Box<dyn Iterator<Item = &'a Object> + 'l>,
@@ -146,14 +146,14 @@ pub(super) fn node<'l, 'a: 'l>(object: &'a Object) -> BodyNode<'l> {
     object.node()
 }
 
-/// Values that are looked up in one index.
+/// Values to look up in an index.
 #[derive(Debug)]
 pub(super) struct Lookup {
     pub(super) key: IndexKey,
     values: Vec<Scalar>,
 }
 
-/// Lookups that find all objects that can matter.
+/// Lookups that find all relevant objects.
 #[derive(Debug, Default)]
 struct Choice {
     lookups: Vec<Lookup>,

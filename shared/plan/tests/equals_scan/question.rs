@@ -17,7 +17,7 @@ pub(crate) fn language() -> Language {
     }
 }
 
-/// An expression, its parameters, and the selection that it is asked of.
+/// An expression with its parameters, and the selection to evaluate on.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) expression: String,

@@ -165,7 +165,7 @@ fn settings(
 
 /// The fields of `evaluation` that are about one kind of policy, or none of ours.
 struct EvaluationFields {
-    /// `mode: Kubernetes`: of another, no other field is looked at.
+    /// `mode: Kubernetes`. In a different mode, the compiler reads no further field.
     is_of_objects: bool,
     /// `mutateExisting`
     changes_existing: bool,

@@ -22,7 +22,7 @@ use crate::ir::{
 /// Targets of one rule.
 pub const TARGETS_MAX: usize = 64;
 
-/// The name by which a target's expressions know it.
+/// The variable of the target in a target's expressions.
 pub(super) const TARGET: &str = "target";
 
 const SPEC: KnownFields = KnownFields {

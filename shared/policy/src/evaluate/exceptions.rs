@@ -106,7 +106,7 @@ pub(super) fn holding<'a>(
 #[derive(Clone, Copy)]
 pub(super) struct Existing<'o> {
     pub(super) object: &'o Value,
-    /// Its namespace; `None` where no condition reads it, or it is in none.
+    /// The object's namespace; `None`: no condition reads a namespace, or the object has none.
     pub(super) namespace: Option<&'o Value>,
 }
 

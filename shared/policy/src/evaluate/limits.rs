@@ -1,4 +1,4 @@
-//! Limits of one evaluation. Each ends in an error that names it.
+//! Limits of an evaluation. The error at a limit names the limit.
 
 /// Facts that one rule may read while one request is evaluated; more is an error.
 pub const FACTS_PER_RULE_MAX: usize = 64;

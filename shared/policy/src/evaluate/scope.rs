@@ -140,7 +140,7 @@ impl Scope<'_> {
         })
     }
 
-    /// The last entry of this name that is visible.
+    /// Returns the index of the last visible entry with the name.
     fn find(&self, name: &str) -> Option<usize> {
         self.entries[..self.visible]
             .iter()

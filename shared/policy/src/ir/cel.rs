@@ -191,7 +191,7 @@ impl Cel {
         }
     }
 
-    /// Returns the references that have to be kept for what it reads.
+    /// Returns the references to keep: the parameters' collection, and the namespaces if they are read.
     pub(crate) fn references(&self) -> Vec<Reference> {
         let params = self.params.as_ref();
         let params = params.map(|params| params.collection.clone());

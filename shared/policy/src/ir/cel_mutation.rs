@@ -23,7 +23,7 @@ pub(crate) struct CelMutation {
 pub(crate) struct Definition {
     /// The API group of its kind.
     pub(crate) group: String,
-    /// The name of the call that reads it.
+    /// The name of the call that reads the definition.
     pub(crate) call: String,
 }
 

@@ -148,7 +148,7 @@ impl PolicyKind {
         ObjectKey::new(&*key.namespace, Self::of_key(key).1)
     }
 
-    /// Names the policy that has this key, for people: its kind, then its name, as in `Policy team-a/labels`.
+    /// Returns the policy's name for people: the kind, then the name, as in `Policy team-a/labels`.
     pub fn describe(key: &ObjectKey) -> String {
         let (kind, name) = Self::of_key(key);
         match &*key.namespace {

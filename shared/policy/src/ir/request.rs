@@ -226,7 +226,7 @@ impl AdmissionRequest {
         self.served_kind_as(self.resource())
     }
 
-    /// Returns the kind that rules match, with this plural.
+    /// Returns the kind that rules match, with `resource` as the plural.
     pub(crate) fn served_kind_as<'k>(&'k self, resource: &'k str) -> ServedKind<'k> {
         ServedKind {
             group: self.group(),

@@ -163,7 +163,7 @@ impl Rule {
         }
     }
 
-    /// All its context entries, those of each `foreach` included.
+    /// Returns the rule's context entries, those of each `foreach` included.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
         let each = self.each().iter();
         let mut inner: Vec<_> = each.flat_map(ForEach::entries).collect();

@@ -48,7 +48,7 @@ pub enum Usage {
     Whole,
     /// The fields that expressions of the rule read.
     Cut,
-    /// The value of the expression that uses it.
+    /// The value of the expression that uses the fact.
     Subquery,
     /// The verdict of a condition with this operator.
     Probe(&'static str),
@@ -66,7 +66,7 @@ pub enum ReadSource {
     },
     /// `resourceCache`, or a call of the API server that a view may answer.
     Kept {
-        /// The reference that has to be kept for it.
+        /// The reference to keep for the fact.
         reference: Reference,
         /// The path that is called; empty for a `resourceCache`.
         path: String,
@@ -75,7 +75,7 @@ pub enum ReadSource {
     },
     /// A fact about the request that it does not carry: the labels of its namespace, the roles of its user.
     Around {
-        /// The reference that has to be kept for it.
+        /// The reference to keep for the fact.
         reference: Reference,
         /// It is a list of objects, rather than one of them.
         is_list: bool,

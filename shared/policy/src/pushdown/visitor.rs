@@ -67,7 +67,7 @@ pub(super) enum Flow<'r> {
     Used,
     /// The value is that of this entry of the context, or stands in the way of one.
     Entry(usize),
-    /// Each of its elements is one of a `foreach`.
+    /// The value's elements are the elements of a `foreach`.
     Elements(&'r ForEach),
 }
 

@@ -73,7 +73,7 @@ const HOSTILE: [&str; 48] = [
     "(((((((((((((((((((((",
 ];
 
-/// A value that is not what was expected.
+/// Returns a value that no field expects.
 pub(crate) fn hostile(tape: &mut Tape<'_>) -> Value {
     match tape.below(14) {
         0 => Value::Null,

@@ -38,7 +38,7 @@ fn reports_are_remembered_up_to_the_limit_and_no_more() {
         let action = published.begin(&key(name), is_from(name).as_ref(), Some(report("x")));
         assert_eq!(action, expected, "{name}");
     }
-    // It is written anew once what it said was read, and forgotten again.
+    // The report is written once its old content was read, and then forgotten again.
     published.was_read(&key("c"), now);
     assert_eq!(due(&mut published, now), ["c"]);
     assert_eq!(

@@ -125,7 +125,7 @@ impl World {
         match action {
             ReportAction::Nothing => return,
             ReportAction::UpToDate => {
-                // All that it said is known here too.
+                // The published report equals the own report, so its content is known.
                 self.of_before.remove(&object);
                 let said = self.of_object(object).map(|report| report.content);
                 self.own.extend(said.map(|said| (object, said)));

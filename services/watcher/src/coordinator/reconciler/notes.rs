@@ -331,7 +331,7 @@ impl Reconciler {
             );
             self.apply(Event::PolicyGone(Dependent(gone.uid)));
         }
-        // It is no news of the other kind.
+        // A kind that stays absent is no news, unless all kinds are absent.
         if is_news || self.exceptions.are_absent() {
             self.exceptions_known(now);
         }

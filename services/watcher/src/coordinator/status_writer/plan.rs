@@ -19,13 +19,13 @@ pub(super) const SEEN_AFTER: Duration = Duration::from_secs(10);
 /// The shortest time between two writes of an entry's figures, where there are few entries.
 pub(super) const FIGURES_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The time that each status adds to that, so that all together are written at most 50 times a second.
+/// The time that each status adds to `FIGURES_INTERVAL`: all statuses together are written at most 50 times a second.
 pub(super) const FIGURES_APART: Duration = Duration::from_millis(20);
 
 /// The time between two writes of an entry of which only the time has moved, where there are few.
 pub(super) const TIME_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time that each status adds to that.
+/// The time that each status adds to `TIME_INTERVAL`.
 const TIME_APART: Duration = Duration::from_millis(50);
 
 /// The fields of an entry's status beside its conditions.

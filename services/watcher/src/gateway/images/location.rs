@@ -34,7 +34,7 @@ pub(super) struct Location {
 
 impl Location {
     /// # Errors
-    /// That it is no reference of an image.
+    /// The text is no reference of an image.
     pub(super) fn parse(reference: &str, registries: &Registries) -> Result<Self, CallFault> {
         let location = Self::parts(reference, registries);
         location.ok_or_else(|| super::document::unusable("it is no reference of an image"))

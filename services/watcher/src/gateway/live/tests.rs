@@ -22,7 +22,7 @@ mod images;
 /// A timeout for steps that end at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A watcher that serves live reads, with its policies and its API server.
+/// A watcher for live reads, with its policies and its API server.
 pub(super) struct Rig {
     bus: Arc<dyn Bus>,
     tools: LiveTools,
@@ -472,7 +472,7 @@ async fn the_deadline_is_kept() {
     assert_eq!(outcome, Err(FactError::DeadlineExceeded { deadline_ms }));
 }
 
-/// A watcher over its limits answers with the error that it is busy.
+/// A watcher beyond its limits answers `LiveReadBusy`.
 #[tokio::test]
 async fn a_watcher_over_its_limits_answers_that_it_is_busy() {
     let mut rig = Rig::new(LiveArgs {

@@ -1,5 +1,5 @@
-//! `GlobalContextEntry`, as Kyverno defines it: the same manifests are accepted, and what its
-//! admission refuses is refused in the same words.
+//! `GlobalContextEntry` by Kyverno's definition: accepts the same manifests, and refuses the rest in the words of
+//! Kyverno's admission.
 #![expect(
     unreachable_pub,
     reason = "the KubeSchema derive repeats each struct in a scope of its own"

@@ -299,7 +299,7 @@ impl World {
         });
     }
 
-    /// A record that cannot be read: this view's, where that can be told.
+    /// Hands in an unreadable record, of `view` if given.
     pub(super) fn unreadable(&mut self, view: Option<ViewId>) {
         self.last.0 += 1;
         self.delivered = self.last;

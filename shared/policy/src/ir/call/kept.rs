@@ -8,7 +8,7 @@ use crate::ir::{CollectionReference, KeptTarget, NamedObject, Reference, templat
 /// The way in which a view answers a path, as far as it is known before a request comes.
 #[derive(Debug)]
 pub(crate) struct KeptPlan {
-    /// The reference that has to be kept for it.
+    /// The reference to keep for the path.
     pub(crate) reference: Reference,
     /// The segments that name the namespace and the object.
     namespace: Option<usize>,

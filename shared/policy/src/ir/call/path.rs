@@ -58,7 +58,7 @@ impl PathTemplate {
         })
     }
 
-    /// Returns the templates that it is made of.
+    /// Returns the templates of the segments and of the query's values.
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
         let values = self.query.iter().map(|(_, value)| value);
         self.segments.iter().chain(values)

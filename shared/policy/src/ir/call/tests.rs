@@ -118,7 +118,7 @@ fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObje
     }
 }
 
-/// Each path that a view answers, with its reference and its narrowing.
+/// Each path that a view answers has a reference and a narrowing.
 #[test]
 fn a_path_of_a_collection_or_an_object_is_kept() {
     let in_ns = |target: KeptTarget, namespace: &str| KeptTarget {

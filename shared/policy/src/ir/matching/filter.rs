@@ -22,7 +22,7 @@ pub(crate) struct Match {
 pub(crate) enum Filters {
     /// One must match.
     Any(Vec<Filter>),
-    /// All must match; the legacy form is one of these with one filter.
+    /// All must match; the legacy form has a single filter.
     All(Vec<Filter>),
 }
 
