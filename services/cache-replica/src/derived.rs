@@ -19,6 +19,15 @@ use changes::LastChanges;
 pub(crate) use counts::{CountParameters, RewrittenQuery};
 pub(crate) use indexes::{LookupContext, LookupLimit};
 
+/// A state of a view, and the policies that ask about its objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskedState<'q> {
+    pub(crate) view: &'q ViewHandle,
+    pub(crate) state: &'q Snapshot,
+    /// The namespace of the policies; empty: policies of the cluster.
+    pub(crate) namespace: &'q str,
+}
+
 /// All indexes and counters of a replica.
 #[derive(Debug)]
 pub(crate) struct Derived {
@@ -48,15 +57,14 @@ impl Derived {
     /// Calls `ask` with the index of this key, in a state of its view. Returns false if there is none at present.
     pub(crate) fn ask_index(
         &self,
-        view: &ViewHandle,
-        state: &Snapshot,
+        asked: AskedState<'_>,
         key: &IndexKey,
         ask: &mut dyn FnMut(&Index),
     ) -> bool {
-        let asked = self
+        let answered = self
             .indexes
-            .ask(view, state, key.clone(), WAIT_MAX, |index| ask(index));
-        asked.is_some()
+            .ask(asked, key.clone(), WAIT_MAX, |index| ask(index));
+        answered.is_some()
     }
 
     /// Keeps them up with their views until `stop`.

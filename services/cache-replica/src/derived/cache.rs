@@ -24,11 +24,17 @@ use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use tokio::{sync::Semaphore, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::changes::LastChanges;
+use super::{AskedState, changes::LastChanges};
 
 /// The most indexes, and the most counters, of one view. A query that would need one more looks through
 /// all objects.
 const PER_VIEW_MAX: usize = 64;
+
+/// The most of one view that the policies of one namespace alone use.
+const PER_NAMESPACE_MAX: usize = PER_VIEW_MAX / 4;
+
+/// The most of one view that no policy of the cluster uses.
+const PER_NAMESPACES_MAX: usize = PER_VIEW_MAX * 3 / 4;
 
 /// The interval at which all are brought up to their views. Queries do so too, with less to catch up,
 /// and no old state of a view is held for long.
@@ -69,7 +75,14 @@ pub(super) struct DerivedCache<T: Derive> {
 #[derive(Debug)]
 struct OfView<T: Derive> {
     view: ViewHandle,
-    slots: HashMap<T::Key, Arc<DerivedSlot<T>>>,
+    slots: HashMap<T::Key, OwnedSlot<T>>,
+}
+
+#[derive(Debug)]
+struct OwnedSlot<T> {
+    /// The namespace whose policies used it first; empty: policies of the cluster use it.
+    namespace: Box<str>,
+    slot: Arc<DerivedSlot<T>>,
 }
 
 /// A structure, or `None` while it is built.
@@ -97,13 +110,13 @@ impl<T: Derive> DerivedCache<T> {
     /// by side. `None`: it is not built yet, there are too many, or it is of another state and was in use for `wait_max`.
     pub(super) fn ask<R>(
         self: &Arc<Self>,
-        view: &ViewHandle,
-        state: &Snapshot,
+        asked: AskedState<'_>,
         key: T::Key,
         wait_max: Duration,
         ask: impl FnOnce(&T) -> R,
     ) -> Option<R> {
-        let slot = self.slot(view, key)?;
+        let slot = self.slot(asked, key)?;
+        let AskedState { view, state, .. } = asked;
         let advance = |derived: &mut T| self.advance(view.id(), &slot, derived, state);
         slot.ask(state, wait_max, advance, ask)
     }
@@ -113,7 +126,7 @@ impl<T: Derive> DerivedCache<T> {
         let views = self.views.lock();
         let slots = views.values().flat_map(|of| of.slots.values());
         slots
-            .map(|slot| slot.bytes.load(Ordering::Relaxed) as u64)
+            .map(|owned| owned.slot.bytes.load(Ordering::Relaxed) as u64)
             .sum()
     }
 
@@ -142,7 +155,10 @@ impl<T: Derive> DerivedCache<T> {
 
     /// Returns the slot of this key. Adds one, and starts its build, if there is none. `None`: there are too
     /// many.
-    fn slot(self: &Arc<Self>, view: &ViewHandle, key: T::Key) -> Option<Arc<DerivedSlot<T>>> {
+    fn slot(self: &Arc<Self>, asked: AskedState<'_>, key: T::Key) -> Option<Arc<DerivedSlot<T>>> {
+        let AskedState {
+            view, namespace, ..
+        } = asked;
         let mut views = self.views.lock();
         let of = views.entry(view.id().clone()).or_insert_with(|| OfView {
             view: view.clone(),
@@ -154,11 +170,15 @@ impl<T: Derive> DerivedCache<T> {
                 slots: HashMap::new(),
             };
         }
-        if let Some(slot) = of.slots.get(&key) {
-            slot.used_ms.store(self.now_ms(), Ordering::Relaxed);
-            return Some(Arc::clone(slot));
+        if let Some(owned) = of.slots.get_mut(&key) {
+            if namespace.is_empty() {
+                owned.namespace = Box::default();
+            }
+            owned.slot.used_ms.store(self.now_ms(), Ordering::Relaxed);
+            return Some(Arc::clone(&owned.slot));
         }
-        if of.slots.len() >= PER_VIEW_MAX {
+        let namespaces = of.slots.values().map(|owned| &*owned.namespace);
+        if !has_room(namespaces, namespace) {
             return None;
         }
         let slot = Arc::new(DerivedSlot {
@@ -166,7 +186,11 @@ impl<T: Derive> DerivedCache<T> {
             bytes: AtomicUsize::new(0),
             used_ms: AtomicU64::new(self.now_ms()),
         });
-        of.slots.insert(key.clone(), Arc::clone(&slot));
+        let owned = OwnedSlot {
+            namespace: namespace.into(),
+            slot: Arc::clone(&slot),
+        };
+        of.slots.insert(key.clone(), owned);
         drop(views);
         tokio::spawn(Arc::clone(self).build(view.clone(), key, Arc::clone(&slot)));
         Some(slot)
@@ -199,7 +223,7 @@ impl<T: Derive> DerivedCache<T> {
         let (views, now_ms) = (self.views.lock(), self.now_ms());
         views.values().any(|of| {
             let state = of.view.snapshot(Some(u64::MAX)).ok();
-            of.slots.values().any(|slot| {
+            of.slots.values().any(|OwnedSlot { slot, .. }| {
                 slot.is_idle(now_ms)
                     || match (&state, slot.derived.try_read()) {
                         (None, _) => true,
@@ -219,8 +243,8 @@ impl<T: Derive> DerivedCache<T> {
             let Ok((state, _)) = of.view.snapshot(Some(u64::MAX)) else {
                 return false; // Evicted, failed, or gone: it holds objects for nobody.
             };
-            of.slots.retain(|_, slot| !slot.is_idle(now_ms));
-            let slots = of.slots.values().cloned();
+            of.slots.retain(|_, owned| !owned.slot.is_idle(now_ms));
+            let slots = of.slots.values().map(|owned| Arc::clone(&owned.slot));
             behind.extend(slots.map(|slot| (of.view.id().clone(), slot, state.clone())));
             !of.slots.is_empty()
         });
@@ -244,6 +268,18 @@ impl<T: Derive> DerivedCache<T> {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// Returns true if there may be one more for policies of a namespace, or (empty) of the cluster, beside those of these.
+fn has_room<'n>(held: impl Iterator<Item = &'n str>, namespace: &str) -> bool {
+    let (mut all, mut of_namespaces, mut own) = (0, 0, 0);
+    for held in held {
+        all += 1;
+        of_namespaces += usize::from(!held.is_empty());
+        own += usize::from(held == namespace);
+    }
+    let is_within = own < PER_NAMESPACE_MAX && of_namespaces < PER_NAMESPACES_MAX;
+    all < PER_VIEW_MAX && (namespace.is_empty() || is_within)
 }
 
 /// Builds one from the view's state now. `None`: the view answers nobody.
@@ -359,6 +395,32 @@ mod tests {
 
         fn bytes(&self) -> usize {
             0
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_a_quarter_of_a_views_indexes_and_the_cluster_has_the_rest() {
+        let held = |counts: &[(&'static str, usize)]| {
+            let each = |&(namespace, count)| std::iter::repeat_n(namespace, count);
+            counts.iter().flat_map(each).collect::<Vec<_>>()
+        };
+        for (counts, asks, expected) in [
+            (&[("a", 15)][..], "a", true),
+            (&[("a", 16)], "a", false),
+            (&[("a", 16)], "b", true),
+            (&[("a", 16), ("b", 16), ("c", 15)], "c", true),
+            (&[("a", 16), ("b", 16), ("c", 16)], "d", false),
+            (&[("a", 16), ("b", 16), ("c", 16)], "", true),
+            (&[("", 63)], "a", true),
+            (&[("", 64)], "", false),
+            (&[("", 60), ("a", 4)], "b", false),
+        ] {
+            let held = held(counts);
+            assert_eq!(
+                has_room(held.into_iter(), asks),
+                expected,
+                "{counts:?} {asks}"
+            );
         }
     }
 

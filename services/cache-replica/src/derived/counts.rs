@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use anteroom_jmespath::Parameters;
-use anteroom_mirror::ViewHandle;
 use anteroom_plan::{Count, Counter, CounterKey, Index, IndexedCount, Scalar};
-use anteroom_view::{Select, Snapshot};
+use anteroom_view::Select;
 use anteroom_wire::query::Query;
 use serde_json::Value;
 
-use super::{Derived, LookupContext, WAIT_MAX};
+use super::{AskedState, Derived, LookupContext, WAIT_MAX};
 use crate::plan::{CountedPlan, Plan, document};
 
 /// A query with its counts replaced by parameters.
@@ -57,8 +56,7 @@ impl Parameters for CountParameters<'_> {
 /// A query, and the state that its objects are counted in.
 #[derive(Clone, Copy)]
 struct CountContext<'a> {
-    view: &'a ViewHandle,
-    state: &'a Snapshot,
+    asked: AskedState<'a>,
     query: &'a Query,
     /// The namespace whose objects are counted; empty for all.
     namespace: &'a str,
@@ -70,16 +68,15 @@ impl Derived {
     /// be.
     pub(crate) fn substitute_counts(
         &self,
-        view: &ViewHandle,
-        state: &Snapshot,
+        asked: AskedState<'_>,
         plan: &Plan,
         select: &Select,
         query: &Query,
     ) -> Option<RewrittenQuery> {
+        let state = asked.state;
         let counted = plan.counted(document(select, state.read())?)?;
         let context = CountContext {
-            view,
-            state,
+            asked,
             query,
             namespace: select.whole_namespace(state.read())?,
             bare: select.is_bare(state.read()),
@@ -100,13 +97,12 @@ impl Derived {
         }
         let by_namespace = !context.namespace.is_empty();
         if count.is_of_all_objects() && !by_namespace {
-            return Some(context.state.read().len() as u64);
+            return Some(context.asked.state.read().len() as u64);
         }
         let strict = context.query.missing_key_is_error;
         let key = CounterKey::of(count, by_namespace, strict, context.bare);
         let ask = |counter: &Counter| counter.count(context.namespace);
-        self.counters
-            .ask(context.view, context.state, key, WAIT_MAX, ask)?
+        self.counters.ask(context.asked, key, WAIT_MAX, ask)?
     }
 
     fn number_by_index(&self, context: CountContext<'_>, count: &IndexedCount) -> Option<u64> {
@@ -114,8 +110,7 @@ impl Derived {
             return None;
         }
         let lookup = LookupContext {
-            view: context.view,
-            state: context.state,
+            asked: context.asked,
             parameters: &context.query.parameters,
             missing_key_is_error: context.query.missing_key_is_error,
             bare: context.bare,
@@ -124,10 +119,8 @@ impl Derived {
         let wanted = lookup.operand(&count.probe).and_then(Scalar::of_json)?;
         let key = lookup.key(&count.probe);
         let exact = |index: &Index| index.exact(&wanted);
-        let agree = self
-            .indexes
-            .ask(context.view, context.state, key, WAIT_MAX, exact)??;
-        let all = context.state.read().len();
+        let agree = self.indexes.ask(context.asked, key, WAIT_MAX, exact)??;
+        let all = context.asked.state.read().len();
         Some(match count.negated {
             true => all.saturating_sub(agree) as u64,
             false => agree as u64,

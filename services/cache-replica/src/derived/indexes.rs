@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anteroom_jmespath::Parameters;
-use anteroom_mirror::ViewHandle;
 use anteroom_plan::{Index, IndexKey, Narrow, Operand, Probe, Terms, selected};
-use anteroom_view::{Object, Select, Snapshot};
+use anteroom_view::{Object, Select};
 use serde_json::Value;
 
-use super::Derived;
+use super::{AskedState, Derived};
 use crate::plan::{Plan, document};
 
 /// With so few objects found, no other index is asked for fewer.
@@ -17,8 +16,7 @@ const FEW: usize = 16;
 /// A query's lookup in one state of a view.
 #[derive(Clone, Copy)]
 pub(crate) struct LookupContext<'q> {
-    pub(crate) view: &'q ViewHandle,
-    pub(crate) state: &'q Snapshot,
+    pub(crate) asked: AskedState<'q>,
     /// The request's parameters, and the counts that stand beside them.
     pub(crate) parameters: &'q dyn Parameters,
     pub(crate) missing_key_is_error: bool,
@@ -64,7 +62,7 @@ impl Derived {
         context: &LookupContext<'_>,
         limit: LookupLimit,
     ) -> Option<Vec<Object>> {
-        let narrow = plan.narrow(document(select, context.state.read())?);
+        let narrow = plan.narrow(document(select, context.asked.state.read())?);
         let narrow = selected(narrow.as_deref(), select.labels())?;
         let terms = Terms {
             objects_max: limit.objects,
@@ -89,7 +87,7 @@ impl Derived {
                 let gather = |index: &Index| index.gather(probe, terms);
                 let key = context.key(probe);
                 self.indexes
-                    .ask(context.view, context.state, key, context.wait_max, gather)?
+                    .ask(context.asked, key, context.wait_max, gather)?
             }
             Narrow::Any(parts) => self.gather_any(parts, context, terms),
             Narrow::All(alternatives) => self.gather_fewest(alternatives, context, terms),

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use super::cel::CelPrepared;
 use crate::{
     deadline::Deadline,
+    derived::AskedState,
     memo::QueryKey,
     plan::{Plan, Plans},
 };
@@ -129,6 +130,15 @@ impl Batch {
             deadline,
             scans: Semaphore::new(SCANS_PER_REQUEST),
             examined: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the state that its queries are over, and who asks them.
+    pub(super) fn asked(&self) -> AskedState<'_> {
+        AskedState {
+            view: &self.view,
+            state: &self.state,
+            namespace: &self.namespace,
         }
     }
 

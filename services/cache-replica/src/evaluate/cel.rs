@@ -13,10 +13,9 @@ use std::sync::{
 };
 
 use anteroom_cel::{Budget, EvalError, JsonError, Machine, Roots};
-use anteroom_mirror::ViewHandle;
 use anteroom_model::{FactError, RetainedFields};
 use anteroom_plan::{Index, IndexKey, ListHost, PACE_OBJECTS};
-use anteroom_view::{Select, Snapshot};
+use anteroom_view::Select;
 use anteroom_wire::{
     WireError,
     query::{CelOutcome, CelQuery, encode_cel},
@@ -30,7 +29,7 @@ use super::{
     evaluator::Evaluator,
 };
 use crate::{
-    derived::Derived,
+    derived::{AskedState, Derived},
     plan::{self, CelPlan},
     scan::{SLICE_OBJECTS, Turns},
 };
@@ -100,8 +99,7 @@ enum EvaluationPlace<'b> {
 struct Host<'b> {
     /// `None`: it is to look through all objects.
     derived: Option<&'b Derived>,
-    view: &'b ViewHandle,
-    state: &'b Snapshot,
+    asked: AskedState<'b>,
     pace: EvaluationPlace<'b>,
     has_asked: AtomicBool,
 }
@@ -111,7 +109,7 @@ impl ListHost for Host<'_> {
         let Some(derived) = self.derived else {
             return false;
         };
-        let asked = derived.ask_index(self.view, self.state, key, ask);
+        let asked = derived.ask_index(self.asked, key, ask);
         self.has_asked.fetch_or(asked, Ordering::Relaxed);
         asked
     }
@@ -292,8 +290,7 @@ impl Evaluator {
     fn host<'b>(&'b self, batch: &'b Batch, pace: EvaluationPlace<'b>) -> Host<'b> {
         Host {
             derived: Some(&self.derived),
-            view: &batch.view,
-            state: &batch.state,
+            asked: batch.asked(),
             pace,
             has_asked: AtomicBool::new(false),
         }

@@ -46,23 +46,22 @@ impl<'e> QueryFacts<'e> {
 
     fn find(&self, limit: LookupLimit) -> Option<IndexHits> {
         let QueryContext { plan, select, .. } = self.context;
-        let (view, state) = (&self.context.batch.view, &self.context.batch.state);
+        let asked = self.context.batch.asked();
         let query = self.context.query();
         let derived = &self.evaluator.derived;
-        let rewritten = derived.substitute_counts(view, state, plan, select, query);
+        let rewritten = derived.substitute_counts(asked, plan, select, query);
         let objects = {
             let parameters = rewritten
                 .as_ref()
                 .map(|rewritten| rewritten.parameters(&query.parameters));
             let context = LookupContext {
-                view,
-                state,
+                asked,
                 parameters: match &parameters {
                     Some(parameters) => parameters,
                     None => &query.parameters,
                 },
                 missing_key_is_error: query.missing_key_is_error,
-                bare: select.is_bare(state.read()),
+                bare: select.is_bare(asked.state.read()),
                 wait_max: limit.wait_max,
             };
             let plan = rewritten.as_ref().map_or(plan, RewrittenQuery::plan);
