@@ -23,6 +23,38 @@ pub struct Failure {
     pub message: String,
 }
 
+/// Reasons of failures for which the source is not to blame: Anteroom itself does not hold the data.
+pub mod own_reason {
+    /// The log has no room for a view.
+    pub const LOG_FULL: &str = "LogFull";
+    /// The quota of a namespace does not hold a view.
+    pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+    /// The watcher's memory limit does not hold a view.
+    pub const MEMORY_LIMIT: &str = "MemoryLimit";
+    /// The type of a view has as many watches as one type may have.
+    pub const TOO_MANY_WATCHES: &str = "TooManyWatches";
+    /// An object cannot be carried in the log.
+    pub const OBJECT_UNREADABLE: &str = "ObjectUnreadable";
+    /// A replica has no key that opens the objects of a view.
+    pub const SEALED_UNREADABLE: &str = "SealedUnreadable";
+
+    pub(super) const ALL: [&str; 6] = [
+        LOG_FULL,
+        QUOTA_EXCEEDED,
+        MEMORY_LIMIT,
+        TOO_MANY_WATCHES,
+        OBJECT_UNREADABLE,
+        SEALED_UNREADABLE,
+    ];
+}
+
+impl Failure {
+    /// Returns true if Anteroom itself does not hold the data, whatever their source says: see [`own_reason`].
+    pub fn is_own(&self) -> bool {
+        own_reason::ALL.contains(&&*self.reason)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.message)

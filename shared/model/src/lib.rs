@@ -40,7 +40,7 @@ mod version;
 pub use digest::Digest;
 pub use entry::{
     Binding, Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, KindRecord,
-    ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState,
+    ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState, own_reason,
 };
 pub use error::{About, ErrorClass, ErrorCode, FactError, Retry};
 pub use existing_objects::ExistingObjects;

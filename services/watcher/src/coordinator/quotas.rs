@@ -5,11 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anteroom_model::Failure;
+use anteroom_model::{Failure, own_reason};
 use anteroom_policy::Reference;
 
 use super::{policy_store::PolicyId, registry::Referred};
-use crate::log_writer::publish::QUOTA_EXCEEDED;
 
 /// Sources of one `Policy`.
 pub(super) const POLICY_SOURCES_MAX: usize = 64;
@@ -59,7 +58,7 @@ impl Quotas {
         };
         if sources.len() > sources_max {
             return Err(Failure::new(
-                QUOTA_EXCEEDED,
+                own_reason::QUOTA_EXCEEDED,
                 format!(
                     "the policy has {} sources kept, and {sources_max} are the limit: read fewer, or \
                      divide it",
@@ -79,7 +78,7 @@ impl Quotas {
             return Ok(());
         }
         Err(Failure::new(
-            QUOTA_EXCEEDED,
+            own_reason::QUOTA_EXCEEDED,
             format!(
                 "with this policy, the policies of namespace `{namespace}` have {own} sources kept that \
                  nobody else reads, and {NAMESPACE_SOURCES_MAX} are the limit: read fewer, or delete \

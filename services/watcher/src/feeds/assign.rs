@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anteroom_model::{Failure, ObjectKey, ViewId};
+use anteroom_model::{Failure, ObjectKey, ViewId, own_reason};
 
 use super::{
     hub::Hub,
@@ -133,7 +133,7 @@ fn admit(
 
 fn too_many() -> Failure {
     Failure::new(
-        "TooManyWatches",
+        own_reason::TOO_MANY_WATCHES,
         format!(
             "{} watches of one type are the limit, and the API server forbids the wider one that would \
              take their place: grant the watcher's ServiceAccount `list` and `watch` on the whole type",

@@ -326,15 +326,24 @@ impl Member {
         self.watches = scopes.into_iter().map(waits).collect();
     }
 
-    /// Raises `since` to the newest version of the watches that the view follows, and of the view's own lists beside
-    /// them.
+    /// Raises `since` to the newest version that the view may hold anything of: by the watches that it follows, by the
+    /// view's own lists beside them, and by lists that run, which may have brought a part of their objects.
     fn note_known(&mut self, watches: &BTreeMap<WatchScope, RunningWatch>) {
         for (scope, progress) in &self.watches {
-            let (Progress::Follows { after }, Some(watch)) = (progress, watches.get(scope)) else {
+            let Some(watch) = watches.get(scope) else {
                 continue;
             };
-            // A list that it read beside the watch may be younger than the watch's last word.
-            for known in after.iter().map(|(_, at)| at).chain([&watch.newest]) {
+            let known: Vec<_> = match progress {
+                // A list that it read beside the watch may be younger than the watch's last word.
+                Progress::Follows { after } => after
+                    .iter()
+                    .map(|(_, at)| at)
+                    .chain([&watch.newest])
+                    .collect(),
+                Progress::Lists { .. } => vec![&watch.lists_at],
+                Progress::Waits { .. } | Progress::Joins { .. } => continue,
+            };
+            for known in known {
                 if self.since.is_empty() || !follows_on(&self.since, known) {
                     self.since.clone_from(known);
                 }

@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-use anteroom_model::{Failure, ViewId};
+use anteroom_model::{Failure, ViewId, own_reason};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -31,9 +31,6 @@ const PROCESS_BYTES: u64 = 32 * 1024 * 1024;
 /// and published. Measured at 20,000 and at 100,000 of them, half in entries and half in policies: 6.5
 /// to 7.4 KB each.
 const ENTRY_BYTES: u64 = 7 * 1024;
-
-/// The reason of the failure of a view that the memory limit stopped.
-const MEMORY_LIMIT: &str = "MemoryLimit";
 
 /// The least limit that leaves room for anything.
 pub(crate) const LIMIT_MIN: u64 = 2 * PROCESS_BYTES;
@@ -168,7 +165,7 @@ impl Drop for Share {
 /// Returns the failure of a view that takes so many bytes, as far as it was read.
 pub(super) fn failure(bytes: u64, bytes_max: u64) -> Failure {
     Failure::new(
-        MEMORY_LIMIT,
+        own_reason::MEMORY_LIMIT,
         format!(
             "the watcher's memory limit (`--watcher-memory-limit`) of {bytes_max} bytes has no room for this view, \
              whose keys and waiting changes take {bytes} bytes or more. It is read again by itself once there is \

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anteroom_model::{Failure, ObjectKey, ResourceVersion};
+use anteroom_model::{Failure, ObjectKey, ResourceVersion, own_reason};
 use anteroom_seal::Keys;
 use anteroom_wire::{referenced, unreadable};
 use async_trait::async_trait;
@@ -102,7 +102,7 @@ impl WatchSink {
             });
             let body = found.or_else(|unreadable| {
                 self.note_unreadable(&target.lease, key, &unreadable);
-                let failure = Failure::new("ObjectUnreadable", unreadable.problem);
+                let failure = Failure::new(own_reason::OBJECT_UNREADABLE, unreadable.problem);
                 referenced::failed(&failure).map_err(Unreadable::of)
             });
             self.write(&target, key, version, body, since, origin);

@@ -21,7 +21,6 @@ use tokio::{
 };
 
 use gather::Pace;
-pub(crate) use view_state::QUOTA_EXCEEDED;
 pub(crate) use work::{Batch, ChangeOrigin, Incoming, ViewLease, ViewStats, Work};
 pub(crate) use write_queue::{Opening, WriteQueue};
 

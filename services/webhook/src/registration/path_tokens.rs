@@ -29,6 +29,10 @@ const PURPOSE: &[u8] = b"anteroom review path";
 /// The time for which a token is made.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
 
+/// The shortest time from one period to the next: twice as long as until every webhook has read a configuration, so that
+/// none misses two of them, however many are started.
+const STEP_MIN: Duration = super::step::RECHECK.saturating_mul(2);
+
 /// Tokens of a phase that are remembered: an API server may go by the configuration before the last one for a moment.
 const SEEN_MAX: usize = 2;
 
@@ -166,7 +170,7 @@ impl TokenState {
         let is_first = self.of.get(phase).current.is_none();
         // Nobody knows how old the first one is, if not by the clock.
         let until = match is_first && clock > period {
-            true => now,
+            true => now + STEP_MIN,
             false => now + PERIOD,
         };
         self.see(phase, found, Current { period, until }, clock)
@@ -352,8 +356,13 @@ mod tests {
             let mut state = state("k");
             let token = made(&state, found);
             state.read(PHASE, &token, named.then_some(found), now, NOON);
-            let wanted = state.wanted(PHASE, now, NOON).unwrap();
-            assert_eq!(wanted.period, expected, "{found}, named: {named}");
+            let wanted = |at| state.wanted(PHASE, at, NOON).unwrap().period;
+            assert_eq!(wanted(now + STEP_MIN), expected, "{found}, named: {named}");
+            let early = wanted(now + STEP_MIN - Duration::from_secs(1));
+            assert!(
+                !named || early == found,
+                "{found}: others have read {early} by then"
+            );
         }
     }
 

@@ -1,5 +1,7 @@
 //! Records of the log: they are taken in, passed over, or cannot be read.
 
+use anteroom_model::own_reason;
+
 use super::*;
 
 /// The reason that a reader gets where nothing can be opened.
@@ -114,7 +116,7 @@ impl Machine {
         reason: String,
         effects: &mut Vec<MirrorEffect>,
     ) {
-        let failure = Failure::new("SealedUnreadable", reason.clone());
+        let failure = Failure::new(own_reason::SEALED_UNREADABLE, reason.clone());
         kept.write().fail(&failure);
         self.loads.end(id, effects);
         effects.push(MirrorEffect::Unopened(id.clone(), reason));

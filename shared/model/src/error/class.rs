@@ -78,6 +78,12 @@ impl FactError {
             Self::ObjectNotFound { .. } | Self::LiveReadFailed { code: 404, .. } => {
                 (Retry::Final, About::Absent)
             }
+            // The source may be well, and nobody knows what it holds: no default stands in.
+            Self::Failed { failure, .. } | Self::EntryInvalid { failure, .. }
+                if failure.is_own() =>
+            {
+                (Retry::Final, About::Service)
+            }
             Self::EntryInvalid { .. } | Self::Failed { .. } | Self::LiveReadFailed { .. } => {
                 (Retry::Final, About::Source)
             }
@@ -149,7 +155,7 @@ impl FactError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EntryKind, Failure, Revision};
+    use crate::{EntryKind, Failure, Revision, own_reason};
 
     /// The table of all variants. Its `match` does not compile without one of them.
     macro_rules! table {
@@ -212,6 +218,11 @@ mod tests {
             message: text(),
         };
         rows.push((not_found, Retry::Final, About::Absent));
+        let full = FactError::Failed {
+            view: text(),
+            failure: Failure::new(own_reason::LOG_FULL, text()),
+        };
+        rows.push((full, Retry::Final, About::Service));
         for (error, retry, about) in rows {
             assert_eq!(error.class(), ErrorClass { retry, about }, "{error:?}");
         }

@@ -24,7 +24,6 @@ use tokio::time::Instant;
 use freshness::Freshness;
 use lists::Lists;
 pub(super) use suspension::Limit;
-pub(crate) use suspension::QUOTA_EXCEEDED;
 use suspension::Suspension;
 
 use super::{

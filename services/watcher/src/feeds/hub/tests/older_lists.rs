@@ -1,5 +1,5 @@
 //! Lists that were asked for before a view came, and begin afterwards: the view takes none that is older than what
-//! it knows. The property found the last two cases.
+//! it knows. The property found the last three cases.
 
 use super::{
     Step::{Beside, Change, Move, Refer, Relist, Rewrite, Watch, Write},
@@ -142,4 +142,31 @@ fn a_list_between_a_views_own_lists_is_not_the_last() {
         served.map(|served| served.contains_key(&key(3))),
         Some(false)
     );
+}
+
+/// A view lists again and has heard of a deletion, when it changes to a watch whose list was asked for before that.
+#[test]
+fn a_view_that_lists_again_takes_no_older_list_of_another_watch() {
+    settled(&[
+        // The first list of the labelled watch, which is the second of two.
+        Watch(3),
+        Move(1),
+        Watch(1),
+        Watch(1),
+        Change(0, None),
+        Change(2, Some(true)),
+        Watch(1),
+        // The watch of all asks for its list, which has the object.
+        Watch(0),
+        Change(2, None),
+        Watch(1),
+        Write,
+        Watch(1),
+        Relist(1),
+        Write,
+        Watch(1),
+        Watch(1),
+        Watch(1),
+        Move(0),
+    ]);
 }

@@ -4,17 +4,11 @@
 
 use std::time::Duration;
 
-use anteroom_model::{Digest, Epoch, Failure, ViewState};
+use anteroom_model::{Digest, Epoch, Failure, ViewState, own_reason};
 use tokio::time::Instant;
 
 use super::ViewWriteState;
 use crate::log_writer::publish::{pending::Change, room};
-
-/// The reason of the failure of a view that the log has no room for.
-pub(crate) const LOG_FULL: &str = "LogFull";
-
-/// The reason of the failure of a view that the quota of its namespace does not hold.
-pub(crate) const QUOTA_EXCEEDED: &str = "QuotaExceeded";
 
 /// The shortest time between suspending a view and writing it again.
 const SUSPENDED_MIN: Duration = Duration::from_secs(5);
@@ -161,7 +155,7 @@ impl ViewWriteState {
         let size = format!("this view, of {objects} object(s) and about {bytes} bytes");
         let failure = match over {
             Limit::Log => Failure::new(
-                LOG_FULL,
+                own_reason::LOG_FULL,
                 format!(
                     "the log has no room for {size}. It is written again by itself once there is: \
                      delete objects or entries, narrow this one by a selector, or raise \
@@ -169,7 +163,7 @@ impl ViewWriteState {
                 ),
             ),
             Limit::Quota(bytes_max) => Failure::new(
-                QUOTA_EXCEEDED,
+                own_reason::QUOTA_EXCEEDED,
                 format!(
                     "views that only policies of this namespace read may take {bytes_max} bytes of \
                      the log, and with {size}, they would take more. It is written again by itself \
