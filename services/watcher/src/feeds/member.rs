@@ -128,6 +128,13 @@ impl Progress {
 
     /// Returns the part that a view with this progress, which knows its source up to `since`, takes in a list of the
     /// watch at `version`. A list that was asked for before the view came may be older than what the view knows.
+    ///
+    /// | progress | the list is new enough | the list is older |
+    /// |---|---|---|
+    /// | waits | takes it | waits for the next; where that is older too, the history restarted |
+    /// | lists | takes it, in the place of the list that ran | takes it |
+    /// | joins | takes it, in the place of its own list | passes over |
+    /// | follows | takes it, and knows all before it | passes over; waits, if it is older in some namespaces alone |
     pub(super) fn part_in_list(
         &self,
         version: &ResourceVersion,

@@ -55,6 +55,7 @@ impl WatchSink {
         }
         let RawObject { key, version, json } = object;
         let mut object = self.read(&json);
+        // Without the lock of the hub: the queue passes over a lease whose epoch is over, and a version that is not newer.
         for target in &targets {
             let body = object.body(target.retained.as_deref());
             self.write(target, &key, &version, body, Instant::now(), &origin);

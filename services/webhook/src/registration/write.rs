@@ -169,7 +169,7 @@ async fn within<T>(
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Unwritten::Outrun),
         Ok(Err(error)) => Err(Unwritten::Refused(format!(
-            "the API server refuses the {}: {error}",
+            "the {} cannot be read or written at the API server: {error}",
             configuration::kind(wanted.phase)
         ))),
         Err(_) => Err(Unwritten::Refused(

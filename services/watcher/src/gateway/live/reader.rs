@@ -192,6 +192,8 @@ impl LiveReader {
     ) -> LiveOutcome {
         let begun = Instant::now();
         let _share = match &*request.policy.namespace {
+            // Scans have limits of their own, and take nothing from admission.
+            _ if request.of_scan => None,
             "" => None,
             namespace => Some(self.shares.admit(namespace, deadline).await?),
         };

@@ -491,26 +491,35 @@ async fn a_watcher_over_its_limits_answers_that_it_is_busy() {
     assert_eq!(rig.asked.load(Ordering::SeqCst), 1);
 }
 
-/// Scans and admission have separate limits.
+/// Scans and admission have separate limits, also for policies of a namespace.
 #[tokio::test]
 async fn scans_have_limits_of_their_own() {
-    let args = LiveArgs {
-        live_reads_per_second: 1,
-        ..LiveArgs::default()
-    };
-    let mut rig = Rig::new(args).await;
-    rig.policy("", "p", reads()).await;
-    let of_admission = get("p", "version", "/version");
-    let of_scan = LiveRequest {
-        of_scan: true,
-        ..of_admission.clone()
-    };
-    let soon = Duration::from_millis(100);
-    rig.ask(&of_scan).await.unwrap();
-    let busy = rig.ask_within(&of_scan, soon).await.unwrap_err();
-    assert!(matches!(busy, FactError::LiveReadBusy { .. }), "{busy}");
-    rig.ask_within(&of_admission, PATIENCE).await.unwrap();
-    assert_eq!(rig.asked.load(Ordering::SeqCst), 2);
+    for (namespace, variable, path) in [
+        ("", "version", "/version"),
+        ("a", "pod", "/api/v1/namespaces/a/pods/x"),
+    ] {
+        let args = LiveArgs {
+            live_reads_per_second: 1,
+            ..LiveArgs::default()
+        };
+        let mut rig = Rig::new(args).await;
+        let context = json!([{"name": variable, "apiCall": {"urlPath": path}}]);
+        rig.policy(namespace, "p", context).await;
+        let of_admission = LiveRequest {
+            policy: ObjectKey::new(namespace, "p"),
+            ..get("p", variable, path)
+        };
+        let of_scan = LiveRequest {
+            of_scan: true,
+            ..of_admission.clone()
+        };
+        let soon = Duration::from_millis(100);
+        rig.ask(&of_scan).await.unwrap();
+        let busy = rig.ask_within(&of_scan, soon).await.unwrap_err();
+        assert!(matches!(busy, FactError::LiveReadBusy { .. }), "{busy}");
+        rig.ask_within(&of_admission, PATIENCE).await.unwrap();
+        assert_eq!(rig.asked.load(Ordering::SeqCst), 2, "{namespace}");
+    }
 }
 
 /// An answer over the limit of size is an error.
