@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_failure_says_the_limit_the_size_and_what_to_do() {
         let failure = failure(300, 1_000);
-        assert_eq!(failure.reason, MEMORY_LIMIT);
+        assert_eq!(failure.reason, own_reason::MEMORY_LIMIT);
         for part in [
             "`--watcher-memory-limit`) of 1000 bytes",
             "300 bytes or more",
