@@ -36,7 +36,7 @@ const ROOM: usize = 8;
 pub(crate) const RETRY_BASE_MS: u64 = 500;
 pub(crate) const RETRY_MAX_MS: u64 = 60_000;
 
-/// The content of a report of which nobody knows it: a write may have arrived, or not.
+/// Marks a report whose content is unknown: a write of it may have arrived, or not.
 const UNKNOWN: &str = "";
 
 /// The step that brings a report up to date.

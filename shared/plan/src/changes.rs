@@ -96,8 +96,8 @@ impl Difference {
         }
     }
 
-    /// In what the elements differ, each from the one in its place; `None`: in anything, or in more fields
-    /// than are listed. A reader of a list's elements reads the same fields of each.
+    /// Returns the fields in which two lists differ, element by element; `None`: the fields are unknown, or too many. A
+    /// reader of a list's elements reads the same fields of each.
     fn of_elements(
         old: BodyNode<'_>,
         new: BodyNode<'_>,

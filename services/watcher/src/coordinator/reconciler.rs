@@ -347,12 +347,12 @@ impl Reconciler {
             match effect {
                 Needed::OpenView(wanted) => {
                     let view = wanted.info.source.view_id();
-                    tracing::info!(%view, "desires a view");
+                    tracing::info!(%view, "an entry or a policy needs a view: watchers feed it");
                     let record = Record::encode(view_key(&view), &*wanted);
                     self.put(SystemView::DesiredViews, record);
                 }
                 Needed::CloseView(view) => {
-                    tracing::info!(%view, "no longer desires a view: nobody needs it");
+                    tracing::info!(%view, "nobody needs a view any more: watchers stop feeding it");
                     self.write(SystemView::DesiredViews, Write::delete(view_key(&view)));
                 }
                 Needed::Call(info, spec) => {

@@ -41,7 +41,7 @@ pub(crate) struct Called {
 }
 
 impl Called {
-    /// For what both of two configurations come to: a policy may have rules in either.
+    /// Combines two configurations: the older position counts, since a policy may have rules in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let position = match self.position.incarnation == other.position.incarnation {
             true if other.position.revision < self.position.revision => &other.position,

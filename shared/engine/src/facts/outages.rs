@@ -1,8 +1,8 @@
-//! Who is not answered for at the moment, and since when.
+//! The views, and the watchers, for which nobody answers at the moment, each with the start of its outage.
 //!
-//! A young outage is waited out within the request's own deadline: a replica that starts again is soon back. An old one fails
-//! at once, or every request would hang until its deadline and hold its place for so long. One request at a time looks
-//! whether it is over; the others wait to be told.
+//! A young outage is waited out within the request's own deadline: a replica that starts again is soon back. In an
+//! old outage requests fail at once. Otherwise each would hang until its deadline, and hold its place for so long. One request
+//! at a time looks whether the outage is over; the others wait for its outcome.
 //!
 //! | nobody has answered | a request |
 //! |---|---|

@@ -12,7 +12,7 @@
 //! | DELETE | is gone, is being deleted, or was made anew | it took effect |
 //! | any | anything else | it is not stored yet, or never was |
 //!
-//! Of what is deleted the content cannot be looked up any more. It is read before the request is answered
+//! A deleted object cannot be read any more. Its content is read before the request is answered
 //! ([`MutateExisting::read_before_delete`](super::MutateExisting::read_before_delete)).
 
 use anteroom_model::FactError;

@@ -190,7 +190,7 @@ impl Applied {
         &self.patched
     }
 
-    /// For people: what is not as it should be, and the counts. With `all` also what is.
+    /// Returns the report for people: failures and counts, with `all` also the results that passed.
     pub fn text(&self, all: bool) -> String {
         let mut text = String::new();
         for (policy, problems) in &self.broken {

@@ -175,7 +175,7 @@ struct EvaluationFields {
     is_triggered_by_own: bool,
 }
 
-/// A rule of these kinds: what is left out is as in a rule that says nothing of it.
+/// Builds a rule of a kind of policies.kyverno.io. Fields without a counterpart have the defaults of a kyverno.io rule.
 fn rule(
     name: &str,
     action: FailureAction,

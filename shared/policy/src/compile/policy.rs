@@ -151,8 +151,8 @@ pub fn none_run(manifest: &Value, driver: Driver) -> Vec<NotRun> {
     all.unwrap_or_default()
 }
 
-/// The rules that are derived from a policy's own for what makes Pods, as if they were written so, in the
-/// order in which they are evaluated. None of a manifest that has no rules.
+/// Returns the rules for Pod controllers that are derived from a policy's own rules (autogen), in the order of their
+/// evaluation; none for a manifest without rules.
 pub fn derived_rules(manifest: &Value) -> Vec<Value> {
     let own = manifest["spec"]["rules"].as_array();
     let derived = autogen::derive(&manifest["metadata"], own.map_or(&[], Vec::as_slice));

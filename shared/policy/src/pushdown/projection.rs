@@ -54,7 +54,7 @@ pub(super) fn queries_of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
     facts.into_iter().filter_map(of_entry).collect()
 }
 
-/// A query for a value that is followed, cut to what is read of it. `None`: that is everything.
+/// Narrows a query to the fields of its result that the rule reads; `None`: the rule reads the whole result.
 pub(super) fn followed(
     rule: &Rule,
     place: &ExpressionSite<'_>,

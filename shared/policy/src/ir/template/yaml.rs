@@ -67,8 +67,8 @@ fn begins_value(yaml: &str) -> bool {
 /// Characters of a text that may be a number, a boolean or null.
 const BARE_MAX: usize = 64;
 
-/// A value as it would read as YAML without quotes: of a text what is a number, a boolean or null. Any other
-/// text stays the text that it is, whatever characters are in it.
+/// Reads a text as a YAML scalar without quotes: `"3"` becomes 3, `"true"` and `"null"` become true and null. Every other
+/// text, and every other value, stays as it is.
 pub(super) fn bare(value: Arc<Value>) -> Arc<Value> {
     let Some(text) = value.as_str() else {
         return value;
