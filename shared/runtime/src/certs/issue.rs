@@ -21,6 +21,8 @@ pub const AUTHORITY_VALIDITY: SignedDuration = SignedDuration::from_hours(10 * 3
 /// Validity of a serving certificate.
 pub const SERVING_VALIDITY: SignedDuration = SignedDuration::from_hours(365 * 24);
 
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
 /// The time before now from which a certificate is valid. Clocks may be wrong by months: what is made by one that is ahead
 /// must be good for all others, or each would replace the certificate of the other.
 const SKEW: SignedDuration = AUTHORITY_VALIDITY;
@@ -36,10 +38,11 @@ fn year_month_day(at: Timestamp) -> (i32, u8, u8) {
     )
 }
 
+/// Sets the validity to whole days, so that it covers all of `from..to`.
 fn set_validity(params: &mut CertificateParams, from: Timestamp, to: Timestamp) {
     let (year, month, day) = year_month_day(from);
     params.not_before = rcgen::date_time_ymd(year, month, day);
-    let (year, month, day) = year_month_day(to);
+    let (year, month, day) = year_month_day(to + (DAY - SignedDuration::from_nanos(1)));
     params.not_after = rcgen::date_time_ymd(year, month, day);
 }
 
@@ -160,5 +163,33 @@ impl Authority {
             chain: params.signed_by(&key, &issuer)?.pem(),
             key: key.serialize_pem(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_valid_for_as_long_as_was_asked_for_and_a_day_more_at_most() {
+        for (now, end) in [
+            ("2026-11-26T23:59:59Z", "2026-11-28T00:00:00Z"),
+            ("2026-11-26T00:00:00Z", "2026-11-27T00:00:00Z"),
+            ("2026-11-26T00:00:01Z", "2026-11-28T00:00:00Z"),
+        ] {
+            let now: Timestamp = now.parse().unwrap();
+            let authority = Authority::valid_for("a", DAY, now).unwrap();
+            let end: Timestamp = end.parse().unwrap();
+            assert_eq!(authority.not_after().unwrap(), end, "{now}");
+            let pair = authority.issue(&["a.b".into()], now).unwrap();
+            let second = SignedDuration::from_secs(1);
+            for (at, expected) in [(now, true), (now + DAY, true), (end + second, false)] {
+                assert_eq!(
+                    authority.vouches_for(&pair, "a.b", at),
+                    expected,
+                    "{now} {at}"
+                );
+            }
+        }
     }
 }
