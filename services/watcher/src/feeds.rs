@@ -101,7 +101,7 @@ pub(crate) struct FeedOptions {
     /// `--reference-idle-after`: an object that is watched by itself and that nobody read for so
     /// long is no longer watched.
     pub reference_idle_after: Duration,
-    /// `--memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
+    /// `--watcher-memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
     pub memory_bytes_max: Option<u64>,
     /// `--namespace-log-bytes-max`: bytes of the log that views which only policies of one namespace read may
     /// take in each group; `None`: there is no limit.

@@ -222,9 +222,12 @@ impl Member {
         self.watches.insert(scope.clone(), lists);
     }
 
-    /// Waits for the next list of the watch, since the one that begins is too old.
+    /// Waits for the next list of the watch, because the list that begins is too old. The next one has to show the
+    /// source at `since`; `None`: at the version that this one had to show.
     pub(super) fn wait_for_next(&mut self, scope: &WatchScope, since: Option<ResourceVersion>) {
-        self.since = since.unwrap_or_else(|| std::mem::take(&mut self.since));
+        if let Some(since) = since {
+            self.since = since;
+        }
         let waits = Progress::Waits { asked_again: true };
         self.watches.insert(scope.clone(), waits);
     }

@@ -65,7 +65,7 @@ struct TokenState {
     taken: Vec<String>,
 }
 
-/// What is known of the configuration of a phase at the API server.
+/// The period and the tokens of a phase, as its configurations at the API server named them.
 #[derive(Default)]
 struct OfPhase {
     /// `None`: none was read or written yet.

@@ -118,8 +118,8 @@ impl Live {
         Ok((self.decoder.run(bytes, deadline, read).await?, origin))
     }
 
-    /// The question as it travels: sealed, where it may be about Secrets, or writes what was read in them. Only the watcher knows whether it is, so
-    /// without a key it is asked in the clear, and is refused if it is.
+    /// The question as it travels: sealed, where it may be about Secrets, or writes what was read in them. Only the
+    /// watcher knows whether a read is about Secrets, so without a key it is asked in the clear, and is refused if it is.
     fn question(
         &self,
         reader: &RuleRef,

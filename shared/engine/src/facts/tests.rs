@@ -483,6 +483,31 @@ async fn a_secrets_results_travel_sealed() {
     }
 }
 
+/// A rule may write what it has read in a Secret.
+#[tokio::test(start_paused = true)]
+async fn a_write_travels_sealed() {
+    let world = World::new(0.0);
+    let keys = world.asker_keys.clone();
+    let are_sealed = Arc::<Mutex<Vec<bool>>>::default();
+    let noted = Arc::clone(&are_sealed);
+    let _watcher = world
+        .serve(Address::Write, move |_, body| {
+            let opened = keys.open_question(AskedOf::Live, body);
+            noted.lock().push(opened.is_ok());
+            None
+        })
+        .await;
+    let reader = RuleRef {
+        policy: ObjectKey::new("", "p"),
+        rule: "r".into(),
+    };
+    let soon = Instant::now() + Duration::from_secs(1);
+    let object = json!({"data": {"key": "hidden"}});
+    let error = world.facts.write(&reader, 0, object, soon).await;
+    assert_eq!(error.unwrap_err().code().as_str(), "AR204");
+    assert_eq!(*are_sealed.lock(), [true]);
+}
+
 /// An audit counts what differs, and not what is merely newer.
 #[tokio::test(start_paused = true)]
 async fn an_audit_does_not_count_newer_data_as_a_difference() {
