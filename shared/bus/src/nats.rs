@@ -167,7 +167,7 @@ impl NatsBus {
                 source: error,
             })?;
         let shared = ClientState {
-            api: Api::new(mux.clone(), subjects.stream(), Arc::clone(&signs)),
+            api: Api::new(mux.clone(), &subjects, Arc::clone(&signs)),
             signs,
             earlier: Mutex::default(),
             subjects,

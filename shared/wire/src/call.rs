@@ -85,6 +85,11 @@ pub fn take_prefix(mut message: Bytes) -> Result<(CallHead, Bytes), WireError> {
     Ok((head, message.split_off(PREFIX_BYTES)))
 }
 
+/// Returns true if the headers have a call's head. Servers of NATS add headers of their own to what crosses accounts.
+pub fn is_head<'h>(find: impl Fn(&str) -> Option<&'h str>) -> bool {
+    find(header::PROTOCOL).is_some()
+}
+
 /// Reads a call's headers; `header` looks one up by its exact name.
 ///
 /// # Errors

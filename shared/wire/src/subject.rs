@@ -17,6 +17,7 @@
 //! | `ar.<cluster>.qi.<replica>.<view>` | no | queries to one replica |
 //! | `ar.<cluster>.live` | no | live reads, to any watcher |
 //! | `ar.<cluster>.write` | no | writes of existing objects, to any watcher |
+//! | `ar.<cluster>.js.<operation>` | no | JetStream's API for the log, in accounts that import it |
 //!
 //! Every variable part is one token: bytes outside `[A-Za-z0-9_-]` are written as `=XX`, an empty
 //! part as `=`. So a name may hold anything, and no two objects share a subject.
@@ -123,6 +124,11 @@ impl Subjects {
     /// The name of the stream that keeps the log.
     pub fn stream(&self) -> String {
         format!("anteroom-{}", self.cluster)
+    }
+
+    /// Returns the beginning of the subjects of JetStream's API in an account that imports a part of it.
+    pub fn imported_api(&self) -> String {
+        self.subject("js", &[])
     }
 
     /// Returns the subjects that the stream captures.

@@ -1,8 +1,19 @@
 //! The part of JetStream's API that the bus uses, over its own inbox.
+//!
+//! Where the deployed configuration holds, only watchers are in the account of the log. The others import a part of its API
+//! under subjects of the cluster (`deploy/chart/files/nats.conf`). They find that out by the answer to their first question:
+//! their own account has no JetStream.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use anteroom_model::{Incarnation, Revision};
+use anteroom_wire::subject::Subjects;
 use async_nats::jetstream::{self, response::Response, stream};
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
@@ -29,6 +40,8 @@ const MAXIMUM_BYTES: &str = "maximum bytes exceeded";
 pub(super) mod code {
     /// JetStream has no leader.
     pub(crate) const TEMPORARILY_UNAVAILABLE: u64 = 10008;
+    /// The account has no JetStream.
+    pub(crate) const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
     /// No message with this subject.
     pub(crate) const NO_MESSAGE: u64 = 10037;
     /// A stream with this name exists, with a different configuration.
@@ -116,12 +129,31 @@ pub(super) struct End {
 pub(super) struct Api {
     mux: Mux,
     stream: String,
+    /// The subjects of the API in an account that imports it begin so.
+    imported_prefix: String,
+    /// The account imports the API, as far as is known.
+    is_imported: Arc<AtomicBool>,
     signs: Arc<Signs>,
 }
 
 impl Api {
-    pub(super) fn new(mux: Mux, stream: String, signs: Arc<Signs>) -> Self {
-        Self { mux, stream, signs }
+    pub(super) fn new(mux: Mux, subjects: &Subjects, signs: Arc<Signs>) -> Self {
+        Self {
+            mux,
+            stream: subjects.stream(),
+            imported_prefix: subjects.imported_api(),
+            is_imported: Arc::default(),
+            signs,
+        }
+    }
+
+    /// Returns the subject of an operation on the stream.
+    fn subject(&self, operation: &str) -> String {
+        let prefix = match self.is_imported.load(Ordering::Relaxed) {
+            true => &self.imported_prefix,
+            false => "$JS.API",
+        };
+        format!("{prefix}.{operation}.{}", self.stream)
     }
 
     async fn call<T: DeserializeOwned>(
@@ -154,9 +186,27 @@ impl Api {
         answer
     }
 
+    /// Returns the stream's information. Finds out whether the account imports the API.
     pub(super) async fn info(&self) -> Result<stream::Info, ApiError> {
-        let subject = format!("$JS.API.STREAM.INFO.{}", self.stream);
-        self.call(subject, &json!({})).await
+        let asked = async || self.call(self.subject("STREAM.INFO"), &json!({})).await;
+        match asked().await {
+            Err(error) if error.code() == Some(code::NOT_ENABLED_FOR_ACCOUNT) => {
+                self.is_imported.store(true, Ordering::Relaxed);
+                match asked().await {
+                    Err(ApiError::Unanswered(Unanswered::NoResponders)) => {
+                        self.is_imported.store(false, Ordering::Relaxed);
+                        Err(error)
+                    }
+                    asked => asked,
+                }
+            }
+            Err(error @ ApiError::Unanswered(Unanswered::NoResponders)) => {
+                // The server may have another configuration by now.
+                self.is_imported.store(false, Ordering::Relaxed);
+                Err(error)
+            }
+            answer => answer,
+        }
     }
 
     /// Returns the log's incarnation and last position. A stream without an incarnation in its
@@ -186,12 +236,12 @@ impl Api {
     }
 
     pub(super) async fn create(&self, config: &stream::Config) -> Result<stream::Info, ApiError> {
-        let subject = format!("$JS.API.STREAM.CREATE.{}", self.stream);
+        let subject = self.subject("STREAM.CREATE");
         self.call(subject, config).await
     }
 
     pub(super) async fn update(&self, config: &stream::Config) -> Result<stream::Info, ApiError> {
-        let subject = format!("$JS.API.STREAM.UPDATE.{}", self.stream);
+        let subject = self.subject("STREAM.UPDATE");
         self.call(subject, config).await
     }
 
@@ -204,7 +254,7 @@ impl Api {
         struct Got {
             message: stream::RawMessage,
         }
-        let get = format!("$JS.API.STREAM.MSG.GET.{}", self.stream);
+        let get = self.subject("STREAM.MSG.GET");
         match self.call(get, &json!({ "last_by_subj": subject })).await {
             Ok(Got { message }) => message
                 .try_into()
@@ -217,7 +267,7 @@ impl Api {
 
     /// Removes the messages that match `filter` and are before position `before`.
     pub(super) async fn purge(&self, filter: &str, before: Revision) -> Result<(), ApiError> {
-        let subject = format!("$JS.API.STREAM.PURGE.{}", self.stream);
+        let subject = self.subject("STREAM.PURGE");
         let request = json!({ "filter": filter, "seq": before.0 });
         let _: serde::de::IgnoredAny = self.call(subject, &request).await?;
         Ok(())
@@ -225,7 +275,7 @@ impl Api {
 
     /// Removes every message.
     pub(super) async fn purge_all(&self) -> Result<(), ApiError> {
-        let subject = format!("$JS.API.STREAM.PURGE.{}", self.stream);
+        let subject = self.subject("STREAM.PURGE");
         let _: serde::de::IgnoredAny = self.call(subject, &json!({})).await?;
         Ok(())
     }
@@ -236,7 +286,7 @@ impl Api {
         name: &str,
         config: &serde_json::Value,
     ) -> Result<u64, ApiError> {
-        let subject = format!("$JS.API.CONSUMER.CREATE.{}.{name}", self.stream);
+        let subject = format!("{}.{name}", self.subject("CONSUMER.CREATE"));
         let request = json!({ "stream_name": self.stream, "config": config, "action": "create" });
         self.call(subject, &request)
             .await
@@ -245,7 +295,7 @@ impl Api {
 
     /// Returns the subject at which the server takes pull requests for `consumer`.
     pub(super) fn next_subject(&self, consumer: &str) -> String {
-        format!("$JS.API.CONSUMER.MSG.NEXT.{}.{consumer}", self.stream)
+        format!("{}.{consumer}", self.subject("CONSUMER.MSG.NEXT"))
     }
 }
 

@@ -125,12 +125,24 @@ impl Stream for QueueMember {
     }
 }
 
-/// A message as a call; one that cannot be read is answered as such. `None`: it wants no reply.
+/// The beginnings of subjects that replies are sent to: inboxes of services, and replies to another account, which the
+/// server makes. A caller names the subject, and the server does not check that the caller may publish there.
+const REPLY_PREFIXES: [&str; 2] = ["_INBOX", "_R_."];
+
+/// A message as a call; one that cannot be read is answered as such. `None`: it wants no reply, or wants it where none is sent.
 fn incoming(shared: &Arc<ClientState>, message: Message) -> Option<Result<Incoming, WireError>> {
     let Some(subject) = message.reply else {
         tracing::debug!(subject = %message.subject, "ignored a call without a reply subject");
         return None;
     };
+    if !REPLY_PREFIXES
+        .iter()
+        .any(|prefix| subject.starts_with(prefix))
+    {
+        shared.counters.unreadable();
+        tracing::debug!(subject = %message.subject, reply = %subject, "ignored a call whose reply subject is no inbox");
+        return None;
+    }
     let reply = NatsReply {
         shared: Arc::clone(shared),
         subject,
@@ -204,12 +216,11 @@ pub(super) struct Echo {
 }
 
 fn read(headers: Option<&HeaderMap>, body: Bytes) -> Result<Call, WireError> {
-    let (head, body) = match headers {
-        None => call::take_prefix(body)?,
-        Some(headers) => {
-            let head = call::decode(|name| headers.get(name).map(|value| value.as_str()))?;
-            (head, body)
-        }
+    let header =
+        |name: &str| headers.and_then(|headers| headers.get(name).map(|value| value.as_str()));
+    let (head, body) = match call::is_head(header) {
+        false => call::take_prefix(body)?,
+        true => (call::decode(header)?, body),
     };
     Ok(Call {
         body,

@@ -53,6 +53,11 @@ pub(super) async fn subscribe(
                 () = signals.closed() => None,
             };
             let Some(message) = message else { return };
+            // Signals want no reply. What a consumer delivers has a reply subject, and anybody who reads the log can have
+            // it delivered here.
+            if message.reply.is_some() {
+                continue;
+            }
             note(&signs, channel);
             // An error says that the listener is gone: the next turn ends.
             let _ = signals.send(message.payload);

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use anteroom_bus::{Bus, Connection, LogScope, nats::NatsBus};
+use anteroom_bus::{Address, Bus, Channel, Connection, LogScope, Serving, nats::NatsBus};
 use async_nats::{Client, ConnectOptions, Event};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -17,7 +17,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Subjects that somebody may publish to, of everything that there is.
-const PUBLISHED: [&str; 38] = [
+const PUBLISHED: [&str; 43] = [
     "ar.default.obj.v.n.o",
     "ar.default.ctl.view.v",
     "ar.default.ctl.lease.i.0",
@@ -55,6 +55,11 @@ const PUBLISHED: [&str; 38] = [
     "$JS.API.CONSUMER.DURABLE.CREATE.anteroom-default.c",
     "$JS.API.CONSUMER.DELETE.anteroom-default.c",
     "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
+    "ar.default.js.STREAM.INFO.anteroom-default",
+    "ar.default.js.STREAM.PURGE.anteroom-default",
+    "ar.default.js.CONSUMER.CREATE.anteroom-default.c",
+    "ar.default.js.CONSUMER.DELETE.anteroom-default.c",
+    "ar.default.js.CONSUMER.MSG.NEXT.anteroom-default.c",
     "$SYS.REQ.SERVER.PING",
 ];
 
@@ -93,16 +98,18 @@ struct Allowed {
     subscribe: &'static [(&'static str, &'static str)],
 }
 
-const READS_THE_LOG: [&str; 3] = [
+/// The first is answered by the reader's own account, which has no JetStream.
+const READS_THE_LOG: [&str; 4] = [
     "$JS.API.STREAM.INFO.anteroom-default",
-    "$JS.API.CONSUMER.CREATE.anteroom-default.c",
-    "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
+    "ar.default.js.STREAM.INFO.anteroom-default",
+    "ar.default.js.CONSUMER.CREATE.anteroom-default.c",
+    "ar.default.js.CONSUMER.MSG.NEXT.anteroom-default.c",
 ];
 
 const LOGINS: [Allowed; 5] = [
     Allowed {
         user: "watcher",
-        reads_the_log: true,
+        reads_the_log: false,
         publish: &[
             "ar.default.obj.v.n.o",
             "ar.default.ctl.view.v",
@@ -112,6 +119,9 @@ const LOGINS: [Allowed; 5] = [
             "$JS.API.STREAM.UPDATE.anteroom-default",
             "$JS.API.STREAM.PURGE.anteroom-default",
             "$JS.API.STREAM.MSG.GET.anteroom-default",
+            "$JS.API.STREAM.INFO.anteroom-default",
+            "$JS.API.CONSUMER.CREATE.anteroom-default.c",
+            "$JS.API.CONSUMER.MSG.NEXT.anteroom-default.c",
         ],
         subscribe: &[
             ("_INBOX_watcher.>", ""),
@@ -327,7 +337,7 @@ async fn a_stolen_login_makes_so_many_consumers_and_stops_no_reader() {
     let mut made = 0;
     let refusal = loop {
         let name = format!("hoard-{made}");
-        let subject = format!("$JS.API.CONSUMER.CREATE.anteroom-default.{name}");
+        let subject = format!("ar.default.js.CONSUMER.CREATE.anteroom-default.{name}");
         let config = serde_json::json!({ "stream_name": "anteroom-default",
             "config": { "name": name, "durable_name": name, "ack_policy": "none" } });
         let request = stolen.request(subject, config.to_string().into());
@@ -343,4 +353,113 @@ async fn a_stolen_login_makes_so_many_consumers_and_stops_no_reader() {
     assert!(made > 0);
     let second = writer.append(vec![put("a", "y", 1)]).await;
     reader.until(|reader| reader.last >= second).await;
+}
+
+/// Subjects to which a reply would do harm. NATS lets each login name any reply subject.
+const HARMFUL_REPLIES: [&str; 8] = [
+    "$JS.API.STREAM.DELETE.anteroom-default",
+    "$JS.API.STREAM.PURGE.anteroom-default",
+    "$JS.API.CONSUMER.DELETE.anteroom-default.stolen",
+    "ar.default.obj.v.n.o",
+    "ar.default.ctl.view.v",
+    "ar.default.ctl.lease.i.0",
+    "ar.default.js.CONSUMER.MSG.NEXT.anteroom-default.stolen",
+    "ar.default.beat",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_reply_subject_gets_around_the_permissions_of_a_login() {
+    let deployed = deployed().await;
+    let bus: Arc<dyn Bus> = Arc::new(
+        NatsBus::connect(deployed.login("watcher", "watcher"))
+            .await
+            .unwrap(),
+    );
+    until(&*bus, Connection::Up).await;
+    let mut beats = bus.subscribe(Channel::Writers).await.unwrap();
+    let writer = Writer::new(Arc::clone(&bus)).await;
+    writer.append(vec![put("v", "x", 1)]).await;
+    let status = bus.serve(&Address::Status).await.unwrap();
+    let answering = tokio::spawn(answer_all(status));
+    let before = bus.head().await.unwrap();
+    for user in ["replica", "webhook", "reporter", "operator"] {
+        let prefix = match user {
+            "replica" => "_INBOX_cache_replica".to_owned(),
+            user => format!("_INBOX_{user}"),
+        };
+        let options = deployed.options(user).custom_inbox_prefix(prefix);
+        let stolen = options.connect(deployed.server.url()).await.unwrap();
+        let questions: Vec<(&str, serde_json::Value)> = match user {
+            "operator" => vec![("ar.default.status", serde_json::json!({}))],
+            _ => {
+                let config = serde_json::json!({ "stream_name": "anteroom-default",
+                    "config": { "name": "stolen", "ack_policy": "none", "mem_storage": true,
+                        "filter_subjects": ["ar.default.ctl.none"] } });
+                let create = "ar.default.js.CONSUMER.CREATE.anteroom-default.stolen";
+                let made = stolen.request(create, config.to_string().into());
+                assert!(!within(made).await.unwrap().payload.is_empty());
+                let pull = serde_json::json!({ "batch": 1, "no_wait": true });
+                vec![
+                    (
+                        "ar.default.js.CONSUMER.MSG.NEXT.anteroom-default.stolen",
+                        pull,
+                    ),
+                    (
+                        "ar.default.js.STREAM.INFO.anteroom-default",
+                        serde_json::json!({}),
+                    ),
+                    ("ar.default.live", serde_json::json!({})),
+                ]
+            }
+        };
+        for (question, body) in &questions {
+            for reply in HARMFUL_REPLIES {
+                let body = body.to_string().into();
+                let asked = stolen.publish_with_reply(*question, reply, body).await;
+                asked.unwrap();
+            }
+        }
+        // What was asked before is answered before.
+        for (question, body) in questions {
+            if question != "ar.default.live" {
+                within(stolen.request(question, body.to_string().into()))
+                    .await
+                    .unwrap();
+            }
+        }
+        assert_eq!(bus.head().await.unwrap(), before, "{user}");
+    }
+    assert!(
+        beats.try_recv().is_err(),
+        "nothing of it is heard as a beat"
+    );
+    answering.abort();
+    let mut reader = Reader::new(&*bus, LogScope::All);
+    reader.caught_up_at(before.last).await;
+}
+
+/// Answers every call.
+async fn answer_all(mut serving: Serving) {
+    while let Some(incoming) = serving.next().await {
+        if let Ok(incoming) = incoming {
+            incoming.answer("{}".into()).await.unwrap();
+        }
+    }
+}
+
+/// The limit of subscriptions of one operator's connection, in the deployed configuration.
+const OPERATOR_SUBSCRIPTIONS_MAX: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_connections_have_few_subscriptions() {
+    let deployed = deployed().await;
+    let mut connection = Login::of(&deployed, "operator").await;
+    let mut subscriptions = Vec::new();
+    for number in 0..=OPERATOR_SUBSCRIPTIONS_MAX {
+        let inbox = format!("_INBOX_operator.{number}");
+        subscriptions.push(connection.client.subscribe(inbox).await.unwrap());
+    }
+    let said = timeout(PATIENCE, connection.refusals.recv()).await.unwrap();
+    let said = said.unwrap();
+    assert!(said.contains("maximum subscriptions"), "{said}");
 }

@@ -81,6 +81,7 @@ fn subjects_have_their_documented_names() {
     let view = ViewId::new("pods.v1");
     assert_eq!(subjects.cluster(), "test");
     assert_eq!(subjects.stream(), "anteroom-test");
+    assert_eq!(subjects.imported_api(), "ar.test.js");
     assert_eq!(
         subjects.stream_subjects(),
         ["ar.test.obj.>", "ar.test.ctl.>"]
