@@ -5,7 +5,7 @@ use regex::{NoExpand, Regex};
 
 use super::{
     arguments::{scalar_text, string},
-    regexes,
+    regexes::{self, CompileError},
 };
 use crate::{meter, wildcard};
 
@@ -44,7 +44,11 @@ pub(super) fn register(table: &mut FunctionTable) {
 /// The expression that the first argument is.
 fn regex(call: &mut Call<'_>) -> Result<Regex, EvalError> {
     let text = string(call, 0)?;
-    regexes::compile(&text).map_err(|message| call.invalid_value(message))
+    let compiled = regexes::compile(&text, |steps| call.charge_steps(steps));
+    compiled.map_err(|error| match error {
+        CompileError::TooCostly(error) => error,
+        CompileError::Invalid(message) => call.invalid_value(message),
+    })
 }
 
 /// Charges a search in a text, which takes time in proportion to its length.

@@ -7,33 +7,99 @@ use std::{cell::RefCell, collections::HashMap};
 
 use regex::{Regex, RegexBuilder};
 
-/// Compiled expressions that each thread keeps; when there are more, all are forgotten.
-const KEPT_MAX: usize = 128;
+/// A size of compiled expressions, and what it costs to compile one of them.
+#[derive(Clone, Copy)]
+struct Size {
+    bytes_max: usize,
+    /// The time that it takes, in steps of evaluation.
+    steps: usize,
+    /// Its part of the [`KEPT_MAX`] that a thread keeps.
+    weight: usize,
+}
 
-/// Bytes of one compiled expression; a larger one is an error.
-const COMPILED_BYTES_MAX: usize = 1024 * 1024;
+/// The sizes, in the order in which they are tried. An expression that is larger is an error.
+const SIZES: [Size; 2] = [
+    Size {
+        bytes_max: 64 * 1024,
+        steps: 20_000,
+        weight: 1,
+    },
+    Size {
+        bytes_max: 1024 * 1024,
+        steps: 200_000,
+        weight: 16,
+    },
+];
+
+/// Bytes of the automaton that is made of an expression while it searches.
+const SEARCH_BYTES_MAX: usize = 128 * 1024;
+
+/// The weight of the compiled expressions that each thread keeps; when there are more, all are forgotten.
+const KEPT_MAX: usize = 64;
+
+#[derive(Default)]
+struct Kept {
+    weight: usize,
+    compiled: HashMap<String, Regex>,
+}
 
 thread_local! {
     // A filter applies one expression to thousands of objects.
-    static KEPT: RefCell<HashMap<String, Regex>> = RefCell::default();
+    static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-/// Compiles an expression, or finds it compiled.
-pub(super) fn compile(text: &str) -> Result<Regex, String> {
-    if let Some(regex) = KEPT.with_borrow(|kept| kept.get(text).cloned()) {
+/// An expression that is not compiled.
+#[derive(Debug, PartialEq)]
+pub(super) enum CompileError<E> {
+    /// `charge` refused the work.
+    TooCostly(E),
+    /// The expression is none, or is too large.
+    Invalid(String),
+}
+
+/// Compiles an expression, or finds it compiled. Compiling takes a thousand times as long as a search in a short text, so
+/// `charge` takes the steps for it beforehand.
+pub(super) fn compile<E>(
+    text: &str,
+    mut charge: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Regex, CompileError<E>> {
+    if let Some(regex) = KEPT.with_borrow(|kept| kept.compiled.get(text).cloned()) {
         return Ok(regex);
     }
-    let regex = RegexBuilder::new(&translate(text)?)
-        .size_limit(COMPILED_BYTES_MAX)
-        .build()
-        .map_err(|error| format!("invalid regular expression: {error}"))?;
-    KEPT.with_borrow_mut(|kept| {
-        if kept.len() >= KEPT_MAX {
-            kept.clear();
+    let translated = translate(text).map_err(CompileError::Invalid)?;
+    let mut error = None;
+    for size in SIZES {
+        charge(size.steps).map_err(CompileError::TooCostly)?;
+        let mut builder = RegexBuilder::new(&translated);
+        let builder = builder
+            .size_limit(size.bytes_max)
+            .dfa_size_limit(SEARCH_BYTES_MAX);
+        match builder.build() {
+            Ok(regex) => {
+                keep(text, &regex, size.weight);
+                return Ok(regex);
+            }
+            Err(failed @ regex::Error::CompiledTooBig(_)) => error = Some(failed),
+            Err(failed) => {
+                error = Some(failed);
+                break;
+            }
         }
-        kept.insert(text.to_owned(), regex.clone());
+    }
+    let error = error.map(|error| error.to_string()).unwrap_or_default();
+    Err(CompileError::Invalid(format!(
+        "invalid regular expression: {error}"
+    )))
+}
+
+fn keep(text: &str, regex: &Regex, weight: usize) {
+    KEPT.with_borrow_mut(|kept| {
+        if kept.weight + weight > KEPT_MAX {
+            *kept = Kept::default();
+        }
+        kept.weight += weight;
+        kept.compiled.insert(text.to_owned(), regex.clone());
     });
-    Ok(regex)
 }
 
 /// The largest count of a repetition.
@@ -235,6 +301,45 @@ mod tests {
 
     use super::*;
 
+    /// Compiles without a limit of steps.
+    fn free(text: &str) -> Result<Regex, CompileError<()>> {
+        compile(text, |_| Ok(()))
+    }
+
+    #[test]
+    fn compiling_is_charged_by_size_and_an_expression_that_is_kept_is_free() {
+        let charged = |text: &str| {
+            let mut steps = 0;
+            let compiled = compile(text, |charged| {
+                steps += charged;
+                Ok::<_, ()>(())
+            });
+            (compiled.is_ok(), steps)
+        };
+        assert_eq!(charged("^a[b]c$"), (true, 20_000));
+        assert_eq!(charged("^a[b]c$"), (true, 0));
+        assert_eq!(charged("(?:.{100}){10}1"), (true, 220_000));
+        assert_eq!(charged("(?:.{1000}){100}1"), (false, 220_000));
+        assert_eq!(charged("("), (false, 20_000));
+        let refused = compile("^z$", |_| Err("no steps"));
+        assert_eq!(refused.unwrap_err(), CompileError::TooCostly("no steps"));
+    }
+
+    #[test]
+    fn a_thread_keeps_few_expressions_of_which_large_ones_count_more() {
+        for number in 0..200 {
+            free(&format!("small{number}")).unwrap();
+            free(&format!("(?:.{{100}}){{10}}{number}")).unwrap();
+            KEPT.with_borrow(|kept| {
+                let large = kept.compiled.keys().filter(|text| text.starts_with('('));
+                let large = large.count();
+                assert!(large <= 4, "{large}");
+                assert!(kept.weight <= KEPT_MAX);
+                assert_eq!(kept.weight, kept.compiled.len() + 15 * large);
+            });
+        }
+    }
+
     #[test]
     fn expressions_match_as_in_go() {
         for (expression, text, matches) in [
@@ -267,7 +372,7 @@ mod tests {
             (r"^a+?$", "aa", true),
             (r"^\p{Lu}\x{41}\pL[\P{Lu}]$", "ÄAäx", true),
         ] {
-            let regex = compile(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+            let regex = free(expression).unwrap_or_else(|error| panic!("{expression}: {error:?}"));
             assert_eq!(regex.is_match(text), matches, "{expression} {text}");
         }
         for expression in [
@@ -286,14 +391,14 @@ mod tests {
             "[[:foo:]]",
             "*a",
         ] {
-            assert!(compile(expression).is_err(), "{expression}");
+            assert!(free(expression).is_err(), "{expression}");
         }
     }
 
     proptest! {
         #[test]
         fn compiling_any_regex_never_panics(text in r"[\[\]\\^&~:a-cQE{},(?)2é-]{0,12}") {
-            let _ = compile(&text);
+            let _ = free(&text);
         }
     }
 }

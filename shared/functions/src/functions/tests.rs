@@ -232,6 +232,20 @@ fn growing_results_are_charged_before_they_are_built() {
     }
 }
 
+#[test]
+fn regular_expressions_of_the_data_are_charged_before_they_are_compiled() {
+    let environment = Environment::standard().with_functions(functions());
+    let expression = Expression::parse("length([?regex_match(@, 'x')])").unwrap();
+    let matched = |patterns: Vec<String>| expression.evaluate_json(&json!(patterns), &environment);
+    let large = |at| format!("(?:.{{100}}){{10}}{at:05}");
+    let error = matched((0..2_000).map(large).collect());
+    assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
+    let error = matched((0..2_000).map(|at| format!("a{at}")).collect());
+    assert!(matches!(error, Err(EvalError::Budget { .. })), "{error:?}");
+    // One expression for many texts costs once.
+    assert_eq!(matched(vec!["^[x]$".to_owned(); 2_000]), Ok(json!(2_000)));
+}
+
 /// A probe is the condition that it stands for, whatever key and value are.
 #[test]
 fn a_membership_function_is_its_operator() {
