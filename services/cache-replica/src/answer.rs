@@ -6,7 +6,7 @@
 
 mod demand;
 mod reply;
-mod room;
+mod request_quota;
 
 use std::sync::Arc;
 
@@ -32,13 +32,13 @@ use crate::{
     sealed,
 };
 use demand::Demand;
-use room::Room;
+use request_quota::RequestQuota;
 
 /// Answers calls to any view.
 #[derive(Debug)]
 pub(crate) struct Answerer {
     replica: String,
-    room: Room,
+    quota: RequestQuota,
     evaluator: Arc<Evaluator>,
     references: Arc<References>,
     asker_keys: Keys,
@@ -54,7 +54,7 @@ impl Answerer {
     ) -> Self {
         Self {
             replica,
-            room: Room::new(args.concurrency),
+            quota: RequestQuota::new(args.concurrency),
             evaluator: Arc::new(Evaluator::new(args, metrics.clone())),
             references,
             asker_keys: args.asker_keys.clone(),
@@ -125,7 +125,7 @@ impl Answerer {
         request: QueryRequest,
         deadline: Deadline,
     ) -> QueryOutcome {
-        let _admitted = self.room.admit(&request.namespace)?;
+        let _running = self.quota.admit(&request.namespace)?;
         deadline.check()?;
         let demand = Demand::of(view, &request);
         let prepare = |query| Prepared::new(query, self.evaluator.plans());

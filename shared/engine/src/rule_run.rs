@@ -38,6 +38,7 @@ pub struct RuleRun<'a> {
     unnamed: Vec<u32>,
     /// The rule has read data that may travel sealed alone.
     knows_secrets: bool,
+    review_namespace: &'a str,
     report: Option<RuleReport>,
     /// The time of its first step.
     begun: Option<Instant>,
@@ -69,8 +70,9 @@ impl<'a> RuleRun<'a> {
         Self::of(rule, evaluation.with_exceptions(exceptions)).about(request)
     }
 
-    /// Marks the rule as one that knows a Secret from the start, where the request is about one.
-    fn about(mut self, request: &AdmissionRequest) -> Self {
+    /// Notes the namespace of the request, and that the rule knows a Secret from the start where the request is about one.
+    fn about(mut self, request: &'a AdmissionRequest) -> Self {
+        self.review_namespace = request.namespace();
         self.knows_secrets |= is_about_a_secret(request);
         self
     }
@@ -90,6 +92,7 @@ impl<'a> RuleRun<'a> {
             origins: Vec::new(),
             unnamed: Vec::new(),
             knows_secrets: false,
+            review_namespace: "",
             report: None,
             begun: None,
             took: Duration::ZERO,
@@ -134,6 +137,7 @@ impl<'a> RuleRun<'a> {
             return Some(RuleRequests {
                 asker,
                 reader: &self.rule.name.reader,
+                review_namespace: self.review_namespace,
                 requests,
             });
         }

@@ -28,6 +28,10 @@ pub struct LiveRequest {
     pub call: LiveCall,
     /// The expression to evaluate over the answer, as it came.
     pub query: Query,
+    /// The namespace of the request or object that the rule judges; empty: the cluster, or a sender that does not tell.
+    /// Each namespace has a fair part of the live reads.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub review_namespace: String,
     /// The read is for a scan of existing objects, so it leaves room for reads of admission.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_scan: bool,
@@ -178,6 +182,7 @@ mod tests {
                 selection: None,
                 cel: None,
             },
+            review_namespace: "n".into(),
             of_scan: true,
         };
         let bytes = encode_request(&request).unwrap();

@@ -379,6 +379,7 @@ fn live_reads() -> Vec<Sample> {
         variable: "v".into(),
         call,
         query: selected(Shape::Document),
+        review_namespace: String::new(),
         of_scan: true,
     };
     let reply = LiveReply {

@@ -29,8 +29,7 @@ use std::{sync::Arc, time::Duration};
 use anteroom_model::FactError;
 use anteroom_policy::ImageCredentials;
 use serde_json::Value;
-use tokio::time::Instant;
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::gateway::calls::{CallFault, HttpClients};
 use cache::Cache;
@@ -53,9 +52,6 @@ const TOKEN_BYTES_MAX: usize = 64 * 1024;
 /// The longest time for one image, with all its requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Images that are read at one time.
-const READS_AT_ONCE: usize = 8;
-
 /// Asks registries. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Images {
@@ -63,7 +59,6 @@ pub(crate) struct Images {
     keyring: Arc<Keyring>,
     clients: HttpClients,
     cache: Arc<Cache>,
-    permits: Arc<Semaphore>,
 }
 
 /// An image, with the credentials to use for its registry.
@@ -92,7 +87,6 @@ impl Images {
             registries,
             keyring: Arc::new(keyring),
             cache: Arc::default(),
-            permits: Arc::new(Semaphore::new(READS_AT_ONCE)),
         }
     }
 
@@ -106,24 +100,14 @@ impl Images {
         self.cache.get(request)
     }
 
-    /// Returns an image, from memory or from its registry. `wait` is the longest wait for a permit.
+    /// Returns an image, from memory or from its registry.
     ///
     /// # Errors
-    /// [`FactError::LiveReadBusy`] where there is none; [`FactError::LiveReadFailed`] with the registry's
-    /// status, or 0 where there was no answer that can be used.
-    pub(crate) async fn read(
-        &self,
-        request: &ImageRequest,
-        wait: Duration,
-    ) -> Result<Image, FactError> {
+    /// [`FactError::LiveReadFailed`] with the registry's status, or 0 where there was no answer that can be used.
+    pub(crate) async fn read(&self, request: &ImageRequest) -> Result<Image, FactError> {
         if let Some(known) = self.cached(request) {
             return Ok(known);
         }
-        let Ok(Ok(_permit)) = timeout(wait, self.permits.acquire()).await else {
-            return Err(FactError::LiveReadBusy {
-                message: format!("{READS_AT_ONCE} images are being read"),
-            });
-        };
         let begun = Instant::now();
         let (data, bytes) = self.fetch(request).await?;
         let image = Image {

@@ -44,9 +44,9 @@ use reader::LiveReader;
 /// The time after which a lost subscription is tried again.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
 
-/// The most requests in progress, waiting requests included. A further request gets the answer that the watcher is
-/// busy.
-const REQUESTS_MAX: usize = 1_024;
+/// The most requests in progress before anybody knows whom they are for. A further request gets the answer that the
+/// watcher is busy. Only floods get there: [`limits::WAITING_MAX`] is met before.
+const REQUESTS_MAX: usize = 2 * limits::WAITING_MAX as usize;
 
 /// Returns true if an administrator allows something to the policy that has this key.
 pub(crate) type AllowsPolicy = dyn Fn(&ObjectKey) -> bool + Send + Sync;
@@ -176,18 +176,18 @@ async fn take(
                 tracing::warn!(%error, "cannot decode a live-read request: refuses it");
             }
             Some(Ok(incoming)) => {
-                let room = requests.len() < REQUESTS_MAX;
+                let is_taken = requests.len() < REQUESTS_MAX;
                 let span = span(&incoming);
                 let reader = Arc::clone(reader);
                 let at = address.clone();
-                requests.spawn(answer(reader, at, incoming, room).instrument(span));
+                requests.spawn(answer(reader, at, incoming, is_taken).instrument(span));
             }
         }
     }
 }
 
-async fn answer(reader: Arc<LiveReader>, at: Address, incoming: Incoming, room: bool) {
-    let body = if room {
+async fn answer(reader: Arc<LiveReader>, at: Address, incoming: Incoming, is_taken: bool) {
+    let body = if is_taken {
         reader.answer(&at, &incoming.call).await
     } else {
         let busy = Err(FactError::LiveReadBusy {

@@ -260,12 +260,13 @@ impl BusFacts {
         let PendingFact {
             asker,
             reader,
+            review_namespace,
             route,
             fallback_from,
         } = fact;
         let answer = self
             .live
-            .read(reader, &route.variable, read, deadline)
+            .read_for(review_namespace, reader, &route.variable, read, deadline)
             .await;
         match answer {
             Err(error) => FactAnswer::unanswered(asker, route.id, error),
@@ -295,6 +296,7 @@ impl FactSource for BusFacts {
         for RuleRequests {
             asker,
             reader,
+            review_namespace,
             requests,
         } in asked
         {
@@ -304,6 +306,7 @@ impl FactSource for BusFacts {
                     Ok(route) => pending.push(PendingFact {
                         asker,
                         reader,
+                        review_namespace,
                         route,
                         fallback_from: None,
                     }),

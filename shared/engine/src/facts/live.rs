@@ -67,9 +67,21 @@ impl Live {
         self
     }
 
-    /// Makes a live read for a context entry of a policy.
+    /// Makes a live read for a part of a policy that is about no single request.
     pub(super) async fn read(
         &self,
+        reader: &RuleRef,
+        variable: &str,
+        live: LiveRead,
+        deadline: Instant,
+    ) -> Result<(Value, Origin), FactError> {
+        self.read_for("", reader, variable, live, deadline).await
+    }
+
+    /// Makes a live read for a context entry of a policy, about a request in this namespace (empty: of the cluster).
+    pub(super) async fn read_for(
+        &self,
+        review_namespace: &str,
         reader: &RuleRef,
         variable: &str,
         live: LiveRead,
@@ -93,7 +105,7 @@ impl Live {
             _ => Address::Live,
         };
         let changes_nothing = changes_nothing(&live.call);
-        let question = self.question(reader, variable, live)?;
+        let question = self.question(review_namespace, reader, variable, live)?;
         let read = self
             .patiently(&to, &question, changes_nothing, deadline)
             .instrument(span.clone())
@@ -122,6 +134,7 @@ impl Live {
     /// watcher knows whether a read is about Secrets, so without a key it is asked in the clear, and is refused if it is.
     fn question(
         &self,
+        review_namespace: &str,
         reader: &RuleRef,
         variable: &str,
         live: LiveRead,
@@ -136,6 +149,7 @@ impl Live {
             variable: variable.to_owned(),
             call: live.call,
             query: live.query,
+            review_namespace: review_namespace.to_owned(),
             of_scan: self.of_scans,
         };
         let body = encode_request(&request).map_err(|error| too_large(&error))?;

@@ -9,6 +9,7 @@ use crate::rule::RuleRef;
 pub(super) struct PendingFact<'a> {
     pub(super) asker: usize,
     pub(super) reader: &'a RuleRef,
+    pub(super) review_namespace: &'a str,
     pub(super) route: FactRoute,
     pub(super) fallback_from: Option<ErrorCode>,
 }

@@ -40,6 +40,8 @@ pub struct RuleRequests<'a> {
     pub asker: usize,
     /// The rule that asks.
     pub reader: &'a RuleRef,
+    /// The namespace of the request or object that it judges; empty: the cluster.
+    pub review_namespace: &'a str,
     /// The facts that it asks for.
     pub requests: Vec<FactRequest>,
 }

@@ -46,6 +46,7 @@ impl FactSource for Script {
             asker,
             reader,
             requests,
+            ..
         } in asked
         {
             for request in requests {

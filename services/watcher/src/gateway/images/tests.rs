@@ -153,7 +153,7 @@ async fn error(images: &Images, reference: &str) -> (u16, String) {
 }
 
 async fn told(images: &Images, request: &ImageRequest) -> (u16, String) {
-    let error = images.read(request, WAIT).await.unwrap_err();
+    let error = images.read(request).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LIVE_READ_FAILED);
     match error {
         FactError::LiveReadFailed { code, message } => (code, message),
@@ -191,7 +191,7 @@ async fn an_image_is_read_by_tag_and_by_digest() {
         let reference = format!("{name}{separator}{identifier}");
         let request = ImageRequest::plain(&reference);
         let before = Instant::now();
-        let Image { data, bytes, begun } = images.read(&request, WAIT).await.unwrap();
+        let Image { data, bytes, begun } = images.read(&request).await.unwrap();
         assert!(begun >= before);
         assert_eq!(data["image"], json!(reference));
         assert_eq!(data["resolvedImage"], json!(format!("{name}@{resolved}")));
@@ -204,13 +204,10 @@ async fn an_image_is_read_by_tag_and_by_digest() {
         assert!(bytes >= CONFIG.len() + manifest().len());
         // What was just read is remembered, and is as old as it is.
         let served = endpoint.served();
-        let again = images.read(&request, WAIT).await.unwrap();
+        let again = images.read(&request).await.unwrap();
         assert_eq!((endpoint.served(), again.begun), (served, begun));
     }
 }
-
-/// The time to wait for a permit.
-const WAIT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn the_body_of_a_registrys_error_is_not_repeated() {
@@ -222,22 +219,6 @@ async fn the_body_of_a_registrys_error_is_not_repeated() {
         message.ends_with("the registry answers HTTP 500"),
         "{message}"
     );
-}
-
-#[tokio::test]
-async fn image_reads_at_one_time_are_limited() {
-    let (_endpoint, images) = open().await;
-    let permits = u32::try_from(READS_AT_ONCE).unwrap();
-    let all = Arc::clone(&images.permits);
-    let _taken = all.acquire_many(permits).await.unwrap();
-    let busy = images
-        .read(&ImageRequest::plain("a.example/b:c"), Duration::ZERO)
-        .await;
-    let code = busy.unwrap_err().code();
-    let expected = FactError::LiveReadBusy {
-        message: String::new(),
-    };
-    assert_eq!(code, expected.code());
 }
 
 #[tokio::test]

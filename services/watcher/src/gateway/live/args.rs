@@ -8,13 +8,13 @@ use crate::gateway::images::RegistryArgs;
 #[group(id = "LiveArgs")]
 pub struct LiveArgs {
     /// Live reads that may start in a second, on average. After a quiet second, as many may start
-    /// at once. Further reads wait within their deadline. The policies of one namespace have a
-    /// quarter of it
+    /// at once. Further reads wait within their deadline
     #[arg(long, env = "ANTEROOM_LIVE_READS_PER_SECOND", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub live_reads_per_second: u32,
 
-    /// Live reads that may run at once. Further reads wait within their deadline
+    /// Live reads that may run at once. Further reads wait within their deadline. The policies of
+    /// one namespace have a quarter of it, and reads for the requests of one namespace two thirds
     #[arg(long, env = "ANTEROOM_LIVE_READ_CONCURRENCY", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub live_read_concurrency: u32,

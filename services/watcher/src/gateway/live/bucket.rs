@@ -40,11 +40,6 @@ impl Bucket {
         Some(wait)
     }
 
-    /// Returns true if it was not used for long enough to be as a new one.
-    pub(super) fn is_full(&self, now: Instant) -> bool {
-        self.next <= self.full(now)
-    }
-
     /// The time of the next token of a full bucket.
     fn full(&self, now: Instant) -> Instant {
         now.checked_sub(self.step * (self.burst - 1)).unwrap_or(now)
@@ -85,9 +80,6 @@ mod tests {
             (10_000, 0, None),
         ] {
             assert_eq!(take(at_ms, most_ms), wait_ms, "{at_ms} {most_ms}");
-        }
-        for (at_ms, is_full) in [(10_000, false), (10_999, false), (11_000, true)] {
-            assert_eq!(bucket.is_full(begun + MS * at_ms), is_full, "{at_ms}");
         }
     }
 }

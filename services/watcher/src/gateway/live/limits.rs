@@ -1,35 +1,78 @@
-//! Limits of live reads. Scans have limits of their own, so they take nothing from admission. The policies of one namespace
-//! have a part together, so that they leave the rest to others.
+//! Limits of live reads. Scans have limits of their own, so they take nothing from admission. Those who wait are told
+//! apart, so that many reads of one leave permits to the others.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use anteroom_model::FactError;
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
+use anteroom_wire::live::LiveRequest;
 use parking_lot::Mutex;
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::{LiveArgs, bucket::Bucket};
 
+/// The reads in progress, those that wait for their permits included.
+pub(super) const WAITING_MAX: u32 = 1_024;
+
+/// The most of [`WAITING_MAX`] for one beneficiary.
+const BENEFICIARY_WAITING_MAX: u32 = WAITING_MAX / 4;
+
+/// The reads of images at a time. Whoever writes a Pod names the registry, and a slow one holds up reads of images alone.
+const IMAGE_READS_MAX: u32 = 12;
+
 /// The divisor of admission's limits that gives the separate limits of scans, at least 1.
 const SCANS_PART: u32 = 4;
 
-/// The divisor of admission's limits that gives the share of a namespace's policies, at least 1.
-const NAMESPACE_PART: u32 = 4;
-
-/// The policies of all namespaces together have so many hundredths of what admission has, so that policies of the cluster
-/// have the rest; one at least.
-const NAMESPACES_PERCENT: u32 = 75;
-
-/// Namespaces that are counted at once. At the limit, those that have read nothing for a while are forgotten.
-const NAMESPACES_MAX: usize = 1_024;
-
-/// The limits of live reads for one kind of readers.
+/// The limits of live reads for admission, or for scans.
+///
+/// A read holds its permit while it waits for its turn. So a reader that begins many reads at once has no more of them
+/// in the queue than it may hold permits.
 #[derive(Debug)]
 pub(super) struct Limits {
     bucket: Mutex<Bucket>,
-    places: Arc<Semaphore>,
+    permits: Permits,
     per_second: u32,
+}
+
+/// The reads that may be under way at a time, shared fairly by those that they are for.
+#[derive(Debug)]
+pub(super) struct Permits {
+    quota: Arc<FairQuota<Beneficiary>>,
     at_once: u32,
+    /// The kind of reads, in the plural.
+    reads: &'static str,
+}
+
+/// The party that live reads are counted for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Beneficiary {
+    /// The policies of a namespace.
+    Policies(String),
+    /// The requests in a namespace, or (empty) of the cluster, that policies of the cluster judge.
+    Requests(String),
+    /// Scans by policies of the cluster.
+    Scans,
+}
+
+/// A read's claim to a permit: the party that it is for, and the latest time for it to begin.
+#[derive(Clone, Debug)]
+pub(super) struct ReadClaim {
+    pub(super) beneficiary: Beneficiary,
+    pub(super) deadline: Instant,
+}
+
+impl ReadClaim {
+    pub(super) fn of(request: &LiveRequest, deadline: Instant) -> Self {
+        let beneficiary = match &*request.policy.namespace {
+            "" if request.of_scan => Beneficiary::Scans,
+            "" => Beneficiary::Requests(request.review_namespace.clone()),
+            namespace => Beneficiary::Policies(namespace.to_owned()),
+        };
+        Self {
+            beneficiary,
+            deadline,
+        }
+    }
 }
 
 impl Limits {
@@ -50,13 +93,25 @@ impl Limits {
     fn new(per_second: u32, at_once: u32) -> Self {
         Self {
             bucket: Mutex::new(Bucket::new(per_second, Instant::now())),
-            places: Arc::new(Semaphore::new(at_once as usize)),
+            permits: Permits::new(at_once, "live reads"),
             per_second,
-            at_once,
         }
     }
 
-    /// Waits until a read may begin.
+    /// Waits until a read may begin: for a permit, and then for its turn.
+    ///
+    /// # Errors
+    /// [`FactError::LiveReadBusy`] where that is after the claim's deadline.
+    pub(super) async fn begin(
+        &self,
+        claim: &ReadClaim,
+    ) -> Result<FairPermit<Beneficiary>, FactError> {
+        let permit = self.permits.admit(claim).await?;
+        self.turn(claim.deadline).await?;
+        Ok(permit)
+    }
+
+    /// Waits for a turn, of which there is a limited number in a second.
     ///
     /// # Errors
     /// [`FactError::LiveReadBusy`] where that is after `deadline`.
@@ -73,64 +128,18 @@ impl Limits {
         tokio::time::sleep(wait).await;
         Ok(())
     }
-
-    /// A place, until it is dropped.
-    ///
-    /// # Errors
-    /// [`FactError::LiveReadBusy`] where none is free before `deadline`.
-    pub(super) async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, FactError> {
-        self.within(deadline, self.places.acquire()).await
-    }
-
-    /// A place as from [`Limits::place`], which may outlive these limits.
-    async fn owned_place(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, FactError> {
-        let place = Arc::clone(&self.places).acquire_owned();
-        self.within(deadline, place).await
-    }
-
-    async fn within<P>(
-        &self,
-        deadline: Instant,
-        place: impl Future<Output = Result<P, AcquireError>>,
-    ) -> Result<P, FactError> {
-        let most = deadline.saturating_duration_since(Instant::now());
-        match tokio::time::timeout(most, place).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(busy(&format!("{} live reads are under way", self.at_once))),
-        }
-    }
-
-    /// Returns true if no read is under way, and the rate of reads was low enough to be forgotten.
-    fn is_unused(&self, now: Instant) -> bool {
-        self.places.available_permits() == self.at_once as usize && self.bucket.lock().is_full(now)
-    }
 }
 
-/// The shares of namespaces in the live reads of admission.
+/// The part that the policies of namespaces have in the live reads of admission.
 #[derive(Debug)]
-pub(super) struct Shares {
-    per_second: u32,
-    at_once: u32,
-    /// The share of all of them together.
-    together: Limits,
-    namespaces: Mutex<HashMap<String, Arc<Limits>>>,
-}
+pub(super) struct NamespaceQuota(Arc<FairQuota<String>>);
 
-impl Shares {
+impl NamespaceQuota {
     pub(super) fn new(args: &LiveArgs) -> Self {
-        let part = |whole: u32| (whole / NAMESPACE_PART).max(1);
-        Self {
-            per_second: part(args.live_reads_per_second),
-            at_once: part(args.live_read_concurrency),
-            together: Limits::new(
-                percent_of(args.live_reads_per_second),
-                percent_of(args.live_read_concurrency),
-            ),
-            namespaces: Mutex::default(),
-        }
+        Self(FairQuota::of_namespaces(args.live_read_concurrency))
     }
 
-    /// Waits until a policy of this namespace may begin one more read, and returns its places, until they are dropped.
+    /// Waits until a policy of this namespace may begin one more read.
     ///
     /// # Errors
     /// [`FactError::LiveReadBusy`] where that is after `deadline`.
@@ -138,45 +147,71 @@ impl Shares {
         &self,
         namespace: &str,
         deadline: Instant,
-    ) -> Result<[OwnedSemaphorePermit; 2], FactError> {
-        let limits = self.of_namespace(namespace);
-        let of_namespace = |error| match error {
-            FactError::LiveReadBusy { message } => busy(&format!(
-                "{message} for policies of namespace `{namespace}`"
-            )),
-            error => error,
-        };
-        let of_all = |error| match error {
-            FactError::LiveReadBusy { message } => {
-                busy(&format!("{message} for policies of namespaces together"))
-            }
-            error => error,
-        };
-        limits.turn(deadline).await.map_err(of_namespace)?;
-        let place = limits.owned_place(deadline).await.map_err(of_namespace)?;
-        self.together.turn(deadline).await.map_err(of_all)?;
-        let other = self.together.owned_place(deadline).await.map_err(of_all)?;
-        Ok([place, other])
-    }
-
-    fn of_namespace(&self, namespace: &str) -> Arc<Limits> {
-        let mut namespaces = self.namespaces.lock();
-        if let Some(limits) = namespaces.get(namespace) {
-            return Arc::clone(limits);
-        }
-        if namespaces.len() >= NAMESPACES_MAX {
-            let now = Instant::now();
-            namespaces.retain(|_, limits| !limits.is_unused(now));
-        }
-        let limits = Arc::new(Limits::new(self.per_second, self.at_once));
-        namespaces.insert(namespace.to_owned(), Arc::clone(&limits));
-        limits
+    ) -> Result<FairPermit<String>, FactError> {
+        let permit = self.0.admit(namespace.to_owned(), deadline).await;
+        permit.map_err(|QuotaFull { held_max }| {
+            busy(&format!(
+                "{held_max} live reads are under way, and policies of namespace `{namespace}` may begin no more"
+            ))
+        })
     }
 }
 
-/// Returns the part of all namespaces.
-fn percent_of(whole: u32) -> u32 {
-    (u64::from(whole) * u64::from(NAMESPACES_PERCENT) / 100).max(1) as u32
+impl Permits {
+    /// Permits for reads of images.
+    pub(super) fn of_images() -> Self {
+        Self::new(IMAGE_READS_MAX, "reads of images")
+    }
+
+    /// Permits to wait for others.
+    pub(super) fn of_waiting() -> Self {
+        Self {
+            quota: FairQuota::new(WAITING_MAX, BENEFICIARY_WAITING_MAX),
+            at_once: WAITING_MAX,
+            reads: "live reads, waiting ones included,",
+        }
+    }
+
+    fn new(at_once: u32, reads: &'static str) -> Self {
+        Self {
+            quota: FairQuota::new(at_once, at_once),
+            at_once,
+            reads,
+        }
+    }
+
+    /// Takes a permit now.
+    ///
+    /// # Errors
+    /// [`FactError::LiveReadBusy`] where there is none.
+    pub(super) fn try_admit(
+        &self,
+        beneficiary: Beneficiary,
+    ) -> Result<FairPermit<Beneficiary>, FactError> {
+        let permit = self.quota.try_admit(beneficiary);
+        permit.map_err(|full| self.busy(full))
+    }
+
+    /// Waits for a permit.
+    ///
+    /// # Errors
+    /// [`FactError::LiveReadBusy`] where there is none before the claim's deadline.
+    pub(super) async fn admit(
+        &self,
+        claim: &ReadClaim,
+    ) -> Result<FairPermit<Beneficiary>, FactError> {
+        let quota = &self.quota;
+        let permit = quota.admit(claim.beneficiary.clone(), claim.deadline).await;
+        permit.map_err(|full| self.busy(full))
+    }
+
+    fn busy(&self, QuotaFull { held_max }: QuotaFull) -> FactError {
+        let reads = self.reads;
+        busy(&match held_max == self.at_once {
+            true => format!("{held_max} {reads} are under way"),
+            false => format!("{held_max} {reads} are under way for the same namespace"),
+        })
+    }
 }
 
 fn busy(message: &str) -> FactError {
@@ -191,89 +226,133 @@ mod tests {
 
     use super::*;
 
+    fn args(limit: u32) -> LiveArgs {
+        LiveArgs {
+            live_reads_per_second: limit,
+            live_read_concurrency: limit,
+            ..LiveArgs::default()
+        }
+    }
+
+    /// A claim for requests in a namespace that policies of the cluster judge.
+    fn claim(namespace: &str, deadline: Instant) -> ReadClaim {
+        ReadClaim {
+            beneficiary: Beneficiary::Requests(namespace.to_owned()),
+            deadline,
+        }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(5)
+    }
+
     #[test]
     fn scans_have_a_quarter_and_one_at_least() {
         for (whole, part) in [(100, 25), (7, 1), (1, 1), (8, 2)] {
-            let args = LiveArgs {
-                live_reads_per_second: whole,
-                live_read_concurrency: whole,
-                ..LiveArgs::default()
-            };
-            let scans = Limits::of_scans(&args);
-            assert_eq!((scans.per_second, scans.at_once), (part, part), "{whole}");
-            assert_eq!(Limits::of_admission(&args).at_once, whole);
+            let scans = Limits::of_scans(&args(whole));
+            assert_eq!(
+                (scans.per_second, scans.permits.at_once),
+                (part, part),
+                "{whole}"
+            );
+            assert_eq!(Limits::of_admission(&args(whole)).permits.at_once, whole);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespace_has_a_part_and_leaves_the_rest_to_others() {
-        let shares = Shares::new(&LiveArgs {
-            live_reads_per_second: 100,
-            live_read_concurrency: 8,
-            ..LiveArgs::default()
-        });
-        let soon = || Instant::now() + Duration::from_millis(5);
-        let held = [
-            shares.admit("a", soon()).await.unwrap(),
-            shares.admit("a", soon()).await.unwrap(),
-        ];
-        let full = shares.admit("a", soon()).await.map(drop).unwrap_err();
-        assert!(full.to_string().contains("of namespace `a`"), "{full}");
-        shares.admit("b", soon()).await.map(drop).unwrap();
-        drop(held);
-        shares.admit("a", soon()).await.map(drop).unwrap();
-        // A quarter of the rate, and as many at once.
-        let mut begun = 4;
-        while shares.admit("a", Instant::now()).await.is_ok() {
-            begun += 1;
-        }
-        assert!((24..=26).contains(&begun), "{begun}");
-        let later = || Instant::now() + Duration::from_secs(1);
-        for namespace in 0..NAMESPACES_MAX * 2 {
-            let name = namespace.to_string();
-            shares.admit(&name, later()).await.map(drop).unwrap();
-        }
-        assert!(shares.namespaces.lock().len() <= NAMESPACES_MAX);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_namespaces_leave_a_quarter_to_policies_of_the_cluster() {
-        let shares = Shares::new(&LiveArgs {
-            live_reads_per_second: 100,
-            live_read_concurrency: 8,
-            ..LiveArgs::default()
-        });
-        let soon = || Instant::now() + Duration::from_millis(5);
+    async fn a_namespace_has_a_quarter_and_many_leave_some_to_a_later_one() {
+        let quota = NamespaceQuota::new(&args(16));
         let mut held = Vec::new();
-        for name in ["a", "a", "b", "b", "c", "c"] {
-            held.push(shares.admit(name, soon()).await.unwrap());
+        for namespace in ["a", "b", "c"] {
+            while let Ok(permit) = quota.admit(namespace, soon()).await {
+                held.push(permit);
+            }
         }
-        let full = shares.admit("d", soon()).await.map(drop).unwrap_err();
+        assert_eq!(held.len(), 11, "of 12");
+        let full = quota.admit("a", soon()).await.map(drop).unwrap_err();
+        assert!(full.to_string().contains("of namespace `a`"), "{full}");
+        quota.admit("d", soon()).await.map(drop).unwrap();
+    }
+
+    #[test]
+    fn one_beneficiary_that_waits_leaves_permits_to_wait_to_the_others() {
+        let waiting = Permits::of_waiting();
+        let of = |name: &str| Beneficiary::Policies(name.to_owned());
+        let held: Vec<_> = std::iter::from_fn(|| waiting.try_admit(of("a")).ok()).collect();
+        assert_eq!(held.len(), BENEFICIARY_WAITING_MAX as usize);
+        let full = waiting.try_admit(of("a")).map(drop).unwrap_err();
         assert!(
-            full.to_string().contains("of namespaces together"),
+            full.to_string().contains("for the same namespace"),
             "{full}"
         );
-        drop(held);
-        // Three quarters of the rate, and as many at once.
-        let mut begun = 6;
-        for namespace in 0..100 {
-            let name = format!("n{namespace}");
-            begun += u32::from(shares.admit(&name, Instant::now()).await.is_ok());
+        for other in [
+            of("b"),
+            claim("a", Instant::now()).beneficiary,
+            Beneficiary::Scans,
+        ] {
+            assert!(waiting.try_admit(other).is_ok());
         }
-        assert!((74..=76).contains(&begun), "{begun}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_place_or_a_turn_it_is_busy() {
+    async fn a_flood_of_reads_for_one_namespace_leaves_turns_to_the_others() {
+        let limits = Arc::new(Limits::new(100, 16));
+        // All turns of the first second.
+        for _ in 0..100 {
+            limits.turn(soon()).await.unwrap();
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let flood: Vec<_> = (0..1_000)
+            .map(|_| {
+                let limits = Arc::clone(&limits);
+                tokio::spawn(async move {
+                    let _permit = limits.begin(&claim("a", deadline)).await?;
+                    Ok::<_, FactError>(())
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        limits.begin(&claim("b", deadline)).await.map(drop).unwrap();
+        assert!(
+            begun.elapsed() <= Duration::from_millis(200),
+            "{:?}",
+            begun.elapsed()
+        );
+        flood.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+
+    /// Registries that never answer hold their permits for as long as a read may take.
+    #[tokio::test(start_paused = true)]
+    async fn slow_images_of_one_namespace_leave_permits_to_the_others() {
+        let images = Permits::of_images();
+        let mut held = Vec::new();
+        while let Ok(permit) = images.admit(&claim("a", soon())).await {
+            held.push(permit);
+        }
+        let full = images.admit(&claim("a", soon())).await.map(drop);
+        let full = full.unwrap_err().to_string();
+        assert!(
+            full.contains("8 reads of images are under way for the same namespace"),
+            "{full}"
+        );
+        for namespace in ["b", "c", ""] {
+            held.push(images.admit(&claim(namespace, soon())).await.unwrap());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_permit_or_a_turn_it_is_busy() {
         let limits = Limits::new(1, 1);
-        let soon = || Instant::now() + Duration::from_millis(5);
-        limits.turn(soon()).await.unwrap();
-        let place = limits.place(soon()).await.unwrap();
-        let late = limits.turn(soon()).await.unwrap_err();
-        assert!(late.to_string().contains("begun in a second"), "{late}");
-        let full = limits.place(soon()).await.map(drop).unwrap_err();
-        assert!(full.to_string().contains("under way"), "{full}");
-        drop(place);
-        limits.place(soon()).await.map(drop).unwrap();
+        let permit = limits.begin(&claim("a", soon())).await.unwrap();
+        let full = limits.begin(&claim("b", soon())).await.map(drop);
+        let full = full.unwrap_err().to_string();
+        assert!(full.contains("1 live reads are under way"), "{full}");
+        drop(permit);
+        let late = limits.begin(&claim("b", soon())).await.map(drop);
+        let late = late.unwrap_err().to_string();
+        assert!(late.contains("begun in a second"), "{late}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        limits.begin(&claim("b", soon())).await.map(drop).unwrap();
     }
 }

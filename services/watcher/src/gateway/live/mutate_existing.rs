@@ -27,7 +27,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{
-    allowed, allowed::Allowed, bucket::Bucket, failed, policies::Policies, reader::LiveReader,
+    allowed, allowed::Allowed, bucket::Bucket, failed, limits::ReadClaim, policies::Policies,
+    reader::LiveReader,
 };
 use crate::{
     gateway::{
@@ -179,12 +180,13 @@ impl LiveReader {
         }
         let check = |policy: &Policy| policy.permits_reading(&request.rule, objects);
         self.permitted_soon(&request.policy, check).await?;
+        let claim = &ReadClaim::of(request, deadline);
         let kind = self.served_kind(objects)?;
         if is_secrets(&kind) {
-            return self.secret_trigger(&kind, objects, deadline).await;
+            return self.secret_trigger(&kind, objects, claim).await;
         }
         if let Some(path) = paths::of_one(&kind, objects) {
-            match self.fetched(path, deadline).await {
+            match self.fetched(path, claim).await {
                 Ok(object) if is_asked(objects, &object) => {
                     return Ok(match is_selected(objects, &object)? {
                         true => json!({"items": [*object]}),
@@ -200,7 +202,7 @@ impl LiveReader {
                 Err(error) => return Err(error),
             }
         }
-        self.part(&kind, objects, deadline).await
+        self.part(&kind, objects, claim).await
     }
 
     /// Reads a Secret that triggers a rule, and returns its identity without its content.
@@ -208,16 +210,16 @@ impl LiveReader {
         &self,
         kind: &KindRecord,
         objects: &ExistingObjects,
-        deadline: Instant,
+        claim: &ReadClaim,
     ) -> Result<Value, FactError> {
         let path = match objects.target {
             None => paths::of_one(kind, objects),
             Some(_) => None,
         };
         let path = path.ok_or_else(no_secrets)?;
-        let _place = self.scan_place(deadline).await?;
+        let _permit = self.begin_scan(claim).await?;
         let read = self.api().get_as(&path, METADATA_ALONE, WRITE_BYTES_MAX);
-        let until = deadline.min(Instant::now() + WRITE_TIMEOUT);
+        let until = claim.deadline.min(Instant::now() + WRITE_TIMEOUT);
         let read = match tokio::time::timeout_at(until, read).await {
             Ok(read) => read,
             Err(_) => return Err(failed("the API server did not answer")),
@@ -232,7 +234,7 @@ impl LiveReader {
         }
     }
 
-    async fn fetched(&self, path: String, deadline: Instant) -> Result<Arc<Value>, FactError> {
+    async fn fetched(&self, path: String, claim: &ReadClaim) -> Result<Arc<Value>, FactError> {
         let read = Allowed {
             target: allowed::ReadTarget::Call(CallTarget::Api { path }),
             data: None,
@@ -240,8 +242,8 @@ impl LiveReader {
             takes_any_status: false,
             secret: false,
         };
-        // Nobody waits for it: it takes no room from admission.
-        let answer = self.read(&read, true, deadline).await?.answer;
+        // Nobody waits for it: it takes nothing from admission.
+        let answer = self.read(&read, true, claim).await?.answer;
         Ok(answer)
     }
 

@@ -6,11 +6,11 @@ use anteroom_bus::{Address, Call};
 use anteroom_mirror::Mirror;
 use anteroom_model::{FactError, ObjectKey};
 use anteroom_policy::{Policy, PolicyKind, Refusal, service_answer};
+use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_seal::{Answering, AskedOf, is_question, withheld};
 use anteroom_wire::live::{self, LiveCall, LiveOutcome, LiveReply, LiveRequest};
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     evaluate::evaluate,
     failed,
     flights::Flights,
-    limits::{Limits, Shares},
+    limits::{Beneficiary, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
 };
@@ -69,8 +69,10 @@ pub(super) struct LiveReader {
     policies: Policies,
     admission: Limits,
     scans: Limits,
-    shares: Shares,
-    flights: Flights<(bool, String), Brought>,
+    namespaces: NamespaceQuota,
+    image_permits: Permits,
+    waiting: Permits,
+    flights: Flights<(bool, Beneficiary, String), Brought>,
     images: Images,
     writes: Writes,
 }
@@ -82,7 +84,9 @@ impl LiveReader {
             policies: Policies::new(mirror),
             admission: Limits::of_admission(args),
             scans: Limits::of_scans(args),
-            shares: Shares::new(args),
+            namespaces: NamespaceQuota::new(args),
+            image_permits: Permits::of_images(),
+            waiting: Permits::of_waiting(),
             flights: Flights::default(),
             images: args.registries.images(),
             writes: Writes::new(),
@@ -102,13 +106,12 @@ impl LiveReader {
         &self.images
     }
 
-    /// A turn and a place for a read that nobody waits for.
-    pub(super) async fn scan_place(
+    /// Waits until a read for a policy may begin that nobody waits for.
+    pub(super) async fn begin_scan(
         &self,
-        deadline: Instant,
-    ) -> Result<SemaphorePermit<'_>, FactError> {
-        self.scans.turn(deadline).await?;
-        self.scans.place(deadline).await
+        claim: &ReadClaim,
+    ) -> Result<FairPermit<Beneficiary>, FactError> {
+        self.scans.begin(claim).await
     }
 
     /// Counts objects that are too large to be read.
@@ -191,11 +194,13 @@ impl LiveReader {
         deadline: Instant,
     ) -> LiveOutcome {
         let begun = Instant::now();
-        let _share = match &*request.policy.namespace {
+        let claim = ReadClaim::of(request, deadline);
+        let _waiting = self.waiting.try_admit(claim.beneficiary)?;
+        let _permit = match &*request.policy.namespace {
             // Scans have limits of their own, and take nothing from admission.
             _ if request.of_scan => None,
             "" => None,
-            namespace => Some(self.shares.admit(namespace, deadline).await?),
+            namespace => Some(self.namespaces.admit(namespace, deadline).await?),
         };
         let answer = match &request.call {
             LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
@@ -221,29 +226,15 @@ impl LiveReader {
         is_sealed: bool,
         deadline: Instant,
     ) -> LiveOutcome {
-        let allowed = self.allowed_soon(request).await?;
+        let allowed = Arc::new(self.allowed_soon(request).await?);
         self.check_secrets(request, &allowed, is_sealed)?;
         let secret = allowed.secret;
-        let of_scan = request.of_scan;
-        // Admission does not wait in a scan's queue, though both read the same.
-        let key = allowed.key().map(|key| (of_scan, key));
-        let this = Arc::clone(self);
-        let read = move || async move { this.read(&allowed, of_scan, deadline).await };
-        let (flight, shared) = match key {
-            Some(key) => self.flights.join(key, read),
-            None => Flights::default().join((), read),
-        };
-        if shared {
-            self.tools.metrics.shared();
-        }
-        let of_flight = flight.begun;
-        let brought = flight.landed().await;
+        let (fetched, shared) = self.read_or_join(request, &allowed, deadline).await?;
         let Fetched {
             answer,
             bytes,
             begun,
-        } = brought.unwrap_or_else(|| Err(ended()))?;
-        let begun = begun.min(of_flight);
+        } = fetched;
         let query = request.query.clone();
         let evaluated = off_thread(bytes, move || evaluate(&query, &answer)).await;
         let result = match secret {
@@ -257,6 +248,42 @@ impl LiveReader {
             result,
             secret,
         })
+    }
+
+    /// Reads, or joins an equal read that is under way. Returns whether it joined one.
+    async fn read_or_join(
+        self: &Arc<Self>,
+        request: &LiveRequest,
+        allowed: &Arc<Allowed>,
+        deadline: Instant,
+    ) -> Result<(Fetched, bool), FactError> {
+        let of_scan = request.of_scan;
+        let claim = ReadClaim::of(request, deadline);
+        // Admission does not wait in a scan's queue, nor one namespace in another's, though both read the same.
+        let key = allowed
+            .key()
+            .map(|key| (of_scan, claim.beneficiary.clone(), key));
+        loop {
+            let (this, allowed, claim) = (Arc::clone(self), Arc::clone(allowed), claim.clone());
+            let read = move || async move { this.read(&allowed, of_scan, &claim).await };
+            let (flight, is_shared) = match &key {
+                Some(key) => self.flights.join(key.clone(), read),
+                None => Flights::default().join((), read),
+            };
+            if is_shared {
+                self.tools.metrics.shared();
+            }
+            let of_flight = flight.begun;
+            match flight.landed().await.unwrap_or_else(|| Err(ended())) {
+                // The first reader of a shared read had less time.
+                Err(FactError::LiveReadBusy { .. }) if is_shared && Instant::now() < deadline => {}
+                fetched => {
+                    let mut fetched = fetched?;
+                    fetched.begun = fetched.begun.min(of_flight);
+                    return Ok((fetched, is_shared));
+                }
+            }
+        }
     }
 
     async fn allowed_soon(&self, request: &LiveRequest) -> Result<Allowed, FactError> {
@@ -331,12 +358,12 @@ impl LiveReader {
         }
     }
 
-    /// Reads, once there is room for it within the deadline of its first reader.
+    /// Reads, once the limits permit it within the deadline of its first reader.
     pub(super) async fn read(
         &self,
         allowed: &Allowed,
         of_scan: bool,
-        deadline: Instant,
+        claim: &ReadClaim,
     ) -> Brought {
         let limits = match of_scan {
             true => &self.scans,
@@ -348,23 +375,24 @@ impl LiveReader {
         {
             return Ok(known.into());
         }
-        limits.turn(deadline).await?;
-        let begun = Instant::now();
         let target = match &allowed.target {
             ReadTarget::Image(wanted) => {
-                // Who writes a Pod names the registry: one that is slow takes places from images alone,
-                // of which scans take no more than their own.
-                let _place = match of_scan {
-                    true => Some(limits.place(deadline).await?),
-                    false => None,
+                let _permit = self.image_permits.admit(claim).await?;
+                // A slow registry takes permits from images alone, of which scans take no more than their own.
+                let _of_scan = match of_scan {
+                    true => Some(limits.begin(claim).await?),
+                    false => {
+                        limits.turn(claim.deadline).await?;
+                        None
+                    }
                 };
-                let most = deadline.saturating_duration_since(Instant::now());
                 let _under_way = self.tools.metrics.under_way();
-                return self.images.read(wanted, most).await.map(Fetched::from);
+                return self.images.read(wanted).await.map(Fetched::from);
             }
             ReadTarget::Call(target) => target,
         };
-        let _place = limits.place(deadline).await?;
+        let _permit = limits.begin(claim).await?;
+        let begun = Instant::now();
         let _under_way = self.tools.metrics.under_way();
         let (status, bytes) = self.call(allowed, target).await?;
         let (size, config_map) = (bytes.len(), allowed.config_map);

@@ -185,6 +185,7 @@ fn get(policy: &str, variable: &str, path: &str) -> LiveRequest {
             selection: None,
             cel: None,
         },
+        review_namespace: String::new(),
         of_scan: false,
     }
 }

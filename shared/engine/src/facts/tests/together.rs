@@ -33,6 +33,7 @@ async fn ask(world: &World, rules: Vec<Vec<FactRequest>>) -> Vec<(usize, u32, Op
         .map(|(asker, requests)| RuleRequests {
             asker,
             reader: &readers[asker],
+            review_namespace: "",
             requests,
         });
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -118,6 +119,7 @@ async fn policies_of_different_namespaces_ask_a_view_apart() {
         .map(|(asker, reader)| RuleRequests {
             asker,
             reader,
+            review_namespace: "",
             requests: vec![request(0, pods_of(&reader.policy.namespace), false)],
         });
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -205,6 +205,7 @@ impl World {
         let needs = RuleRequests {
             asker: 0,
             reader: &reader,
+            review_namespace: "n",
             requests: needs.collect(),
         };
         self.ask(vec![needs], deadline).await

@@ -78,10 +78,7 @@ async fn a_token_is_fetched_where_it_is_asked_for() {
     let (endpoint, seen) = registry("Bearer let-me-in", BEARER).await;
     let images = images(&endpoint);
     let reference = format!("{}/shop/web:many", endpoint.address);
-    let image = images
-        .read(&ImageRequest::plain(&reference), WAIT)
-        .await
-        .unwrap();
+    let image = images.read(&ImageRequest::plain(&reference)).await.unwrap();
     assert_eq!(image.data["configData"]["architecture"], "amd64");
     let token = "/token?service=reg&scope=repository:shop/web:pull".to_owned();
     assert_eq!(seen.lock()[1], (token, None));
@@ -104,7 +101,7 @@ async fn each_kind_of_credential_answers_each_kind_of_challenge() {
         let file = File::new(&host, entry);
         let images = speaking_to(&[&endpoint], file.list());
         let image = images
-            .read(&ImageRequest::plain(&format!("{host}/shop/web:one")), WAIT)
+            .read(&ImageRequest::plain(&format!("{host}/shop/web:one")))
             .await;
         assert_eq!(
             image.unwrap().data["identifier"],
@@ -128,7 +125,7 @@ async fn an_identity_token_is_posted() {
     let file = File::new(&host, r#"{"identitytoken": "i&d"}"#);
     let images = speaking_to(&[&endpoint], file.list());
     images
-        .read(&ImageRequest::plain(&format!("{host}/shop/web:one")), WAIT)
+        .read(&ImageRequest::plain(&format!("{host}/shop/web:one")))
         .await
         .unwrap();
     assert_eq!(seen.lock()[1].0, "/token");
@@ -145,16 +142,16 @@ async fn no_registry_gets_the_credentials_of_another() {
     let file = File::new(&host, ME);
     let images = speaking_to(&[&mine, &evil], file.list());
     images
-        .read(&ImageRequest::plain(&format!("{host}/shop/web:one")), WAIT)
+        .read(&ImageRequest::plain(&format!("{host}/shop/web:one")))
         .await
         .unwrap();
     let reference = format!("{}/{}/shop/web:one", evil.address, "localhost");
     error(&images, &reference).await;
     images
-        .read(
-            &ImageRequest::plain(&format!("{}/shop/web:one", evil.address)),
-            WAIT,
-        )
+        .read(&ImageRequest::plain(&format!(
+            "{}/shop/web:one",
+            evil.address
+        )))
         .await
         .unwrap();
     let has_secret = |seen: &Seen| {
@@ -308,7 +305,7 @@ async fn each_policy_signs_in_by_the_secrets_that_it_names() {
         credentials,
     };
     let mine = request(secrets(&["mine"], false));
-    assert!(images.read(&mine, WAIT).await.is_ok());
+    assert!(images.read(&mine).await.is_ok());
     assert!(images.cached(&mine).is_some());
     for (credentials, code, says) in [
         (ImageCredentials::default(), 401, "no file of the watcher's"),

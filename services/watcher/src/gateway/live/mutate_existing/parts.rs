@@ -10,7 +10,12 @@ use anteroom_model::{ExistingObjects, FactError, KindRecord};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{super::reader::LiveReader, failed, page::Page, paths};
+use super::{
+    super::{limits::ReadClaim, reader::LiveReader},
+    failed,
+    page::Page,
+    paths,
+};
 
 /// Bytes of one part that is handed on; a longer one is read again in smaller pages.
 const PART_BYTES_MAX: usize = 1024 * 1024;
@@ -32,16 +37,16 @@ impl LiveReader {
         &self,
         kind: &KindRecord,
         objects: &ExistingObjects,
-        deadline: Instant,
+        claim: &ReadClaim,
     ) -> Result<Value, FactError> {
-        let until = Instant::now() + time_of_part(deadline);
+        let until = Instant::now() + time_of_part(claim.deadline);
         let mut page = Page::at(&objects.continues);
         loop {
             let path = paths::of_part(kind, objects, page.most(), page.continues());
-            let listed = match self.fetched(path.clone(), deadline).await {
+            let listed = match self.fetched(path.clone(), claim).await {
                 Err(error) if is_too_large(&error) && page.halve() => continue,
                 Err(error) if is_too_large(&error) => {
-                    let (names, next) = self.passed_over(kind, objects, &page, deadline).await?;
+                    let (names, next) = self.passed_over(kind, objects, &page, claim).await?;
                     let wanted = names.iter().filter(|item| is_wanted(kind, objects, item));
                     let unread: Vec<_> = wanted.map(|item| told_of(item, &error)).collect();
                     self.unread(unread.len());
@@ -52,7 +57,7 @@ impl LiveReader {
                     continue;
                 }
                 Err(FactError::LiveReadFailed { code: 410, message }) => {
-                    match self.renewed(&path, deadline).await? {
+                    match self.renewed(&path, claim).await? {
                         Some(place) if place != page.continues() => page.renew(&place),
                         _ => return Err(FactError::LiveReadFailed { code: 410, message }),
                     }
@@ -77,8 +82,8 @@ impl LiveReader {
 
     /// Returns the token with which an expired list continues, from the API server's own error.
     /// Objects of later pages are then as they are now. `None`: the API server gives none.
-    async fn renewed(&self, path: &str, deadline: Instant) -> Result<Option<String>, FactError> {
-        let _place = self.scan_place(deadline).await?;
+    async fn renewed(&self, path: &str, claim: &ReadClaim) -> Result<Option<String>, FactError> {
+        let _permit = self.begin_scan(claim).await?;
         let said = self.api().call(path, None, NAMES_BYTES_MAX).await;
         let (code, said) = said.map_err(|fault| failed(fault.to_string()))?;
         let said: Value = match code {
@@ -95,10 +100,10 @@ impl LiveReader {
         kind: &KindRecord,
         objects: &ExistingObjects,
         page: &Page,
-        deadline: Instant,
+        claim: &ReadClaim,
     ) -> Result<(Vec<Value>, String), FactError> {
         let path = paths::of_part(kind, objects, page.most(), page.continues());
-        let _place = self.scan_place(deadline).await?;
+        let _permit = self.begin_scan(claim).await?;
         let read = self.api().get_as(&path, NAMES_ALONE, NAMES_BYTES_MAX).await;
         let read = read.map_err(|fault| failed(fault.to_string()))?;
         let names: Value = serde_json::from_slice(&read)

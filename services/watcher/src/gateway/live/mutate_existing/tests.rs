@@ -140,6 +140,7 @@ fn request(call: LiveCall) -> LiveRequest {
             expression: String::new(),
             ..Query::default()
         },
+        review_namespace: String::new(),
         of_scan: false,
     }
 }

@@ -7,6 +7,7 @@ use crate::gateway::{
     images::{ImageRequest, RegistryArgs, tests::answer},
     live::{
         allowed::{Allowed, ReadTarget},
+        limits::{Beneficiary, ReadClaim},
         reader::Fetched,
     },
 };
@@ -61,17 +62,24 @@ async fn a_remembered_image_is_never_busy() {
         takes_any_status: false,
         secret: false,
     };
-    let now = tokio::time::Instant::now;
-    let read = reader.read(&of("one"), false, now() + PATIENCE).await;
+    let within = |wait: Duration| ReadClaim {
+        beneficiary: Beneficiary::Requests("n".into()),
+        deadline: tokio::time::Instant::now() + wait,
+    };
+    let read = reader.read(&of("one"), false, &within(PATIENCE)).await;
     let Fetched { answer, .. } = read.unwrap();
     for _ in 0..3 {
-        let again = reader.read(&of("one"), false, now()).await;
+        let again = reader
+            .read(&of("one"), false, &within(Duration::ZERO))
+            .await;
         assert!(Arc::ptr_eq(&again.unwrap().answer, &answer));
     }
     // An image that is not remembered takes a slot.
     let mut busy = 0;
     for _ in 0..3 {
-        let other = reader.read(&of("none"), false, now()).await;
+        let other = reader
+            .read(&of("none"), false, &within(Duration::ZERO))
+            .await;
         let code = other.unwrap_err().code();
         busy += usize::from(code == ErrorCode::LIVE_READ_BUSY);
     }
