@@ -19,8 +19,11 @@ const E2E: &str = "anteroom-e2e";
 /// The crate whose tests run a nats-server, and nothing else that has to be built.
 const BUS: &str = "anteroom-bus";
 
-/// The file of levels at which the programs that tests run are optimised.
-const PROGRAMS: &str = "xtask/programs.toml";
+/// The programs that stories and later steps run.
+const PROGRAMS: [&str; 3] = ["anteroom", "anteroom-demo", "anteroom-sim"];
+
+/// The file of levels at which [`PROGRAMS`] are optimised.
+const PROGRAM_LEVELS: &str = "xtask/programs.toml";
 
 /// All steps. What a look at the text finds comes first; then all that is built, and all that runs.
 pub(crate) fn all() -> anyhow::Result<()> {
@@ -53,8 +56,9 @@ fn build_tests() -> anyhow::Result<TestPrograms> {
     parts::build(&parts::ALL, false)?;
     let tests = TestPrograms::build(cargo(&["build", "--tests"]).args(WHOLE))?;
     // With one small test, so that third-party crates have the features that they have for tests.
-    let programs = ["build", "--bins", "--test", "errors", "--config", PROGRAMS];
-    run(cargo(&programs).args(WHOLE))?;
+    let programs = ["build", "--test", "errors", "--config", PROGRAM_LEVELS];
+    let named = PROGRAMS.iter().flat_map(|name| ["--bin", name]);
+    run(cargo(&programs).args(WHOLE).args(named))?;
     Ok(tests)
 }
 
@@ -95,7 +99,14 @@ pub(crate) fn simulate(args: &[String]) -> anyhow::Result<()> {
         [] => &["run".to_owned()],
         given => given,
     };
-    let simulation = ["run", "--config", PROGRAMS, "-p", "anteroom-sim", "--"];
+    let simulation = [
+        "run",
+        "--config",
+        PROGRAM_LEVELS,
+        "-p",
+        "anteroom-sim",
+        "--",
+    ];
     run(cargo(&simulation).args(args))
 }
 

@@ -1,4 +1,6 @@
 //! The real parts: built from their Go modules, pinned by `go.mod` and `go.sum` in `tests/parts`.
+//!
+//! They are tools of one module, so that Helm and the API server share what they have in common when it is compiled.
 
 use std::{
     fs,
@@ -13,8 +15,6 @@ use crate::shell::{root, say, target};
 
 struct Part {
     binary: &'static str,
-    /// The folder of `go.mod`, in `tests/parts`. Helm's requirements are not Kubernetes'.
-    folder: &'static str,
     package: &'static str,
     /// Linker flags beyond the stripping; `{version}` is the module's pinned version.
     module: &'static str,
@@ -24,28 +24,24 @@ struct Part {
 const PARTS: [Part; 4] = [
     Part {
         binary: "nats-server",
-        folder: "",
         package: "github.com/nats-io/nats-server/v2",
         module: "github.com/nats-io/nats-server/v2",
         version_variable: None,
     },
     Part {
         binary: "etcd",
-        folder: "",
         package: "go.etcd.io/etcd/server/v3",
         module: "go.etcd.io/etcd/server/v3",
         version_variable: None,
     },
     Part {
         binary: "kube-apiserver",
-        folder: "",
         package: "k8s.io/kubernetes/cmd/kube-apiserver",
         module: "k8s.io/kubernetes",
         version_variable: Some("k8s.io/component-base/version.gitVersion"),
     },
     Part {
         binary: HELM,
-        folder: "helm",
         package: "helm.sh/helm/v3/cmd/helm",
         module: "helm.sh/helm/v3",
         version_variable: Some("helm.sh/helm/v3/internal/version.version"),
@@ -70,10 +66,10 @@ pub(crate) const ALL: [&str; 4] = [
 pub(crate) fn build(named: &[&str], force: bool) -> anyhow::Result<()> {
     let out = folder();
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
+    let modules = root().join("tests/parts");
+    let read = |file| fs::read_to_string(modules.join(file));
+    let pins = read("go.mod")? + &read("go.sum")?;
     for part in PARTS.iter().filter(|part| named.contains(&part.binary)) {
-        let modules = root().join("tests/parts").join(part.folder);
-        let read = |file| fs::read_to_string(modules.join(file));
-        let pins = read("go.mod")? + &read("go.sum")?;
         // The stamp is what the part was built from, so a changed pin builds it anew.
         let stamp = out.join(format!("{}.built-from", part.binary));
         let current = fs::read_to_string(&stamp).is_ok_and(|built| built == pins);
