@@ -232,8 +232,9 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let present = pages
         .iter()
         .filter(|(name, _)| !name.ends_with("CHANGELOG.md"));
+    let paths = paths::Files::list(root())?;
     for (name, text) in present {
-        problems.extend(paths::check(root(), &name.display().to_string(), text));
+        problems.extend(paths.check(&name.display().to_string(), text));
     }
     problems.extend(links::check(&pages, |path| root().join(path).exists()));
     problems.extend(book::check(&pages));
