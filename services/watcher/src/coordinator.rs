@@ -24,15 +24,11 @@
 //! | `registry` | which views are desired, and who needs them |
 //! | `policies_in_log` | the policies that were in force before this term |
 //! | `quotas` | the sources that policies may have kept |
-//! | `view_status`, `webhooks`, `enforcement` | states of views; live webhooks; whether a policy is in force |
-//! | `conditions`, `rules`, `cel_status` | statuses: conditions; rules; fields of policies.kyverno.io |
-//! | `status_reporter`, `status_writer` | statuses: when they change; how they are written |
-//! | `status_server` | answers operators who ask for statuses |
+//! | `webhooks`, `enforcement` | live webhooks; whether a policy is in force |
+//! | `status` | statuses: the states of views, conditions, and who writes them |
 //! | `system_views`, `call_pollers` | what the coordinator itself writes to the log |
 
 mod call_pollers;
-mod cel_status;
-mod conditions;
 mod controller;
 mod effect;
 mod enforcement;
@@ -48,12 +44,8 @@ mod reconciler;
 mod registry;
 mod resolve;
 mod resolver;
-mod rules;
-mod status_reporter;
-mod status_server;
-mod status_writer;
+mod status;
 mod system_views;
-mod view_status;
 mod webhooks;
 
 pub(crate) use controller::{Controller, Deps, Rights};
@@ -62,5 +54,7 @@ pub use permits::{CacheApiCalls, PolicyWriter, SecretsReader};
 pub(crate) use permits::{PolicyWriters, SecretsReaders};
 pub(crate) use reconciler::Manifests;
 pub(crate) use resolver::Options;
-pub(crate) use status_server::{StatusServer, Statuses};
-pub(crate) use status_writer::{StatusMetrics, StatusWriter};
+pub(crate) use status::{
+    server::{StatusServer, Statuses},
+    writer::{StatusMetrics, StatusWriter},
+};

@@ -18,8 +18,7 @@ use super::{
     policies_in_log,
     reconciler::{Manifests, Reconciler},
     resolver::Options,
-    status_server::Statuses,
-    status_writer::StatusWriter,
+    status::{server::Statuses, writer::StatusWriter},
     system_views::SystemViews,
 };
 use crate::{

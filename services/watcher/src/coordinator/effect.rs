@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::status_writer::{DesiredStatus, StatusTarget};
+use super::status::writer::{DesiredStatus, StatusTarget};
 use crate::{
     gateway::{calls::CallSpec, rights::Need},
     log_writer::publish::ChangeOrigin,

@@ -16,12 +16,11 @@ use anteroom_wire::webhook_beat::WebhookBeat;
 use tokio::time::Instant;
 
 use super::{
-    conditions::Ready,
     effect::CoordinatorEffect,
     manifests::PolicyManifest,
     policy_store::PolicyId,
     registry::Registry,
-    view_status::ViewStatusTable,
+    status::{conditions::Ready, views::ViewStatusTable},
     webhooks::{NOT_ENFORCED, Webhooks},
 };
 use crate::source::discovery::Catalog;

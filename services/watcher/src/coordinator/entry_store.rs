@@ -7,7 +7,7 @@ use super::{
     manifest_list::{ManifestList, is_not_served},
     manifests::EntryManifest,
     registry::EntryId,
-    status_writer::StatusTarget,
+    status::writer::StatusTarget,
 };
 
 /// The entries of both kinds.

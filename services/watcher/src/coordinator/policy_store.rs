@@ -11,7 +11,7 @@ use super::{
     manifests::{EntryQuery, PolicyManifest},
     permits::SecretsReaders,
     registry::EntryId,
-    status_writer::StatusTarget,
+    status::writer::StatusTarget,
 };
 use crate::gateway::rights::Need;
 

@@ -36,8 +36,10 @@ use super::{
     quotas::Quotas,
     registry::{self, EntryId, Event, Registry},
     resolver::{Options, Resolver},
-    status_reporter::{StatusInputs, StatusReporter},
-    view_status::ViewStatusTable,
+    status::{
+        reporter::{StatusInputs, StatusReporter},
+        views::ViewStatusTable,
+    },
 };
 use crate::{
     gateway::rights::{self, WriterUser},

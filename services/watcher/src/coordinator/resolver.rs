@@ -7,12 +7,12 @@ use anteroom_plan::{Document, reads};
 use anteroom_policy::{Reference, scanned};
 
 use super::{
-    conditions,
     manifests::{EntryManifest, EntryQuery, EntrySpec, PolicyManifest},
     permits::{self, CacheApiCalls, PolicyWriters, SecretsReaders},
     policy_store::{PolicyId, PolicyStore},
     registry::{Claim, Needed, Referred},
     resolve::{Resolution, Resolved, resolve, resolve_reference},
+    status::conditions,
 };
 use crate::{
     gateway::calls::{self, CallTarget},

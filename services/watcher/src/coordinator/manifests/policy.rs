@@ -8,10 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::{Identity, cel_api_version, published, unpublished};
 use crate::{
     coordinator::{
-        cel_status::{self, Summary},
-        conditions,
         effect::Record,
-        rules::RulesStatus,
+        status::{
+            cel_fields::{self, Summary},
+            conditions,
+            rules::RulesStatus,
+        },
     },
     gateway::rights::Need,
     source::{discovery::Catalog, prune::PruneError, reflect::RawObject},
@@ -142,7 +144,7 @@ impl PolicyManifest {
     pub(crate) fn enforcement_condition(&self) -> Option<&Condition> {
         match self.summary {
             None => conditions::find(&self.conditions),
-            Some(_) => conditions::find_type(&self.conditions, cel_status::WEBHOOK_CONFIGURED),
+            Some(_) => conditions::find_type(&self.conditions, cel_fields::WEBHOOK_CONFIGURED),
         }
     }
 
@@ -178,7 +180,7 @@ impl PolicyManifest {
         if kind.is_cel() {
             self.rules = RulesStatus::of_cel_policy(configs);
             self.rules_now = Some(RulesStatus::read_cel(&status));
-            self.conditions = cel_status::read_conditions(&status);
+            self.conditions = cel_fields::read_conditions(&status);
             self.summary = Some(Summary::read(&status));
         } else {
             self.rules = RulesStatus::of_policy(&manifest, &self.not_run);

@@ -10,11 +10,11 @@ use bytes::Bytes;
 use super::Reconciler;
 use crate::{
     coordinator::{
-        conditions,
         effect::{CoordinatorEffect, Record, SystemView, Write},
         manifests::PolicyManifest,
         policy_store::PolicyId,
         registry::{Event, Referred},
+        status::conditions,
     },
     source::reflect::RawObject,
 };

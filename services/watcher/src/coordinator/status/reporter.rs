@@ -12,20 +12,26 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    cel_status::CelStatus,
+    cel_fields::CelStatus,
     conditions::{self, Need, Ready},
-    effect::CoordinatorEffect,
-    enforcement::{EnforcementTracker, PositionOf, RequiredReads, Surroundings},
-    entry_store::{EntryStore, status_target},
-    manifests::PolicyManifest,
-    permits,
-    policy_store::{PolicyId, PolicyStore},
-    registry::{self, EntryId, Registry},
     rules,
-    status_writer::{DesiredStatus, Figures},
-    view_status::ViewStatusTable,
+    views::ViewStatusTable,
+    writer::{DesiredStatus, Figures},
 };
-use crate::{gateway::rights, log_writer::publish::ViewStats, source::discovery::Catalog};
+use crate::{
+    coordinator::{
+        effect::CoordinatorEffect,
+        enforcement::{EnforcementTracker, PositionOf, RequiredReads, Surroundings},
+        entry_store::{EntryStore, status_target},
+        manifests::PolicyManifest,
+        permits,
+        policy_store::{PolicyId, PolicyStore},
+        registry::{self, EntryId, Registry},
+    },
+    gateway::rights,
+    log_writer::publish::ViewStats,
+    source::discovery::Catalog,
+};
 
 /// Every so many ticks, every entry is looked at: ages grow by themselves.
 const TICKS_PER_ROUND: u32 = 5;
@@ -38,7 +44,7 @@ const ENTRIES_PER_TICK: usize = 2_000;
 
 /// Objects to be looked at again, and the conditions of entries as they were found last.
 #[derive(Debug, Default)]
-pub(super) struct StatusReporter {
+pub(crate) struct StatusReporter {
     ready: HashMap<EntryId, Ready>,
     changed_entries: BTreeSet<EntryId>,
     changed_policies: BTreeSet<PolicyId>,
@@ -48,7 +54,7 @@ pub(super) struct StatusReporter {
 }
 
 /// All that statuses are made of.
-pub(super) struct StatusInputs<'a> {
+pub(crate) struct StatusInputs<'a> {
     pub entries: &'a EntryStore,
     pub policies: &'a PolicyStore,
     pub registry: &'a Registry,
@@ -63,17 +69,17 @@ pub(super) struct StatusInputs<'a> {
 
 impl StatusReporter {
     /// Looks at an entry again.
-    pub(super) fn entry_changed(&mut self, id: EntryId) {
+    pub(crate) fn entry_changed(&mut self, id: EntryId) {
         self.changed_entries.insert(id);
     }
 
     /// Looks at policies again.
-    pub(super) fn policies_changed(&mut self, ids: impl IntoIterator<Item = PolicyId>) {
+    pub(crate) fn policies_changed(&mut self, ids: impl IntoIterator<Item = PolicyId>) {
         self.changed_policies.extend(ids);
     }
 
     /// Looks at whatever an entry is for again: an implicit one has no status, but its policies have.
-    pub(super) fn look_at(&mut self, id: &EntryId, registry: &Registry, policies: &PolicyStore) {
+    pub(crate) fn look_at(&mut self, id: &EntryId, registry: &Registry, policies: &PolicyStore) {
         match id.0 {
             EntryKind::Implicit => {
                 let dependents = registry.dependents(id);
@@ -84,7 +90,7 @@ impl StatusReporter {
     }
 
     /// Takes in that a view has changed; `state_changed`: for its readers, and not in its figures alone.
-    pub(super) fn view_changed(
+    pub(crate) fn view_changed(
         &mut self,
         view: &ViewId,
         state_changed: bool,
@@ -104,7 +110,7 @@ impl StatusReporter {
     }
 
     /// Lets a second pass.
-    pub(super) fn tick(&mut self, entries: &EntryStore) {
+    pub(crate) fn tick(&mut self, entries: &EntryStore) {
         self.ticks = self.ticks.wrapping_add(1);
         if self.round.is_empty() && self.ticks.is_multiple_of(TICKS_PER_ROUND) {
             let ids = entries.iter();
@@ -116,7 +122,7 @@ impl StatusReporter {
     }
 
     /// Brings the statuses up to date of everything that changed.
-    pub(super) fn update(
+    pub(crate) fn update(
         &mut self,
         inputs: &StatusInputs<'_>,
         enforcement: &mut EnforcementTracker,

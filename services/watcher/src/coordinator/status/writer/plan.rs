@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::coordinator::{
-    cel_status::{CelStatus, Summary},
+use crate::coordinator::status::{
+    cel_fields::{CelStatus, Summary},
     conditions::{self, Ready},
     rules::RulesStatus,
 };

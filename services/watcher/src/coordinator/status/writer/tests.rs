@@ -6,7 +6,7 @@ use super::{
     plan::{FIGURES_APART, FIGURES_INTERVAL, SEEN_AFTER, TIME_INTERVAL},
     *,
 };
-use crate::coordinator::{conditions, rules::RulesStatus};
+use crate::coordinator::status::{conditions, rules::RulesStatus};
 
 /// The pace with only a few entries.
 const FEW: WritePace = WritePace {

@@ -13,7 +13,7 @@ use anteroom_wire::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::status_writer::{DesiredStatus, StatusTarget};
+use super::writer::{DesiredStatus, StatusTarget};
 
 /// The wait before a failed subscription is tried again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -123,7 +123,7 @@ mod tests {
     use anteroom_wire::status::{StatusRequest, decode_reply, encode_request};
 
     use super::*;
-    use crate::coordinator::{conditions::Ready, status_writer::Figures};
+    use crate::coordinator::status::{conditions::Ready, writer::Figures};
 
     fn target(name: String) -> StatusTarget {
         StatusTarget {

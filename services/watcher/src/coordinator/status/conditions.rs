@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::Value;
 
-use crate::{coordinator::view_status::Holders, log_writer::publish::ViewStats};
+use super::views::Holders;
+use crate::log_writer::publish::ViewStats;
 
 /// The longest message of a condition. More is cut: the API server's own limit is 32,768.
 const MESSAGE_CHARS_MAX: usize = 2_048;

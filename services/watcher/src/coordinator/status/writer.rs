@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::{
-    coordinator::{conditions::Ready, manifests::Identity},
+    coordinator::{manifests::Identity, status::conditions::Ready},
     source::apiserver::{ApiServer, Fault},
 };
 
