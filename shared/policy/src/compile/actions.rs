@@ -15,7 +15,7 @@ use crate::ir::{
 /// Overrides beside each other.
 const OVERRIDES_MAX: usize = 64;
 
-const OVERRIDE: KnownFields = KnownFields {
+const FAILURE_ACTION_OVERRIDE: KnownFields = KnownFields {
     evaluated: &["action", "namespaceSelector", "namespaces"],
     inert: &[],
     later: &[],
@@ -83,7 +83,7 @@ fn overrides(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<Arc<Overr
 }
 
 fn one(field: &Field<'_>, problems: &mut Problems) -> Option<Arc<Override>> {
-    let given = field.object(&OVERRIDE, problems)?;
+    let given = field.object(&FAILURE_ACTION_OVERRIDE, problems)?;
     let action = given.required("action", problems);
     let action = action.and_then(|action| failure_action(Some(action), problems));
     let namespaces = given.get("namespaces");

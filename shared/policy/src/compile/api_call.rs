@@ -32,13 +32,13 @@ const API_CALL: KnownFields = KnownFields {
     later: &[],
 };
 
-const SERVICE: KnownFields = KnownFields {
+const API_CALL_SERVICE: KnownFields = KnownFields {
     evaluated: &["caBundle", "headers", "url"],
     inert: &[],
     later: &[],
 };
 
-const PAIR: KnownFields = KnownFields {
+const API_CALL_PAIR: KnownFields = KnownFields {
     evaluated: &["key", "value"],
     inert: &[],
     later: &["valueFrom"],
@@ -138,7 +138,7 @@ impl EntryCompiler<'_> {
         data: Option<ValueTemplate>,
         cache: Option<bool>,
     ) -> Option<FactOrigin> {
-        let service = field.object(&SERVICE, self.problems)?;
+        let service = field.object(&API_CALL_SERVICE, self.problems)?;
         if let Some(home) = self.home {
             let message = format!(
                 "a Policy reads nothing outside its own namespace ({home}), and what a service \
@@ -225,12 +225,12 @@ impl EntryCompiler<'_> {
         }
         let mut pairs: Vec<(String, Field<'m>)> = Vec::new();
         for field in fields.iter().take(count_max) {
-            let Some(pair) = field.object(&PAIR, self.problems) else {
+            let Some(pair) = field.object(&API_CALL_PAIR, self.problems) else {
                 continue;
             };
             let key = pair.required("key", self.problems);
             let key = key.and_then(|key| key.plain_text(self.problems));
-            let value = match pair.has_any(PAIR.later) {
+            let value = match pair.has_any(API_CALL_PAIR.later) {
                 true => None,
                 false => pair.required("value", self.problems),
             };

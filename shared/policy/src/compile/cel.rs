@@ -24,7 +24,7 @@ pub(crate) const CEL_VARIABLES_MAX: usize = 128;
 /// Audit annotations of one rule, as Kubernetes has it.
 const ANNOTATIONS_MAX: usize = 20;
 
-const CEL: KnownFields = KnownFields {
+const VALIDATE_CEL: KnownFields = KnownFields {
     evaluated: &[
         "auditAnnotations",
         "expressions",
@@ -37,19 +37,19 @@ const CEL: KnownFields = KnownFields {
     later: &[],
 };
 
-const EXPRESSION: KnownFields = KnownFields {
+const CEL_EXPRESSION: KnownFields = KnownFields {
     evaluated: &["expression", "message", "messageExpression", "reason"],
     inert: &[],
     later: &[],
 };
 
-const NAMED: KnownFields = KnownFields {
+const CEL_NAMED_EXPRESSION: KnownFields = KnownFields {
     evaluated: &["expression", "name"],
     inert: &[],
     later: &[],
 };
 
-const ANNOTATION: KnownFields = KnownFields {
+const AUDIT_ANNOTATION: KnownFields = KnownFields {
     evaluated: &["key", "valueExpression"],
     inert: &[],
     later: &[],
@@ -94,7 +94,7 @@ pub(super) fn compile(
     place: &RuleSite<'_>,
     problems: &mut Problems,
 ) -> Option<Cel> {
-    let cel = field.object(&CEL, problems)?;
+    let cel = field.object(&VALIDATE_CEL, problems)?;
     let params = params(&cel, place, problems);
     let mut names = Names::default().within_template(place.template);
     if cel.has_any(&["paramKind"]) {
@@ -106,7 +106,7 @@ pub(super) fn compile(
         limited(&field, CEL_EXPRESSIONS_MAX, problems)
     });
     let preconditions = preconditions.iter().filter_map(|field| {
-        let condition = field.object(&NAMED, problems)?;
+        let condition = field.object(&CEL_NAMED_EXPRESSION, problems)?;
         condition.required("name", problems)?.text(problems)?;
         truth(&condition, &names, place.rule, problems)
     });
@@ -203,7 +203,7 @@ pub(super) fn variables(
     let fields = limited(&field, CEL_VARIABLES_MAX, problems);
     let mut is_whole = true;
     for field in &fields {
-        let variable = field.object(&NAMED, problems)?;
+        let variable = field.object(&CEL_NAMED_EXPRESSION, problems)?;
         let name = variable.required("name", problems)?;
         let text = name.text(problems)?;
         let mut letters = text.bytes();
@@ -238,7 +238,7 @@ pub(super) fn judged(
     default_message: &str,
     problems: &mut Problems,
 ) -> Option<Judged> {
-    let expression = field.object(&EXPRESSION, problems)?;
+    let expression = field.object(&CEL_EXPRESSION, problems)?;
     if let Some(reason) = expression.get("reason") {
         reason.known_text(REASONS, problems);
     }
@@ -268,7 +268,7 @@ pub(super) fn annotations(
     let mut keys = BTreeSet::new();
     let fields = limited(&field, ANNOTATIONS_MAX, problems);
     let all = fields.iter().filter_map(|field| {
-        let annotation = field.object(&ANNOTATION, problems)?;
+        let annotation = field.object(&AUDIT_ANNOTATION, problems)?;
         let key = annotation.required("key", problems)?;
         let name = key.plain_text(problems)?;
         if !keys.insert(name.clone()) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{
     cel::{CEL_EXPRESSIONS_MAX, limited, truth},
-    exception::MANIFEST,
+    exception::EXCEPTION_MANIFEST,
     fields::{Field, KnownFields},
 };
 use crate::ir::{
@@ -31,7 +31,7 @@ const PRIORITY: &str = "polex.kyverno.io/priority";
 /// Images, or values, that one exception allows.
 const ALLOWED_MAX: usize = 1024;
 
-const SPEC: KnownFields = KnownFields {
+const CEL_EXCEPTION_SPEC: KnownFields = KnownFields {
     evaluated: &[
         "allowedValues",
         "expiresAt",
@@ -45,13 +45,13 @@ const SPEC: KnownFields = KnownFields {
     later: &[],
 };
 
-const REFERENCE: KnownFields = KnownFields {
+const CEL_EXCEPTION_POLICY: KnownFields = KnownFields {
     evaluated: &["kind", "name"],
     inert: &[],
     later: &[],
 };
 
-const CONDITION: KnownFields = KnownFields {
+const CEL_EXCEPTION_CONDITION: KnownFields = KnownFields {
     evaluated: &["expression", "name"],
     inert: &[],
     later: &[],
@@ -64,7 +64,7 @@ pub(super) fn is_one(manifest: &Field<'_>) -> bool {
 }
 
 pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
-    let manifest = manifest.object(&MANIFEST, problems)?;
+    let manifest = manifest.object(&EXCEPTION_MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
         version.known_text(VERSIONS, problems);
     }
@@ -78,7 +78,7 @@ pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<P
     // As in Kyverno, where a text that is no number says nothing.
     let priority = priority.and_then(|text| text.parse().ok()).unwrap_or(0);
     let spec = manifest.required("spec", problems)?;
-    let spec = spec.object(&SPEC, problems)?;
+    let spec = spec.object(&CEL_EXCEPTION_SPEC, problems)?;
     let references = spec.required("policyRefs", problems)?;
     let fields = limited(&references, POLICIES_MAX, problems);
     if fields.is_empty() {
@@ -94,7 +94,7 @@ pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<P
         limited(&field, CEL_EXPRESSIONS_MAX, problems)
     });
     let conditions = conditions.iter().filter_map(|field| {
-        let condition = field.object(&CONDITION, problems)?;
+        let condition = field.object(&CEL_EXCEPTION_CONDITION, problems)?;
         truth(&condition, &names, "", problems)
     });
     let conditions = conditions.collect();
@@ -138,7 +138,7 @@ pub(super) fn compile(manifest: &Field<'_>, problems: &mut Problems) -> Option<P
 
 /// A policy of a namespace is one in the exception's own.
 fn covered(field: &Field<'_>, namespace: &str, problems: &mut Problems) -> Option<Covered> {
-    let reference = field.object(&REFERENCE, problems)?;
+    let reference = field.object(&CEL_EXCEPTION_POLICY, problems)?;
     let kind = reference.required("kind", problems);
     let name = reference.required("name", problems)?.plain_text(problems)?;
     let kind = kind?;

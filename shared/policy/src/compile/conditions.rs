@@ -13,7 +13,7 @@ use crate::ir::{
     template::ValueTemplate,
 };
 
-const BLOCK: KnownFields = KnownFields {
+const CONDITION_BLOCK: KnownFields = KnownFields {
     evaluated: &["all", "any"],
     inert: &[],
     later: &[],
@@ -44,7 +44,7 @@ pub(super) fn compile(
             ..none
         };
     }
-    let Some(block) = field.object(&BLOCK, problems) else {
+    let Some(block) = field.object(&CONDITION_BLOCK, problems) else {
         return none;
     };
     Conditions {

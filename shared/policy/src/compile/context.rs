@@ -17,7 +17,7 @@ use crate::ir::{
 /// The most context entries of a rule. Each may load all entries before, as a nested evaluation.
 pub const CONTEXT_ENTRIES_MAX: usize = 64;
 
-const ENTRY: KnownFields = KnownFields {
+const CONTEXT_ENTRY: KnownFields = KnownFields {
     evaluated: &[
         "apiCall",
         "cachedContextEntry",
@@ -32,7 +32,7 @@ const ENTRY: KnownFields = KnownFields {
     later: &[],
 };
 
-const VARIABLE: KnownFields = KnownFields {
+const CONTEXT_VARIABLE: KnownFields = KnownFields {
     evaluated: &["default", "jmesPath", "jmespath", "value"],
     inert: &[],
     later: &[],
@@ -82,7 +82,7 @@ fn compile_entry(
     names: &RootNames,
     problems: &mut Problems,
 ) -> Option<ContextEntry> {
-    let entry = field.object(&ENTRY, problems)?;
+    let entry = field.object(&CONTEXT_ENTRY, problems)?;
     let name = entry
         .required("name", problems)
         .and_then(|field| entry_name(&field, problems));
@@ -183,7 +183,7 @@ fn compile_variable(
     names: &RootNames,
     problems: &mut Problems,
 ) -> Option<Loader> {
-    let variable = field.object(&VARIABLE, problems)?;
+    let variable = field.object(&CONTEXT_VARIABLE, problems)?;
     if !variable.has_any(&["value", "jmesPath", "jmespath"]) {
         problems.invalid(variable.path(), "value or jmesPath is required");
     }

@@ -17,7 +17,7 @@ use crate::ir::{
     subquery::ExpressionIds,
 };
 
-pub(super) const MANIFEST: KnownFields = KnownFields {
+pub(super) const EXCEPTION_MANIFEST: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind", "metadata", "spec"],
     inert: &["status"],
     later: &[],
@@ -26,7 +26,7 @@ pub(super) const MANIFEST: KnownFields = KnownFields {
 /// The versions that are served; they have the same fields.
 const VERSIONS: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1", "kyverno.io/v2alpha1"];
 
-const SPEC: KnownFields = KnownFields {
+const EXCEPTION_SPEC: KnownFields = KnownFields {
     evaluated: &[
         "background",
         "conditions",
@@ -38,7 +38,7 @@ const SPEC: KnownFields = KnownFields {
     later: &[],
 };
 
-const EXCEPTION: KnownFields = KnownFields {
+const EXCEPTED_RULES: KnownFields = KnownFields {
     evaluated: &["policyName", "ruleNames"],
     inert: &[],
     later: &[],
@@ -69,7 +69,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
     if cel_exception::is_one(manifest) {
         return cel_exception::compile(manifest, problems);
     }
-    let manifest = manifest.object(&MANIFEST, problems)?;
+    let manifest = manifest.object(&EXCEPTION_MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
         version.known_text(VERSIONS, problems);
     }
@@ -80,7 +80,7 @@ fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException>
     let name = metadata.text_at("name").unwrap_or_default();
     let namespace = metadata.text_at("namespace").unwrap_or("default");
     let spec = manifest.required("spec", problems)?;
-    let spec = spec.object(&SPEC, problems)?;
+    let spec = spec.object(&EXCEPTION_SPEC, problems)?;
     let matches = matches(&spec, problems);
     let exceptions = spec.required("exceptions", problems)?;
     let fields = exceptions.list(problems);
@@ -121,7 +121,7 @@ fn matches(spec: &ManifestObject<'_>, problems: &mut Problems) -> Option<Matches
 }
 
 fn covered(field: &Field<'_>, problems: &mut Problems) -> Option<Covered> {
-    let exception = field.object(&EXCEPTION, problems)?;
+    let exception = field.object(&EXCEPTED_RULES, problems)?;
     let policy = exception.required("policyName", problems);
     let rules = exception.required("ruleNames", problems);
     Some(Covered {

@@ -21,7 +21,7 @@ pub(super) const FOREACH_MAX: usize = 64;
 /// The most `foreach` inside each other.
 pub(super) const FOREACH_LEVELS_MAX: usize = 8;
 
-const FOREACH: KnownFields = KnownFields {
+const VALIDATE_FOREACH: KnownFields = KnownFields {
     evaluated: &[
         "anyPattern",
         "context",
@@ -37,7 +37,7 @@ const FOREACH: KnownFields = KnownFields {
 };
 
 /// The ways to judge an element.
-const WAYS: &[&str] = &["anyPattern", "deny", "foreach", "pattern"];
+const FOREACH_WAYS: &[&str] = &["anyPattern", "deny", "foreach", "pattern"];
 
 /// The surroundings of a `foreach`.
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ pub(super) fn compile(
 }
 
 fn one(field: &Field<'_>, outer: Outer<'_>, problems: &mut Problems) -> Option<ForEach> {
-    let each = field.object(&FOREACH, problems)?;
+    let each = field.object(&VALIDATE_FOREACH, problems)?;
     let list = each.required("list", problems).and_then(|field| {
         let list = parsed(
             field.path(),
@@ -129,7 +129,7 @@ fn work(
     inner: Outer<'_>,
     problems: &mut Problems,
 ) -> Option<Validation> {
-    let given: Vec<_> = WAYS
+    let given: Vec<_> = FOREACH_WAYS
         .iter()
         .filter(|way| each.get(way).is_some())
         .copied()

@@ -24,19 +24,19 @@ use crate::ir::{
     subquery::Pushdown,
 };
 
-const MANIFEST: KnownFields = KnownFields {
+const CEL_POLICY_MANIFEST: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind", "metadata", "spec"],
     inert: &["status"],
     later: &[],
 };
 
-const WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
+const CEL_POLICY_WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
     evaluated: &["timeoutSeconds"],
     inert: &[],
     later: &[],
 };
 
-const SWITCH: KnownFields = KnownFields {
+const EVALUATION_SWITCH: KnownFields = KnownFields {
     evaluated: &["enabled"],
     inert: &[],
     later: &[],
@@ -64,7 +64,7 @@ pub(super) fn compile(
     manifest: &Field<'_>,
     problems: &mut Problems,
 ) -> Option<Policy> {
-    let manifest = manifest.object(&MANIFEST, problems)?;
+    let manifest = manifest.object(&CEL_POLICY_MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
         let known = kind.versions().iter();
         let known: Vec<_> = known
@@ -109,7 +109,8 @@ fn settings(
     problems: &mut Problems,
 ) -> (Settings, EvaluationFields) {
     let webhook = spec.get("webhookConfiguration");
-    let webhook = webhook.and_then(|field| field.object(&WEBHOOK_CONFIGURATION, problems));
+    let webhook =
+        webhook.and_then(|field| field.object(&CEL_POLICY_WEBHOOK_CONFIGURATION, problems));
     let timeout = webhook.and_then(|webhook| webhook.get("timeoutSeconds"));
     let failure_policy = spec
         .get("failurePolicy")
@@ -127,7 +128,7 @@ fn settings(
     }
     let mut switch = |name, otherwise| {
         let field = evaluation.as_ref().and_then(|found| found.get(name));
-        let switch = field.and_then(|field| field.object(&SWITCH, problems));
+        let switch = field.and_then(|field| field.object(&EVALUATION_SWITCH, problems));
         let enabled = switch.and_then(|switch| switch.get("enabled"));
         enabled
             .and_then(|field| field.boolean(problems))

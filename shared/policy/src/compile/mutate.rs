@@ -31,7 +31,7 @@ const MUTATE: KnownFields = KnownFields {
     later: &[],
 };
 
-const FOREACH: KnownFields = KnownFields {
+const MUTATE_FOREACH: KnownFields = KnownFields {
     evaluated: &[
         "context",
         "foreach",
@@ -46,7 +46,7 @@ const FOREACH: KnownFields = KnownFields {
 };
 
 /// The ways, of which one is given.
-const WAYS: &[&str] = &["foreach", "patchStrategicMerge", "patchesJson6902"];
+const MUTATE_WAYS: &[&str] = &["foreach", "patchStrategicMerge", "patchesJson6902"];
 
 /// The fields of `mutate`.
 pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<ManifestObject<'m>> {
@@ -91,7 +91,7 @@ impl MutationCompiler<'_> {
         entries: &[Arc<ContextEntry>],
         names: &RootNames,
     ) -> Option<Mutation> {
-        let given: Vec<_> = WAYS
+        let given: Vec<_> = MUTATE_WAYS
             .iter()
             .filter(|way| of.get(way).is_some())
             .copied()
@@ -170,7 +170,7 @@ impl MutationCompiler<'_> {
         outer: &[Arc<ContextEntry>],
         names: &RootNames,
     ) -> Option<MutateEach> {
-        let each = field.object(&FOREACH, self.problems)?;
+        let each = field.object(&MUTATE_FOREACH, self.problems)?;
         let list = each
             .required("list", self.problems)
             .and_then(|field| self.list(&field, names));

@@ -25,7 +25,7 @@ pub const TARGETS_MAX: usize = 64;
 /// The variable of the target in a target's expressions.
 pub(super) const TARGET: &str = "target";
 
-const SPEC: KnownFields = KnownFields {
+const MUTATE_TARGET: KnownFields = KnownFields {
     evaluated: &[
         "apiVersion",
         "context",
@@ -89,7 +89,7 @@ fn target(
     outer: Outer<'_>,
     problems: &mut Problems,
 ) -> Option<TargetSpec> {
-    let spec = field.object(&SPEC, problems)?;
+    let spec = field.object(&MUTATE_TARGET, problems)?;
     let kind = kind(&spec, problems);
     let mut text = |name| text(&spec, name, outer.names, problems);
     let (namespace, name, uid) = (text("namespace"), text("name"), text("uid"));

@@ -13,7 +13,7 @@ const POD_SECURITY: KnownFields = KnownFields {
     later: &[],
 };
 
-const EXCLUSION: KnownFields = KnownFields {
+const POD_SECURITY_EXCLUSION: KnownFields = KnownFields {
     evaluated: &["controlName", "images", "restrictedField", "values"],
     inert: &[],
     later: &[],
@@ -64,7 +64,7 @@ fn version(field: &Field<'_>, problems: &mut Problems) -> Option<Version> {
 }
 
 fn exclusion(field: &Field<'_>, problems: &mut Problems) -> Option<Exclusion> {
-    let exclusion = field.object(&EXCLUSION, problems)?;
+    let exclusion = field.object(&POD_SECURITY_EXCLUSION, problems)?;
     let known: Vec<_> = controls().collect();
     let control = exclusion
         .required("controlName", problems)

@@ -42,7 +42,7 @@ pub(crate) fn policy(manifest: &Value, driver: Driver) -> Result<Policy, Vec<Pro
     }
 }
 
-const MANIFEST: KnownFields = KnownFields {
+const POLICY_MANIFEST: KnownFields = KnownFields {
     evaluated: &["apiVersion", "kind", "metadata", "spec"],
     inert: &["status"],
     later: &[],
@@ -50,7 +50,7 @@ const MANIFEST: KnownFields = KnownFields {
 
 /// `None` only where a problem was noted; the reverse does not hold, here and in all that follows.
 fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Policy> {
-    let manifest = manifest.object(&MANIFEST, problems)?;
+    let manifest = manifest.object(&POLICY_MANIFEST, problems)?;
     if let Some(version) = manifest.required("apiVersion", problems) {
         version.known_text(&["kyverno.io/v1", "kyverno.io/v2beta1"], problems);
     }
@@ -67,7 +67,7 @@ fn compile_manifest(manifest: &Field<'_>, problems: &mut Problems) -> Option<Pol
     let namespace = (kind == Some("Policy")).then(|| namespace.to_owned());
     let spec = manifest
         .required("spec", problems)?
-        .object(&settings::SPEC, problems)?;
+        .object(&settings::POLICY_SPEC, problems)?;
     let settings = settings::compile(&spec, metadata.value(), problems);
     let actions = Actions::of_policy(&spec, problems);
     let home = namespace.as_deref();

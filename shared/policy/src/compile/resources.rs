@@ -11,7 +11,7 @@ use crate::ir::{
 
 const USERS: &[&str] = &["clusterRoles", "roles", "subjects"];
 
-const BLOCK: KnownFields = KnownFields {
+const MATCH_BLOCK: KnownFields = KnownFields {
     evaluated: &[
         "all",
         "any",
@@ -24,19 +24,19 @@ const BLOCK: KnownFields = KnownFields {
     later: &[],
 };
 
-const FILTER: KnownFields = KnownFields {
+const MATCH_FILTER: KnownFields = KnownFields {
     evaluated: &["clusterRoles", "resources", "roles", "subjects"],
     inert: &[],
     later: &[],
 };
 
-const SUBJECT: KnownFields = KnownFields {
+const MATCH_SUBJECT: KnownFields = KnownFields {
     evaluated: &["kind", "name", "namespace"],
     inert: &["apiGroup"],
     later: &[],
 };
 
-const RESOURCES: KnownFields = KnownFields {
+const MATCH_RESOURCES: KnownFields = KnownFields {
     evaluated: &[
         "annotations",
         "kinds",
@@ -51,13 +51,13 @@ const RESOURCES: KnownFields = KnownFields {
     later: &[],
 };
 
-const SELECTOR: KnownFields = KnownFields {
+const LABEL_SELECTOR: KnownFields = KnownFields {
     evaluated: &["matchExpressions", "matchLabels"],
     inert: &[],
     later: &[],
 };
 
-const REQUIREMENT: KnownFields = KnownFields {
+const SELECTOR_REQUIREMENT: KnownFields = KnownFields {
     evaluated: &["key", "operator", "values"],
     inert: &[],
     later: &[],
@@ -91,7 +91,7 @@ fn is_empty(field: &Field<'_>) -> bool {
 }
 
 fn filters(field: &Field<'_>, problems: &mut Problems) -> Option<Filters> {
-    let block = field.object(&BLOCK, problems)?;
+    let block = field.object(&MATCH_BLOCK, problems)?;
     let legacy = ["resources", "clusterRoles", "roles", "subjects"];
     let is_legacy = block.has_any(&legacy);
     let given = [block.get("any"), block.get("all")];
@@ -131,7 +131,7 @@ fn list(field: &Field<'_>, problems: &mut Problems) -> Vec<Filter> {
     fields
         .iter()
         .filter_map(|field| {
-            let object = field.object(&FILTER, problems)?;
+            let object = field.object(&MATCH_FILTER, problems)?;
             filter(&object, problems)
         })
         .collect()
@@ -160,7 +160,7 @@ fn filter(object: &ManifestObject<'_>, problems: &mut Problems) -> Option<Filter
             ..Filter::default()
         });
     };
-    let resources = field.object(&RESOURCES, problems)?;
+    let resources = field.object(&MATCH_RESOURCES, problems)?;
     if resources.fields().next().is_none() {
         problems.invalid(field.path(), "it selects nothing");
     }
@@ -221,7 +221,7 @@ fn users(object: &ManifestObject<'_>, problems: &mut Problems) -> Users {
 }
 
 fn subject(field: &Field<'_>, problems: &mut Problems) -> Option<SubjectPattern> {
-    let object = field.object(&SUBJECT, problems)?;
+    let object = field.object(&MATCH_SUBJECT, problems)?;
     let kind = object.required("kind", problems)?;
     let kind = kind.known_text(&["User", "Group", "ServiceAccount"], problems)?;
     let name = object.required("name", problems)?.plain_text(problems)?;
@@ -265,7 +265,7 @@ fn operations(field: &Field<'_>, problems: &mut Problems) -> Vec<Operation> {
 }
 
 pub(super) fn selector(field: &Field<'_>, problems: &mut Problems) -> Option<Selector> {
-    let object = field.object(&SELECTOR, problems)?;
+    let object = field.object(&LABEL_SELECTOR, problems)?;
     let mut selector = Selector::default();
     if let Some(labels) = object.get("matchLabels") {
         selector.labels = match_labels(&labels, problems);
@@ -299,7 +299,7 @@ fn match_labels(field: &Field<'_>, problems: &mut Problems) -> Vec<(String, Stri
 }
 
 fn requirement(field: &Field<'_>, problems: &mut Problems) -> Option<Requirement> {
-    let object = field.object(&REQUIREMENT, problems)?;
+    let object = field.object(&SELECTOR_REQUIREMENT, problems)?;
     let key = object.required("key", problems)?.plain_text(problems)?;
     let operator = object.required("operator", problems)?;
     let operator = operator.known_text(&["In", "NotIn", "Exists", "DoesNotExist"], problems)?;

@@ -67,10 +67,10 @@ pub(super) const OBJECT: &str = "request.object";
 const WORK: &[&str] = &["mutate", "validate"];
 
 /// Unsupported ways to validate, which are reported as problems.
-const OTHER_WAYS: &[&str] = &["assert", "manifests"];
+const OTHER_VALIDATE_WAYS: &[&str] = &["assert", "manifests"];
 
 /// The ways of which one is given.
-const WAYS: &[&str] = &[
+const VALIDATE_WAYS: &[&str] = &[
     "deny",
     "foreach",
     "pattern",
@@ -173,7 +173,7 @@ pub(super) fn not_run(rule: &Value, driver: Driver) -> Option<&'static str> {
         _ if given(rule, OTHER_KINDS) => None,
         ["mutate"] if driver.targets && !mutate_existing::are_secrets(&rule["mutate"]) => None,
         ["mutate"] => given(&rule["mutate"], &["targets"]).then_some("mutate.targets"),
-        ["validate"] if given(&rule["validate"], WAYS) => None,
+        ["validate"] if given(&rule["validate"], VALIDATE_WAYS) => None,
         ["validate"] if given(&rule["validate"], &["assert"]) => Some("validate.assert"),
         ["validate"] => given(&rule["validate"], &["manifests"]).then_some("validate.manifests"),
         _ => None,
@@ -204,7 +204,7 @@ impl Validate {
             return None;
         };
         let validate = field.object(&VALIDATE, problems)?;
-        let given: Vec<_> = WAYS
+        let given: Vec<_> = VALIDATE_WAYS
             .iter()
             .filter(|way| validate.get(way).is_some())
             .copied()
@@ -215,7 +215,7 @@ impl Validate {
         }
         let validation = match (&*given, validate.get("foreach")) {
             ([], _) => {
-                if !validate.has_any(OTHER_WAYS) {
+                if !validate.has_any(OTHER_VALIDATE_WAYS) {
                     problems.invalid(validate.child("deny"), "it is required");
                 }
                 return None;

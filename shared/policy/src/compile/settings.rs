@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ir::{FailurePolicy, Reporting, problem::Problems, settings::Settings};
 
-pub(super) const SPEC: KnownFields = KnownFields {
+pub(super) const POLICY_SPEC: KnownFields = KnownFields {
     evaluated: &[
         "admission",
         "applyRules",
@@ -32,7 +32,7 @@ pub(super) const SPEC: KnownFields = KnownFields {
     later: &[],
 };
 
-const WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
+const POLICY_WEBHOOK_CONFIGURATION: KnownFields = KnownFields {
     evaluated: &["failurePolicy", "matchConditions", "timeoutSeconds"],
     inert: &[],
     later: &[],
@@ -46,7 +46,7 @@ pub(super) fn compile(
 ) -> Settings {
     let webhook = spec
         .get("webhookConfiguration")
-        .and_then(|webhook| webhook.object(&WEBHOOK_CONFIGURATION, problems));
+        .and_then(|webhook| webhook.object(&POLICY_WEBHOOK_CONFIGURATION, problems));
     let webhook_field = |name| webhook.as_ref().and_then(|webhook| webhook.get(name));
     let failure_policy = webhook_field("failurePolicy")
         .or_else(|| spec.get("failurePolicy"))

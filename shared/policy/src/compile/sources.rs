@@ -20,7 +20,7 @@ const SECRETS_MAX: usize = 16;
 /// The longest `maxStaleness`, a day: who accepts news older than that wants no news.
 pub const STALENESS_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
-const CACHED: KnownFields = KnownFields {
+const CACHED_ENTRY: KnownFields = KnownFields {
     evaluated: &["jmesPath", "jmespath", "maxStaleness", "name"],
     inert: &[],
     later: &[],
@@ -60,7 +60,7 @@ const IMAGE_REGISTRY: KnownFields = KnownFields {
     later: &[],
 };
 
-const CREDENTIALS: KnownFields = KnownFields {
+const REGISTRY_CREDENTIALS: KnownFields = KnownFields {
     evaluated: &["allowInsecureRegistry", "providers", "secrets"],
     inert: &[],
     later: &[],
@@ -95,7 +95,7 @@ impl EntryCompiler<'_> {
     /// http; an image that cannot be read is an error of the rule.
     fn credentials(&mut self, field: &Field<'_>) -> ImageCredentials {
         let known: fn(Driver) -> bool = |driver| driver.image_providers;
-        let Some(credentials) = field.object(&CREDENTIALS, self.problems) else {
+        let Some(credentials) = field.object(&REGISTRY_CREDENTIALS, self.problems) else {
             return ImageCredentials::default();
         };
         let secrets = credentials.get("secrets");
@@ -153,7 +153,7 @@ impl EntryCompiler<'_> {
     }
 
     pub(super) fn cached_entry(&mut self, field: &Field<'_>) -> Option<ContextFact> {
-        let cached = field.object(&CACHED, self.problems)?;
+        let cached = field.object(&CACHED_ENTRY, self.problems)?;
         let name = cached.required("name", self.problems);
         let name = name.and_then(|field| field.plain_text(self.problems));
         let (query, age_max_ms) = (self.query(&cached), self.age_max_ms(&cached));
@@ -170,7 +170,7 @@ impl EntryCompiler<'_> {
     }
 
     pub(super) fn global_reference(&mut self, field: &Field<'_>) -> Option<ContextFact> {
-        let reference = field.object(&CACHED, self.problems)?;
+        let reference = field.object(&CACHED_ENTRY, self.problems)?;
         let name = reference.get("name");
         let name = name.filter(|name| name.value().as_str() != Some(""));
         if name.is_none() {

@@ -1,6 +1,7 @@
 //! Tests of what manifests compile to, and of the problems found in them.
 
 mod context;
+mod known_fields;
 
 use anteroom_functions::testing::any_json;
 use proptest::prelude::*;

@@ -16,7 +16,7 @@ const RULES_MAX: usize = 64;
 /// Groups, versions and resources of one rule, each with each.
 const KINDS_MAX: usize = 1024;
 
-const CONSTRAINTS: KnownFields = KnownFields {
+const MATCH_CONSTRAINTS: KnownFields = KnownFields {
     evaluated: &[
         "excludeResourceRules",
         "matchPolicy",
@@ -29,7 +29,7 @@ const CONSTRAINTS: KnownFields = KnownFields {
 };
 
 /// The fields of `targetMatchConstraints`.
-pub(super) const OF_TARGETS: KnownFields = KnownFields {
+pub(super) const TARGET_MATCH_CONSTRAINTS: KnownFields = KnownFields {
     evaluated: &[
         "excludeResourceRules",
         "expression",
@@ -42,7 +42,7 @@ pub(super) const OF_TARGETS: KnownFields = KnownFields {
     later: &[],
 };
 
-const RULE: KnownFields = KnownFields {
+const RESOURCE_RULE: KnownFields = KnownFields {
     evaluated: &[
         "apiGroups",
         "apiVersions",
@@ -57,13 +57,13 @@ const RULE: KnownFields = KnownFields {
 
 /// Compiles the `matchConstraints` or their like in `spec`.
 pub(super) fn compile(field: &Field<'_>, problems: &mut Problems) -> Option<Constraints> {
-    let constraints = field.object(&CONSTRAINTS, problems)?;
+    let constraints = field.object(&MATCH_CONSTRAINTS, problems)?;
     of_fields(&constraints, problems)
 }
 
 /// Compiles `targetMatchConstraints`.
 pub(super) fn compile_targets(field: &Field<'_>, problems: &mut Problems) -> Option<Constraints> {
-    let constraints = field.object(&OF_TARGETS, problems)?;
+    let constraints = field.object(&TARGET_MATCH_CONSTRAINTS, problems)?;
     of_fields(&constraints, problems)
 }
 
@@ -112,7 +112,7 @@ fn rules(
 }
 
 fn rule(field: &Field<'_>, is_equivalent: bool, problems: &mut Problems) -> Option<ResourceRule> {
-    let rule = field.object(&RULE, problems)?;
+    let rule = field.object(&RESOURCE_RULE, problems)?;
     let mut all = |name: &str, otherwise: &[&str]| -> Vec<String> {
         match rule.get(name) {
             Some(field) => field.texts_or_empty(problems),

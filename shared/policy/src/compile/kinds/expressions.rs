@@ -11,7 +11,7 @@ use super::{
 };
 use crate::ir::{cel::Placed, problem::Problems};
 
-const CONDITION: KnownFields = KnownFields {
+const CEL_MATCH_CONDITION: KnownFields = KnownFields {
     evaluated: &["expression", "name"],
     inert: &[],
     later: &[],
@@ -41,7 +41,7 @@ pub(super) fn conditions(
     };
     let fields = limited(&field, CEL_EXPRESSIONS_MAX, problems);
     let conditions = fields.iter().filter_map(|field| {
-        let condition = field.object(&CONDITION, problems)?;
+        let condition = field.object(&CEL_MATCH_CONDITION, problems)?;
         condition.required("name", problems)?.text(problems)?;
         truth(&condition, names, "", problems)
     });

@@ -29,7 +29,7 @@ use crate::ir::{
 /// Patches of one policy.
 pub(crate) const MUTATIONS_MAX: usize = 64;
 
-const EVALUATION: KnownFields = KnownFields {
+const MUTATING_EVALUATION: KnownFields = KnownFields {
     evaluated: &[
         "admission",
         "background",
@@ -42,7 +42,7 @@ const EVALUATION: KnownFields = KnownFields {
     later: &[],
 };
 
-const SPEC: KnownFields = KnownFields {
+const MUTATING_SPEC: KnownFields = KnownFields {
     evaluated: &[
         "auditAnnotations",
         "autogen",
@@ -67,7 +67,7 @@ const MUTATION: KnownFields = KnownFields {
     later: &[],
 };
 
-const PATCH: KnownFields = KnownFields {
+const MUTATION_PATCH: KnownFields = KnownFields {
     evaluated: &["expression"],
     inert: &[],
     later: &[],
@@ -86,8 +86,8 @@ pub(super) fn compile(
     metadata: &Value,
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Vec<NotRun>, Settings)> {
-    let spec = field.object(&SPEC, problems)?;
-    let (settings, evaluation) = settings(&spec, &EVALUATION, metadata, problems);
+    let spec = field.object(&MUTATING_SPEC, problems)?;
+    let (settings, evaluation) = settings(&spec, &MUTATING_EVALUATION, metadata, problems);
     if !evaluation.is_of_objects {
         return None;
     }
@@ -389,7 +389,7 @@ fn patch(field: &Field<'_>, names: &Names, problems: &mut Problems) -> Option<Ce
         }
     };
     let expression = patch
-        .object(&PATCH, problems)?
+        .object(&MUTATION_PATCH, problems)?
         .required("expression", problems)?;
     let program = program(&expression, names, problems)?;
     let (fits, expected) = match kind {

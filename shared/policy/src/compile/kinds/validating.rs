@@ -22,13 +22,13 @@ use crate::ir::{
     settings::Settings,
 };
 
-const EVALUATION: KnownFields = KnownFields {
+const VALIDATING_EVALUATION: KnownFields = KnownFields {
     evaluated: &["admission", "background", "mode"],
     inert: &[],
     later: &[],
 };
 
-const SPEC: KnownFields = KnownFields {
+const VALIDATING_SPEC: KnownFields = KnownFields {
     evaluated: &[
         "auditAnnotations",
         "autogen",
@@ -52,8 +52,8 @@ pub(super) fn compile(
     metadata: &Value,
     problems: &mut Problems,
 ) -> Option<(Vec<Rule>, Settings)> {
-    let spec = field.object(&SPEC, problems)?;
-    let (mut settings, evaluation) = settings(&spec, &EVALUATION, metadata, problems);
+    let spec = field.object(&VALIDATING_SPEC, problems)?;
+    let (mut settings, evaluation) = settings(&spec, &VALIDATING_EVALUATION, metadata, problems);
     if !evaluation.is_of_objects {
         return None;
     }
