@@ -359,13 +359,7 @@ pub struct KindRecord {
     #[serde(default)]
     pub preferred: bool,
     /// True if the type can be listed and watched, so that views can hold its objects.
-    #[serde(default = "yes")]
     pub watchable: bool,
-}
-
-/// Returns the value of records by older writers, which did not have the field.
-fn yes() -> bool {
-    true
 }
 
 impl Failure {

@@ -104,7 +104,7 @@ impl PathTokens {
 
     /// Takes note of a configuration that the API server has: a path with its token, and the period that it names.
     /// Returns true if another webhook has written a newer token than this one knew.
-    pub(super) fn read(&self, phase: Phase, path: &str, period: Option<u64>) -> bool {
+    pub(super) fn read(&self, phase: Phase, path: &str, period: u64) -> bool {
         let token = path
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.split('/').next());
@@ -150,23 +150,11 @@ impl TokenState {
         Some(PathToken { period, token })
     }
 
-    fn read(
-        &mut self,
-        phase: Phase,
-        found: &str,
-        period: Option<u64>,
-        now: Instant,
-        clock: u64,
-    ) -> bool {
-        let Some(key) = &self.key else {
+    fn read(&mut self, phase: Phase, found: &str, period: u64, now: Instant, clock: u64) -> bool {
+        let key = self.key.as_ref();
+        if !key.is_some_and(|key| is_equal(&token(key, period), found)) {
             return false;
-        };
-        // Webhooks of earlier releases name no period, and go by their clocks.
-        let periods = period.map_or_else(|| around(clock).to_vec(), |period| vec![period]);
-        let is_of = |period: &u64| is_equal(&token(key, *period), found);
-        let Some(period) = periods.into_iter().find(is_of) else {
-            return false;
-        };
+        }
         let is_first = self.of.get(phase).current.is_none();
         // Nobody knows how old the first one is, if not by the clock.
         let until = match is_first && clock > period {
@@ -308,7 +296,7 @@ mod tests {
             let mut now = Instant::now();
             for hour in 0..5 {
                 let written = write(&mut right, now, NOON + hour);
-                let period = Some(written.period);
+                let period = written.period;
                 other.read(PHASE, &written.token, period, now, wrong);
                 let next = other.wanted(PHASE, now + PERIOD, wrong).unwrap();
                 assert_eq!(next.period, written.period + 1, "{wrong} in hour {hour}");
@@ -325,18 +313,15 @@ mod tests {
         let now = Instant::now();
         let own = write(&mut state, now, NOON);
         let later = made(&state, 107);
-        assert!(state.read(PHASE, &later, Some(107), now, NOON));
+        assert!(state.read(PHASE, &later, 107, now, NOON));
         assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
         // An API server whose data were restored: the period does not go back, and its token is taken.
-        assert!(!state.read(PHASE, &own.token, Some(NOON), now, NOON));
+        assert!(!state.read(PHASE, &own.token, NOON, now, NOON));
         assert!(state.takes(&own.token));
         assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
         // A token of a different key, or of a different period than its configuration names.
         for (token, period) in [("0".repeat(32), 108), (later, 109), (String::new(), 110)] {
-            assert!(
-                !state.read(PHASE, &token, Some(period), now, NOON),
-                "{period}"
-            );
+            assert!(!state.read(PHASE, &token, period, now, NOON), "{period}");
         }
         assert_eq!(state.wanted(PHASE, now, NOON).unwrap().period, 107);
     }
@@ -344,25 +329,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_period_that_is_read_counts_from_then_or_is_over_by_the_clock() {
         let now = Instant::now();
-        for (found, named, expected) in [
-            (NOON, true, NOON),
-            (NOON - 1, true, NOON),
-            (NOON - 50, true, NOON - 49),
-            (NOON + 50, true, NOON + 50),
-            (NOON + 1, false, NOON + 1),
-            // Of an earlier release, and older than that would take.
-            (NOON - 2, false, NOON),
+        for (found, expected) in [
+            (NOON, NOON),
+            (NOON - 1, NOON),
+            (NOON - 50, NOON - 49),
+            (NOON + 50, NOON + 50),
         ] {
             let mut state = state("k");
             let token = made(&state, found);
-            state.read(PHASE, &token, named.then_some(found), now, NOON);
+            state.read(PHASE, &token, found, now, NOON);
             let wanted = |at| state.wanted(PHASE, at, NOON).unwrap().period;
-            assert_eq!(wanted(now + STEP_MIN), expected, "{found}, named: {named}");
+            assert_eq!(wanted(now + STEP_MIN), expected, "{found}");
             let early = wanted(now + STEP_MIN - Duration::from_secs(1));
-            assert!(
-                !named || early == found,
-                "{found}: others have read {early} by then"
-            );
+            assert_eq!(early, found, "others have read a later period by then");
         }
     }
 

@@ -84,7 +84,9 @@ pub(super) fn note_token(tokens: &PathTokens, phase: Phase, there: &DynamicObjec
     let path = [&reached["service"]["path"], &reached["url"]];
     let path = path.into_iter().find_map(Value::as_str).unwrap_or_default();
     let period = there.annotations().get(PATH_PERIOD);
-    let period = period.and_then(|period| period.parse().ok());
+    let Some(period) = period.and_then(|period| period.parse().ok()) else {
+        return false;
+    };
     // The path of a URL may have the same beginning.
     let mut tokens_at = path.match_indices(path_tokens::PREFIX);
     tokens_at.any(|(at, _)| tokens.read(phase, &path[at..], period))

@@ -48,8 +48,8 @@ impl Stored {
         Some(Self {
             trust_pem: text(TRUST)?,
             authority_key_pem: text(AUTHORITY_KEY)?,
-            // An earlier version stored none; it is added at once.
-            review_key: text(REVIEW_KEY).unwrap_or_default(),
+            // An empty key would be known to everybody.
+            review_key: text(REVIEW_KEY).filter(|key| !key.is_empty())?,
             pair: Pem {
                 chain: text(CHAIN)?,
                 key: text(KEY)?,
@@ -95,7 +95,6 @@ pub(crate) fn renew(
     now: Timestamp,
 ) -> Result<Option<Stored>, CertError> {
     if let Some(stored) = found
-        && !stored.review_key.is_empty()
         && let Some(authority) = stored.authority()
         && authority
             .not_after()
@@ -114,8 +113,7 @@ pub(crate) fn renew(
             }));
         }
     }
-    let review_key = found.map(|found| &found.review_key);
-    let review_key = review_key.filter(|key| !key.is_empty());
+    let review_key = found.map(|found| found.review_key.clone());
     let authority = Authority::new("anteroom-webhook", now)?;
     let mut trust_pem = authority.certificate_pem.clone();
     for earlier in found.map(Stored::authorities).unwrap_or_default() {
@@ -131,7 +129,7 @@ pub(crate) fn renew(
     Ok(Some(Stored {
         trust_pem,
         pair: authority.issue(names, now)?,
-        review_key: review_key.map_or_else(new_review_key, String::clone),
+        review_key: review_key.unwrap_or_else(new_review_key),
         authority_key_pem: authority.key_pem,
     }))
 }
@@ -268,15 +266,18 @@ mod tests {
         let stored = renew(None, &names(), wall_clock::now()).unwrap().unwrap();
         let data = stored.data();
         assert_eq!(Stored::from_data(&data), Some(stored.clone()));
-        for missing in data.keys().filter(|key| *key != REVIEW_KEY) {
+        for missing in data.keys() {
             let mut data = data.clone();
             data.remove(missing);
             assert_eq!(Stored::from_data(&data), None, "{missing}");
         }
+        let mut data = data;
+        data.insert(REVIEW_KEY.to_owned(), Vec::new());
+        assert_eq!(Stored::from_data(&data), None, "an empty key is none");
     }
 
     #[test]
-    fn a_review_key_outlives_every_certificate_and_is_added_where_there_is_none() {
+    fn a_review_key_outlives_every_certificate() {
         let now = wall_clock::now();
         let first = renew(None, &names(), now).unwrap().unwrap();
         assert_eq!(first.review_key.len(), 64);
@@ -284,11 +285,5 @@ mod tests {
             let renewed = renew(Some(&first), &names(), now + later).unwrap().unwrap();
             assert_eq!(renewed.review_key, first.review_key);
         }
-        let mut data = first.data();
-        data.remove(REVIEW_KEY);
-        let earlier = Stored::from_data(&data).unwrap();
-        let renewed = renew(Some(&earlier), &names(), now).unwrap().unwrap();
-        assert_eq!(renewed.review_key.len(), 64);
-        assert!(renewed.trust_pem.contains(&first.trust_pem));
     }
 }

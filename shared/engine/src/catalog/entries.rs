@@ -58,7 +58,7 @@ impl EntrySet {
         let items: Vec<_> = objects.map(item).collect();
         let readable = items.iter().filter(|item| item.record.is_some());
         let mut named: Vec<_> = readable.cloned().collect();
-        // They are in order already, but for keys that the watcher makes no more.
+        // A view is in order of its keys, which need not be the order of kinds and names.
         named.sort_by(|a, b| a.name().cmp(&b.name()));
         Self { items, named }
     }
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Whatever the order of the keys: an older watcher wrote others.
+    /// The keys are in another order than the names.
     #[test]
     fn only_changed_entries_are_read_again() {
         let body = |name: &str, view: &str| {

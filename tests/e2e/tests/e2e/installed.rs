@@ -235,7 +235,7 @@ async fn keys_are_made_once(world: &World) -> anyhow::Result<()> {
     ensure!(made.len() == 10, "{made:?}");
     text_of(init().await?)?;
     ensure!(versions().await? == made, "made again");
-    // A login that is lost, or that an earlier version did not have, is made alone; without the server's, all are made anew.
+    // A login that is lost is made alone; without the server's, all are made anew.
     for lost in ["anteroom-nats-operator", "anteroom-nats-server"] {
         secrets.delete(lost, &DeleteParams::default()).await?;
         text_of(init().await?)?;

@@ -289,10 +289,7 @@ impl LiveReader {
         policy: &ObjectKey,
         objects: &ExistingObjects,
     ) -> Result<Value, FactError> {
-        // Earlier webhooks name no policy.
-        if !policy.name.is_empty()
-            && let Some(reason) = self.writes_forbidden(policy)
-        {
+        if let Some(reason) = self.writes_forbidden(policy) {
             return Ok(reason.into());
         }
         let kind = self.kind(objects)?;

@@ -60,7 +60,7 @@ fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
             &reference.name_for(&allowed),
             secret_binding("mine"),
         );
-        // A watcher of the release before published the entry for all readers.
+        // The same reference, under the name that it has for all readers.
         let shared = entry(
             EntryKind::Implicit,
             &reference.name(),
