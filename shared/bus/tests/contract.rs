@@ -82,7 +82,7 @@ contract! {
         a_scope_of_nothing_is_caught_up
         caught_up_means_that_nothing_is_missing
         a_slow_reader_loses_nothing
-        asked_to_begin_again_it_does
+        a_follower_that_is_asked_to_restart_reads_the_log_again
         it_waits_for_the_log_to_be_made;
     calls:
         a_call_is_answered_with_what_travelled_beside_it

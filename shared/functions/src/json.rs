@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_counts_what_is_open_and_no_string() {
+    fn depth_counts_open_brackets_outside_of_strings() {
         for (text, expected) in [
             ("1", 0),
             ("{}", 1),

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_about_what_it_was_asked_of() {
+    fn a_question_opens_only_for_the_view_that_it_was_sealed_for() {
         let keys = ring(&[("k", 7)]);
         let (one, other) = (view("secrets.v1"), view("secrets.v1~0123"));
         let all = [AskedOf::View(&one), AskedOf::View(&other), AskedOf::Live];

@@ -45,7 +45,7 @@ fn deployed(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn three_files_are_written_and_say_all_of_it() {
+async fn a_migration_writes_values_roles_and_a_report_of_the_whole_installation() {
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().join("move");
     let directory = into.display().to_string();

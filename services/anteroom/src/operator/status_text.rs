@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_hears_what_a_webhook_tells() {
+    async fn a_live_status_has_the_records_that_a_webhook_sends() {
         let webhook = LocalBus::new();
         let mut asked = webhook.signals::<Tap>().await.unwrap();
         let bus: Arc<dyn Bus> = Arc::new(webhook.join());

@@ -502,7 +502,7 @@ mod tests {
 
     /// After an outage, an object may be gone since the last word before it.
     #[tokio::test(start_paused = true)]
-    async fn what_a_list_finds_absent_is_as_old_as_the_word_before_it() {
+    async fn an_object_that_a_list_lacks_may_be_gone_since_the_news_before_the_list() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
         let lease = queue.open(info(), HashMap::new());
         queue.begin_list(&lease);

@@ -155,7 +155,7 @@ pub(crate) async fn a_slow_reader_loses_nothing(harness: impl Harness) {
     assert_eq!(reader.restarts, [RestartCause::Start]);
 }
 
-pub(crate) async fn asked_to_begin_again_it_does(harness: impl Harness) {
+pub(crate) async fn a_follower_that_is_asked_to_restart_reads_the_log_again(harness: impl Harness) {
     let writer = Writer::new(harness.client().await).await;
     let last = writer
         .append(vec![put("a", "x", 1), put("a", "y", 1)])

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_of_what_is_stored_whatever_the_review_says() {
+    fn a_deletion_triggers_by_the_stored_object_and_not_by_the_one_in_the_review() {
         let delete = request("DELETE", &Value::Null, &object("u", "1", "said"));
         let of = |stored| deletion(&delete, stored).map(|request| request.matched_object().clone());
         assert_eq!(

@@ -305,7 +305,7 @@ validate:
 
 /// The first of two facts in one expression that can be asked is asked, and is given the other.
 #[test]
-fn one_of_two_facts_is_asked_and_given_the_other() {
+fn one_of_two_facts_is_asked_with_the_value_of_the_other_one() {
     let asked = |key: &str, more: &str| {
         reads(&format!(
             r#"

@@ -47,7 +47,7 @@ fn every_step_has_a_key_and_a_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_of_the_tour_tells_what_it_says() {
+async fn the_page_of_the_tour_shows_what_the_tour_prints() {
     install_crypto_provider();
     let args = DemoArgs::parse_from(["anteroom-demo", "--tour", "--once"]);
     let cluster = Cluster::start(&args, &Show::new(args.output))

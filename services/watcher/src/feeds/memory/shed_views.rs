@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn others_wait_only_so_long_for_a_view_that_is_never_read() {
+    fn a_resumed_view_that_is_never_read_holds_up_others_for_a_limited_time() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
         shed.stop(SHARE, &view("a"), 300, now);
         shed.stop(SHARE, &view("b"), 200, now);

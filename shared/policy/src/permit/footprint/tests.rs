@@ -190,7 +190,7 @@ fn elements_of_a_list_are_changed_where_the_patch_does() {
 }
 
 #[test]
-fn a_condition_is_not_changed_and_what_it_adds_is() {
+fn a_conditional_anchor_changes_no_field_but_those_that_it_adds() {
     let patch = json!({"spec": {"(nodeName)": "n", "<(hostNetwork)": false,
         "(securityContext)": {"+(runAsNonRoot)": true}}});
     check(
@@ -230,7 +230,7 @@ fn a_computed_key_is_any_key_and_its_value_is_what_is_written() {
 }
 
 #[test]
-fn a_directive_may_change_all_beside_it() {
+fn a_patch_directive_may_change_every_field_of_its_object() {
     let replaced = json!({"metadata": {"labels": {"$patch": "replace", "a": "b"}}});
     check(
         &merge(&replaced),

@@ -265,7 +265,7 @@ fn a_policy_without_targets_changes_new_and_existing_objects_that_it_matches() {
 }
 
 #[test]
-fn conditions_on_targets_hold_too_where_what_it_matches_is_meant() {
+fn conditions_on_targets_filter_targets_of_match_constraints_too() {
     let spec = format!(
         "{LABEL}targetMatchConditions:\n- {{name: c, expression: \"object.metadata.name != 'a'\"}}\n"
     );
@@ -426,7 +426,7 @@ fn an_exception_by_namespace_is_about_targets_of_any_number_of_namespaces() {
 }
 
 #[test]
-fn own_writes_trigger_a_policy_only_if_it_says_so() {
+fn own_writes_trigger_a_policy_only_if_it_skips_no_background_requests() {
     let of = |evaluation: &str| {
         let spec = FOLLOW.replace("{mutateExisting: {enabled: true}}", evaluation);
         let policy = policy_of("MutatingPolicy", &spec);
