@@ -86,7 +86,11 @@ impl Cluster {
             // What is wrong with the replica is said once, of the whole request.
             let refused = results.iter().find_map(|result| {
                 let error = result.as_ref().err()?;
-                error.another_replica_may_answer().then(|| error.clone())
+                error
+                    .class()
+                    .retry
+                    .another_replica_may_answer()
+                    .then(|| error.clone())
             });
             let encode = |result: Result<Value, FactError>| {
                 result.map(|value| body::encode_value(&value).unwrap())

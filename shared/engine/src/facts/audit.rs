@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_model::{About, FactError, Revision};
+use anteroom_model::{FactError, Revision};
 use anteroom_wire::live::LiveCall;
 use serde_json::{Map, Value};
 use tokio::{sync::Semaphore, time::Instant};
@@ -66,16 +66,7 @@ impl Said {
     fn of(answer: Result<Value, FactError>) -> Option<Self> {
         match answer {
             Ok(value) => Some(Self::Value(as_kept(value))),
-            Err(error) => match error.class().about {
-                About::Absent => Some(Self::Absent),
-                About::Service
-                | About::Evaluation
-                | About::Request
-                | About::Unreadable
-                | About::Source
-                | About::Reader
-                | About::Write => None,
-            },
+            Err(error) => error.class().about.is_absence().then_some(Self::Absent),
         }
     }
 }

@@ -183,7 +183,10 @@ mod tests {
             floors.raise(&view, &reply(log, revision)).unwrap();
         }
         let refused = floors.raise(&view, &reply("one", 901)).unwrap_err();
-        assert!(refused.another_replica_may_answer(), "{refused}");
+        assert!(
+            refused.class().retry.another_replica_may_answer(),
+            "{refused}"
+        );
         let log = Incarnation("one".into());
         assert_eq!(
             floors.raise_to(&view, &log, Revision(902)),

@@ -182,8 +182,9 @@ impl Views {
                 }
                 Err(error) => error,
             };
-            if !error.comes_back() {
-                if error.is_answer() {
+            let retry = error.class().retry;
+            if !retry.view_may_come_back() {
+                if !retry.is_outage() {
                     self.outages.answered(view);
                 }
                 return Err(error);

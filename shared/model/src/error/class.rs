@@ -3,12 +3,13 @@
 //!
 //! | question | decided by |
 //! |---|---|
-//! | Is it an outage, rather than an answer? | [`Retry::NobodyThere`], [`Retry::TimedOut`] |
-//! | Is another replica asked at once? | [`Retry::AnotherReplica`], [`Retry::SoonServed`] |
-//! | Does a reader with time left ask the view again? | [`Retry::NobodyThere`], [`Retry::SoonServed`] |
+//! | Is it an outage, rather than an answer? | [`Retry::is_outage`] |
+//! | Is another replica asked at once? | [`Retry::another_replica_may_answer`] |
+//! | Does a reader with time left ask the view again? | [`Retry::view_may_come_back`] |
 //! | May a reader fall back from a view to another backend? | [`About`], in `facts::route` of the engine |
-//! | May a policy's default stand in? | [`About::Absent`], [`About::Source`] |
-//! | Is a part in place of a whole fact given up? | [`About::Evaluation`], [`About::Request`] |
+//! | Does the error say that there is no such object? | [`About::is_absence`] |
+//! | May a policy's default stand in? | [`About::is_said_by_source`] |
+//! | Is a part in place of a whole fact given up? | [`About::is_of_query`] |
 
 use super::FactError;
 
@@ -57,6 +58,75 @@ pub enum About {
     Write,
 }
 
+impl Retry {
+    /// Returns whether nobody answered at all: an outage.
+    pub fn is_outage(self) -> bool {
+        match self {
+            Self::NobodyThere | Self::TimedOut => true,
+            Self::SoonServed | Self::AnotherReplica | Self::Final => false,
+        }
+    }
+
+    /// Returns whether the question is worth a retry at another replica.
+    pub fn another_replica_may_answer(self) -> bool {
+        match self {
+            Self::SoonServed | Self::AnotherReplica => true,
+            Self::NobodyThere | Self::TimedOut | Self::Final => false,
+        }
+    }
+
+    /// Returns whether the view that was asked may be served in a moment.
+    pub fn view_may_come_back(self) -> bool {
+        match self {
+            Self::NobodyThere | Self::SoonServed => true,
+            Self::TimedOut | Self::AnotherReplica | Self::Final => false,
+        }
+    }
+}
+
+impl About {
+    /// Returns whether the error is about the query, rather than about the fact.
+    pub fn is_of_query(self) -> bool {
+        match self {
+            Self::Evaluation | Self::Request => true,
+            Self::Service
+            | Self::Unreadable
+            | Self::Absent
+            | Self::Source
+            | Self::Reader
+            | Self::Write => false,
+        }
+    }
+
+    /// Returns whether the error says that there is no such object.
+    pub fn is_absence(self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Service
+            | Self::Evaluation
+            | Self::Request
+            | Self::Unreadable
+            | Self::Source
+            | Self::Reader
+            | Self::Write => false,
+        }
+    }
+
+    /// Returns whether the error is the source's answer: it has no such thing, or refuses, or fails.
+    /// Unknown data are none.
+    pub fn is_said_by_source(self) -> bool {
+        match self {
+            Self::Absent | Self::Source => true,
+            Self::Service
+            | Self::Evaluation
+            | Self::Request
+            | Self::Unreadable
+            | Self::Reader
+            | Self::Write => false,
+        }
+    }
+}
+
 impl FactError {
     /// Returns the error's class.
     pub fn class(&self) -> ErrorClass {
@@ -98,57 +168,6 @@ impl FactError {
             Self::WriteFailed { .. } => (Retry::Final, About::Write),
         };
         ErrorClass { retry, about }
-    }
-
-    /// Returns whether the question is worth a retry at another replica.
-    pub fn another_replica_may_answer(&self) -> bool {
-        match self.class().retry {
-            Retry::SoonServed | Retry::AnotherReplica => true,
-            Retry::NobodyThere | Retry::TimedOut | Retry::Final => false,
-        }
-    }
-
-    /// Returns whether somebody answered with this error, rather than nobody at all.
-    pub fn is_answer(&self) -> bool {
-        match self.class().retry {
-            Retry::SoonServed | Retry::AnotherReplica | Retry::Final => true,
-            Retry::NobodyThere | Retry::TimedOut => false,
-        }
-    }
-
-    /// Returns whether the view that was asked may be served in a moment.
-    pub fn comes_back(&self) -> bool {
-        match self.class().retry {
-            Retry::NobodyThere | Retry::SoonServed => true,
-            Retry::TimedOut | Retry::AnotherReplica | Retry::Final => false,
-        }
-    }
-
-    /// Returns whether the error is about the query, rather than about the fact.
-    pub fn is_of_query(&self) -> bool {
-        match self.class().about {
-            About::Evaluation | About::Request => true,
-            About::Service
-            | About::Unreadable
-            | About::Absent
-            | About::Source
-            | About::Reader
-            | About::Write => false,
-        }
-    }
-
-    /// Returns whether the error is the source's answer: it has no such thing, or refuses, or fails.
-    /// Unknown data are none.
-    pub fn is_said_by_source(&self) -> bool {
-        match self.class().about {
-            About::Absent | About::Source => true,
-            About::Service
-            | About::Evaluation
-            | About::Request
-            | About::Unreadable
-            | About::Reader
-            | About::Write => false,
-        }
     }
 }
 
@@ -230,36 +249,30 @@ mod tests {
 
     #[test]
     fn each_class_answers_every_question() {
-        let error = |retry| match retry {
-            Retry::NobodyThere => FactError::NoWatcher,
-            Retry::TimedOut => FactError::DeadlineExceeded { deadline_ms: 1 },
-            Retry::SoonServed => FactError::Evicted {
-                view: text(),
-                message: text(),
-            },
-            Retry::AnotherReplica => FactError::Busy { limit: 1 },
-            Retry::Final => FactError::RequestInvalid { message: text() },
-        };
-        for (retry, is_answer, another, comes_back) in [
-            (Retry::NobodyThere, false, false, true),
-            (Retry::TimedOut, false, false, false),
-            (Retry::SoonServed, true, true, true),
-            (Retry::AnotherReplica, true, true, false),
-            (Retry::Final, true, false, false),
+        for (retry, is_outage, another, comes_back) in [
+            (Retry::NobodyThere, true, false, true),
+            (Retry::TimedOut, true, false, false),
+            (Retry::SoonServed, false, true, true),
+            (Retry::AnotherReplica, false, true, false),
+            (Retry::Final, false, false, false),
         ] {
-            let error = error(retry);
-            assert_eq!(error.class().retry, retry, "{error}");
-            assert_eq!(error.is_answer(), is_answer, "{error}");
-            assert_eq!(error.another_replica_may_answer(), another, "{error}");
-            assert_eq!(error.comes_back(), comes_back, "{error}");
+            assert_eq!(retry.is_outage(), is_outage, "{retry:?}");
+            assert_eq!(retry.another_replica_may_answer(), another, "{retry:?}");
+            assert_eq!(retry.view_may_come_back(), comes_back, "{retry:?}");
         }
-        let refused = FactError::LiveReadFailed {
-            code: 500,
-            message: text(),
-        };
-        let query = FactError::EvaluationFailed { message: text() };
-        assert!(refused.is_said_by_source() && !refused.is_of_query());
-        assert!(query.is_of_query() && !query.is_said_by_source());
-        assert!(!FactError::NoWatcher.is_said_by_source() && !FactError::NoWatcher.is_of_query());
+        for (about, is_of_query, is_absence, is_said_by_source) in [
+            (About::Service, false, false, false),
+            (About::Evaluation, true, false, false),
+            (About::Request, true, false, false),
+            (About::Unreadable, false, false, false),
+            (About::Absent, false, true, true),
+            (About::Source, false, false, true),
+            (About::Reader, false, false, false),
+            (About::Write, false, false, false),
+        ] {
+            assert_eq!(about.is_of_query(), is_of_query, "{about:?}");
+            assert_eq!(about.is_absence(), is_absence, "{about:?}");
+            assert_eq!(about.is_said_by_source(), is_said_by_source, "{about:?}");
+        }
     }
 }

@@ -293,6 +293,7 @@ impl PendingFact {
     fn is_of_no_use(&self) -> bool {
         let answer = self.answer.as_ref().map(Result::as_ref);
         self.request.is_pushed_down
-            && (self.is_declined || matches!(answer, Some(Err(error)) if error.is_of_query()))
+            && (self.is_declined
+                || matches!(answer, Some(Err(error)) if error.class().about.is_of_query()))
     }
 }

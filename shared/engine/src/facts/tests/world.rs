@@ -232,7 +232,11 @@ impl World {
 pub(super) fn outcome(said: Vec<Said>) -> Result<QueryReply, FactError> {
     let of_replica = |said: &Said| {
         let error = said.as_ref().err()?;
-        error.another_replica_may_answer().then(|| error.clone())
+        error
+            .class()
+            .retry
+            .another_replica_may_answer()
+            .then(|| error.clone())
     };
     if let Some(error) = said.iter().find_map(of_replica) {
         return Err(error);

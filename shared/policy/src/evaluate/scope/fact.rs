@@ -51,7 +51,9 @@ impl Scope<'_> {
         let value = match (lookup, &fact.default) {
             (Lookup::LeftOut, _) => return Ok(given),
             (Lookup::Answer(Ok(value)), _) => self.evaluated_here(name, entry, fact, value),
-            (Lookup::Answer(Err(error)), Some(default)) if error.is_said_by_source() => {
+            (Lookup::Answer(Err(error)), Some(default))
+                if error.class().about.is_said_by_source() =>
+            {
                 default.value(self)
             }
             (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
@@ -109,7 +111,7 @@ impl Scope<'_> {
             ..whole.clone()
         };
         match self.facts.look_up(name, question) {
-            Lookup::Answer(Err(error)) if error.is_of_query() => Ok(None),
+            Lookup::Answer(Err(error)) if error.class().about.is_of_query() => Ok(None),
             Lookup::Answer(answer) => Ok(Some(answer)),
             Lookup::Pending => Err(Interrupt::Pending),
             Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => Ok(None),
