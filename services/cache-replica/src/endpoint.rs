@@ -197,7 +197,7 @@ impl ViewEndpoint {
         let incoming = match call {
             Ok(incoming) => incoming,
             Err(error) => {
-                self.metrics.unreadable();
+                self.metrics.count_unreadable();
                 tracing::warn!(view = %self.view.id(), %error, "dropped a call whose envelope cannot be read");
                 return;
             }

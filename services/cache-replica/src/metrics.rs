@@ -154,7 +154,7 @@ impl QueryMetrics {
         self.beats_unsent.inc();
     }
 
-    pub(crate) fn unreadable(&self) {
+    pub(crate) fn count_unreadable(&self) {
         self.unreadable.inc();
     }
 }

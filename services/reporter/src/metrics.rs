@@ -149,7 +149,7 @@ impl ReporterMetrics {
         set(&self.unsettled, count);
     }
 
-    pub(crate) fn unread(&self, count: usize) {
+    pub(crate) fn set_unread(&self, count: usize) {
         set(&self.unread, count);
     }
 
@@ -186,7 +186,7 @@ impl ReporterMetrics {
         self.judged.inc_by(count as u64);
     }
 
-    pub(crate) fn unreadable(&self) {
+    pub(crate) fn count_unreadable(&self) {
         self.unreadable.inc();
     }
 

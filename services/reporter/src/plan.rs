@@ -430,7 +430,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
     }
 
     /// Returns the objects of which it does not know what there is to say; `None`: all.
-    pub(crate) fn unread(&self, finder: &Finder) -> Option<Vec<&ObjectKey>> {
+    pub(crate) fn unread_objects(&self, finder: &Finder) -> Option<Vec<&ObjectKey>> {
         let at = self.finders.get(finder).filter(|at| !at.unread.more)?;
         let seen = at.seen.as_ref()?;
         // What is gone has nothing to be read.
@@ -438,7 +438,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         Some(keys.filter(|key| seen.get(key).is_some()).collect())
     }
 
-    /// Returns whether [`ScanPlan::unread`] may say something else than when this was last asked.
+    /// Returns whether [`ScanPlan::unread_objects`] may say something else than when this was last asked.
     pub(crate) fn take_unread_changed(&mut self) -> bool {
         std::mem::take(&mut self.unread_changed)
     }

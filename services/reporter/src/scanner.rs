@@ -366,7 +366,7 @@ impl Scanner {
                             findings.put(&subject, finder, own, now_s);
                         }
                     }
-                    ScannedObject::Unreadable(_) => self.metrics.unreadable(),
+                    ScannedObject::Unreadable(_) => self.metrics.count_unreadable(),
                 }
             }
             self.metrics.objects(findings.len());
@@ -402,7 +402,7 @@ impl Scanner {
         for ((policy, _), (kind, view)) in &self.collections {
             let unread = view.as_ref().and_then(|view| {
                 let (policy, view) = (policy.clone(), view.clone());
-                self.plan.unread(&Finder { policy, view })
+                self.plan.unread_objects(&Finder { policy, view })
             });
             match unread {
                 None => drop(unsettled.unseen.insert(kind.clone())),
@@ -413,7 +413,7 @@ impl Scanner {
             }
         }
         self.metrics.unsettled(unsettled.unseen.len());
-        self.metrics.unread(unsettled.unread.len());
+        self.metrics.set_unread(unsettled.unread.len());
         self.shared.settle(unsettled);
     }
 }

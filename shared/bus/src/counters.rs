@@ -37,7 +37,7 @@ impl CounterCells {
         self.resumes.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn unreadable(&self) {
+    pub(crate) fn count_unreadable_call(&self) {
         self.calls_unreadable.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -344,7 +344,7 @@ impl MirroredView {
     }
 
     /// A record of it that stands at `revision` could not be read.
-    pub(crate) fn unreadable(&mut self, revision: Revision) {
+    pub(crate) fn note_unreadable(&mut self, revision: Revision) {
         self.unreadable = self.unreadable.max(Some(revision));
         self.doubted();
     }

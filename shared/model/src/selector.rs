@@ -140,15 +140,15 @@ fn requirement(term: &str) -> Result<Requirement, SelectorError> {
 
 /// `term` is `key in (a, b)` or `key notin (a, b)`; `set` is it without its last parenthesis.
 fn requirement_of_set(term: &str, set: &str) -> Result<Requirement, SelectorError> {
-    let (head, values) = set.split_once('(').ok_or_else(|| unreadable(term))?;
+    let (head, values) = set.split_once('(').ok_or_else(|| parse_error(term))?;
     let values = values.split(',').map(|value| label_value(term, value));
     let values: Vec<_> = values.collect::<Result<_, _>>()?;
     let parts = trim(head).rsplit_once(SPACES);
-    let (key, operator) = parts.ok_or_else(|| unreadable(term))?;
+    let (key, operator) = parts.ok_or_else(|| parse_error(term))?;
     let test = match operator {
         "in" => Test::In(values),
         "notin" => Test::NotIn(values),
-        _ => return Err(unreadable(term)),
+        _ => return Err(parse_error(term)),
     };
     let key = label_key(term, key)?;
     Ok(Requirement { key, test })
@@ -161,7 +161,7 @@ fn label_key(term: &str, key: &str) -> Result<String, SelectorError> {
         None => (None, key),
     };
     if !is_label_name(name) || !prefix.is_none_or(is_subdomain) {
-        return Err(unreadable(term));
+        return Err(parse_error(term));
     }
     Ok(key.to_owned())
 }
@@ -169,7 +169,7 @@ fn label_key(term: &str, key: &str) -> Result<String, SelectorError> {
 fn label_value(term: &str, value: &str) -> Result<String, SelectorError> {
     let value = trim(value);
     if !value.is_empty() && !is_label_name(value) {
-        return Err(unreadable(term));
+        return Err(parse_error(term));
     }
     Ok(value.to_owned())
 }
@@ -207,10 +207,10 @@ const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
 fn number(term: &str, value: &str) -> Result<i64, SelectorError> {
     let number = label_value(term, value)?;
-    number.parse().map_err(|_| unreadable(term))
+    number.parse().map_err(|_| parse_error(term))
 }
 
-fn unreadable(term: &str) -> SelectorError {
+fn parse_error(term: &str) -> SelectorError {
     SelectorError::new(format!(
         "unable to parse requirement: {term:?} is no label requirement"
     ))

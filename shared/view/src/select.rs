@@ -42,7 +42,7 @@ impl Select {
     /// [`FactError::RequestInvalid`]: a selector that the API server would refuse, a field that
     /// cannot be selected here, an object that is not named.
     pub fn new(selection: &Selection) -> Result<Self, FactError> {
-        let unreadable = |error: SelectorError| invalid(error.message);
+        let invalid_selector = |error: SelectorError| invalid(error.message);
         let object = match (selection.shape, &selection.object) {
             (Shape::Object, None) => {
                 return Err(invalid("one object is asked for, and none is named"));
@@ -54,8 +54,8 @@ impl Select {
             shape: selection.shape,
             object,
             namespace: selection.namespace.clone(),
-            labels: LabelSelector::parse(&selection.label_selector).map_err(unreadable)?,
-            names: NameSelector::parse(&selection.field_selector).map_err(unreadable)?,
+            labels: LabelSelector::parse(&selection.label_selector).map_err(invalid_selector)?,
+            names: NameSelector::parse(&selection.field_selector).map_err(invalid_selector)?,
             // To the API server no limit, and one of 0, are the same.
             limit: selection
                 .limit

@@ -106,12 +106,12 @@ pub fn read(node: BodyNode<'_>) -> Result<Referenced<'_>, WireError> {
         Some("found") => node
             .field("object")
             .map(Referenced::Found)
-            .ok_or_else(unreadable),
-        _ => Err(unreadable()),
+            .ok_or_else(record_error),
+        _ => Err(record_error()),
     }
 }
 
-fn unreadable() -> WireError {
+fn record_error() -> WireError {
     WireError::body("no record of a referenced object")
 }
 

@@ -328,7 +328,7 @@ impl World {
     /// Returns the data that each finder reported as unreadable.
     fn unread(&self) -> BTreeMap<Finder, Option<Vec<String>>> {
         let finders = self.finders().into_iter().map(|finder| {
-            let keys = self.plan.unread(&finder);
+            let keys = self.plan.unread_objects(&finder);
             let keys = keys.map(|keys| keys.iter().map(|key| key.name.to_string()).collect());
             (finder, keys)
         });
@@ -443,7 +443,7 @@ fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
             .collect();
         plan.came_to(&mut walk, keys.iter().map(|key| (key, false)));
         plan.arrived(walk);
-        plan.unread(&finder).map(|keys| keys.len())
+        plan.unread_objects(&finder).map(|keys| keys.len())
     };
     let (one, two) = (things(1), things(2));
     let (most, more) = (things(UNREAD_MAX), things(UNREAD_MAX + 1));
@@ -532,7 +532,7 @@ fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
     let mut walk = plan.again(&finder, &keys).unwrap();
     assert_eq!(walk.take(9), [WalkStep::Judge((1, 1, 1))]);
     plan.arrived(walk);
-    assert_eq!(plan.unread(&finder).map(|keys| keys.len()), Some(0));
+    assert_eq!(plan.unread_objects(&finder).map(|keys| keys.len()), Some(0));
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl PolicyStore {
         };
         let entries = manifest.entries.clone();
         if let Some(old) = self.list_mut(id.kind()).put(id.0.clone(), manifest) {
-            self.unread(id, &old);
+            self.remove_reader(id, &old);
             change.rights |= !old.changes.is_empty();
             match old.queries == change.queries {
                 true => change.queries.clear(),
@@ -152,12 +152,12 @@ impl PolicyStore {
     }
 
     fn forget(&mut self, id: &PolicyId, manifest: &PolicyManifest) {
-        self.unread(id, manifest);
+        self.remove_reader(id, manifest);
         self.by_uid
             .remove(&Dependent(manifest.identity.uid.clone()));
     }
 
-    fn unread(&mut self, id: &PolicyId, manifest: &PolicyManifest) {
+    fn remove_reader(&mut self, id: &PolicyId, manifest: &PolicyManifest) {
         for entry in &manifest.entries {
             if let Some(readers) = self.readers.get_mut(entry) {
                 readers.remove(id);

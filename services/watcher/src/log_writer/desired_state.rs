@@ -129,7 +129,7 @@ impl DesiredState {
                 envelope: Err(error),
             } => {
                 tracing::error!(revision = revision.0, %error, "a record of a desired view or reference cannot be decoded");
-                self.unread(error.view, error.key);
+                self.note_unreadable(error.view, error.key);
             }
             LogEvent::Record {
                 envelope: Ok(envelope),
@@ -174,7 +174,7 @@ impl DesiredState {
                 };
                 if let Err(error) = taken {
                     tracing::error!(%view, %key, %error, "a desired view or reference cannot be decoded");
-                    self.unread(Some(view), Some(key));
+                    self.note_unreadable(Some(view), Some(key));
                 }
             }
             Op::Delete if is_of_views => self.remove_view(&ViewId::new(&*key.name)),
@@ -186,7 +186,7 @@ impl DesiredState {
     }
 
     /// A record cannot be read: what was known of it stays.
-    fn unread(&mut self, view: Option<ViewId>, key: Option<ObjectKey>) {
+    fn note_unreadable(&mut self, view: Option<ViewId>, key: Option<ObjectKey>) {
         let Some(view) = view else {
             self.blind = true;
             return;

@@ -153,7 +153,7 @@ fn incoming(shared: &Arc<ClientState>, message: Message) -> Option<Result<Incomi
             reply: Box::new(reply),
         }),
         Err(error) => {
-            shared.counters.unreadable();
+            shared.counters.count_unreadable_call();
             if let Ok(permit) = Arc::clone(&shared.refusals).try_acquire_owned() {
                 let refusal = reply.refuse(error.clone());
                 tokio::spawn(async move {

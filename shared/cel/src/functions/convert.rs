@@ -94,7 +94,7 @@ fn shown_double(value: f64) -> String {
     }
 }
 
-fn unreadable<'v>(text: &str, to: &str) -> CallResult<'v> {
+fn refuse_text<'v>(text: &str, to: &str) -> CallResult<'v> {
     let start: String = text.chars().take(40).collect();
     Err(EvalError::Refused(format!("`{start}` is no {to}")))
 }
@@ -111,7 +111,7 @@ fn int<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> 
         [Val::Double(_)] => return Err(overflow()),
         [Val::Text(text)] => match text.parse() {
             Ok(value) => value,
-            Err(_) => return unreadable(text, "int"),
+            Err(_) => return refuse_text(text, "int"),
         },
         [Val::Timestamp(at)] => at.as_second(),
         [Val::Duration(ns)] => *ns,
@@ -128,7 +128,7 @@ fn uint<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
         [Val::Double(_)] => return Err(overflow()),
         [Val::Text(text)] => match text.parse() {
             Ok(value) => value,
-            Err(_) => return unreadable(text, "uint"),
+            Err(_) => return refuse_text(text, "uint"),
         },
         other => return call.mismatch(other),
     }))
@@ -141,7 +141,7 @@ fn double<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'
         [Val::Uint(value)] => *value as f64,
         [Val::Text(text)] => match text.parse() {
             Ok(value) => value,
-            Err(_) => return unreadable(text, "double"),
+            Err(_) => return refuse_text(text, "double"),
         },
         other => return call.mismatch(other),
     }))
@@ -153,7 +153,7 @@ fn boolean<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
         [Val::Text(text)] => match &**text {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
             "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
-            text => return unreadable(text, "bool"),
+            text => return refuse_text(text, "bool"),
         },
         other => return call.mismatch(other),
     }))

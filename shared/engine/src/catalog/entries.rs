@@ -95,9 +95,9 @@ impl EntrySet {
 /// A record that cannot be read is the watcher's mistake, or a newer watcher's word: its readers are
 /// told that there is none.
 fn read(key: &ObjectKey, body: &[u8]) -> Option<EntryRecord> {
-    let unreadable = |error: &dyn Display| tracing::error!(%key, %error, "cannot decode the entry's record: policies see no such entry");
+    let log_unreadable = |error: &dyn Display| tracing::error!(%key, %error, "cannot decode the entry's record: policies see no such entry");
     anteroom_wire::body::decode(body)
-        .inspect_err(|error| unreadable(error))
+        .inspect_err(|error| log_unreadable(error))
         .ok()
 }
 

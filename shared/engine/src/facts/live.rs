@@ -13,7 +13,7 @@ use tracing::{Instrument as _, field::Empty};
 use super::{
     attempts::{self, LaterAttempts},
     decode::Decoder,
-    message::{call, millis, too_large, unreadable, value},
+    message::{call, millis, reply_error, too_large, value},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     route::LiveRead,
@@ -225,7 +225,7 @@ impl Live {
                     )
                 };
                 let reply = question.answer(reply, is_refusal)?;
-                decode_outcome(&reply).map_err(|error| unreadable(&error))?
+                decode_outcome(&reply).map_err(|error| reply_error(&error))?
             }
             Err(RequestError::NoResponders) => Err(FactError::NoWatcher),
             Err(RequestError::TimedOut { timeout_ms }) => Err(FactError::DeadlineExceeded {

@@ -24,11 +24,11 @@ pub(super) fn call(body: Bytes, left: Duration) -> Call {
 
 /// Reads the value in a reply.
 pub(super) fn value(body: &Bytes) -> Result<Value, FactError> {
-    body::to_json(body).map_err(|error| unreadable(&error))
+    body::to_json(body).map_err(|error| reply_error(&error))
 }
 
 /// The error of a reply that cannot be read.
-pub(super) fn unreadable(error: &WireError) -> FactError {
+pub(super) fn reply_error(error: &WireError) -> FactError {
     FactError::RequestInvalid {
         message: format!("the reply cannot be read: {error}"),
     }

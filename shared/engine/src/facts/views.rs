@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span, field::Empty};
 use super::{
     attempts::{self, LaterAttempts},
     floors::Floors,
-    message::{call, millis, too_large, unreadable, value},
+    message::{call, millis, reply_error, too_large, value},
     origin::Origin,
     outages::{Outages, PATIENCE_DEFAULT},
     pending::PendingFact,
@@ -269,7 +269,7 @@ impl Views {
                     )
                 };
                 let reply = question.answer(reply, is_refusal)?;
-                let reply = decode_outcome(&reply).map_err(|error| unreadable(&error))??;
+                let reply = decode_outcome(&reply).map_err(|error| reply_error(&error))??;
                 self.floors.raise(view, &reply)?;
                 Ok(reply)
             }

@@ -185,7 +185,7 @@ impl Machine {
                 match envelope {
                     Ok(envelope) => self.load_record(now, revision, envelope.record, &mut effects),
                     Err(_) => {
-                        kept.write().unreadable(revision);
+                        kept.write().note_unreadable(revision);
                         effects.push(MirrorEffect::Undecodable {
                             revision,
                             view: Some(id.clone()),

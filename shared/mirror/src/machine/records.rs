@@ -180,7 +180,7 @@ impl Machine {
                 let kept = Arc::clone(self.view(&id, revision, effects));
                 kept.write().see(revision);
                 match source {
-                    RecordSource::Log => kept.write().unreadable(revision),
+                    RecordSource::Log => kept.write().note_unreadable(revision),
                     RecordSource::Alone | RecordSource::None => self.hand_over(now, &id, effects),
                 }
                 effects.push(MirrorEffect::Changed(id));

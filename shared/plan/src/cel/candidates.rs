@@ -46,7 +46,7 @@ impl<'l, 'a> Matching<'l, 'a> {
     }
 
     /// The objects of these sequences, once they are asked for.
-    pub(super) fn unread(list: &'l ViewList<'a>, parts: Vec<Batches<'l, 'a>>) -> Self {
+    pub(super) fn lazy(list: &'l ViewList<'a>, parts: Vec<Batches<'l, 'a>>) -> Self {
         Self {
             read: Vec::new(),
             rest: Some(list.paced(merged(parts))),

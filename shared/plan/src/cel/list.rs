@@ -193,7 +193,7 @@ impl ObjectList for ViewList<'_> {
         }
         let Choice { lookups, found } = self.choose(probes)?;
         let matching = match found > FEW_FOUND && count(&lookups) <= READ_BY_BATCHES_MAX {
-            true => self.unread(&lookups),
+            true => self.match_lazily(&lookups),
             false => self.read(&lookups)?,
         };
         let mut keys: Vec<_> = Vec::new();
@@ -213,12 +213,12 @@ fn count(lookups: &[Lookup]) -> usize {
 
 impl<'a> ViewList<'a> {
     /// Objects that lookups find, once they are asked for.
-    fn unread(&self, lookups: &[Lookup]) -> Matching<'_, 'a> {
+    fn match_lazily(&self, lookups: &[Lookup]) -> Matching<'_, 'a> {
         let parts = lookups.iter().flat_map(|lookup| {
             let values = lookup.values.iter().cloned();
             values.map(|value| Batches::having(self, lookup.key.clone(), value))
         });
-        Matching::unread(self, parts.collect())
+        Matching::lazy(self, parts.collect())
     }
 
     /// Objects that lookups find; `None`: an index is gone.

@@ -219,7 +219,7 @@ fn of_part(
     let mut made = Made::default();
     for told in part["unread"].as_array().into_iter().flatten() {
         made.error
-            .get_or_insert_with(|| unread(target, &reading.wanted, told));
+            .get_or_insert_with(|| error_of_unread(target, &reading.wanted, told));
     }
     let uid = &reading.uid;
     for item in part["items"].as_array().into_iter().flatten() {
@@ -243,7 +243,11 @@ fn of_part(
 }
 
 /// Returns the error of an object that the watcher knows of and did not read.
-fn unread(target: &impl TargetObjects, wanted: &ExistingObjects, unread: &Value) -> RuleError {
+fn error_of_unread(
+    target: &impl TargetObjects,
+    wanted: &ExistingObjects,
+    unread: &Value,
+) -> RuleError {
     let text = |field: &str| unread[field].as_str().unwrap_or_default();
     let kind = match &*wanted.kind {
         "" => &wanted.resource,

@@ -43,7 +43,7 @@ impl EntryManifest {
         let mut value: Value = match serde_json::from_slice(&object.json) {
             Ok(value) => value,
             Err(error) => {
-                let spec = Err(unreadable(&error));
+                let spec = Err(unreadable_spec(&error));
                 return Self {
                     kind,
                     identity,
@@ -54,7 +54,7 @@ impl EntryManifest {
         };
         let mut take = |field| value.get_mut(field).map(Value::take);
         let spec = take("spec").unwrap_or(Value::Object(Map::new()));
-        let spec = EntrySpec::read(spec, kind).map_err(|error| unreadable(&error));
+        let spec = EntrySpec::read(spec, kind).map_err(|error| unreadable_spec(&error));
         Self {
             status: read_status(take("status").unwrap_or_default(), kind),
             kind,
@@ -86,6 +86,6 @@ fn read_status(status: Value, kind: EntryKind) -> CachedContextEntryStatus {
     }
 }
 
-fn unreadable(error: &serde_json::Error) -> Failure {
+fn unreadable_spec(error: &serde_json::Error) -> Failure {
     spec_invalid(format!("the spec cannot be read: {error}"))
 }

@@ -157,7 +157,7 @@ impl CallSpec {
 /// # Errors
 /// [`CallFault::Unreadable`], which says where, and not what: the text may be a secret.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
-    read(bytes).map_err(unreadable)
+    read(bytes).map_err(parse_fault)
 }
 
 /// Parses a response as JSON; one that is none is null.
@@ -167,7 +167,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
 pub(crate) fn parse_or_null(bytes: &[u8]) -> Result<Value, CallFault> {
     match read(bytes) {
         Err(JsonError::Malformed(_)) => Ok(Value::Null),
-        read => read.map_err(unreadable),
+        read => read.map_err(parse_fault),
     }
 }
 
@@ -176,7 +176,7 @@ fn read(bytes: &[u8]) -> Result<Value, JsonError> {
     json::read(bytes, value, || serde_json::from_slice(bytes))
 }
 
-fn unreadable(error: JsonError) -> CallFault {
+fn parse_fault(error: JsonError) -> CallFault {
     CallFault::Unreadable {
         problem: match error {
             JsonError::TooDeep => error.to_string(),

@@ -56,7 +56,7 @@ impl Scope<'_> {
             {
                 default.value(self)
             }
-            (Lookup::Answer(Err(error)), _) => Err(unread(name, entry, error)),
+            (Lookup::Answer(Err(error)), _) => Err(fact_error(name, entry, error)),
             (Lookup::Pending | Lookup::Declined, _) => Err(Interrupt::Pending),
             (Lookup::TooMany, _) => Err(Interrupt::Rule(Box::new(RuleError::TooManyFacts))),
         };
@@ -80,9 +80,11 @@ impl Scope<'_> {
                 Err(Interrupt::Variable(error))
             }
             // As it would be told by whoever keeps the data.
-            Err(Interrupt::Variable(VariableError { message, .. })) => {
-                Err(unread(name, entry, FactError::EvaluationFailed { message }))
-            }
+            Err(Interrupt::Variable(VariableError { message, .. })) => Err(fact_error(
+                name,
+                entry,
+                FactError::EvaluationFailed { message },
+            )),
             found => found,
         }
     }
@@ -181,7 +183,7 @@ impl Scope<'_> {
         let path = call.path.render(self)?;
         let path = path.map_err(|error| refused(variable, "urlPath", error))?;
         confine(self.namespace, &path)
-            .map_err(|error| unread(variable, path.to_string(), error))?;
+            .map_err(|error| fact_error(variable, path.to_string(), error))?;
         let data = call.data.as_ref().map(|data| data.value(self));
         Ok(FactTarget::Api(ApiTarget {
             data: data.transpose()?.map(Arc::unwrap_or_clone),
@@ -236,14 +238,14 @@ impl Scope<'_> {
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
                 let namespace = own.to_owned();
                 let error = FactError::PathOutsideNamespace { path, namespace };
-                Err(unread(variable, target.to_string(), error))
+                Err(fact_error(variable, target.to_string(), error))
             }
             _ => Ok(target),
         }
     }
 }
 
-fn unread(variable: &str, entry: String, source: FactError) -> Interrupt {
+fn fact_error(variable: &str, entry: String, source: FactError) -> Interrupt {
     Interrupt::Rule(Box::new(RuleError::Fact {
         variable: variable.to_owned(),
         entry,
