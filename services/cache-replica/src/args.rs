@@ -8,7 +8,7 @@ use anteroom_model::limits::AGE_MAX_DEFAULT_MS;
 use anteroom_runtime::{instance, units::duration_ms};
 use anteroom_seal::Keys;
 
-use crate::{memory, sealed::Opener, shares};
+use crate::{memory_limit, sealed::Opener, shares};
 
 /// Queries under way at once, unless the options say otherwise.
 const CONCURRENCY: u32 = 256;
@@ -67,7 +67,7 @@ pub struct Args {
     /// The memory limit of this replica, as in `512Mi`. Above it, the replica evicts views, the
     /// least recently used first; a query of an evicted view is an error that says so [default: no
     /// limit].
-    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = memory::limit)]
+    #[arg(long, env = "ANTEROOM_MEMORY_LIMIT", value_parser = memory_limit::parse)]
     pub memory_limit: Option<u64>,
 
     /// Views that this replica holds, by name or by the plural of their resource, as in
@@ -134,7 +134,7 @@ impl Args {
         Budget {
             steps: self.query_steps_max,
             depth: DEPTH_MAX,
-            built_bytes: memory::evaluation_bytes(limit, turns, asked),
+            built_bytes: memory_limit::evaluation_bytes(limit, turns, asked),
         }
     }
 

@@ -15,7 +15,7 @@
 //! | `derived` | indexes and counters beside the views |
 //! | `scan`, `fair_slots` | large views by slices; whose turn it is |
 //! | `plan`, `memo` | caches of compiled expressions, and of results |
-//! | `memory`, `shares` | evicts views; who holds which views |
+//! | `memory`, `memory_limit`, `shares` | evicts views; what may be taken; who holds which views |
 //! | `references`, `sealed` | objects referenced one by one; sealed bodies |
 //! | `beats`, `waiting` | tells what is held; names missing entries |
 //! | `args`, `command`, `metrics` | options; the process; metrics |
@@ -38,6 +38,7 @@ mod evaluate;
 mod fair_slots;
 mod memo;
 mod memory;
+mod memory_limit;
 mod metrics;
 mod plan;
 mod references;

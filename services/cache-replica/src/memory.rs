@@ -5,72 +5,7 @@
 
 mod keeper;
 mod last_use;
-pub(crate) mod rule;
+mod rule;
 
 pub(crate) use keeper::{DesiredOptions, Keeper};
 pub(crate) use last_use::{Use, Uses};
-
-use anteroom_runtime::units;
-
-/// The memory of a replica beside views, results and plans: code, connections, and what the allocator
-/// keeps. Measured at 7,000 objects of 2 KB after load: 34 MB resident, of which 15 MB are those.
-pub(crate) const PROCESS_BYTES: u64 = 20 * 1024 * 1024;
-
-/// The least limit that leaves room for anything.
-pub(crate) const LIMIT_MIN: u64 = 64 * 1024 * 1024;
-
-/// The share of a limit that is kept for evaluations under way: a tenth.
-const EVALUATIONS_SHARE: u64 = 10;
-
-/// The bytes that an evaluation may always build, even under a low limit.
-const EVALUATION_BYTES_MIN: u64 = 1024 * 1024;
-
-/// The bytes that all evaluations together may build under this limit.
-fn evaluations_bytes(limit: u64) -> u64 {
-    limit / EVALUATIONS_SHARE
-}
-
-/// The bytes that one of `turns` evaluations may build under this limit, and no more than `asked`.
-pub(crate) fn evaluation_bytes(limit: Option<u64>, turns: usize, asked: u64) -> u64 {
-    let Some(limit) = limit else {
-        return asked;
-    };
-    let turns = u64::try_from(turns.max(1)).unwrap_or(u64::MAX);
-    asked.min((evaluations_bytes(limit) / turns).max(EVALUATION_BYTES_MIN))
-}
-
-/// A limit of memory, as [`units::bytes`] reads it.
-pub(crate) fn limit(text: &str) -> Result<u64, String> {
-    let bytes = units::bytes(text)?;
-    if bytes < LIMIT_MIN {
-        return Err(format!(
-            "`{text}` leaves no room for any view: use {}Mi or more",
-            LIMIT_MIN >> 20
-        ));
-    }
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_limit_leaves_room_for_views() {
-        assert_eq!(limit("64Mi"), Ok(LIMIT_MIN));
-        assert!(limit("67108863").unwrap_err().contains("no room"));
-        assert!(limit("64Wi").is_err());
-    }
-
-    #[test]
-    fn evaluations_stay_within_their_share() {
-        assert_eq!(evaluation_bytes(None, 8, 77), 77);
-        let limit = 800 << 20;
-        assert_eq!(evaluation_bytes(Some(limit), 8, u64::MAX), 10 << 20);
-        assert_eq!(evaluation_bytes(Some(limit), 8, 77), 77);
-        assert_eq!(
-            evaluation_bytes(Some(LIMIT_MIN), 64, u64::MAX),
-            EVALUATION_BYTES_MIN
-        );
-    }
-}

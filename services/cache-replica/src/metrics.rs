@@ -13,8 +13,6 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
-use crate::memory::rule::Why;
-
 /// From a result that was kept to a scan of a large view.
 const DURATION_BUCKETS_SECONDS: [f64; 12] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5,
@@ -227,12 +225,7 @@ impl MemoryMetrics {
         self.limit.set(gauge(limit.unwrap_or(0)));
     }
 
-    pub(crate) fn evicted(&self, view: &ViewId, why: Why) {
-        let reason = match why {
-            Why::OwnLimit => "own_limit",
-            Why::Huge => "huge",
-            Why::Oldest => "least_recently_used",
-        };
+    pub(crate) fn evicted(&self, view: &ViewId, reason: &'static str) {
         let view = view.as_str().to_owned();
         self.evictions
             .get_or_create(&Evicted { view, reason })

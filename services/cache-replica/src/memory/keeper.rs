@@ -15,11 +15,12 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    PROCESS_BYTES, Uses, evaluations_bytes,
+    Uses,
     rule::{self, EvictableView, Phase, Why},
 };
 use crate::{
     evaluate::Evaluator,
+    memory_limit::{PROCESS_BYTES, evaluations_bytes},
     metrics::{MemoryBytes, MemoryMetrics},
     shares,
 };
@@ -204,7 +205,7 @@ impl Keeper {
         let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
         let reason = reason(why, subject, self.limit);
         tracing::warn!(view = %id, bytes = subject.bytes, reason, "evicts a view");
-        self.metrics.evicted(id, why);
+        self.metrics.evicted(id, why.label());
         self.uses.get_or_create(id).set_evicted(Some(reason));
         let moved = Moved {
             bytes: subject.bytes,

@@ -70,6 +70,17 @@ pub(crate) enum Why {
     Oldest,
 }
 
+impl Why {
+    /// Returns the label of the reason in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::OwnLimit => "own_limit",
+            Self::Huge => "huge",
+            Self::Oldest => "least_recently_used",
+        }
+    }
+}
+
 /// The views that are to be evicted, and to be loaded again, by their positions in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
