@@ -1,8 +1,9 @@
-//! A view, or an object, that comes to a watch which runs already: only what it holds itself is
-//! listed, and the watch goes on meanwhile.
+//! A view, or a referenced object, joins a watch that runs already: the feeder lists the objects of the view alone, or
+//! reads the one object, and the watch goes on meanwhile.
 //!
-//! A view's events are held back from before its list is asked for, and the list is a consistent read:
-//! whatever is not in it comes after it. So those up to its version are dropped, and the others follow it.
+//! The watch's events are held back for the view from before its list is asked for. The list is a consistent read, so
+//! an event that is not in the list is newer than the list. The view drops events up to the list's version, and takes
+//! the others after the list.
 
 use std::future::ready;
 
@@ -24,16 +25,16 @@ use crate::{
     },
 };
 
-/// A view or an object that comes to a watch.
+/// A view or a referenced object that joins a watch.
 #[derive(Debug)]
 pub(super) enum Joining {
-    /// A view, for which these have to be listed; `list` is the number of the list.
+    /// A view. The scopes of `own` are listed for it; `list` is the number of this list.
     View {
         lease: ViewLease,
         list: u32,
         own: Vec<WatchScope>,
     },
-    /// An object, in the history of this number.
+    /// An object, read in the source's history with this number.
     Object { object: ObjectKey, era: u64 },
 }
 
@@ -57,7 +58,7 @@ impl Join {
         self.end(&joining, done.is_err());
     }
 
-    /// The list is over. Where it does not count, the watch lists again.
+    /// Ends the list. If the list failed, or the view waits again, the watch lists again.
     pub(super) fn end(&self, joining: &Joining, failed: bool) {
         let mut hub = self.sink.hub.lock();
         let mut lists_again = failed;
@@ -89,7 +90,7 @@ impl Join {
         Ok(())
     }
 
-    /// Takes objects of the list in. Returns whether the list still counts.
+    /// Writes a page of the list to the view. Returns whether the list still counts.
     pub(super) async fn page(&self, lease: &ViewLease, list: u32, objects: Vec<RawObject>) -> bool {
         for RawObject { key, version, json } in objects {
             self.sink.hub.publisher().room().await;
@@ -100,7 +101,8 @@ impl Join {
             };
             let target = member.target();
             let body = object.body(target.retained.as_deref());
-            // Still under the lock: nothing of it may follow a list that took its place.
+            // Still under the hub's lock. Otherwise the watch's list could begin in between and replace this one, without
+            // a new epoch. It would then take this object for one of its own, and keep an object that may be gone.
             self.sink
                 .write(&target, &key, &version, body, Instant::now(), &Origin::List);
         }
@@ -119,7 +121,7 @@ impl Join {
             let member = self.member(hub, lease, list)?;
             Some(member.joined(scope, listed, queue))
         });
-        // Still under the lock: no later event may come before these.
+        // Still under the hub's lock: the watch's next event may not come before the events that were held back.
         for event in held.unwrap_or_default() {
             let target = hub.with_queue(|hub, queue| {
                 let member = hub.members.get_mut(&lease.view)?;

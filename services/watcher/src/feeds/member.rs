@@ -18,7 +18,14 @@
 //!       from any state: the view starts over (`feeds` has the four ways)
 //! ```
 //!
-//! [`Progress::part_in_list`] decides about each list that begins.
+//! [`Progress::part_in_list`] decides about each list that begins. Three kinds of resource versions tell how much of the
+//! source a view knows:
+//!
+//! | version | of | meaning |
+//! |---|---|---|
+//! | [`Member::since`] | the view | a list has to be at least as new as this to end the view's wait |
+//! | `known_to` of [`Progress::Lists`] | a view in a running list | the view knew every object of the watch up to this before the list began |
+//! | `after` of [`Progress::Follows`] | a view that joined | the view's own list showed the namespace at this, so older events are in it already |
 
 use std::{
     cmp::Ordering,
@@ -49,12 +56,12 @@ pub(super) struct Member {
     pub(super) sealed: bool,
     /// The fields that are kept of each object; `None`: all of them.
     pub(super) retained: Option<Arc<RetainedFields>>,
-    /// The version up to which the source was known when the view began to wait for lists. Older lists do not count
-    /// for the view.
+    /// The newest version of the source of which the view may hold anything, taken when the view began to wait for
+    /// lists. The view ignores older lists.
     pub(super) since: ResourceVersion,
-    /// The watches that it is made of. No two of them bring the same object.
+    /// The view's watches, each with the view's progress. No two of them bring the same object.
     pub(super) watches: BTreeMap<WatchScope, Progress>,
-    /// The last word of its watches, or of the plan, is that it cannot be read.
+    /// The API server refused one of the view's watches, and no list was complete since.
     pub(super) is_refused: bool,
 }
 
@@ -63,22 +70,24 @@ pub(super) struct Member {
 pub(super) enum Progress {
     /// The member waits for the watch's next list.
     Waits {
-        /// A list was too old, and another one is asked for. Where that is too old as well, the history
-        /// of the source restarted.
+        /// A list was too old, and the watch was asked to list again. If the next list is too old as well, the
+        /// history of the source restarted.
         asked_again: bool,
     },
     /// The member takes part in the list that runs.
     Lists {
         /// The list's number in this view.
         list: u32,
-        /// The version up to which everything was known before; empty: nothing was.
+        /// The version up to which the view knew every object of the watch when the list began; empty: the view
+        /// knew nothing for certain.
         known_to: ResourceVersion,
     },
-    /// Its own objects are listed beside the watch, whose events are held back meanwhile.
+    /// The view's own objects are listed beside the watch. The watch's events are held back for the view meanwhile.
     Joins { list: u32, held: HeldEvents },
-    /// It has a list, and takes the events. Those up to these versions, by namespace (empty: all), were
-    /// in a list that it read beside the watch.
+    /// The view has a list, and takes the watch's events.
     Follows {
+        /// The versions of the lists that the view read beside the watch, by namespace (empty: all namespaces). An
+        /// event up to such a version is in that list already, and is dropped. Empty once no such event can come.
         after: Vec<(String, ResourceVersion)>,
     },
 }
@@ -86,14 +95,14 @@ pub(super) enum Progress {
 /// The part that a view takes in a list of its watch that begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListPart {
-    /// The list counts. `is_known`: the view knows all that the watch brought.
+    /// The view takes the list's objects. `is_known`: the view knew every object that the watch had brought before.
     Takes { is_known: bool },
-    /// The list does not count: the view's own one, beside the watch, is younger.
+    /// The view ignores the list, because the view's own list beside the watch is newer.
     PassesOver,
-    /// The list is too old, and the watch lists again. The next list has to show the source at `since`; `None`: at
-    /// the version that this one had to show.
+    /// The list is too old for the view, and the watch lists again. The next list has to show the source at `since`;
+    /// `None`: `Member::since` stays as it is.
     WaitsForNext { since: Option<ResourceVersion> },
-    /// The list that was asked for is too old as well, so the source's history restarted. The list counts.
+    /// The second list is too old as well, so the source's history restarted. The view takes the list's objects.
     RestartsHistory,
 }
 
@@ -101,10 +110,10 @@ pub(super) enum ListPart {
 pub(super) struct Delivery<'a> {
     key: &'a ObjectKey,
     version: &'a ResourceVersion,
-    /// `None`: it is gone.
+    /// `None`: the object was deleted.
     object: Option<&'a RawObject>,
     origin: Origin,
-    /// Read for the first view that selects by labels.
+    /// The object's labels; `None` until a view selects by labels.
     labels: Option<HashMap<String, String>>,
 }
 
@@ -126,15 +135,17 @@ impl Progress {
         Self::Follows { after: Vec::new() }
     }
 
-    /// Returns the part that a view with this progress, which knows its source up to `since`, takes in a list of the
-    /// watch at `version`. A list that was asked for before the view came may be older than what the view knows.
+    /// Returns the part that a view with this progress takes in a list of the watch at `version`. `since` is the
+    /// view's [`Member::since`]. The list may be older, because the watch may have asked for it before the view came.
     ///
-    /// | progress | the list is new enough | the list is older |
-    /// |---|---|---|
-    /// | waits | takes it | waits for the next; where that is older too, the history restarted |
-    /// | lists | takes it, in the place of the list that ran | takes it |
-    /// | joins | takes it, in the place of its own list | passes over |
-    /// | follows | takes it, and knows all before it | passes over; waits, if it is older in some namespaces alone |
+    /// | progress | `version` is compared with | same, newer or incomparable | older |
+    /// |---|---|---|---|
+    /// | `Waits`, first list | `since` | `Takes`, nothing known | `WaitsForNext`, same `since` |
+    /// | `Waits`, asked again | `since` | `Takes`, nothing known | `RestartsHistory` |
+    /// | `Lists` | nothing | `Takes`, nothing known: the new list replaces the running one | the same |
+    /// | `Joins` | `since` | `Takes`, nothing known: the list replaces the view's own one | `PassesOver` |
+    /// | `Follows` | each version of `after` | `Takes`, all known | `PassesOver` |
+    /// | `Follows` | `after`, and the answers differ by namespace | | `WaitsForNext`, `since` is the newest of `after` |
     pub(super) fn part_in_list(
         &self,
         version: &ResourceVersion,
@@ -152,7 +163,7 @@ impl Progress {
         }
     }
 
-    /// The list that is waited for is read beside the watch, under this number.
+    /// Ends the wait for a list of the watch: the view reads a list of its own, with this number, beside the watch.
     pub(super) fn join(&mut self, list: u32) {
         if let Self::Waits { .. } = self {
             let held = HeldEvents::default();
@@ -210,7 +221,7 @@ impl Member {
         !self.watches.is_empty() && all.all(|progress| matches!(progress, Progress::Follows { .. }))
     }
 
-    /// Takes part in a list of the watch. All of its objects were known up to `known_to`; empty: nothing was.
+    /// Takes part in a list of the watch. The view knew every object of the watch up to `known_to`; empty: none.
     pub(super) fn begin_list(
         &mut self,
         scope: &WatchScope,
@@ -222,8 +233,8 @@ impl Member {
         self.watches.insert(scope.clone(), lists);
     }
 
-    /// Waits for the next list of the watch, because the list that begins is too old. The next one has to show the
-    /// source at `since`; `None`: at the version that this one had to show.
+    /// Waits for the next list of the watch, because the list that begins is too old. The next list has to show the
+    /// source at `since`; `None`: at the version that the view had required of this list.
     pub(super) fn wait_for_next(&mut self, scope: &WatchScope, since: Option<ResourceVersion>) {
         if let Some(since) = since {
             self.since = since;
@@ -232,7 +243,7 @@ impl Member {
         self.watches.insert(scope.clone(), waits);
     }
 
-    /// Returns the bytes of the events that are held back for it.
+    /// Returns the bytes of the events that are held back for the view.
     pub(super) fn held_bytes(&self) -> usize {
         let bytes = |progress: &Progress| match progress {
             Progress::Joins { held, .. } => held.bytes(),
@@ -241,7 +252,7 @@ impl Member {
         self.watches.values().map(bytes).sum()
     }
 
-    /// Takes the change in. Returns where the object has to be written to, if it is news.
+    /// Takes a change from a watch. Returns the view to write the object to, if the view does not have this version.
     pub(super) fn take(
         &mut self,
         watch: &mut RunningWatch,
@@ -266,8 +277,8 @@ impl Member {
         takes.then(|| self.apply(delivery, queue))?
     }
 
-    /// Returns whether a list of the watch, which shows the source at `listed_at`, brings an object as it cannot be in
-    /// the history that is known.
+    /// Returns whether a list of the watch at `listed_at` brings the object in a version that contradicts the history
+    /// that the view knows.
     pub(super) fn is_contradicted(
         &self,
         scope: &WatchScope,
@@ -297,8 +308,8 @@ impl Member {
         None
     }
 
-    /// Has every object written again, as the next lists of its watches bring it. None that is older than what
-    /// is known counts.
+    /// Starts the view over: every object is written again, as the next lists of its watches bring it. Lists that are
+    /// older than the view's objects do not count.
     pub(super) fn reread(
         &mut self,
         watches: &BTreeMap<WatchScope, RunningWatch>,
@@ -308,7 +319,7 @@ impl Member {
         self.wait_for_lists(queue);
     }
 
-    /// Has every object written again, whatever is known: the history of the source began anew.
+    /// Starts the view over in a new history of the source: the next list counts, whatever its version.
     pub(super) fn restart_history(&mut self, queue: &mut WriteQueue) {
         self.since = ResourceVersion::default();
         self.wait_for_lists(queue);
@@ -344,7 +355,7 @@ impl Member {
                 continue;
             };
             let known: Vec<_> = match progress {
-                // A list that it read beside the watch may be younger than the watch's last word.
+                // A list that the view read beside the watch may be newer than the watch's last event.
                 Progress::Follows { after } => after
                     .iter()
                     .map(|(_, at)| at)
@@ -392,7 +403,7 @@ impl Member {
             })
     }
 
-    /// One of its lists is complete at `version`. It is synced once all of them are.
+    /// One of the view's lists is complete at `version`. The view is synced once all of its lists are complete.
     pub(super) fn settle(
         &mut self,
         version: &ResourceVersion,
@@ -406,7 +417,7 @@ impl Member {
         }
     }
 
-    /// One of its watches was heard: the view is as fresh as the one that was heard longest ago.
+    /// One of the view's watches was heard from. The view is as fresh as its watch that was silent for longest.
     pub(super) fn refresh(
         &self,
         version: Option<&ResourceVersion>,
@@ -417,15 +428,15 @@ impl Member {
             return;
         }
         let heard = self.watches.keys().map(|scope| watches.get(scope)?.heard);
-        // `None`, of one that was never heard, is the least.
+        // `None`, for a watch that was never heard from, is the least.
         if let Some(oldest) = heard.min().flatten() {
             let version = version.filter(|_| self.watches.len() == 1);
             queue.mark_fresh(&self.lease, version.cloned(), oldest);
         }
     }
 
-    /// Its own lists, read beside the watch, are complete at these versions. Returns the events that came
-    /// meanwhile, for [`Member::replay`].
+    /// The view's own lists, read beside the watch, are complete at these versions. Returns the events that were held
+    /// back meanwhile, for [`Member::replay`].
     pub(super) fn joined(
         &mut self,
         scope: &WatchScope,
@@ -463,15 +474,15 @@ impl Member {
         held.into_events()
     }
 
-    /// The list beside the watch does not count: the watch's own next one does.
+    /// Drops the view's own list beside the watch: the view waits for the watch's next list.
     pub(super) fn gives_up(&mut self, scope: &WatchScope) {
         if let Some(progress) = self.watches.get_mut(scope) {
             progress.give_up();
         }
     }
 
-    /// Takes an event in that was held back. Returns where the object has to be written to, if it is
-    /// news: that has to be done before the next one.
+    /// Takes an event that was held back. Returns the view to write the object to, if the view does not have this
+    /// version. The caller writes the object before it replays the next event.
     pub(super) fn replay(
         &mut self,
         scope: &WatchScope,
@@ -490,8 +501,8 @@ impl Member {
     }
 }
 
-/// Returns the part that a view takes in a list at `version`, where it read lists of its own beside the watch at the
-/// versions of `after`.
+/// Returns the part that a view which follows the watch takes in a list at `version`. `after` are the versions of the
+/// lists that the view read beside the watch; without any, the list counts.
 fn part_of_follower(version: &ResourceVersion, after: &[(String, ResourceVersion)]) -> ListPart {
     let own = after.iter().map(|(_, at)| at);
     if own.clone().all(|at| follows_on(version, at)) {
@@ -506,14 +517,14 @@ fn part_of_follower(version: &ResourceVersion, after: &[(String, ResourceVersion
     ListPart::WaitsForNext { since: Some(since) }
 }
 
-/// Returns whether a list at this version shows all that was known at `since`: where the two cannot be
-/// compared it was asked for later.
+/// Returns whether a list at `version` is at least as new as `since`. Versions that cannot be compared count as newer:
+/// the list was asked for later.
 pub(super) fn follows_on(version: &ResourceVersion, since: &ResourceVersion) -> bool {
     version.compare(since) != Some(Ordering::Less)
 }
 
-/// Returns whether the event was in the list of its namespace. Once none can be any more, the versions
-/// are forgotten.
+/// Returns whether the list of the event's namespace has the event already. Empties `after` once no such event can
+/// come any more.
 fn is_before(after: &mut Vec<(String, ResourceVersion)>, event: &Delivery<'_>) -> bool {
     let passed = |at: &ResourceVersion| event.version.compare(at) == Some(Ordering::Greater);
     if after.iter().all(|(_, at)| passed(at)) {

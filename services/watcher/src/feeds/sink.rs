@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Takes what one watch says.
+/// Receives the lists and events of one watch, and writes them to the views that hear the watch.
 #[derive(Clone)]
 pub(super) struct WatchSink {
     pub(super) scope: WatchScope,
@@ -31,13 +31,13 @@ pub(super) struct WatchSink {
     pub(super) metrics: WatchMetrics,
     pub(super) api_version: String,
     pub(super) kind: String,
-    /// Other watches have to be planned.
+    /// Asks the feeder to plan the type's watches again.
     pub(super) planned: Arc<Notify>,
 }
 
 impl WatchSink {
     async fn put(&self, object: RawObject, origin: Origin) {
-        // Before anything is taken down as known: the watch may be stopped while it waits.
+        // This waits before the hub notes the object as known: the watch may be stopped during the wait.
         self.hub.publisher().room().await;
         let (targets, referenced) = self.hub.locked(|hub, queue| {
             let targets = hub.put(&self.scope, &object, &origin, queue);
@@ -55,14 +55,18 @@ impl WatchSink {
         }
         let RawObject { key, version, json } = object;
         let mut object = self.read(&json);
-        // Without the lock of the hub: the queue passes over a lease whose epoch is over, and a version that is not newer.
+        // The hub is not locked here, so that other watches of the type go on. The order of writes holds nevertheless:
+        // - This watch's next list or event waits until this call returns, and no other watch brings the object to these
+        //   views.
+        // - A view that starts over in between has a new epoch, and the queue ignores writes under the earlier lease.
+        // - The queue ignores a version that is older than the one it has.
         for target in &targets {
             let body = object.body(target.retained.as_deref());
             self.write(target, &key, &version, body, Instant::now(), &origin);
         }
         if referenced {
             let hub = self.hub.lock();
-            // Another watch may have brought something newer meanwhile.
+            // Several watches may bring a referenced object: another one may have brought a newer version meanwhile.
             if hub.references.is_found_as(&key, &version) {
                 self.write_reference(&hub, &key, &version, object.body(None), &origin);
             }
@@ -83,7 +87,7 @@ impl WatchSink {
         origin: &Origin,
     ) {
         let now = Instant::now();
-        // No list of this view runs, but one of the watch: the object may have been so since the last word before it.
+        // The object may have changed at any time between the watch's last event before the list and now.
         let since = match hub.watches.get(&self.scope) {
             Some(watch) if origin.is_list() => watch.heard.unwrap_or(now),
             _ => now,
