@@ -45,7 +45,9 @@ impl Beats {
             ..ReplicaBeat::default()
         };
         if timeout(LEAVING_MAX, self.bus.send(&last)).await.is_err() {
-            tracing::debug!("cannot send the last beat, which says that this replica leaves");
+            tracing::debug!(
+                "last heartbeat not sent: others learn of this replica's end by its silence"
+            );
         }
         drop(self.leaving);
         Ok(())
@@ -76,7 +78,10 @@ impl Beats {
                 self.metrics.beat_unsent();
                 // Once: the bus may be away for long.
                 if std::mem::replace(&mut sends, false) {
-                    tracing::warn!(%error, "cannot send a beat; tries again with the next");
+                    tracing::warn!(
+                        %error,
+                        "heartbeat not sent: the next one follows; check NATS if this repeats"
+                    );
                 }
             } else {
                 (told, sends) = (Some(states), true);

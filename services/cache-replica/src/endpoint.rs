@@ -65,7 +65,7 @@ impl ViewEndpoint {
                 Some(Ok(serving)) => self.take_all(serving, stop, calls).await,
                 Some(Err(error)) => {
                     tracing::debug!(view = %self.view.id(), %error,
-                        "cannot subscribe to the view's fallback address; tries again in 0.5 s");
+                        "fallback address of the view not subscribed: tried again in 0.5 s");
                 }
                 None => return,
             }
@@ -101,7 +101,7 @@ impl ViewEndpoint {
                 }
                 Ok(subscriptions) => {
                     self.check.ready();
-                    tracing::debug!(view = %self.view.id(), "serves the view");
+                    tracing::debug!(view = %self.view.id(), "view served");
                     let closed = self.serve(subscriptions, stop, calls).await;
                     if stop.is_cancelled() {
                         break; // Nobody waits for it to come back.
@@ -198,7 +198,11 @@ impl ViewEndpoint {
             Ok(incoming) => incoming,
             Err(error) => {
                 self.metrics.count_unreadable();
-                tracing::warn!(view = %self.view.id(), %error, "dropped a call whose envelope cannot be read");
+                tracing::warn!(
+                    view = %self.view.id(),
+                    %error,
+                    "query dropped: its envelope cannot be decoded; check that all services have the same version"
+                );
                 return;
             }
         };
@@ -208,7 +212,11 @@ impl ViewEndpoint {
         let answering = async move {
             let body = answerer.answer(&view, &usage, &incoming.call).await;
             if let Err(error) = incoming.answer(body).await {
-                tracing::warn!(view = %view.id(), %error, "cannot send a reply; its caller runs into its deadline");
+                tracing::warn!(
+                    view = %view.id(),
+                    %error,
+                    "reply not sent: the caller runs into its deadline; check NATS if this repeats"
+                );
             }
         };
         calls.spawn(answering.instrument(span));

@@ -30,7 +30,7 @@ use crate::{
 pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Result<()> {
     args.check()?;
     let replica = args.name();
-    tracing::info!(replica, "starts the replica");
+    tracing::info!(replica, "replica started");
     let metrics = QueryMetrics::registered(&service.metrics);
     // The mirror lives until every endpoint is closed: calls that are drained still read its views.
     let living = CancellationToken::new();

@@ -353,7 +353,11 @@ async fn write(
                 metrics.event("failed");
                 // Of what is gone, or is going, nobody has to be told.
                 if fault != Fault::NotFound {
-                    tracing::warn!(%namespace, %fault, "cannot write an Event: it is lost");
+                    tracing::warn!(
+                        %namespace,
+                        %fault,
+                        "Event lost: the API server did not take it; check the reporter's rights if this repeats"
+                    );
                 }
             }
         }

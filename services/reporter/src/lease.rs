@@ -109,7 +109,11 @@ impl Candidate {
                     return format!("the lease {} could not be renewed: {error}", self.name);
                 }
                 Err(error) => {
-                    tracing::warn!(lease = %self.name, %error, "cannot renew the lease: tries again until it ends");
+                    tracing::warn!(
+                        lease = %self.name,
+                        %error,
+                        "lease not renewed: tried again until it ends; check the API server"
+                    );
                 }
             }
         }
@@ -129,7 +133,7 @@ impl Candidate {
             Ok::<(), kube::Error>(())
         };
         if let Ok(Err(error)) = tokio::time::timeout(REQUEST_TIMEOUT, released).await {
-            tracing::debug!(%error, "the lease was not released");
+            tracing::debug!(%error, "lease not released: a successor waits until it ends");
         }
     }
 

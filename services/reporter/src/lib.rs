@@ -138,13 +138,16 @@ impl Reporter {
             };
             term.stop().await; // From now on it writes no more.
             self.metrics.leads(false);
-            tracing::warn!(lost, "lost the lease: stops reporting");
+            tracing::warn!(
+                lost,
+                "lease lost: reporting stopped until this reporter holds the lease again"
+            );
         }
     }
 
     /// The tasks of a term. Each term reads anew what was known before.
     fn begin_term(&self) -> Tasks {
-        tracing::info!(holder = self.holder, "holds the lease: starts reporting");
+        tracing::info!(holder = self.holder, "lease taken: reporting started");
         self.metrics.leads(true);
         let shared = SharedFindings::new();
         let scanner = Scanner::new(

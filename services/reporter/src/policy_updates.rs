@@ -25,7 +25,12 @@ pub(crate) async fn run(mut judge: Judge) {
             if let Some(policy) = renewed.iter().find(is_new) {
                 let triggers = judge.run_policy_update(&known, policy).await;
                 let (policy_key, seen, failed) = (policy.key(), triggers.seen, triggers.failed);
-                tracing::info!(policy = %policy_key, seen, failed, "ran a changed policy's rules on existing objects");
+                tracing::info!(
+                    policy = %policy_key,
+                    seen,
+                    failed,
+                    "rules of the changed policy applied to existing objects"
+                );
                 if triggers.is_unread {
                     unread.push(policy_key.clone());
                 }

@@ -180,7 +180,10 @@ impl Scanner {
         let mark = |views: &BTreeSet<ViewId>| mark(changes, views);
         let due = self.rescans.due(now, mark, |policy| plan.is_behind(policy));
         for policy in &due {
-            tracing::debug!(%policy, "what the policy reads has changed");
+            tracing::debug!(
+                %policy,
+                "facts of the policy changed: its objects are scanned again"
+            );
             self.metrics.facts_changed();
         }
         if !due.is_empty() {

@@ -77,16 +77,16 @@ impl Listener {
         match std::mem::replace(&mut self.is_warned, true) {
             false => tracing::warn!(
                 why,
-                "missed violations that webhooks published: they get no Events"
+                "violations of webhooks missed: they get no Events; check NATS if this lasts"
             ),
-            true => tracing::debug!(why, "missed violations that webhooks published"),
+            true => tracing::debug!(why, "violations of webhooks missed again"),
         }
     }
 
     fn note_received(&mut self) {
         self.is_deaf = false;
         if std::mem::take(&mut self.is_warned) {
-            tracing::info!("receives webhooks' violations again");
+            tracing::info!("violations of webhooks received again");
         }
     }
 }

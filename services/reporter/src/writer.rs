@@ -129,7 +129,10 @@ impl ReportWriter {
                     list_at = Instant::now() + self.interval;
                     match self.listed(part) {
                         Ok(next) => listing = next.map_or_else(Fuse::terminated, |next| self.part(next)),
-                        Err(fault) => tracing::warn!(%fault, "cannot list the reports: tries again after the interval"),
+                        Err(fault) => tracing::warn!(
+                            %fault,
+                            "reports not listed: tried again after the scan interval; check the reporter's rights"
+                        ),
                     }
                 }
             }
@@ -162,9 +165,10 @@ impl ReportWriter {
             true => tracing::warn!(
                 held = self.published.len(),
                 beyond = self.published.beyond(),
-                "more reports than the limit: those beyond it may be outdated"
+                "limit of remembered reports exceeded: reports beyond the limit may be outdated; delete reports \
+                 that others left"
             ),
-            false => tracing::info!("all reports are within the limit again"),
+            false => tracing::info!("limit of remembered reports met again"),
         }
     }
 
@@ -197,7 +201,10 @@ impl ReportWriter {
             let Err(fault) = self.try_read_all().await else {
                 return;
             };
-            tracing::warn!(%fault, "cannot list the reports, so writes none yet: tries again");
+            tracing::warn!(
+                %fault,
+                "reports not listed: tried again, and none are written until then; check the reporter's rights"
+            );
             check.not_ready(format!("a list of PolicyReports (wgpolicyk8s.io): {fault}"));
             sleep(backoff.next(rand::random())).await;
         }
@@ -302,7 +309,12 @@ impl ReportWriter {
             Ok(()) if content.is_some() => self.send_events(&key.1),
             Ok(()) => {}
             Err(fault) => {
-                tracing::warn!(namespace = key.0, report = key.1, %fault, "cannot write or read the report: tries again");
+                tracing::warn!(
+                    namespace = key.0,
+                    report = key.1,
+                    %fault,
+                    "report not read or not written: tried again"
+                );
             }
         }
         let content = result.map(|()| content).map_err(drop);

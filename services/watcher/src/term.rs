@@ -199,7 +199,11 @@ async fn beat(
             // Once: the bus may be away for long.
             if sends {
                 let group = leadership.group;
-                tracing::warn!(%group, %error, "cannot send a beat; tries again with the next");
+                tracing::warn!(
+                    %group,
+                    %error,
+                    "heartbeat not sent: the next one follows; check NATS if this repeats"
+                );
             }
         }
         sends = sent.is_ok();

@@ -176,18 +176,27 @@ async fn terms(context: Context, group: Group) -> anyhow::Result<()> {
             () = shutdown.triggered() => return Ok(()),
         };
         term_seen = leadership.term;
-        tracing::info!(%group, term = term_seen, holder = members.me(), "leading");
+        tracing::info!(%group, term = term_seen, holder = members.me(), "leadership started");
         checks.leads(group);
         metrics.log.leads(group, Some(term_seen));
         match Box::pin(term::lead(&context, &leadership)).await? {
             TermOutcome::Shutdown => return Ok(()),
-            TermOutcome::HandedOver => tracing::info!(%group, "handed over"),
-            TermOutcome::Over(End::Fenced) => tracing::warn!(%group, "another watcher leads now"),
+            TermOutcome::HandedOver => tracing::info!(%group, "leadership handed over"),
+            TermOutcome::Over(End::Fenced) => tracing::warn!(
+                %group,
+                "leadership lost: another watcher leads now"
+            ),
             TermOutcome::Over(End::LogRemade) => {
-                tracing::warn!(%group, "the log was deleted and made again: everything is written again");
+                tracing::warn!(
+                    %group,
+                    "leadership ended: the log was deleted and made again; everything is written again"
+                );
             }
             TermOutcome::Over(End::TooLarge) => {
-                tracing::warn!(%group, "NATS lowered max_payload: every object is checked against the new limit");
+                tracing::warn!(
+                    %group,
+                    "leadership ended: NATS lowered max_payload; every object is checked against the new limit"
+                );
             }
         }
     }

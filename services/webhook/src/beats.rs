@@ -40,7 +40,7 @@ impl Beats {
         let sent = timeout(LEAVING_MAX, self.bus.send(&last)).await;
         if !matches!(sent, Ok(Ok(()))) {
             tracing::debug!(
-                "the last heartbeat was not sent: policies wait for this webhook until its silence is noticed"
+                "last heartbeat not sent: policies wait for this webhook until its silence is noticed"
             );
         }
         Ok(())
@@ -59,7 +59,7 @@ impl Beats {
             }
             let beat = self.beat();
             if let Err(error) = self.bus.send(&beat).await {
-                tracing::debug!(%error, "the webhook's heartbeat was not sent");
+                tracing::debug!(%error, "heartbeat not sent: the next one follows");
             }
         }
     }

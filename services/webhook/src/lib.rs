@@ -93,7 +93,7 @@ impl Webhook {
             .with_context(|| format!("--listen-address {}", args.listen_address))?;
         listener.set_nonblocking(true).context("the listener")?;
         let address = listener.local_addr().context("the listener's address")?;
-        tracing::info!(%address, "AdmissionReviews are received");
+        tracing::info!(%address, "webhook started: AdmissionReviews are received");
 
         let parts = TaskHandles::new(args, bus, service);
         let catalogs = parts.policies();

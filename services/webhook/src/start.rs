@@ -227,8 +227,8 @@ impl<'a> TaskHandles<'a> {
     fn callers(&self, registers: bool) -> server::Callers {
         if registers && !self.takes_known_clients() {
             tracing::warn!(
-                "reviews are taken from whoever knows the path in the webhook configurations; a client certificate of \
-                 the API server is stronger (--client-ca-file)"
+                "callers not authenticated: whoever knows the path in the webhook configurations may send reviews; \
+                 set --client-ca-file to ask the API server for its certificate"
             );
         }
         server::Callers {

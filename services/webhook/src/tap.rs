@@ -179,7 +179,7 @@ impl Teller {
         stop.run_until_cancelled(async {
             loop {
                 if let Err(error) = self.send_records().await {
-                    tracing::debug!(%error, "no tap can be heard");
+                    tracing::debug!(%error, "address of taps not subscribed: tried again");
                 }
                 sleep(RETRY).await;
             }
@@ -227,7 +227,7 @@ impl Teller {
             ..message
         };
         if let Err(error) = self.bus.send(&message).await {
-            tracing::debug!(%error, "a tap was not told");
+            tracing::debug!(%error, "decisions not sent to a tap");
         }
     }
 }

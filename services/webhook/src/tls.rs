@@ -171,7 +171,11 @@ async fn trust_of(file: Option<PathBuf>, outlet: &CertificateChannels) -> anyhow
             Ok(pem) => outlet.trusts(&pem),
             Err(error) => {
                 let file = file.display();
-                tracing::error!(%file, %error, "--tls-ca-file cannot be read; trying again");
+                tracing::error!(
+                    %file,
+                    %error,
+                    "--tls-ca-file not read: tried again; correct the file"
+                );
             }
         }
         tokio::time::sleep(files::POLL_INTERVAL).await;

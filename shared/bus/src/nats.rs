@@ -211,24 +211,24 @@ impl Notices {
             Event::Connected => {
                 self.counters.connected();
                 *self.last_trouble.lock() = None;
-                tracing::info!("connected to NATS");
+                tracing::info!("connection to NATS established");
             }
             Event::SlowConsumer(subscription) => {
                 self.counters.dropped();
                 tracing::warn!(
                     subscription,
-                    "the queue of a NATS subscription is full: the client dropped a message"
+                    "message dropped by the NATS client: the subscription's queue is full"
                 );
             }
             Event::Disconnected => {
-                tracing::warn!("lost the connection to NATS: the client connects again by itself");
+                tracing::warn!("connection to NATS lost: the client connects again by itself");
             }
-            Event::ServerError(_) => tracing::warn!(%event, "the NATS server reported an error"),
+            Event::ServerError(_) => tracing::warn!(%event, "error reported by the NATS server"),
             Event::ClientError(_) if self.is_repeated(event.to_string()) => {
-                tracing::debug!(%event, "the NATS client failed with the same error again");
+                tracing::debug!(%event, "same error of the NATS client again");
             }
             Event::LameDuckMode | Event::Draining | Event::Closed | Event::ClientError(_) => {
-                tracing::info!(%event, "the NATS client reported an event");
+                tracing::info!(%event, "event reported by the NATS client");
             }
         }
     }
@@ -372,8 +372,8 @@ impl Bus for NatsBus {
         let (has, wants) = (shared.client.max_payload(), MESSAGE_BYTES_MAX);
         if has < wants {
             tracing::warn!(
-                "the NATS server takes messages of at most {has} bytes, and larger objects cannot be \
-                 published: set `max_payload: {wants}` in its configuration"
+                "message limit of the NATS server too low: it is {has} bytes, and larger objects cannot be published; \
+                 set `max_payload: {wants}` in its configuration"
             );
         }
         stream::ensure(&shared.api, &shared.subjects, &shared.config).await

@@ -123,7 +123,11 @@ impl<S: Signal> Signals<S> {
                 Ok(message) => match S::decode(&message) {
                     Ok(signal) => return Some(signal),
                     Err(error) => {
-                        tracing::warn!(%error, channel = ?S::CHANNEL, "cannot decode a signal: ignores it");
+                        tracing::warn!(
+                            %error,
+                            channel = ?S::CHANNEL,
+                            "signal not decoded: ignored; check that all services have the same version"
+                        );
                     }
                 },
                 Err(RecvError::Lagged(_)) => {}

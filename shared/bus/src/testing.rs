@@ -149,7 +149,7 @@ impl NatsServer {
 impl Drop for NatsServer {
     fn drop(&mut self) {
         if let Err(error) = self.kill() {
-            tracing::error!(%error, "cannot end the nats-server of a test: its process may still run");
+            tracing::error!(%error, "nats-server of a test not ended: its process may still run");
         }
     }
 }

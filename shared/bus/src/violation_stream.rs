@@ -65,7 +65,11 @@ fn heard(message: &[u8]) -> ViolationEvent {
     match violation::decode(message) {
         Ok(violation) => ViolationEvent::Violation(Box::new(violation)),
         Err(error) => {
-            tracing::warn!(%error, "cannot decode a webhook's violation: counts it as missed");
+            tracing::warn!(
+                %error,
+                "violation of a webhook not decoded: it counts as missed; check that all services have the same \
+                 version"
+            );
             ViolationEvent::Missed(1)
         }
     }

@@ -334,8 +334,8 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
                 policy = %entry.key,
                 kind = request.kind(),
                 error,
-                "a matchCondition cannot be evaluated: the policy is not asked about this request, as its \
-                 failurePolicy is Ignore"
+                "matchCondition not evaluated: the policy does not judge this request, as its failurePolicy is \
+                 Ignore; correct the condition"
             );
             Conditions::NotMet
         }

@@ -31,13 +31,21 @@ impl CompiledException {
     fn compile(key: ObjectKey, body: Bytes) -> Self {
         let manifest = anteroom_wire::body::to_json(&body);
         let manifest = manifest.inspect_err(|error| {
-            tracing::error!(exception = %key, %error, "cannot decode the PolicyException, which exempts nothing");
+            tracing::error!(
+                exception = %key,
+                %error,
+                "PolicyException not decoded: it exempts nothing; check that all services have the same version"
+            );
         });
         let exception = manifest.ok().and_then(|manifest| {
             PolicyException::compile(&manifest, Driver::IN_CLUSTER)
                 .inspect_err(|problems| {
                     for problem in problems {
-                        tracing::warn!(exception = %key, %problem, "the PolicyException is invalid and exempts nothing: correct it");
+                        tracing::warn!(
+                            exception = %key,
+                            %problem,
+                            "PolicyException invalid: it exempts nothing; correct it"
+                        );
                     }
                 })
                 .ok()

@@ -137,7 +137,11 @@ impl CompiledPolicy {
         let outcome = compile(&manifest);
         if let Err(problems) = &outcome {
             for problem in problems {
-                tracing::warn!(policy = %key, %problem, "the policy does not compile, so this version is not in force: correct it");
+                tracing::warn!(
+                    policy = %key,
+                    %problem,
+                    "policy not compiled: this version is not in force; correct it"
+                );
             }
         }
         let (class, targets, needs) = match &outcome {
@@ -177,7 +181,7 @@ impl CompiledPolicy {
             && before.outcome.is_ok()
             && uid(&self.body).is_some_and(|own| uid(&before.body) == Some(own));
         if leaves {
-            tracing::warn!(policy = %self.key, "the policy's last valid version stays in force");
+            tracing::warn!(policy = %self.key, "last valid version of the policy stays in force");
         }
         leaves
     }

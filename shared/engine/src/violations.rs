@@ -61,7 +61,7 @@ async fn send(
         let sent = bus.send(&violation).await;
         recorder.violation(if sent.is_ok() { "sent" } else { "failed" });
         if let Err(error) = sent {
-            tracing::debug!(%error, "a violation was not told of");
+            tracing::debug!(%error, "violation not published");
         }
     }
 }

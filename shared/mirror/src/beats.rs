@@ -65,7 +65,10 @@ pub(crate) async fn listen(bus: Arc<dyn Bus>, heard: Beats, stop: CancellationTo
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "cannot subscribe to the watchers' beats yet; tries again");
+                    tracing::debug!(
+                        %error,
+                        "heartbeats of watchers not subscribed yet: tried again"
+                    );
                 }
             }
             tokio::time::sleep(BEATS_RETRY).await;

@@ -213,7 +213,7 @@ impl Task {
             bootstrap.span.in_scope(|| {
                 let records = bootstrap.records;
                 let position = self.machine.position().0;
-                tracing::info!(records, position, "read the log to its end");
+                tracing::info!(records, position, "log read to its end");
             });
         }
         effects
@@ -245,13 +245,13 @@ impl Task {
             LogEvent::Away { reason } if !self.machine.caught_up_once() => {
                 tracing::info!(
                     reason,
-                    "cannot read the log yet: no view has its objects before the log was read once"
+                    "log not readable yet: no view has its objects before the log was read once"
                 );
             }
             LogEvent::Away { reason } => {
                 tracing::warn!(
                     reason,
-                    "cannot reach the log: views keep their objects, which age, until the bus is back"
+                    "log out of reach: views keep their objects, which age, until the bus is back; check NATS"
                 );
             }
             LogEvent::CaughtUp { .. } => {}
@@ -266,7 +266,7 @@ impl Task {
         match effect {
             MirrorEffect::AskAgain(cause) => self.ask_again(cause),
             MirrorEffect::Load(view) => {
-                tracing::info!(%view, "reads the log again for this view");
+                tracing::info!(%view, "reading of the log for this view started");
                 self.outlets.metrics.load();
                 let scope = LogScope::Views(vec![view.clone()]);
                 self.loads.insert(view, self.bus.follow(scope));
@@ -279,7 +279,10 @@ impl Task {
     }
 
     fn ask_again(&self, cause: RereadCause) {
-        tracing::warn!(cause = cause.as_str(), "reads the whole log again");
+        tracing::warn!(
+            cause = cause.as_str(),
+            "reading of the whole log started again"
+        );
         self.follower.restart();
     }
 }
@@ -367,24 +370,27 @@ impl Outlets {
                 tracing::error!(
                     revision = revision.0,
                     view,
-                    "cannot decode a record of the log: its view does not answer until its digest agrees \
-                     with the watcher's; check that all services have the same version"
+                    "record of the log not decoded: its view does not answer until its digest agrees with the \
+                     watcher's; check that all services have the same version"
                 );
             }
             MirrorEffect::Unopened(view, reason) => {
-                tracing::error!(%view, reason, "cannot open the view's sealed bodies; check this replica's file of keys");
+                tracing::error!(
+                    %view,
+                    reason,
+                    "sealed bodies of the view not opened: check this replica's file of keys"
+                );
             }
             // Counted by whoever evicts, who knows why.
             MirrorEffect::Evicted(view) => {
-                tracing::info!(%view, "freed the objects of an evicted view");
+                tracing::info!(%view, "objects of an evicted view freed");
             }
             MirrorEffect::Hole => self.metrics.superseded(),
             MirrorEffect::DigestMismatch(id) => {
                 self.metrics.digest_mismatch(&id);
                 tracing::error!(
                     view = %id,
-                    "the view's digest differs from the watcher's: it does not answer until the log was \
-                     read again"
+                    "digest of the view differs from the watcher's: it does not answer until the log was read again"
                 );
             }
             // The task's own.

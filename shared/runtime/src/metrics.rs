@@ -88,7 +88,10 @@ impl Metrics {
         if scope.names.insert(name.to_owned()) {
             scope.registry.register(name, help, metric.clone());
         } else {
-            tracing::error!(name, "metric registered twice; the second is not served");
+            tracing::error!(
+                name,
+                "metric registered twice: the second is not served; please report this bug"
+            );
         }
         metric
     }
@@ -101,7 +104,10 @@ impl Metrics {
             // Writing to a `String` cannot fail, and a metric that fails to encode itself is a
             // mistake in that metric, which must not hide the others.
             if let Err(error) = text::encode_registry(&mut text, &scope.registry) {
-                tracing::error!(%error, "cannot encode a metric: the response lacks it");
+                tracing::error!(
+                    %error,
+                    "metric not encoded: the response lacks it; please report this bug"
+                );
             }
             text
         });

@@ -125,7 +125,7 @@ where
             tracing::info!(
                 service = name,
                 version = env!("CARGO_PKG_VERSION"),
-                "starting"
+                "service started"
             );
             let grace = Duration::from_secs(args.shutdown_grace_seconds);
             race(
@@ -150,7 +150,7 @@ fn start(args: &ProcessArgs, service: &Service) -> anyhow::Result<Signals> {
         let address = listener
             .local_addr()
             .context("the admin server's address")?;
-        tracing::info!(%address, "probes and metrics are served");
+        tracing::info!(%address, "probes and metrics served");
         let liveness = Liveness::new(Instant::now());
         tokio::spawn(liveness.clone().keep());
         admin::spawn(listener, service.clone(), liveness)

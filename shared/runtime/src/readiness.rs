@@ -150,9 +150,11 @@ impl Check {
         let name = check.name.clone();
         drop(checks);
         match waiting_for {
-            None => tracing::info!(check = name, "ready"),
-            Some(reason) if was_ready => tracing::warn!(check = name, reason, "no longer ready"),
-            Some(reason) => tracing::debug!(check = name, reason, "not ready yet"),
+            None => tracing::info!(check = name, "readiness check passed"),
+            Some(reason) if was_ready => {
+                tracing::warn!(check = name, reason, "readiness check failed");
+            }
+            Some(reason) => tracing::debug!(check = name, reason, "readiness check not passed yet"),
         }
         self.shared.changed.send_replace(());
     }

@@ -26,7 +26,7 @@ impl Shutdown {
     pub fn trigger(&self, reason: impl Into<String>) {
         let reason = reason.into();
         if self.reason.set(reason.clone()).is_ok() {
-            tracing::info!(%reason, "shutting down");
+            tracing::info!(%reason, "shutdown started");
         }
         self.token.cancel();
     }

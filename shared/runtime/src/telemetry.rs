@@ -168,7 +168,7 @@ impl Guard {
         // The provider blocks its thread, so a thread of the exporter would cause a deadlock.
         let flushed = tokio::task::spawn_blocking(move || flush(&provider));
         if flushed.await.is_err() {
-            tracing::warn!("the last traces were not sent: the flush panicked");
+            tracing::warn!("last traces not sent: the flush panicked");
         }
     }
 
@@ -177,7 +177,7 @@ impl Guard {
         if let Some(provider) = &self.provider
             && let Err(error) = provider.force_flush()
         {
-            tracing::warn!(%error, "cannot send the buffered traces to the collector");
+            tracing::warn!(%error, "buffered traces not sent to the collector");
         }
     }
 }
@@ -192,7 +192,7 @@ impl Drop for Guard {
 
 fn flush(provider: &SdkTracerProvider) {
     if let Err(error) = provider.shutdown_with_timeout(FLUSH_DEADLINE) {
-        tracing::warn!(%error, "the last traces were not sent");
+        tracing::warn!(%error, "last traces not sent");
     }
 }
 

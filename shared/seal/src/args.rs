@@ -71,7 +71,7 @@ async fn keys_of(path: Option<&Path>, until_then: &str) -> Result<Keys, KeysErro
         return Ok(Keys::none());
     };
     if let Ok(false) = tokio::fs::try_exists(path).await {
-        tracing::warn!(path = %path.display(), "the file of keys is not there: {until_then}");
+        tracing::warn!(path = %path.display(), "file of keys not there: {until_then}");
         return Ok(Keys::none());
     }
     Keys::read(path).await

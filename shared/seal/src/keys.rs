@@ -143,7 +143,7 @@ impl Keys {
                     %error,
                     code = %error.code(),
                     path = %path.display(),
-                    "the file of keys is wrong: the keys stay as they were"
+                    "file of keys refused: the keys stay as they were; correct the file"
                 ),
             }
             before = Some(found);

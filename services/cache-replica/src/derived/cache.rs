@@ -293,7 +293,7 @@ fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Opti
         objects = state.read().len(),
         bytes = derived.bytes(),
         took = ?begun.elapsed(),
-        "built an index or counter over the view, for the queries that can use it"
+        "index or counter of the view built for the queries that can use it"
     );
     Some(derived)
 }

@@ -236,8 +236,8 @@ impl Evaluator {
                 view = %batch.view.id(),
                 expression,
                 revision = batch.position.revision.0,
-                "a result by indexes, counters or slices differs from that of a scan, which was given; \
-                 please report this as a bug"
+                "result by indexes, counters or slices differs from the result of a scan, which was returned; \
+                 please report this bug"
             );
         }
         all

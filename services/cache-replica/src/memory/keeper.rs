@@ -204,7 +204,7 @@ impl Keeper {
     fn evict(&mut self, now: u64, id: &ViewId, subject: &EvictableView, why: Why) {
         let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
         let reason = reason(why, subject, self.limit);
-        tracing::warn!(view = %id, bytes = subject.bytes, reason, "evicts a view");
+        tracing::warn!(view = %id, bytes = subject.bytes, reason, "view evicted");
         self.metrics.evicted(id, why.label());
         self.uses.get_or_create(id).set_evicted(Some(reason));
         let moved = Moved {
@@ -221,7 +221,7 @@ impl Keeper {
     fn load(&mut self, now: u64, id: &ViewId) {
         if let Some(moved) = self.moved.get_mut(id) {
             moved.coming = Some(now);
-            tracing::info!(view = %id, "loads an evicted view again");
+            tracing::info!(view = %id, "loading of the evicted view started");
             self.mirror.load(id);
         }
     }

@@ -123,7 +123,10 @@ impl Keeper {
             let mut beats = match self.bus.signals::<ReplicaBeat>().await {
                 Ok(beats) => beats,
                 Err(error) => {
-                    tracing::debug!(%error, "cannot subscribe to the other replicas' beats yet; tries again");
+                    tracing::debug!(
+                        %error,
+                        "heartbeats of other replicas not subscribed yet: tried again"
+                    );
                     tokio::time::sleep(BEATS_RETRY).await;
                     continue;
                 }
@@ -160,7 +163,7 @@ impl Keeper {
         tracing::info!(
             replicas = next.members.len(),
             handing_over = next.kept.len(),
-            "takes its share of the views, divided among the replicas that live"
+            "share of the views changed: the live replicas divide the views among them"
         );
         self.mirror.hold(next.hold(&self.replica, self.factor));
         self.check.ready();

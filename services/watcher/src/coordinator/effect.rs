@@ -104,7 +104,11 @@ impl Record {
                 body,
             }),
             Err(error) => {
-                tracing::error!(%key, %error, "cannot encode a record of a system view: readers keep its last version");
+                tracing::error!(
+                    %key,
+                    %error,
+                    "record of a system view not encoded: readers keep its last version; please report this bug"
+                );
                 None
             }
         }

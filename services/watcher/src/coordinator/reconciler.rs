@@ -349,12 +349,12 @@ impl Reconciler {
             match effect {
                 Needed::OpenView(wanted) => {
                     let view = wanted.info.source.view_id();
-                    tracing::info!(%view, "an entry or a policy needs a view: watchers feed it");
+                    tracing::info!(%view, "view requested: an entry or a policy needs it");
                     let record = Record::encode(view_key(&view), &*wanted);
                     self.put(SystemView::DesiredViews, record);
                 }
                 Needed::CloseView(view) => {
-                    tracing::info!(%view, "nobody needs a view any more: watchers stop feeding it");
+                    tracing::info!(%view, "view released: no entry or policy needs it any more");
                     self.write(SystemView::DesiredViews, Write::delete(view_key(&view)));
                 }
                 Needed::Call(info, spec) => {

@@ -193,8 +193,8 @@ impl Hub {
     fn restart_history(&mut self, scope: &WatchScope, queue: &mut WriteQueue) {
         tracing::warn!(
             ?scope,
-            "the API server lists an object as it cannot be in the history that is known: it was restored from a \
-             backup; reads everything again"
+            "history of the source restarted: the API server lists an object in an impossible version, as after a \
+             restore from a backup; everything is read again"
         );
         self.references.restart_history();
         let of_scope = |member: &&mut Member| member.watches.contains_key(scope);

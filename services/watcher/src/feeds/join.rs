@@ -53,7 +53,11 @@ impl Join {
             Joining::Object { object, era } => self.object(object, *era).await,
         };
         if let Err(fault) = &done {
-            tracing::debug!(resource = %self.gvr, %fault, "listed by the watch instead");
+            tracing::debug!(
+                resource = %self.gvr,
+                %fault,
+                "list beside the watch failed: the watch lists instead"
+            );
         }
         self.end(&joining, done.is_err());
     }

@@ -153,7 +153,12 @@ impl WatchSink {
     fn note_unreadable(&self, lease: &ViewLease, key: &ObjectKey, unreadable: &Unreadable) {
         self.metrics.malformed();
         let problem = &unreadable.problem;
-        tracing::error!(view = %lease.view, %key, problem, "object cannot be published");
+        tracing::error!(
+            view = %lease.view,
+            %key,
+            problem,
+            "object not published: queries that could see it fail until it changes"
+        );
     }
 }
 

@@ -167,7 +167,7 @@ fn failed(request: &ImageRequest, fault: &CallFault, hint: &str) -> FactError {
             format!("the registry answers HTTP {code}{codes}")
         }
         CallFault::Unreachable { .. } => {
-            tracing::debug!(reference, %fault, "a registry cannot be read");
+            tracing::debug!(reference, %fault, "registry not reached");
             "the registry is out of reach".to_owned()
         }
         fault => fault.to_string(),

@@ -141,7 +141,10 @@ async fn wait_for_policies(mirror: &Mirror, stop: &CancellationToken) -> bool {
 }
 
 async fn waits(error: &BusError, stop: &CancellationToken) {
-    tracing::warn!(%error, "cannot subscribe to live reads or writes: tries again");
+    tracing::warn!(
+        %error,
+        "address of live reads or writes not subscribed: tried again; check NATS if this repeats"
+    );
     stop.run_until_cancelled(tokio::time::sleep(JOIN_RETRY))
         .await;
 }
@@ -173,7 +176,10 @@ async fn take(
                 return;
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "cannot decode a live-read request: refuses it");
+                tracing::warn!(
+                    %error,
+                    "request for a live read not decoded: refused; check that all services have the same version"
+                );
             }
             Some(Ok(incoming)) => {
                 let is_taken = requests.len() < REQUESTS_MAX;
@@ -196,7 +202,7 @@ async fn answer(reader: Arc<LiveReader>, at: Address, incoming: Incoming, is_tak
         live::encode_outcome(&busy).unwrap_or_default()
     };
     if let Err(error) = incoming.answer(body).await {
-        tracing::debug!(%error, "a live read's answer was not sent");
+        tracing::debug!(%error, "answer of a live read not sent");
     }
 }
 

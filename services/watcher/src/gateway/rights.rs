@@ -69,7 +69,7 @@ pub(crate) async fn keep(
             (Some(need), Some(catalog)) => {
                 let said = review::ask(&api, &catalog, &need).await;
                 if let Err(problem) = &said {
-                    tracing::debug!(?need, problem, "it is not known what may be written");
+                    tracing::debug!(?need, problem, "right to write not known yet: asked again");
                 }
                 answers.answered(&need, said.ok(), Instant::now());
                 Instant::now() + PACE
@@ -100,7 +100,10 @@ pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<WriterUser>) 
     loop {
         let problem = match review::user(&api).await {
             Ok(WriterUser::Known(user)) => {
-                tracing::info!(user, "writes for mutate rules as this user");
+                tracing::info!(
+                    user,
+                    "user of this watcher found: mutate rules write as this user"
+                );
                 found.send_replace(WriterUser::Known(user));
                 return;
             }
@@ -114,9 +117,9 @@ pub(crate) async fn find_user(api: ApiServer, found: watch::Sender<WriterUser>) 
         match failures {
             USER_RETRIES_SOON => tracing::warn!(
                 problem,
-                "cannot learn the user that this watcher writes as: webhooks use `--watcher-user`"
+                "user of this watcher not found: webhooks use `--watcher-user`"
             ),
-            _ => tracing::debug!(problem, "cannot learn the user that this watcher writes as"),
+            _ => tracing::debug!(problem, "user of this watcher not found: asked again"),
         }
         let is_soon = failures < USER_RETRIES_SOON;
         failures = failures.saturating_add(1);

@@ -128,7 +128,12 @@ impl DesiredState {
                 revision,
                 envelope: Err(error),
             } => {
-                tracing::error!(revision = revision.0, %error, "a record of a desired view or reference cannot be decoded");
+                tracing::error!(
+                    revision = revision.0,
+                    %error,
+                    "record of a desired view or reference not decoded: its last known state stays; check that all \
+                     watchers have the same version"
+                );
                 self.note_unreadable(error.view, error.key);
             }
             LogEvent::Record {
@@ -173,7 +178,13 @@ impl DesiredState {
                         .map(|reference| self.put_object(key.clone(), reference)),
                 };
                 if let Err(error) = taken {
-                    tracing::error!(%view, %key, %error, "a desired view or reference cannot be decoded");
+                    tracing::error!(
+                        %view,
+                        %key,
+                        %error,
+                        "desired view or reference not decoded: its last known state stays; check that all \
+                         watchers have the same version"
+                    );
                     self.note_unreadable(Some(view), Some(key));
                 }
             }

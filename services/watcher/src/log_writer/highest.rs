@@ -71,8 +71,8 @@ impl HighestPosition {
         tracing::error!(
             given = given.start(),
             known = known.0,
-            "the log has lost records that it had acknowledged: it gave out a position that it had given out before. \
-             Check the disks of NATS. The log is made anew"
+            "acknowledged records of the log lost: a position was given out twice; check the disks of NATS; the log is \
+             made anew"
         );
         let mut logs = self.0.lock();
         let log = logs.iter_mut().find(|log| log.incarnation == *incarnation);

@@ -83,7 +83,10 @@ async fn read(bus: &dyn Bus) -> std::collections::HashMap<Group, LogSnapshot> {
         match bus.index().await {
             Ok(index) => return LogSnapshot::by_group(index),
             Err(error) => {
-                tracing::warn!(%error, "the log's index cannot be read");
+                tracing::warn!(
+                    %error,
+                    "index of the log not read: tried again; check NATS if this repeats"
+                );
                 tokio::time::sleep(backoff.next(rand::random())).await;
             }
         }

@@ -135,7 +135,12 @@ impl Campaign<'_> {
         self.term_seen = self.term_seen.max(term);
         let claim = claim(lease.as_ref(), self.members.me());
         if let Claim::Held { holder } = &claim {
-            tracing::info!(group = %self.group, term, leader = holder, "standing by");
+            tracing::info!(
+                group = %self.group,
+                term,
+                leader = holder,
+                "group led by another watcher: this one stands by"
+            );
         }
         if claim != Claim::Own && !self.until_open(term, claim == Claim::Free).await {
             return Ok(None);
@@ -238,7 +243,11 @@ impl Leadership {
             holder: String::new(),
         };
         if let Err(error) = bus.take_lease(self.group, free, Some(self.fence)).await {
-            tracing::debug!(%error, group = %self.group, "the lease was not handed back");
+            tracing::debug!(
+                %error,
+                group = %self.group,
+                "lease not handed back: the successor waits until it ends"
+            );
             return;
         }
         let last = Beat {
@@ -250,7 +259,10 @@ impl Leadership {
             views: Vec::new(),
         };
         if let Err(error) = bus.send(&last).await {
-            tracing::debug!(%error, "nobody was told that the lease is free");
+            tracing::debug!(
+                %error,
+                "end of the leadership not announced: the successor learns of it later"
+            );
         }
     }
 }

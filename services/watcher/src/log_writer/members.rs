@@ -282,7 +282,10 @@ impl Members {
                         self.take_beat(&beat);
                     }
                 }
-                Err(error) => tracing::debug!(%error, "beats cannot be heard yet"),
+                Err(error) => tracing::debug!(
+                    %error,
+                    "heartbeats of watchers not subscribed yet: tried again"
+                ),
             }
             tokio::time::sleep(BEATS_RETRY).await;
         }
@@ -316,7 +319,7 @@ impl Members {
             views: Vec::new(),
         };
         if let Err(error) = bus.send(&beat).await {
-            tracing::debug!(%error, "nobody was told that this watcher is there");
+            tracing::debug!(%error, "candidacy not announced: the next heartbeat follows");
         }
     }
 

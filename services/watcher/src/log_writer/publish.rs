@@ -240,7 +240,10 @@ impl Writer<'_> {
         let append = || async {
             match self.try_append(batch).await {
                 Err(AppendError::Bus(error @ BusError::Full { .. })) => {
-                    tracing::warn!(%error, "a batch was refused");
+                    tracing::warn!(
+                        %error,
+                        "batch refused: the log is full; raise its limit"
+                    );
                     Ok(Appended::Full)
                 }
                 appended => appended.map(Appended::At),
@@ -291,7 +294,11 @@ impl Writer<'_> {
                 Err(AppendError::Fenced) => return Err(End::Fenced),
                 Err(AppendError::Bus(BusError::NoLog)) => return Err(End::LogRemade),
                 Err(AppendError::Bus(error @ BusError::TooLarge { .. })) => {
-                    tracing::error!(%error, "{what} is over NATS' message limit: ends the term");
+                    tracing::error!(
+                        %error,
+                        "{what} refused: it is over NATS' message limit; the term ends, and the next one checks \
+                         every object"
+                    );
                     // Where the next term meets it too, terms do not follow one another at once.
                     tokio::time::sleep(Duration::from_millis(RETRY_MAX_MS)).await;
                     return Err(End::TooLarge);
@@ -299,7 +306,11 @@ impl Writer<'_> {
                 Err(error) => error,
             };
             self.metrics.retry();
-            tracing::warn!(%error, attempt = backoff.attempt() + 1, "{what} failed: retries");
+            tracing::warn!(
+                %error,
+                attempt = backoff.attempt() + 1,
+                "{what} failed: tried again; check NATS if this repeats"
+            );
             self.wait(&mut backoff).await;
             if log_was_remade(self.bus, self.incarnation).await {
                 return Err(End::LogRemade);

@@ -479,7 +479,11 @@ impl<S: Sink> Reflector<S> {
     /// An object without a name can be neither asked for nor missed.
     async fn skip(&mut self, problem: &str) {
         self.metrics.malformed();
-        tracing::warn!(resource = %self.target.collection.gvr, problem, "the API server sent a malformed object: leaves it out");
+        tracing::warn!(
+            resource = %self.target.collection.gvr,
+            problem,
+            "malformed object of the API server left out"
+        );
         self.sink.note(Note::Skipped).await;
     }
 
@@ -495,7 +499,11 @@ impl<S: Sink> Reflector<S> {
                 fault
             }
         };
-        tracing::warn!(resource = %self.target.collection.gvr, %fault, "a list or watch on the API server failed: tries again");
+        tracing::warn!(
+            resource = %self.target.collection.gvr,
+            %fault,
+            "list or watch failed: tried again; check the API server"
+        );
         self.step(Input::Failed(fault)).await;
     }
 

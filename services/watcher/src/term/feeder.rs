@@ -90,7 +90,10 @@ pub(super) async fn next_beat(
             },
             None => match bus.signals::<ReplicaBeat>().await {
                 Ok(heard) => *beats = Some(heard),
-                Err(error) => tracing::debug!(%error, "replicas cannot be heard yet"),
+                Err(error) => tracing::debug!(
+                    %error,
+                    "heartbeats of replicas not subscribed yet: tried again"
+                ),
             },
         }
         if beats.is_none() {

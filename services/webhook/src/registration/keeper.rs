@@ -240,7 +240,8 @@ impl Keeper {
                 let kind = configuration::kind(self.phase);
                 tracing::debug!(
                     kind,
-                    "not written: another webhook wrote it at the same time, or has read more of the log; trying again"
+                    "webhook configuration not written: another webhook wrote it at the same time, or has read more \
+                     of the log; tried again"
                 );
                 now + state.outrun_backoff.next(rand::random())
             }
@@ -265,7 +266,7 @@ impl Keeper {
             tracing::warn!(
                 kind = configuration::kind(self.phase),
                 problem,
-                "the webhook configuration is not written; trying again"
+                "webhook configuration not written: tried again; check the webhook's rights"
             );
         }
         self.trouble("NotRegistered", problem.clone());
@@ -294,7 +295,7 @@ impl Keeper {
                 tracing::debug!(
                     kind = configuration::kind(self.phase),
                     took_ms = took.as_millis(),
-                    "the API server uses the webhook configuration"
+                    "webhook configuration in use by the API server"
                 );
                 written.stands.proven = true;
                 self.publish_position(state);
@@ -319,8 +320,8 @@ impl Keeper {
                 tracing::warn!(
                     kind = configuration::kind(self.phase),
                     answer = said,
-                    "the API server does not let this webhook create a SelfSubjectReview, by which it would prove \
-                     that the API server uses the webhook configuration: after a second it takes that for granted"
+                    "webhook configuration not proven to be in use: the API server does not let this webhook create \
+                     a SelfSubjectReview; after a second the configuration counts as in use"
                 );
                 written.stands.unknowable = true;
                 return now;

@@ -242,13 +242,7 @@ async fn admit(
             &*review.head.name,
         );
         let reason = &*admission.refused.join("; ");
-        tracing::info!(
-            kind,
-            namespace,
-            name,
-            reason,
-            "refused the write of a policy"
-        );
+        tracing::info!(kind, namespace, name, reason, "write of a policy refused");
     }
     let answer = response::admitted(&review, &admission);
     Ok(json(StatusCode::OK, answer))
@@ -286,8 +280,8 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
     // Admitting is the usual case, and at info would be a line for every request.
     if decision.error {
         let what = match decision.rules.is_empty() {
-            true => "no policy has been read yet",
-            false => "a rule could not be evaluated",
+            true => "policies not read yet: the request gets an error",
+            false => "rule not evaluated: `record` says why",
         };
         tracing::warn!(
             uid,
@@ -306,7 +300,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
             name,
             took_us,
             record = record(),
-            "denied"
+            "request denied"
         );
     } else if tracing::enabled!(tracing::Level::DEBUG) {
         tracing::debug!(
@@ -317,7 +311,7 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
             took_us,
             record = record(),
             changed = decision.patch.is_some(),
-            "allowed"
+            "request allowed"
         );
     }
 }
@@ -328,7 +322,7 @@ fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
     Span::current().record("otel.status_code", "ERROR");
-    tracing::warn!(code = code.as_str(), %error, "refused a review that cannot be decided");
+    tracing::warn!(code = code.as_str(), %error, "review refused: it cannot be decided");
     match error.uid() {
         Some(uid) => {
             let ignores = app.is_shadow || about.ignores_errors() && !error.always_refuses();

@@ -50,7 +50,8 @@ pub(super) async fn keep(
                     tracing::warn!(
                         error,
                         namespace,
-                        "the webhook's certificate could not be read from its Secret or written to it; trying again"
+                        "certificate not read from its Secret, or not written to it: tried again; check the \
+                         webhook's rights"
                     );
                 }
                 backoff.next(rand::random())

@@ -67,7 +67,7 @@ async fn send(
             Err(TrySendError::Full(_)) => {
                 tracing::warn!(
                     address = ?to,
-                    "the queue of a server is full: dropped a call, which times out"
+                    "call dropped: the server's queue is full; the caller runs into its deadline"
                 );
                 return pending().await;
             }

@@ -292,7 +292,7 @@ impl LogReader {
         if revision <= self.position.applied() {
             tracing::warn!(
                 %revision,
-                "the consumer delivered an old position: reads the log from its start again"
+                "old position delivered by the log's consumer: the log is read from its start again"
             );
             return self.begin_again(RestartCause::Gap).await;
         }
@@ -391,7 +391,11 @@ impl LogReader {
             }
         };
         let after = self.position.applied();
-        tracing::info!(reason, %after, "lost the log's consumer: a new one resumes after this position");
+        tracing::info!(
+            reason,
+            %after,
+            "consumer of the log lost: a new one resumes after this position"
+        );
         self.shared.counters.resumed();
         self.leave(reason).await?;
         self.pause().await;
@@ -404,11 +408,9 @@ impl LogReader {
         let stream = self.shared.subjects.stream();
         if self.shared.no_log_notice.is_due() {
             if self.position.applied() == Revision(0) {
-                tracing::info!("waiting for the log {stream}: no watcher has created it yet");
+                tracing::info!("log {stream} not there: no watcher has created it yet");
             } else {
-                tracing::warn!(
-                    "waiting for the log {stream}: it was deleted, a watcher creates it anew"
-                );
+                tracing::warn!("log {stream} deleted: a watcher creates it anew");
             }
         }
         self.leave(BusError::NoLog.to_string()).await?;

@@ -130,7 +130,7 @@ fn view_record(shared: &ClientState, message: &Message) -> Option<ViewRecord> {
             tracing::warn!(
                 subject,
                 %error,
-                "cannot decode a view's control record: leaves the view out of the index"
+                "control record of a view not decoded: the index leaves the view out"
             );
             None
         }
@@ -156,7 +156,7 @@ fn note(shared: &ClientState, message: &Message, index: &mut LogIndex) {
             tracing::warn!(
                 subject,
                 %error,
-                "cannot decode an object's record: the writer replaces or removes it"
+                "record of an object not decoded: the writer replaces or removes it"
             );
             if let Ok(Subject::Object { view, key }) = shared.subjects.parse(subject) {
                 // No source has this version, so the writer replaces or removes the object.
@@ -193,7 +193,7 @@ pub(super) async fn control(
             tracing::warn!(
                 %view,
                 %error,
-                "cannot decode the view's control record: the view counts as not dropped"
+                "control record of the view not decoded: the view counts as not dropped"
             );
             Ok(None)
         }

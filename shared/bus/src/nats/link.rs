@@ -135,10 +135,10 @@ async fn leave_if_cut_off(
     tracing::warn!(
         server = server.server_name,
         reason,
-        "leaves the NATS server, which seems to be cut off from the others"
+        "NATS server left: it seems to be cut off from the others"
     );
     if let Err(error) = client.force_reconnect().await {
-        tracing::debug!(%error, "the client was closed");
+        tracing::debug!(%error, "NATS client closed");
     }
 }
 

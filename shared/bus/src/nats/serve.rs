@@ -132,7 +132,7 @@ const REPLY_PREFIXES: [&str; 2] = ["_INBOX", "_R_."];
 /// A message as a call; one that cannot be read is answered as such. `None`: it wants no reply, or wants it where none is sent.
 fn incoming(shared: &Arc<ClientState>, message: Message) -> Option<Result<Incoming, WireError>> {
     let Some(subject) = message.reply else {
-        tracing::debug!(subject = %message.subject, "ignored a call without a reply subject");
+        tracing::debug!(subject = %message.subject, "call without a reply subject ignored");
         return None;
     };
     if !REPLY_PREFIXES
@@ -200,8 +200,8 @@ async fn echo(shared: &ClientState) {
     let answered = tokio::time::timeout(ECHO_TIMEOUT, shared.api.info()).await;
     if answered.is_err() {
         tracing::warn!(
-            "the NATS server did not confirm a subscription within {ECHO_TIMEOUT:?}: calls may be lost \
-             until it answers"
+            "subscription not confirmed by the NATS server within {ECHO_TIMEOUT:?}: calls may be lost until it \
+             answers"
         );
     }
     *ended = this;
@@ -246,7 +246,7 @@ impl NatsReply {
             Err(_) => return,
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "cannot send the error reply to a call that cannot be decoded");
+            tracing::debug!(%error, "error reply to a call that cannot be decoded not sent");
         }
     }
 }

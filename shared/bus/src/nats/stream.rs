@@ -70,7 +70,7 @@ async fn make(api: &Api, subjects: &Subjects, config: &NatsConfig) -> Result<Inf
     tracing::info!(
         stream = wanted.name,
         replicas = config.replicas,
-        "created the log's stream"
+        "stream of the log created"
     );
     Ok(made)
 }
@@ -97,10 +97,7 @@ async fn adopt(
     if wanted == found.config {
         return Ok(found);
     }
-    tracing::info!(
-        stream = wanted.name,
-        "updates the configuration of the log's stream"
-    );
+    tracing::info!(stream = wanted.name, "stream of the log configured anew");
     Ok(api.update(&wanted).await?)
 }
 

@@ -37,7 +37,7 @@ impl Verifier {
         if self.failed >= UNVERIFIED_MAX {
             return Err(Lost::Gone(error.to_string()));
         }
-        tracing::debug!(%error, "cannot ask for the log's last position; asks again soon");
+        tracing::debug!(%error, "last position of the log not read: asked again soon");
         Ok(())
     }
 }

@@ -95,7 +95,11 @@ impl EntrySet {
 /// A record that cannot be read is the watcher's mistake, or a newer watcher's word: its readers are
 /// told that there is none.
 fn read(key: &ObjectKey, body: &[u8]) -> Option<EntryRecord> {
-    let log_unreadable = |error: &dyn Display| tracing::error!(%key, %error, "cannot decode the entry's record: policies see no such entry");
+    let log_unreadable = |error: &dyn Display| {
+        tracing::error!(
+        %key, %error,
+        "record of the entry not decoded: policies see no such entry; check that all services have the same version")
+    };
     anteroom_wire::body::decode(body)
         .inspect_err(|error| log_unreadable(error))
         .ok()

@@ -83,17 +83,17 @@ fn log_changes(catalog: &Catalog, before: Option<&Catalog>) {
     let entries = catalog.entries.count();
     let exceptions = catalog.exceptions.count();
     if before.is_some_and(|before| !Arc::ptr_eq(&before.exceptions, &catalog.exceptions)) {
-        tracing::info!(exceptions, "exceptions are in force");
+        tracing::info!(exceptions, "exceptions put in force");
     }
     if before.is_some_and(|before| Arc::ptr_eq(&before.policies, &catalog.policies)) {
-        tracing::debug!(entries, "entries or kinds have changed");
+        tracing::debug!(entries, "entries or kinds changed");
         return;
     }
     tracing::info!(
         policies = ready,
         policies_not_ready = unready,
         entries,
-        "policies are in force"
+        "policies put in force"
     );
 }
 
@@ -344,7 +344,12 @@ fn records<T: DeserializeOwned>(view: &ViewId, objects: Vec<(ObjectKey, Bytes)>)
         .filter_map(|(key, body)| match anteroom_wire::body::decode(&body) {
             Ok(record) => Some(record),
             Err(error) => {
-                tracing::error!(%view, %key, %error, "cannot decode a watcher's record: leaves it out");
+                tracing::error!(
+                    %view,
+                    %key,
+                    %error,
+                    "record of a watcher not decoded: left out; check that all services have the same version"
+                );
                 None
             }
         })

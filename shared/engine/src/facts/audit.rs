@@ -168,10 +168,15 @@ impl Audit {
                 path,
                 view = %sample.view.view,
                 revision = sample.revision.0,
-                "a view's answer differs from the API server's"
+                "answer of a view differs from the API server's; please report this bug"
             );
         } else {
-            tracing::debug!(policy = %reader.policy, path, ?result, "a view's answer was compared");
+            tracing::debug!(
+                policy = %reader.policy,
+                path,
+                ?result,
+                "answer of a view compared with the API server's"
+            );
         }
     }
 }

@@ -93,7 +93,13 @@ impl Judge {
                 Ok(part) => part,
                 Err(error) => {
                     let policy = &*name.policy;
-                    tracing::warn!(policy, rule = name.rule(), %objects, %error, "cannot list a rule's triggers: retries later");
+                    tracing::warn!(
+                        policy,
+                        rule = name.rule(),
+                        %objects,
+                        %error,
+                        "triggers of a rule not listed: tried again later"
+                    );
                     triggers.is_unread = true;
                     return;
                 }
@@ -103,7 +109,13 @@ impl Judge {
                 .filter(|unread| !unread.is_empty())
             {
                 let (policy, unread) = (&*name.policy, unread.len());
-                tracing::warn!(policy, rule = name.rule(), %objects, unread, "triggers over the size limit are not read");
+                tracing::warn!(
+                    policy,
+                    rule = name.rule(),
+                    %objects,
+                    unread,
+                    "triggers over the size limit left out: the rule does not run for them"
+                );
                 triggers.is_unread = true;
             }
             let items = part["items"].as_array().cloned().unwrap_or_default();

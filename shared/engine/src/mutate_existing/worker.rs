@@ -290,7 +290,7 @@ impl Worker {
             policy = rule.policy,
             rule = rule.rule(),
             reason,
-            "existing objects were not changed"
+            "existing objects not changed"
         );
         let policy = &rule.reader.policy;
         let (group, version) = (request.group(), request.version());

@@ -113,7 +113,7 @@ impl Clients {
                     Ok(()) => tracing::info!(file = %file.display(), "client authorities loaded"),
                     Err(error) => {
                         let error = format!("{:#}", anyhow::Error::new(error));
-                        tracing::error!(error, "--client-ca-file refused");
+                        tracing::error!(error, "--client-ca-file refused: correct the file");
                     }
                 }
                 before = Some(now);

@@ -33,7 +33,7 @@ pub fn set_parent(span: &Span, traceparent: &str, tracestate: &str) {
     if let Some(parent) = remote(traceparent, tracestate)
         && let Err(error) = span.set_parent(Context::new().with_remote_span_context(parent))
     {
-        tracing::debug!(?error, "the span keeps the parent that it has");
+        tracing::debug!(?error, "parent of the span not replaced");
     }
 }
 

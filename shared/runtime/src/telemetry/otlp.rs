@@ -171,7 +171,11 @@ impl SpanExporter for OnRuntime {
             // A collector that is away is away for many batches: said once.
             Err(error) => {
                 if self.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-                    tracing::warn!(%error, spans, "traces are lost: the collector does not take them");
+                    tracing::warn!(
+                        %error,
+                        spans,
+                        "traces lost: the collector does not take them; check its address and state"
+                    );
                 }
             }
         }

@@ -204,7 +204,7 @@ async fn older_disk(world: &mut World, target: &Target) -> anyhow::Result<()> {
         .await?;
         is_denied(world, &host(index)).await?;
         later.push(host(index));
-        is_remade = std::fs::read_to_string(&log)?.contains("the log has lost records");
+        is_remade = std::fs::read_to_string(&log)?.contains("acknowledged records of the log lost");
     }
     println!("an older disk: {denied} denied, {failed} failed, none admitted");
     for host in &later {

@@ -156,7 +156,10 @@ impl Poller {
             Report::Old(failure, good) => {
                 self.log_failure(&failure);
                 if let Some(version) = self.inherited.take() {
-                    tracing::info!(view = %self.lease.view, "serves the response that an earlier term read");
+                    tracing::info!(
+                        view = %self.lease.view,
+                        "response of an earlier term served until a call succeeds"
+                    );
                     self.holds(&version, good);
                 }
                 self.publisher
@@ -187,7 +190,11 @@ impl Poller {
     }
 
     fn log_failure(&self, failure: &Failure) {
-        tracing::warn!(view = %self.lease.view, %failure, "an API call failed, it is tried again");
+        tracing::warn!(
+            view = %self.lease.view,
+            %failure,
+            "API call failed: tried again; check the entry's URL and its service"
+        );
     }
 }
 

@@ -101,7 +101,11 @@ impl Reconciler {
     }
 
     fn policy_held_back(&mut self, id: &PolicyId, manifest: &PolicyManifest, failure: Failure) {
-        tracing::warn!(policy = %id.0, %failure, "held back the policy's new version: correct it, or raise the quota");
+        tracing::warn!(
+            policy = %id.0,
+            %failure,
+            "new version of the policy held back: correct it, or raise the quota"
+        );
         let uid = &manifest.identity.uid;
         let before = self.policies.get(id);
         let in_force = before.filter(|before| before.identity.uid == *uid);

@@ -137,7 +137,11 @@ impl Reconciler {
                 return self.no_exceptions(kind, now);
             }
             Manifests::Exceptions(kind) => {
-                tracing::warn!(?kind, %failure, "cannot list the PolicyExceptions of this kind: tries again");
+                tracing::warn!(
+                    ?kind,
+                    %failure,
+                    "PolicyExceptions of this kind not listed: tried again; check the watcher's rights"
+                );
                 self.write(manifests.view(), Write::Refused(failure));
                 self.exceptions.refuse(kind);
             }
@@ -283,7 +287,11 @@ impl Reconciler {
         let key = kind.key(&object.key);
         let (manifest, record) = ExceptionManifest::read(object, kind);
         for problem in &manifest.problems {
-            tracing::warn!(exception = %key, %problem, "the PolicyException is invalid and exempts nothing: correct it");
+            tracing::warn!(
+                exception = %key,
+                %problem,
+                "PolicyException invalid: it exempts nothing; correct it"
+            );
         }
         let references = manifest.references.iter();
         // An exception's reads are about the whole cluster, so they count for no namespace's quota.

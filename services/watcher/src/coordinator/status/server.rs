@@ -79,11 +79,17 @@ impl StatusServer {
                     while let Some(call) = serving.next().await {
                         match call {
                             Ok(call) => self.answer(call).await,
-                            Err(error) => tracing::debug!(%error, "a question cannot be read"),
+                            Err(error) => tracing::debug!(
+                                %error,
+                                "question of an operator not decoded: it gets no answer"
+                            ),
                         }
                     }
                 }
-                Err(error) => tracing::debug!(%error, "cannot answer operators yet"),
+                Err(error) => tracing::debug!(
+                    %error,
+                    "address for operators not subscribed yet: tried again"
+                ),
             }
             tokio::time::sleep(RETRY).await;
         }
@@ -106,12 +112,15 @@ impl StatusServer {
         let sent = match encode_reply(&reply) {
             Ok(body) => call.answer(body).await,
             Err(error) => {
-                tracing::warn!(%error, "cannot encode the statuses that an operator asked for");
+                tracing::warn!(
+                    %error,
+                    "statuses not encoded: the operator who asked gets no answer; please report this bug"
+                );
                 return;
             }
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "cannot send the statuses to the operator who asked");
+            tracing::debug!(%error, "statuses not sent to the operator who asked");
         }
     }
 }

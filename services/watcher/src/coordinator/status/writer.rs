@@ -321,7 +321,13 @@ impl StatusWriter {
             }
             Err(fault) if !gone => {
                 let (kind, namespace, name) = (target.kind, &*target.namespace, &*target.name);
-                tracing::warn!(kind, namespace, name, %fault, "cannot write the object's status: tries again");
+                tracing::warn!(
+                    kind,
+                    namespace,
+                    name,
+                    %fault,
+                    "status of the object not written: tried again; check the watcher's rights if this repeats"
+                );
             }
             _ => {}
         }
@@ -345,7 +351,13 @@ impl StatusWriter {
         self.metrics.written(result.is_ok());
         if let Err(error) = result {
             let (kind, namespace, name) = (target.kind, &*target.namespace, &*target.name);
-            tracing::warn!(kind, namespace, name, %error, "cannot write the object's Event: the status says the same");
+            tracing::warn!(
+                kind,
+                namespace,
+                name,
+                %error,
+                "Event of the object not written: the status says the same"
+            );
         }
     }
 }

@@ -90,13 +90,17 @@ impl Keyring {
                 Ok(Some((path, config))) => tell_wrong(&path, &config),
                 Ok(None) if secrets.is_empty() => tracing::info!(
                     path = %path.display(),
-                    "no registry credentials found: images are read without them"
+                    "registry credentials not found: images are read without them"
                 ),
                 Ok(None) | Err(_) => {} // A missing file is allowed, and an error was logged before.
             }
             if !secrets.is_empty() {
                 let secrets = secrets.join(", ");
-                tracing::info!(path = %path.display(), secrets, "Secrets that policies may name");
+                tracing::info!(
+                    path = %path.display(),
+                    secrets,
+                    "registry credentials found: policies may name these Secrets"
+                );
             }
         }
     }
@@ -182,7 +186,11 @@ fn best(
 
 /// The process log has the path; the answer to the author of a Pod does not.
 fn wrong(path: &Path, problem: &str) -> CallFault {
-    tracing::error!(path = %path.display(), problem, "cannot use a file of registry credentials");
+    tracing::error!(
+        path = %path.display(),
+        problem,
+        "file of registry credentials unusable: correct it"
+    );
     CallFault::Credentials
 }
 

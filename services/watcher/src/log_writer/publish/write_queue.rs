@@ -247,7 +247,14 @@ impl WriteQueue {
         let Err(error) = check(body.len()) else {
             return Some(body);
         };
-        tracing::error!(%view, %key, bytes = body.len(), %error, "object cannot be written to the log");
+        tracing::error!(
+            %view,
+            %key,
+            bytes = body.len(),
+            %error,
+            "object not written to the log: queries that could see it fail; make it smaller, or raise `max_payload` \
+             of NATS"
+        );
         let stub = unreadable::stub(&format!("it is too large: {error}"), None);
         check(stub.len()).is_ok().then_some(stub)
     }

@@ -74,11 +74,14 @@ impl Discovery {
                     self.wait().await;
                 }
                 Ok(None) => {
-                    tracing::info!("the API server is not ready: its kinds are not known yet");
+                    tracing::info!("API server not ready: its kinds are not known yet");
                     sleep(backoff.next_within(rand::random(), NOT_READY_MAX_MS)).await;
                 }
                 Err(fault) => {
-                    tracing::warn!(%fault, "cannot read the kinds that the API server serves");
+                    tracing::warn!(
+                        %fault,
+                        "kinds of the API server not read: tried again; check the watcher's rights"
+                    );
                     sleep(backoff.next(rand::random())).await;
                 }
             }
@@ -125,7 +128,12 @@ impl Discovery {
                     version,
                     problem,
                 } = broken;
-                tracing::warn!(group, version, problem, "an API group does not answer");
+                tracing::warn!(
+                    group,
+                    version,
+                    problem,
+                    "API group out of service: its kinds stay as they were last known; check its APIService"
+                );
             }
         }
         // An unchanged catalog is sent too: its age is news.

@@ -64,7 +64,10 @@ pub(super) async fn registered(api: &ApiServer) -> Result<BTreeSet<GroupVersion>
     match read.await {
         Ok(bytes) => parse(&bytes).map_err(Fault::unreadable),
         Err(fault @ Fault::Refused { .. }) => {
-            tracing::debug!(%fault, "it is not known which groups are registered");
+            tracing::debug!(
+                %fault,
+                "registered API groups not read: every missing kind counts as gone"
+            );
             Ok(BTreeSet::new())
         }
         Err(fault) => Err(fault),

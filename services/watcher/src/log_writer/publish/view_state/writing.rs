@@ -63,7 +63,7 @@ impl ViewWriteState {
             version: change.version,
             op: change.op,
         };
-        tracing::trace!(%view, %key, "taken for a batch");
+        tracing::trace!(%view, %key, "change added to a batch");
         Some(Taken {
             delta: Some(delta),
             body_bytes,

@@ -63,7 +63,12 @@ impl WriteQueue {
         self.pending_bytes -= view.suspend(failed, over, now);
         let (state, version) = (view.state.clone(), view.version.clone());
         if let ViewState::Failed { failure } = &state {
-            tracing::error!(view = %id, limit = over.name(), %failure, "view suspended: it does not fit");
+            tracing::error!(
+                view = %id,
+                limit = over.name(),
+                %failure,
+                "view suspended: it does not fit; make it smaller, or raise the limit"
+            );
         }
         let mut record = view.record(id.clone(), ViewState::Dropped, version.clone());
         record.epoch = dropped;
