@@ -75,7 +75,8 @@ pub(super) async fn fetch(
     client: &Client,
     wanted: &Configuration,
 ) -> Result<Option<DynamicObject>, Unwritten> {
-    within(wanted, api(client, wanted).get_opt(&wanted.name)).await
+    let kind = configuration::kind(wanted.phase);
+    within("read", kind, api(client, wanted).get_opt(&wanted.name)).await
 }
 
 /// Takes note of the token in an object. Returns true if another webhook has written a newer one than this one knew.
@@ -103,7 +104,7 @@ pub(super) async fn write(
     let mut next = configuration.object();
     mark(&mut next, wanted.marks);
     if let Some(role) = &wanted.marks.owner {
-        next.metadata.owner_references = Some(vec![owned_by(client, role, configuration).await?]);
+        next.metadata.owner_references = Some(vec![owned_by(client, role).await?]);
     }
     let verdict = there.map(|there| judge(there, &next, wanted.position, wanted.policies_at));
     match verdict {
@@ -120,7 +121,8 @@ pub(super) async fn write(
             let next = Patch::Apply(&next);
             let api = api(client, configuration);
             let written = api.patch(&configuration.name, &parameters, &next);
-            Ok(within(configuration, written).await?.resource_version())
+            let kind = configuration::kind(configuration.phase);
+            Ok(within("write", kind, written).await?.resource_version())
         }
     }
 }
@@ -141,13 +143,10 @@ fn mark(object: &mut DynamicObject, marks: &Marks) {
 }
 
 /// The object goes with this ClusterRole: Kubernetes deletes it once the role is deleted.
-async fn owned_by(
-    client: &Client,
-    role: &str,
-    wanted: &Configuration,
-) -> Result<OwnerReference, Unwritten> {
+async fn owned_by(client: &Client, role: &str) -> Result<OwnerReference, Unwritten> {
     let api: Api<ClusterRole> = Api::all(client.clone());
-    let found = within(wanted, api.get_opt(role)).await?;
+    let object = format!("ClusterRole {role}");
+    let found = within("read", &object, api.get_opt(role)).await?;
     let uid = found.and_then(|found| found.metadata.uid);
     let uid = uid.ok_or_else(|| {
         Unwritten::Refused(format!(
@@ -163,20 +162,21 @@ async fn owned_by(
     })
 }
 
+/// Awaits a request to the API server. The error names the request by `verb` and `object`.
 async fn within<T>(
-    wanted: &Configuration,
+    verb: &str,
+    object: &str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Unwritten> {
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(Unwritten::Outrun),
         Ok(Err(error)) => Err(Unwritten::Refused(format!(
-            "the {} cannot be read or written at the API server: {error}",
-            configuration::kind(wanted.phase)
+            "cannot {verb} the {object} at the API server: {error}"
         ))),
-        Err(_) => Err(Unwritten::Refused(
-            "the API server does not answer".to_owned(),
-        )),
+        Err(_) => Err(Unwritten::Refused(format!(
+            "cannot {verb} the {object}: the API server does not answer"
+        ))),
     }
 }
 
