@@ -87,7 +87,7 @@ fn goals_table(report: &Value, page: &mut String) {
 }
 
 fn decisions(report: &Value, page: &mut String) {
-    page.push_str("## Decisions\n\nClosed loop: the next review is sent when the last is answered. Latencies are p50 / p99 / p99.9 in ms;\nCPU is ms for a decision: webhook + replica + nats-server, and the generator's own. What\nothers took of the machine meanwhile is in cores: where it is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, unanswered, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    page.push_str("## Decisions\n\nClosed loop: a connection sends its next review when the last one is answered. Latencies are p50 / p99 / p99.9 in ms.\nCPU is in ms for a decision: webhook + replica + nats-server, and the generator. *Others* are the cores that other\nprocesses used meanwhile: where that is not near 0, latencies are worth little.\n\n| policy | | at once | decisions/s | latency | open loop: a second | its latency, and most | longest stall, unanswered, machine late | CPU | generator | others |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, words) in DECISIONS {
         for row in result(report, name)["rows"]
             .as_array()
