@@ -117,7 +117,8 @@ impl Default for Args {
 impl Args {
     /// Checks that the options fit each other.
     ///
-    /// # Errors The options that do not fit.
+    /// # Errors
+    /// The options that do not fit.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.views.is_empty() || self.replication_factor == 0,

@@ -15,7 +15,8 @@ use crate::gateway::live::LiveArgs;
 
 /// Parses a limit of memory with [`bytes()`].
 ///
-/// # Errors The fault of the text, in words for the author.
+/// # Errors
+/// The fault of the text, in words for the author.
 pub fn memory_limit(text: &str) -> Result<u64, String> {
     let limit = bytes(text)?;
     if limit < LIMIT_MIN {

@@ -136,7 +136,8 @@ struct Envelope<'a, R> {
 impl<'a> Review<'a> {
     /// Reads a body, whose size is within the limit.
     ///
-    /// # Errors The fault for which the review cannot be decided.
+    /// # Errors
+    /// The fault for which the review cannot be decided.
     pub(crate) fn parse(body: &'a [u8]) -> Result<Self, ReviewError> {
         // As text, it is not looked at once more for each string whether that is UTF-8.
         if let Ok(body) = std::str::from_utf8(body)

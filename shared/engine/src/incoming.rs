@@ -24,7 +24,8 @@ pub trait Incoming {
 
     /// Reads these parts of the review.
     ///
-    /// # Errors A part is malformed.
+    /// # Errors
+    /// A part is malformed.
     fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, Self::Error>;
 }
 

@@ -232,7 +232,8 @@ impl Comparison {
 
 /// Adds a suite's resources and given facts to a bench. The suite's policies and expected results are ignored.
 ///
-/// # Errors A file of the suite cannot be used.
+/// # Errors
+/// A file of the suite cannot be used.
 pub fn take_suite(bench: &mut Bench, suite: &Suite) -> Result<(), SuiteError> {
     let own = load::load(suite)?.bench;
     for resource in own.resources {

@@ -52,7 +52,8 @@ impl User {
 
     /// Reads a file with the user of requests.
     ///
-    /// # Errors The file cannot be read, or has a different shape.
+    /// # Errors
+    /// The file cannot be read, or has a different shape.
     pub fn read(path: &Path) -> Result<Self, InputError> {
         let document = documents(path)?.pop().unwrap_or_default();
         let user = Self::deserialize(document).map_err(|error| InputError::Malformed {

@@ -1,4 +1,4 @@
-//! The compiled form of policies and of what they are held against, and what each says of itself. Pure.
+//! The compiled form of policies and requests, with what each can answer about itself. Pure.
 //!
 //! The lowest layer: it knows none of the others.
 //!
@@ -7,7 +7,7 @@
 //! | `policy`, `policy_kind`, `rule`, `settings` | a policy, its kind, its rules, its `spec` |
 //! | `matching`, `conditions`, `context`, `mutation`, `mutate_existing`, `cel`, `cel_mutation`, `exception` | parts of a rule; PolicyExceptions |
 //! | `template` | `{{ }}` in texts and values |
-//! | `reference`, `call` | what a policy reads |
+//! | `reference`, `call` | the sources that a policy reads |
 //! | `subquery` | where `pushdown` puts its result |
 //! | `request`, `admission`, `filters` | requests, operations and phases, exempt kinds |
 //! | `problem`, `manifest`, `driver` | why it does not compile; limits; what its driver can do |

@@ -1,9 +1,9 @@
 //! The policy language: `ClusterPolicy` and `Policy` of kyverno.io, `ValidatingPolicy` and `MutatingPolicy` of
 //! policies.kyverno.io, compiled once and evaluated without IO.
 //!
-//! Nothing here waits, reads a clock or talks to anybody. [`compile`] turns a manifest into a
-//! [`Policy`], or into every [`Problem`] that it has; [`Evaluation`] takes one [`Rule`] through one
-//! [`AdmissionRequest`] and says, step by step, which facts it needs. Whoever drives it fetches them.
+//! Nothing here waits, reads a clock or uses the network. [`compile`] turns a manifest into a [`Policy`], or into all
+//! its [`Problem`]s. [`Evaluation`] evaluates one [`Rule`] for one [`AdmissionRequest`] and returns, step by step,
+//! the facts that it needs. The driver of an evaluation fetches the facts.
 //!
 //! ```text
 //! manifest ── compile ──▶ Policy ── rules ──▶ Evaluation::start
@@ -13,9 +13,9 @@
 //!                                                └─▶ Done(report)
 //! ```
 //!
-//! A fact is most often a list of which a rule wants to know little. Where every use of one can be evaluated
-//! where the list is kept, the rule asks for the uses ([`FactRequest::is_pushed_down`]) in place of the list.
-//! It comes to the same; [`Rule::reads`] tells which are asked how.
+//! A fact is most often a long list of which a rule needs little. If a replica can evaluate every use of the list,
+//! the rule asks for the results of the uses ([`FactRequest::is_pushed_down`]) and not for the list. The rule's
+//! result is the same. [`Rule::reads`] says which facts are asked for in which way.
 //!
 //! | module | content |
 //! |---|---|
@@ -39,7 +39,7 @@
 //! - a value that stands in a path names one thing in it: it adds no segment and no parameter;
 //! - of a `foreach` the first element that violates the rule, or cannot be judged, decides; Kyverno
 //!   passes over an error that is not the last element's;
-//! - an `apiCall`'s default stands in for a call that failed, and not for what a view does not know;
+//! - an `apiCall`'s default is used if the call failed, and not if a view does not know the answer;
 //! - a `Policy` reads nothing outside its namespace: only entries that are confined to it, only paths
 //!   that name it, and no `service`, which may be anywhere;
 //! - a value in a patch is a value: in a key it makes no anchor and no directive, in a path no step, in the
@@ -48,7 +48,7 @@
 //!   nothing; `{}` and `[]` of a patch are kept;
 //! - the time and chance are handed in with the request ([`AdmissionRequest::arrived`]), and are the same in
 //!   every step of an evaluation; names of hosts are not resolved;
-//! - `{{ @ }}` in a pattern about an element of a `foreach` is what the element has there;
+//! - `{{ @ }}` in a pattern about an element of a `foreach` is the element's value at that place;
 //! - a quantity has a digit in it, and a large number reads as its digits (`1000000`, not `1e+06`).
 
 mod compile;

@@ -26,7 +26,7 @@ use crate::ir::{
 /// The path of a namespace up to its name.
 const NAMESPACES: &str = "/api/v1/namespaces/";
 
-/// Why nobody signs in by one of two entries: which of them asks is not known.
+/// The refusal of credentials for one of two entries with the same name: the watcher cannot tell which of them asks.
 const IMAGES_DIFFER: &str = "another entry of this name in the rule has other `imageRegistryCredentials`: \
                              give each a name of its own";
 

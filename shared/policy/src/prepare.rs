@@ -11,10 +11,10 @@ use crate::{
 /// Compiles a policy of any [kind](crate::PolicyKind), as an API server serves it.
 ///
 /// # Errors
-/// Every problem that keeps it from being ready, in the manifest's order: what is malformed or not
-/// known at all (`POLICY_INVALID`), what Kyverno knows and this version does not evaluate
-/// (`POLICY_UNSUPPORTED`), what a namespaced policy may not read (`POLICY_FORBIDDEN`). Entries
-/// are not checked here, but when they are resolved.
+/// Every problem that keeps the policy from being ready, in the manifest's order: malformed or unknown fields
+/// (`POLICY_INVALID`), fields that Kyverno knows and this version does not evaluate (`POLICY_UNSUPPORTED`), and reads
+/// that are forbidden to a namespaced policy (`POLICY_FORBIDDEN`). Entries are not checked here, but when they are
+/// resolved.
 pub fn compile(manifest: &Value) -> Result<Policy, Vec<Problem>> {
     compile_for(manifest, Driver::IN_CLUSTER)
 }

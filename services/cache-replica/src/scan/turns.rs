@@ -39,7 +39,8 @@ impl Turns {
 impl Scans {
     /// Runs an evaluation that takes [turns](Turns) with the running scans.
     ///
-    /// # Errors The evaluation ended unexpectedly.
+    /// # Errors
+    /// The evaluation ended unexpectedly.
     pub(crate) async fn in_turns<R: Send + 'static>(
         &self,
         namespace: &str,

@@ -49,7 +49,8 @@ impl ObjectSchema {
 
     /// Reads a record that [`ObjectSchema::to_record`] wrote.
     ///
-    /// # Errors [`SchemaError`]: the text is no record.
+    /// # Errors
+    /// [`SchemaError`]: the text is no record.
     pub fn from_record(text: &str) -> Result<Self, SchemaError> {
         record::read_one(text)
     }

@@ -21,7 +21,7 @@ const FAILURE_ACTION_OVERRIDE: KnownFields = KnownFields {
     later: &[],
 };
 
-/// The failure action, and the overrides of it.
+/// The failure action of a rule, and the overrides that may replace it.
 #[derive(Clone, Debug)]
 pub(super) struct Actions {
     pub(super) action: FailureAction,

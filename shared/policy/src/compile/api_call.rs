@@ -10,7 +10,7 @@ use crate::ir::{
     template::{Template, ValueTemplate},
 };
 
-/// Fields of what is posted.
+/// The most fields of the body that an API call posts.
 const DATA_MAX: usize = 64;
 
 /// Headers of a call.
@@ -111,7 +111,7 @@ impl EntryCompiler<'_> {
         }))
     }
 
-    /// Checks what is known of a path in a `Policy` before a request comes.
+    /// Checks the fixed parts of a path in a `Policy`, before a request gives the variables their values.
     fn confine(&mut self, field: &Field<'_>, path: &PathTemplate) {
         let Some(home) = self.home else {
             return;

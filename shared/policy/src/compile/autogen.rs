@@ -1,9 +1,9 @@
 //! The rules that Kyverno derives from those on Pods for what makes Pods: one for the controllers whose
 //! Pod template stands in `spec.template`, one for CronJobs.
 //!
-//! A policy is left as it is in three cases:
+//! The compiler derives no rules from a policy in three cases:
 //! - one of its rules speaks of Pods and of other kinds at once;
-//! - one of its rules selects by what a template need not share with its controller: names, labels, annotations;
+//! - a rule selects by names, labels or annotations, which a template need not share with its controller;
 //! - no rule names Pods, or what makes them, without a group and a version.
 //!
 //! A derived rule speaks of its own controllers alone, whatever else its filters let through.
@@ -27,7 +27,7 @@ const CONTROLLERS: &[&str] = &[
 
 const CRON_JOB: &str = "batch/v1/CronJob";
 
-/// Characters of a derived name; what is more is cut off.
+/// The most characters of the name of a derived rule; longer names are cut.
 const NAME_CHARACTERS_MAX: usize = 63;
 
 /// The prefix of a derived rule's name.
@@ -134,7 +134,7 @@ fn may_derive(rule: &Value) -> bool {
         && filters(&rule["exclude"]).iter().all(|r| is_plain(r))
 }
 
-/// Returns whether a JSON patch is written for a Pod's own paths: nobody can tell what they are elsewhere.
+/// Returns whether a JSON patch names paths of a Pod. The compiler cannot translate these paths to a template's.
 fn patches_json(mutate: &Value) -> bool {
     let all = mutate["foreach"].as_array();
     !mutate["patchesJson6902"].is_null() || all.is_some_and(|all| all.iter().any(patches_json))

@@ -25,7 +25,7 @@ const VERSIONS: &[&str] = &[
 /// Policies that one exception names.
 const POLICIES_MAX: usize = 256;
 
-/// The label that says which of several exceptions is told.
+/// The label with the priority of an exception: of several that exempt a policy, the highest one is reported.
 const PRIORITY: &str = "polex.kyverno.io/priority";
 
 /// Images, or values, that one exception allows.

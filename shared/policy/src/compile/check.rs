@@ -12,7 +12,7 @@ use crate::ir::{problem::Problems, rule::Check, template::ValueTemplate};
 /// Patterns of one `anyPattern`.
 const PATTERNS_MAX: usize = 64;
 
-/// `deny`; no conditions at all are always met.
+/// The known fields of `deny`. A `deny` without conditions is always a violation.
 const DENY: KnownFields = KnownFields {
     evaluated: &["conditions"],
     inert: &[],

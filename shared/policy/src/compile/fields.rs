@@ -97,8 +97,8 @@ impl<'m> Field<'m> {
             .collect()
     }
 
-    /// A list of texts that have no variables in them. One may be empty: the namespace of what is in none,
-    /// the value of a label that has none.
+    /// Returns a list of texts without variables. A text may be empty, such as a cluster-scoped object's namespace or
+    /// the value of a label.
     pub(super) fn texts_or_empty(&self, problems: &mut Problems) -> Vec<String> {
         let fields = self.list(problems);
         let one = |field: &Field<'_>| match field.value.as_str() {
@@ -124,7 +124,7 @@ impl<'m> Field<'m> {
         Some(text.to_owned())
     }
 
-    /// One of these.
+    /// Returns the field's text, if the text is one of `known`.
     pub(super) fn known_text(&self, known: &[&str], problems: &mut Problems) -> Option<&'m str> {
         let text = self.text(problems)?;
         if known.contains(&text) {
@@ -189,7 +189,7 @@ impl<'m> ManifestObject<'m> {
         }
     }
 
-    /// A field that is there and not null, which is the same to an API server.
+    /// Returns the field, if the object has it with a value other than null. An API server treats null as missing.
     pub(super) fn get(&self, name: &str) -> Option<Field<'m>> {
         let value = self.entries.get(name).filter(|value| !value.is_null())?;
         Some(Field {
@@ -213,7 +213,7 @@ impl<'m> ManifestObject<'m> {
             .filter_map(|name| Some((name.as_str(), self.get(name)?)))
     }
 
-    /// Returns whether any of these fields is there.
+    /// Returns whether the object has a field with one of these names.
     pub(super) fn has_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.get(name).is_some())
     }

@@ -45,7 +45,7 @@ pub(super) struct Outer<'o> {
     pub(super) entries: &'o [Arc<ContextEntry>],
     pub(super) names: &'o RootNames,
     pub(super) home: Option<&'o str>,
-    /// The expression of what a pattern is about that is not about an element.
+    /// The expression of the object that a pattern judges where the pattern is not about an element.
     pub(super) about: &'o str,
     /// The number of `foreach` around it.
     pub(super) level: usize,

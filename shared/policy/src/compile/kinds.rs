@@ -1,4 +1,4 @@
-//! Policies of policies.kyverno.io: `ValidatingPolicy`, `MutatingPolicy` and the same of one namespace.
+//! Policies of policies.kyverno.io: `ValidatingPolicy`, `MutatingPolicy` and their namespaced kinds.
 //!
 //! A policy is one rule without a name, and one for each way to make Pods that Kyverno derives from a policy on Pods.
 
@@ -45,7 +45,7 @@ const EVALUATION_SWITCH: KnownFields = KnownFields {
 /// The only payload of admission, which an empty text means too; others are of Kyverno's other servers.
 const MODES: &[&str] = &["", "Kubernetes"];
 
-/// The site of a policy of these kinds.
+/// The policy that contains an expression, as the compiler of an expression needs to know it.
 struct PolicySite<'p> {
     /// The namespace of a namespaced policy.
     home: Option<&'p str>,

@@ -10,7 +10,7 @@ use crate::ir::problem::Problems;
 /// The most conditions that the API server takes.
 pub(super) const MATCH_CONDITIONS_MAX: usize = 64;
 
-/// Bytes of the expressions of one policy: they are evaluated for each request.
+/// The most bytes of all `matchConditions` of a policy, since they are evaluated for each request.
 pub(super) const MATCH_CONDITIONS_BYTES_MAX: usize = 32 * 1024;
 
 const MATCH_CONDITION: KnownFields = KnownFields {

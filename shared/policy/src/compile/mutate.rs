@@ -57,8 +57,8 @@ pub(super) fn fields<'m>(field: &Field<'m>, problems: &mut Problems) -> Option<M
     Some(mutate)
 }
 
-/// Compiles the patches of an object. `entries` and `names` are those of the rule; `about` is the variable that
-/// holds the object.
+/// Compiles the patches of an object. `entries` and `names` are the rule's; `about` is the variable that holds the
+/// object.
 pub(super) fn work(
     mutate: &ManifestObject<'_>,
     entries: &[Arc<ContextEntry>],
@@ -213,8 +213,8 @@ impl MutationCompiler<'_> {
     }
 }
 
-/// Anchors and directives that a patch does not have. What a condition matches is a pattern, with all anchors
-/// of patterns, unless it adds something too.
+/// Reports anchors and directives that no patch has. The value below a condition is a pattern and may have all
+/// anchors of patterns, unless the value also adds something.
 fn check_keys(patch: &serde_json::Value, path: &str, is_pattern: bool, problems: &mut Problems) {
     match patch {
         serde_json::Value::Object(entries) => {

@@ -138,8 +138,8 @@ fn passed_over(field: &Field<'_>, kind: &'static str) -> NotRun {
     }
 }
 
-/// The rules of a manifest, where `driver` runs none of them. A caller that only wants the verdicts of the
-/// other policies does not count such a policy as an error. None where any is run, or there are no rules.
+/// Returns the rules of a manifest if `driver` runs none of them; otherwise nothing. A caller that wants only
+/// verdicts does not count such a policy as an error.
 pub fn none_run(manifest: &Value, driver: Driver) -> Vec<NotRun> {
     let rules = manifest["spec"]["rules"].as_array().into_iter().flatten();
     let passed_over = |(at, rule): (usize, &Value)| {

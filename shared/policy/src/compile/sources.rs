@@ -1,4 +1,4 @@
-//! Context entries that name what is kept: entries, inline collections, ConfigMaps.
+//! Context entries that name a source with a view: entries, inline collections, ConfigMaps.
 
 use anteroom_functions::values::duration_ns;
 use anteroom_model::EntryKind;
@@ -137,7 +137,7 @@ impl EntryCompiler<'_> {
         names
     }
 
-    /// Returns the Secret that is meant. A `Policy` names those of its own namespace.
+    /// Returns the Secret with this name. A `Policy` names Secrets of its own namespace.
     fn own_secret(&mut self, field: &Field<'_>, name: SecretName) -> Option<SecretName> {
         let Some(home) = self.home else {
             return Some(name);
@@ -360,7 +360,7 @@ impl EntryCompiler<'_> {
         })
     }
 
-    /// The name of one thing, with variables in it.
+    /// Returns the name of one object or entry, in which variables may stand.
     fn name_template(&mut self, field: &Field<'_>) -> Option<Template> {
         let template = self.template(field)?;
         if let Err(message) = check_name(&template.sample("x")) {

@@ -53,7 +53,8 @@ pub enum NotScanned {
 pub struct ScannedKinds<'k> {
     /// The collections, each with the kind of its objects.
     pub found: Vec<(CollectionReference, &'k KindRecord)>,
-    /// Resources of these kinds that are not: beyond [`SCANNED_MAX`], or they cannot be watched.
+    /// The number of resources of these kinds that are not scanned, because there are more than [`SCANNED_MAX`] or
+    /// because they cannot be watched.
     pub left_out: usize,
 }
 
@@ -97,10 +98,9 @@ impl Policy {
     }
 }
 
-/// The collections that hold objects of these kinds, of what the API server serves, in order, each
-/// resource once: in its group's preferred version, where a kind takes that in. `namespace` narrows them
-/// to what a namespaced policy speaks of; empty: all. At most [`SCANNED_MAX`]. What cannot be watched takes
-/// no room among them.
+/// Returns the collections of the API server that hold objects of these kinds, in order and each resource once. Each
+/// is in its group's preferred version, if a kind matches that version. `namespace` narrows them to the namespace of
+/// a namespaced policy; empty: all. At most [`SCANNED_MAX`] are returned, without those that cannot be watched.
 pub fn scanned<'k>(
     patterns: &[KindPattern],
     namespace: &str,

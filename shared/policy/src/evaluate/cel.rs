@@ -125,7 +125,7 @@ fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     })
 }
 
-/// The budget of the expressions that share one, out of what the meter of the review has left.
+/// Returns the budget for expressions that share one budget, at most the steps that the review's meter has left.
 pub(super) fn budget() -> Budget {
     let budget = Budget::default();
     Budget {
@@ -148,8 +148,8 @@ pub(super) fn spend<'v, T>(
 /// An expression that came to an error, with the path of its field.
 pub(super) type Failed<'v> = (&'v str, EvalError);
 
-/// Evaluates expressions of the rule with the facts that are there. Where they come to nothing without others, those
-/// are asked for.
+/// Evaluates expressions of the rule with the facts that have arrived. If the result needs further facts, asks for
+/// them.
 pub(super) fn evaluate<W: Expressions>(
     work: &W,
     cel: &Cel,
@@ -285,7 +285,7 @@ fn one<'v>(
     Ok(Verdict::Complies)
 }
 
-/// Returns whether an error is what the expression comes to: not of a limit, nor of a fact.
+/// Returns whether the expression itself failed, rather than a limit or a fact that could not be read.
 fn is_of_expression(error: &EvalError) -> bool {
     !error.is_budget() && !matches!(error, EvalError::Unknown | EvalError::Fact { .. })
 }

@@ -11,7 +11,8 @@ use crate::ir::{
     template::{Resolve, Template},
 };
 
-/// Conditions that ask while one before them waits. What they ask may turn out not to be needed.
+/// The number of further conditions that are evaluated while one condition waits for a fact. The facts that they ask
+/// for may turn out not to be needed.
 const LOOK_AHEAD_MAX: usize = 4;
 
 /// The verdict of conditions, with the messages of the conditions that led to the verdict.

@@ -19,7 +19,7 @@ pub enum RuleError {
     Fact {
         /// The context entry.
         variable: String,
-        /// The name of what it reads, for people: an entry's name, a path.
+        /// The name of the fact's source, for people: an entry's name, or a path.
         entry: String,
         /// Why there is no answer.
         source: FactError,
@@ -32,7 +32,7 @@ pub enum RuleError {
         /// The reason.
         source: VariableError,
     },
-    /// A CEL expression came to an error, or to what it must not.
+    /// A CEL expression failed, or its result has a type that its field does not allow.
     #[error("{place} resulted in error: {source}")]
     Cel {
         /// The path of its field, as in `validate.cel.expressions[0].expression`.
@@ -79,12 +79,12 @@ pub enum RuleError {
         /// The number of elements.
         found: usize,
     },
-    /// All of them together have more.
+    /// All `foreach` of the rule have more elements together.
     #[error(
         "the foreach of the rule go through more than {FOREACH_ELEMENTS_IN_ALL_MAX} elements in all"
     )]
     TooManyElementsInAll,
-    /// An error of a rule that has read Secrets: what it says could quote them.
+    /// An error of a rule that has read Secrets. Its message is withheld, since it could quote them.
     #[error("withheld, since the rule has read Secrets")]
     Withheld {
         /// The code of the error.

@@ -21,8 +21,8 @@ use crate::ir::{
 
 /// One rule on its way through one request.
 ///
-/// Every step begins anew and goes on with what is known by then: what was loaded stays loaded, a fact is
-/// asked for once, and chance gives the same again. So a rule takes at most one step more than it reads facts.
+/// Every step evaluates the rule from its beginning with the facts that are known by then. Loaded values stay loaded,
+/// each fact is asked for once, and random values repeat. So a rule takes at most one step more than it reads facts.
 pub struct Evaluation<'a> {
     policy: &'a Policy,
     rule: &'a Rule,
@@ -119,8 +119,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The objects that exist already and were changed since this was asked last: what a driver takes before the
-    /// end is not held until then, and not in the report.
+    /// Takes the existing objects that were changed since the last call. A driver that takes them early need not hold
+    /// them until the end; they are not in the report.
     pub fn take_changed(&mut self) -> Vec<ChangedObject> {
         self.now.existing.take_changed()
     }
@@ -146,16 +146,16 @@ impl<'a> Evaluation<'a> {
         self.state.facts.supply(id, answer);
     }
 
-    /// Goes on without a fact of the context: its entry has its [given](Self::with_given) value. Where there is
-    /// none it is a missing key to whatever reads it, whatever default it has of its own. Only for drivers without a cluster, where a fact is looked
-    /// for in files: of a cluster, what is not known is never absent.
+    /// Goes on without a fact of the context. Its entry gets its [given](Self::with_given) value; without a given
+    /// value the entry is a missing key, whatever its default. Only for drivers without a cluster, which look for
+    /// facts in files: in a cluster an unknown fact is never absent.
     pub fn leave_out(&mut self, id: u32) {
         self.state.facts.leave_out(id);
     }
 
-    /// With values of entries of the context that read facts, by their names: as if the entry's own expression had
-    /// come to that. One counts where its fact is [left out](Self::leave_out), or cannot be asked for since a
-    /// variable in what the entry names has no value. For drivers without a cluster.
+    /// Gives entries of the context values by their names, as if the entry's own expression had this result. A value
+    /// counts if the entry's fact is [left out](Self::leave_out), or if the fact cannot be asked for because a
+    /// variable in its name has no value. For drivers without a cluster.
     #[must_use]
     pub fn with_given(mut self, given: impl IntoIterator<Item = (String, Value)>) -> Self {
         let given = given.into_iter();
@@ -231,8 +231,8 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// Finds out what a violation leads to, where that matters. Where it cannot be known, it is as if it led
-    /// to a denial, and the failure policy says what becomes of the request.
+    /// Finds out whether a violation denies the request, where that matters. If it cannot be known, the violation
+    /// counts as one that denies, and the failure policy decides about the request.
     fn settled(&mut self, outcome: RuleOutcome) -> Option<RuleOutcome> {
         let leads = matches!(outcome, RuleOutcome::Fail { .. } | RuleOutcome::Error(_));
         // Which of a policy's rules is applied alone depends on what they may lead to.
@@ -262,8 +262,9 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Kyverno's `allowExistingViolations`: an update is not denied for what was wrong before. It is asked of
-    /// rules that deny by themselves; what an override says for a namespace does not come into it.
+    /// Returns the pass over the old object, for Kyverno's `allowExistingViolations`: an update is not denied for a
+    /// violation that the old object had already. Only rules whose own action is `Enforce` make this pass, whatever
+    /// an override says.
     fn earlier_pass(&self) -> Option<Pass<'a>> {
         if !self.rule.allow_existing_violations || self.rule.action != FailureAction::Enforce {
             return None;

@@ -21,8 +21,8 @@ use crate::ir::{
 pub(super) struct AppliedExceptions<'a>(Vec<&'a PolicyException>);
 
 impl<'a> AppliedExceptions<'a> {
-    /// The rule is not applied at all. One that judges by a standard is, but for some controls, where these
-    /// are about nothing else.
+    /// Returns whether the exceptions exempt the object from the whole rule. A rule that judges by a standard is
+    /// applied if each exception exempts only from some controls.
     pub(super) fn is_whole(&self, rule: &Rule) -> bool {
         let mut all = self.0.iter();
         all.any(|exception| match &exception.in_cel {
@@ -80,8 +80,8 @@ pub(super) fn is_standard(rule: &Rule) -> bool {
 
 /// Returns the exceptions that hold for the request. `all` are the exceptions about the rule.
 ///
-/// One whose conditions cannot be evaluated does not hold. What is not known of the cluster is an error of
-/// the rule, since the exception may hold.
+/// An exception whose conditions cannot be evaluated does not hold. A fact of the cluster that is unknown is an error
+/// of the rule, since the exception may hold.
 pub(super) fn holding<'a>(
     all: &[&'a PolicyException],
     rule: &Rule,
@@ -167,8 +167,8 @@ fn holds(
     }
 }
 
-/// Returns whether an exception with such an error does not hold. Of a `ValidatingPolicy` that ignores failures none does,
-/// as in Kyverno: what it denies is not let in by an exception that is broken.
+/// Returns whether an exception whose conditions fail with this error does not hold. For a `ValidatingPolicy` that
+/// ignores failures no such exception holds, as in Kyverno: a broken exception admits nothing that the policy denies.
 fn passes_over(rule: &Rule, error: &RuleError) -> bool {
     let ignores = rule.cel().map(|cel| cel.dialect)
         == Some(CelDialect::Policy {
@@ -205,7 +205,8 @@ fn is_over(in_cel: &CelException, scope: &Scope<'_>) -> bool {
     expires.is_some_and(|expires| now.is_none_or(|now| now >= expires))
 }
 
-/// A condition that comes to an error is an error of the policy, unless another exception exempts it.
+/// Returns whether the exception holds. A condition that fails is an error of the policy, unless another exception
+/// exempts it.
 fn holds_in_cel(
     exception: &PolicyException,
     in_cel: &CelException,

@@ -1,4 +1,4 @@
-//! The facts that one evaluation asked for.
+//! The facts that one evaluation has asked for.
 
 mod question;
 
@@ -38,7 +38,7 @@ pub(super) struct Facts {
     subqueries: usize,
     /// The number of facts that were released.
     released: usize,
-    /// Facts that cannot be read, as a subquery of them showed, each with that error.
+    /// Facts that cannot be read, each with its error: a subquery of the fact failed with an error of the whole fact.
     refused: Vec<(Question, FactError)>,
     /// Facts are always asked for whole.
     pub(super) only_whole: bool,
@@ -190,7 +190,8 @@ impl Facts {
             .map(|(_, error)| error)
     }
 
-    /// Nobody has to be asked for a fact that cannot be read, as a part of it shows.
+    /// Notes that a fact cannot be read, because a subquery failed with an error of the whole fact. The driver is not
+    /// asked for the fact.
     pub(super) fn refuse(&mut self, whole: Question, error: FactError) {
         if !self
             .refused
@@ -227,7 +228,7 @@ impl Facts {
         }
     }
 
-    /// Nobody will ask for what is answered of this again: it takes no room any more, and does not count.
+    /// Drops the answers about a target that nobody will read again: they take no memory any more, and do not count.
     pub(super) fn release(&mut self, target: &FactTarget) {
         let is_it =
             |fact: &&mut PendingFact| fact.request.target == *target && fact.answer.is_some();

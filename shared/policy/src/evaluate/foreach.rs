@@ -24,8 +24,8 @@ use crate::ir::{
     template::{Prepared, Resolve},
 };
 
-/// The elements of each `foreach` of a rule, once they are known: each step begins anew, and comes to the
-/// same list.
+/// The elements of each `foreach` of a rule, once they are known. Each step evaluates the rule anew and gets the same
+/// list.
 #[derive(Default)]
 pub(super) struct Lists(Vec<Option<SharedElements>>);
 
@@ -238,7 +238,7 @@ fn judged_elements(
     }
 }
 
-/// Evaluates the list; a single value is a list of one. A missing one is an error.
+/// Evaluates the list of a `foreach`. A single value becomes a list of one element, and a missing value is an error.
 pub(super) fn elements(
     list: &Prepared,
     place: &dyn Display,

@@ -6,7 +6,7 @@ use crate::ir::VariableError;
 /// Why a template or an expression is not resolved.
 #[derive(Debug)]
 pub(super) enum Interrupt {
-    /// Until a fact is there.
+    /// A fact has to arrive first.
     Pending,
     /// For good, whatever stands around it.
     Rule(Box<RuleError>),

@@ -15,7 +15,7 @@ pub enum Conditions {
     Met,
     /// One is false, or a namespaced policy does not speak of the request's namespace: no rule is evaluated.
     NotMet,
-    /// None is false, and this error came of one: the policy's `failurePolicy` decides.
+    /// No condition is false, and one failed with this error: the policy's `failurePolicy` decides.
     Failed(RuleError),
 }
 
@@ -25,8 +25,8 @@ impl Policy {
         !self.settings.match_conditions.is_empty()
     }
 
-    /// Evaluates the policy's `matchConditions`: once for all its rules, and at no cost where it has none. As at an
-    /// API server, one that is false decides, whatever error another comes to.
+    /// Evaluates the policy's `matchConditions`, once for all its rules. As at an API server, a false condition
+    /// decides, whatever errors the other conditions have.
     pub fn conditions(&self, request: &AdmissionRequest) -> Conditions {
         if !self.has_conditions() {
             return Conditions::Met;

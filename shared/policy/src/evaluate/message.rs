@@ -5,8 +5,8 @@ use anteroom_functions::pattern::Difference;
 use super::{interrupt::Interrupt, scope::Scope};
 use crate::ir::{Rule, template::Template};
 
-/// The message of a violation: the rule's own and those of the conditions that were met. `None` while
-/// a fact is waited for.
+/// Returns the message of a violation: the rule's message, and the messages of the conditions that were met. `None`
+/// while a fact is missing.
 ///
 /// A variable in it that cannot be resolved must not hide the violation: then, as in Kyverno, the
 /// conditions' messages stand alone; where there are none, the rule's message stands as written.

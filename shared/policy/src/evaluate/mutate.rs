@@ -96,8 +96,8 @@ struct MutatedObject {
 }
 
 impl MutatedObject {
-    /// Counts what it takes to go through all of it once more: a patch does, and comparing it or copying it for
-    /// the next list.
+    /// Counts one more pass over the whole object. A patch makes such a pass, and so does comparing or copying the
+    /// object for the next list.
     fn go_through(&mut self) -> Result<(), Stop> {
         let weight = anteroom_patch::weight(&self.value);
         self.gone_through = self.gone_through.saturating_add(weight);
@@ -292,8 +292,8 @@ fn rendered_operation(
     Ok(Value::Object(made))
 }
 
-/// A patch with its variables in place. A key that a variable stands in is a field, and never an anchor or a
-/// directive that is not written. What a variable comes to is never looked into for them.
+/// Returns a patch with its variables resolved. A key that comes from a variable is a plain field, never an anchor or
+/// a directive. Values of variables are not searched for anchors or directives.
 fn rendered(patch: &ValueTemplate, scope: &mut Scope<'_>) -> Result<Value, Interrupt> {
     match patch {
         ValueTemplate::Map(entries) => {

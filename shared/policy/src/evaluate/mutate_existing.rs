@@ -73,7 +73,7 @@ struct ListProgress {
 
 /// Some of the objects that a rule changes.
 trait TargetObjects {
-    /// Returns what is read of them first.
+    /// Returns the part of the target's objects to read first.
     fn first(&self, scope: &mut Scope<'_>) -> Result<ListProgress, Stop>;
 
     /// The path of the field that names them.
@@ -112,7 +112,7 @@ pub(super) fn run(
     Some(walk.outcome())
 }
 
-/// The result of one part.
+/// The result of patching one part of a target's objects.
 #[derive(Default)]
 struct Made {
     changed: Vec<ChangedObject>,
@@ -292,7 +292,8 @@ impl RuleTarget<'_> {
         })
     }
 
-    /// Empty where nothing is written. What is written and comes to nothing is an error: it must not mean all.
+    /// Returns the text of a field; empty if the manifest has no such field. A written field without text as its
+    /// value is an error, since an empty text would select every object.
     fn text(
         &self,
         field: &str,

@@ -28,9 +28,9 @@ pub(super) struct Pass<'a> {
     pub(super) lists: foreach::Lists,
     /// It is of the old state, as if it were made now, by nobody.
     pub(super) is_earlier: bool,
-    /// The rule matches, and its preconditions are met: each step would come to the same.
+    /// The rule matches, and its preconditions are met. Later steps need not evaluate either again.
     pub(super) applies: bool,
-    /// The request has the roles of whoever made it, where the rule names them.
+    /// The request has its user's roles, if the rule names roles.
     pub(super) has_roles: bool,
     /// The exceptions that hold; `None`: it was not looked yet.
     pub(super) excepted: Option<AppliedExceptions<'a>>,

@@ -38,10 +38,11 @@ pub struct FactRequest {
     pub parameters: BTreeMap<String, Value>,
     /// A key that an object lacks is an error rather than null.
     pub missing_key_is_error: bool,
-    /// The oldest news that the rule accepts (`maxStaleness`); `None`: what the replicas do.
+    /// The oldest news that the rule accepts (`maxStaleness`); `None`: the replicas' own limit holds.
     pub age_max_ms: Option<u64>,
-    /// It asks for what one use of the fact comes to, or for its fields that are read, so that the fact need not
-    /// travel. Where that is not to be had without reading the fact, [`Evaluation::decline`](super::Evaluation::decline) it: the fact is asked for then.
+    /// The request is for the result of one use of the fact, or for the fields that the rule reads, so that the fact
+    /// need not travel. A driver that cannot answer without the whole fact calls
+    /// [`Evaluation::decline`](super::Evaluation::decline); the rule then asks for the fact.
     pub is_pushed_down: bool,
     /// The expression in CEL that is asked in place of `expression`: it is about a list, and pushed down. The answer is
     /// `{"value": …}`, `{"failed": {"message": …}}`, `{"parameter": {"name": …}}` or `{"noJson": …}`.
@@ -122,7 +123,7 @@ pub struct FactRead {
     pub id: u32,
     /// The context entry.
     pub variable: String,
-    /// The name of what it reads, for people: an entry's name, a path.
+    /// The name of the fact's source, for people: an entry's name, or a path.
     pub entry: String,
     /// Why there was no answer, if there was none.
     pub error: Option<FactError>,

@@ -51,13 +51,14 @@ impl RunState {
         }
     }
 
-    /// Returns whether what the rule comes to may depend on the time or on chance.
+    /// Returns whether the rule's result may depend on the time or on random values.
     pub(super) fn depends_on_arrival(&self) -> bool {
         self.asks_arrival.load(Ordering::Relaxed)
             || self.seed.as_ref().is_some_and(EvalSeed::is_used)
     }
 
-    /// Begins a step anew: random values repeat those of the step before, after the values that were kept for good.
+    /// Begins a step. Its random values repeat those of the step before, except for values that were kept for all
+    /// later steps.
     pub(super) fn begin(&mut self) {
         self.gone_through = 0;
         if let Some(seed) = &self.seed {

@@ -191,9 +191,9 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// The value, or what the query makes of it or of the context; where that comes to nothing, the
-    /// default. Where there is none, that is an error wherever the variable is referred to: a `||` stands in
-    /// for what is not there, and the variable is.
+    /// Returns the variable's value, or the query's result over that value or over the context. If there is no
+    /// result, returns the default. Without a default, each reference to the variable fails, and `||` does not catch
+    /// that error: the variable exists.
     fn load_variable(
         &mut self,
         name: &str,
@@ -277,7 +277,7 @@ impl Scope<'_> {
     }
 }
 
-/// Evaluates an expression out of the budget of one, and charges what that took to the meter of the review.
+/// Evaluates an expression within the budget of one expression, and charges its steps to the review's meter.
 fn charged<'e>(
     environment: &Environment<'e>,
     evaluate: impl FnOnce(&Environment<'e>, &mut Budget) -> Result<Value, EvalError>,

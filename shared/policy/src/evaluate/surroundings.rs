@@ -51,7 +51,7 @@ pub(super) fn action(
         .unwrap_or(FailureAction::Enforce))
 }
 
-/// Learns the roles of whoever made the request.
+/// Finds the roles of the request's user.
 pub(super) fn roles(
     request: &AdmissionRequest,
     facts: &mut Facts,

@@ -16,7 +16,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them, in the order of a webhook configuration.
+    /// All operations, in the order of a webhook configuration.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
     /// From the API's spelling, as in `CREATE`.

@@ -1,5 +1,5 @@
-//! Calls that a policy contains: their paths with variables in them, what a view may answer in their
-//! place, and which concrete calls come from them.
+//! Calls that a policy contains: their paths with variables, the views that may answer them, and the concrete calls
+//! that come from them.
 //!
 //! A path is taken apart once, when the policy is compiled. From then on a segment is a segment and a
 //! parameter of the query a parameter, whatever the values that stand in them: a value can make a

@@ -1,5 +1,4 @@
-//! The expressions in CEL that an object is held against: those of `validate.cel`, and of the policies of
-//! policies.kyverno.io.
+//! The expressions in CEL of a rule: those of `validate.cel`, and those of the policies of policies.kyverno.io.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +12,7 @@ pub(crate) const PARAMS: &str = "params";
 /// In place of a context entry's name: the namespace that the object is in.
 pub(crate) const NAMESPACE_OBJECT: &str = "namespaceObject";
 
-/// The objects of [`Params`] that may be meant: those of a namespace, or those of a kind that is in none.
+/// A query for the objects that [`Params`] may name: objects of one namespace, or of a kind without namespaces.
 pub(crate) const PARAMS_QUERY: &str =
     "items[?metadata.namespace == $namespace || !(metadata.namespace)]";
 
@@ -45,7 +44,7 @@ pub(crate) enum CelDialect {
     Rule,
     /// A policy of policies.kyverno.io.
     Policy {
-        /// A condition that comes to an error skips the policy (`failurePolicy: Ignore`).
+        /// A condition that fails skips the policy (`failurePolicy: Ignore`).
         skips_failed_conditions: bool,
     },
 }
@@ -74,7 +73,7 @@ const ANNOTATIONS: &str = "spec.auditAnnotations";
 pub(crate) struct CelFact {
     /// The call. Calls with equal names read the same fact.
     pub(crate) site: Arc<Site>,
-    /// The entry for a call in a namespace, and that for one in none or in all. At least one is there.
+    /// The entry for a call with a namespace, and the entry for a call without one. At least one of the two exists.
     pub(crate) entries: [Option<Arc<ContextEntry>>; 2],
 }
 
@@ -107,7 +106,7 @@ pub(crate) struct Judged {
     pub(crate) message_expression: Option<Program>,
 }
 
-/// `paramKind` and `paramRef`: the rule is about each object of these.
+/// `paramKind` and `paramRef`: the objects that a rule takes parameters from. The rule is evaluated for each of them.
 #[derive(Debug)]
 pub(crate) struct Params {
     /// The collection with the parameter objects. Its name is literal, so its view exists before the first request.

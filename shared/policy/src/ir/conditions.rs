@@ -7,10 +7,10 @@ use crate::ir::template::{Template, ValueTemplate};
 /// Conditions of a rule, in one of the two shapes that a manifest may give them.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
-    /// `None` where the manifest has no `any`: then nothing is asked of it. An empty one is never
+    /// Conditions of which one must be met; `None`: the manifest has no `any`, which is met. An empty list is never
     /// met.
     pub(crate) any: Option<Vec<Condition>>,
-    /// All must be met; the legacy list is one of these.
+    /// Conditions that must all be met; the legacy list of conditions is stored here.
     pub(crate) all: Vec<Condition>,
 }
 

@@ -1,4 +1,4 @@
-//! The context of a rule, compiled: named values, and the facts that some of them are. Pure.
+//! The context of a rule, compiled: named values, and the facts that some of these values come from. Pure.
 
 use anteroom_functions::calls_nondeterministic;
 use anteroom_model::EntryKind;
@@ -24,7 +24,7 @@ pub(crate) enum Loader {
     Fact(Box<ContextFact>),
     /// From the evaluation itself: the element of a `foreach`.
     Given,
-    /// `variable`: from what is known already. At least one of value and query is given.
+    /// `variable`: computed from the rest of the context. A variable has a value, a query, or both.
     Variable {
         value: Option<ValueTemplate>,
         query: Option<Prepared>,

@@ -31,9 +31,9 @@ pub(crate) struct CelException {
     pub(crate) allowed_images: Vec<Value>,
     /// `allowedValues`: seen by expressions as `exceptions.allowedValues`.
     pub(crate) allowed_values: Vec<Value>,
-    /// The rules that it exempts are told as passed, not as skipped (`reportResult: pass`).
+    /// Rules that the exception exempts are reported as passed, not as skipped (`reportResult: pass`).
     pub(crate) passes: bool,
-    /// The priority: of several exceptions that exempt a policy, the highest says what is told.
+    /// The priority: of several exceptions that exempt a policy, the report names the one with the highest priority.
     pub(crate) priority: i64,
     /// The time of its expiry, in nanoseconds since 1970.
     pub(crate) expires_ns: Option<i128>,
@@ -52,12 +52,12 @@ impl CelException {
     }
 }
 
-/// Rules of one policy.
+/// The rules of one policy that an exception covers.
 #[derive(Debug)]
 pub(crate) struct Covered {
     /// Its [full name](Policy::full_name).
     pub(crate) policy: String,
-    /// Names with wildcards; those of derived rules are not meant by the name of what they come from.
+    /// Names of rules, with wildcards. The name of a rule does not include rules that are derived from it.
     pub(crate) rules: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub struct Filtered<'a> {
     pub kind: &'a str,
     /// Empty for the resource itself.
     pub subresource: &'a str,
-    /// Empty for what is cluster-scoped.
+    /// The namespace; empty for a cluster-scoped object.
     pub namespace: &'a str,
     /// Empty where it is not known yet.
     pub name: &'a str,
@@ -84,7 +84,8 @@ impl ResourceFilters {
         filters.any(|filter| filter.speaks_of(subject))
     }
 
-    /// The namespaces of which everything is filtered, by name: nobody has to be asked about what is in them.
+    /// Returns the namespaces whose objects are all filtered out, by name. Policies need not be asked about objects
+    /// in them.
     pub fn whole_namespaces(&self) -> impl Iterator<Item = &str> {
         let whole = self
             .of_kinds

@@ -1,4 +1,4 @@
-//! The compiled changes of existing objects: `mutate.targets`, and those of a `MutatingPolicy`.
+//! The compiled changes of existing objects: the changes of `mutate.targets`, and those of a `MutatingPolicy`.
 
 use std::sync::Arc;
 
@@ -46,11 +46,12 @@ pub(crate) struct CelTargets {
     pub(crate) constraints: Constraints,
     /// Gives the objects for a trigger, of those types; `None`: all are meant.
     pub(crate) expression: Option<Placed>,
-    /// Its conditions are those of the trigger, and then those of the objects alone.
+    /// The mutation. Its conditions about the trigger come first, then those about each object.
     pub(crate) mutation: CelMutation,
     /// The number of conditions of the trigger.
     pub(crate) of_trigger: usize,
-    /// The trigger's conditions are those of each object too: no objects are named but by what the policy matches.
+    /// The conditions about the trigger apply to each object too, since the policy names its objects by its own
+    /// match.
     pub(crate) are_like_triggers: bool,
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct TargetSpec {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) kind: String,
-    /// Wildcards may stand in what it comes to. `None`: all.
+    /// The namespaces of the target, whose name may have wildcards; `None`: all namespaces.
     pub(crate) namespace: Option<Template>,
     /// Wildcards may stand in its value, as in the namespace's.
     pub(crate) name: Option<Template>,

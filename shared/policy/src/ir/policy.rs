@@ -71,8 +71,8 @@ impl Policy {
         of_phase.filter(|rule| !rule.changes_existing())
     }
 
-    /// The rules that change what exists already, in the manifest's order: triggered by what is admitted in
-    /// the phase of validation.
+    /// Returns the rules that change existing objects, in the manifest's order. Requests that are admitted in the
+    /// phase of validation trigger them.
     pub fn rules_on_existing(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(|rule| rule.changes_existing())
     }
@@ -82,8 +82,8 @@ impl Policy {
         self.rules.iter().filter(move |rule| rule.phase() == phase)
     }
 
-    /// Returns what is derived from a policy in CEL for what makes Pods, as `status.autogen.configs` has it: by name, the
-    /// resources and the constraints on them. `None`: nothing is.
+    /// Returns the rules that a policy in CEL has for Pod controllers, as `status.autogen.configs` holds them: for
+    /// each name, the resources and their constraints. `None`: no rule is derived.
     pub fn autogen_configs(&self) -> Option<Value> {
         let derived = self.rules.iter().filter(|rule| !rule.name.is_empty());
         let configs: Map<_, _> = derived
@@ -141,8 +141,8 @@ fn resource_rule(kind: &KindPattern) -> Value {
 pub struct NotRun {
     /// Its name.
     pub rule: String,
-    /// The field within the rule that says what it does: `generate`, `verifyImages`, `mutate.targets`,
-    /// `validate.assert` or `validate.manifests`.
+    /// The field within the rule that names its work: `generate`, `verifyImages`, `mutate.targets`, `validate.assert`
+    /// or `validate.manifests`.
     pub kind: &'static str,
     /// The field, as in `spec.rules[1].mutate.targets`.
     pub path: String,

@@ -28,7 +28,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// All of them.
+    /// All kinds of policies.
     pub const ALL: [Self; 6] = [
         Self::Cluster,
         Self::Namespaced,
@@ -86,7 +86,7 @@ impl PolicyKind {
         }
     }
 
-    /// The versions in which a manifest is taken, the one that is asked for first.
+    /// Returns the versions in which a manifest is accepted; the watcher reads the first one.
     pub fn versions(self) -> &'static [&'static str] {
         match self {
             Self::Cluster | Self::Namespaced => &["v1", "v2beta1"],
@@ -113,9 +113,9 @@ impl PolicyKind {
         matches!(self, Self::Mutating | Self::NamespacedMutating)
     }
 
-    /// The key of a policy among those of all kinds, in views, logs and records: namespace and name, with the kind
-    /// before the name for kinds of policies.kyverno.io, as in `ValidatingPolicy/unique-host`. No name of an object
-    /// has a slash in it, so no two policies share a key.
+    /// Returns the key of a policy, unique among all kinds, for views, logs and records: namespace and name. For
+    /// kinds of policies.kyverno.io the kind stands before the name, as in `ValidatingPolicy/unique-host`. No
+    /// object's name has a slash, so no two policies share a key.
     pub fn key(self, namespace: &str, name: &str) -> ObjectKey {
         let namespace = match self.is_namespaced() {
             true => namespace,

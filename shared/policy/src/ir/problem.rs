@@ -26,7 +26,7 @@ impl fmt::Display for Problem {
 
 /// The problems found so far, in the manifest's order.
 ///
-/// Compiling goes on after a problem, so that an author sees all of them at once.
+/// The problems that the compiler has found. It goes on after a problem, so that an author sees all problems at once.
 pub(crate) struct Problems {
     found: Vec<Problem>,
     driver: Driver,
@@ -92,7 +92,7 @@ impl Problems {
     }
 }
 
-/// Characters of one message: it may quote an expression, and ends up in a status that people read.
+/// The most characters of one message. A message may quote an expression, and people read it in a status.
 const MESSAGE_CHARACTERS_MAX: usize = 1024;
 
 fn cut(message: String) -> String {

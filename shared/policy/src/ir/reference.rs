@@ -17,9 +17,8 @@ pub const CALLS: &str = "calls";
 /// (`mutate.targets`): its failure's message is the user's name. Without one that is not known.
 pub const WRITER: &str = "writer";
 
-/// The longest name of an implicit entry that is written out. A longer one is cut there, and told apart by
-/// a digest of all of it: a name is a key of the log, and what is over the log's limit could never be
-/// written.
+/// The longest name of an implicit entry that is written out. A longer name is cut there, and a digest of the whole
+/// name is appended. A name is a key of the log, and the log takes no key over its limit.
 const REFERENCE_NAME_BYTES_MAX: usize = 1_000;
 
 /// The field manager of the watcher's writes for rules. A write with a different field manager is not of a rule, even
@@ -32,8 +31,8 @@ pub const CALLS_OFF: &str = "Off";
 /// Only calls that declare it are.
 pub const CALLS_DECLARED: &str = "Declared";
 
-/// Something that a policy needs kept close at hand: the watcher wants a view for it, with the policy
-/// as its dependent, and publishes what it resolved to.
+/// A source that a policy needs a view of. The watcher keeps the view, with the policy as its dependent, and
+/// publishes how the reference was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reference {
     /// A collection of the Kubernetes API, whole or narrowed. Published as an implicit entry of the
@@ -70,13 +69,13 @@ pub struct CollectionReference {
 }
 
 impl CollectionReference {
-    /// All namespaces: what a rule with a `namespaceSelector` needs.
+    /// Returns the reference to all namespaces, which a rule with a `namespaceSelector` needs.
     pub fn namespaces() -> Self {
         Self::needed("", "namespaces")
     }
 
-    /// All bindings of roles, of those in namespaces or of the cluster's: what a rule needs that is about
-    /// roles.
+    /// Returns the reference to all bindings of roles, in namespaces or of the cluster. A rule that names roles needs
+    /// both.
     pub fn role_bindings(cluster: bool) -> Self {
         let resource = match cluster {
             true => "clusterrolebindings",
@@ -245,7 +244,7 @@ pub enum FactTarget {
         /// True for `ClusterRoleBinding`s, false for `RoleBinding`s.
         cluster: bool,
     },
-    /// `imageRegistry`: what a registry says of an image.
+    /// `imageRegistry`: the metadata of an image from its registry.
     Image {
         /// The reference of the image, as in `ghcr.io/shop/web:1.2`.
         reference: String,

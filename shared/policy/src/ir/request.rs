@@ -136,8 +136,8 @@ impl AdmissionRequest {
         Ok(new)
     }
 
-    /// Puts the images of the new state in place: what is deleted has none. The kind of what a subresource
-    /// carries is its own: a Pod where ephemeral containers are added.
+    /// Extracts the images of the new state; a deleted object has none. A subresource may carry an object of another
+    /// kind: a Pod where ephemeral containers are added.
     fn look_for_images(&mut self) {
         let object = match self.operation {
             Operation::Delete => &Value::Null,
@@ -247,7 +247,7 @@ impl AdmissionRequest {
         self.text(&["name"])
     }
 
-    /// `request.namespace`, empty for what is cluster-scoped.
+    /// Returns `request.namespace`; empty for a cluster-scoped object.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -277,7 +277,7 @@ impl AdmissionRequest {
         texts(user, "groups")
     }
 
-    /// The namespace that the object lives in; empty for what is cluster-scoped. A Namespace lives in none,
+    /// Returns the namespace that the object lives in; empty for a cluster-scoped object. A Namespace lives in none,
     /// although the API server sends its name as the request's namespace.
     pub(crate) fn object_namespace(&self) -> &str {
         match self.namespace() {

@@ -1,4 +1,4 @@
-//! A compiled rule: what it matches, reads and does. Pure.
+//! A compiled rule: its match, the facts that it reads, and its work. Pure.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Rule {
     pub(crate) work: Work,
     /// The queries that are asked where its facts are kept.
     pub(crate) pushdown: Pushdown,
-    /// An expression of it names `request.roles` or `request.clusterRoles`.
+    /// An expression of the rule names `request.roles` or `request.clusterRoles`.
     pub(crate) names_roles: bool,
 }
 
@@ -114,8 +114,8 @@ impl Rule {
         self.phase() == Phase::Mutation
     }
 
-    /// Returns the failure action, which an override may replace: the report of an evaluation has the one
-    /// that counts for its request.
+    /// Returns the rule's failure action. An override may replace it; the report of an evaluation has the action for
+    /// its request.
     pub fn action(&self) -> FailureAction {
         self.action
     }
@@ -163,7 +163,7 @@ impl Rule {
         }
     }
 
-    /// Returns the rule's context entries, those of each `foreach` included.
+    /// Returns the rule's context entries, including the entries of each `foreach`.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &ContextEntry> {
         let each = self.each().iter();
         let mut inner: Vec<_> = each.flat_map(ForEach::entries).collect();
@@ -197,8 +197,8 @@ pub enum FailureAction {
     Audit,
 }
 
-/// In place of a rule's action: of either list the first that is about the object counts, or else the action.
-/// A violation denies where both come to that, as in Kyverno, which asks twice.
+/// Overrides of a rule's action, in two lists. From each list the first override for the object counts, or else the
+/// rule's action. A violation denies only if both lists say so, as in Kyverno, which asks twice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
     /// Overrides that decide whether the rule may deny: the rule's own, or else the policy's.
@@ -265,7 +265,7 @@ pub(crate) enum Check {
     Deny(Conditions),
     /// `pattern`: a violation where it does not match.
     Pattern(ValueTemplate),
-    /// `anyPattern`: a violation where none of these matches.
+    /// `anyPattern`: it is a violation if none of these patterns matches.
     AnyPattern(Vec<ValueTemplate>),
     /// `podSecurity`: a violation where the Pod is less than its standard asks for.
     PodSecurity(PodSecurity),

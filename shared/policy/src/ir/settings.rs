@@ -19,7 +19,7 @@ pub(crate) struct Settings {
 }
 
 impl Policy {
-    /// Returns what the API server does when the webhook does not answer.
+    /// Returns the API server's decision when the webhook does not answer.
     pub fn failure_policy(&self) -> FailurePolicy {
         self.settings.failure_policy
     }

@@ -1,7 +1,7 @@
 //! `{{ }}`: texts and values with variables in them.
 //!
-//! Everything that can be parsed before a request comes is parsed then. What a variable is replaced
-//! with is a value, or text in a text: it is never parsed again as a template or as an expression.
+//! All that can be parsed before a request comes is parsed when the policy is compiled. A variable is replaced with a
+//! value, or with text inside a text. The replacement is never parsed as a template or an expression.
 
 mod document;
 mod parts;
@@ -25,7 +25,7 @@ pub(crate) const TEXT_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("variable `{expression}`: {message}")]
 pub struct VariableError {
-    /// The expression as it is written between the braces.
+    /// The expression as the manifest has it between the braces.
     pub expression: String,
     /// The reason.
     pub message: String,
@@ -38,7 +38,7 @@ pub struct VariableError {
 pub enum VariableErrorKind {
     /// The variable is not there: an object lacks the key, or the context the entry.
     Missing,
-    /// The variable has no value: a function refused what it was given, or the text does not fit its place.
+    /// The variable has no value: a function refused an argument, or the text does not fit its place.
     Failed,
     /// The variable takes more than an evaluation may.
     OverBudget,
@@ -167,7 +167,7 @@ impl Template {
         Self::parse_message(source)
     }
 
-    /// Parses a message for people: `$(…)` stands in it as it is written.
+    /// Parses a message for people, in which `$(…)` has no meaning and stays.
     pub(crate) fn parse_message(source: &str) -> Result<Self, TemplateProblem> {
         let parts = scan(source)
             .map_err(TemplateProblem::Invalid)?
@@ -185,7 +185,7 @@ impl Template {
         })
     }
 
-    /// Returns the text as it is written.
+    /// Returns the text as the manifest has it.
     pub(crate) fn source(&self) -> &str {
         &self.source
     }

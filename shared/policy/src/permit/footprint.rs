@@ -6,7 +6,7 @@
 //! | a value with variables | set any value there |
 //! | a field or step with variables | change any field or element there |
 //! | `remove`, or null in a merge | take it away |
-//! | a list | add such elements, change those that are there, put them in another order, take some away |
+//! | a list | add such elements, change and reorder existing elements, remove some |
 //! | `move`, `copy`, a directive of a merge, operations that are computed | change everything there |
 //!
 //! So a footprint is never too small, and often too large.
@@ -26,9 +26,9 @@ use crate::ir::{
 /// The changes that may be made to a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Footprint {
-    /// All of it.
+    /// The whole value may change to anything.
     anything: bool,
-    /// The values that can stand here instead; null: it can be taken away.
+    /// The values that may replace this one; null: it may be removed.
     values: Vec<Value>,
     /// By the name of a field or the index of an element.
     fields: BTreeMap<String, Footprint>,
@@ -155,7 +155,7 @@ impl Footprint {
         })
     }
 
-    /// The value stands here instead of what is there.
+    /// Allows this value in place of the present one.
     fn set(&mut self, value: &ValueTemplate) {
         match value {
             ValueTemplate::Fixed(value) => self.values.push(Value::clone(value)),
@@ -195,7 +195,7 @@ impl<'k> MergeKey<'k> {
     }
 }
 
-/// Returns whether anything in a condition is to be added. What a variable comes to never is.
+/// Returns whether a condition of a patch also adds something. The value of a variable never adds anything.
 fn adds(condition: &ValueTemplate) -> bool {
     match condition {
         ValueTemplate::Fixed(value) => Anchor::adds(value),

@@ -1,7 +1,7 @@
 //! Checks whether a rule of a policy may see or change existing objects.
 //!
-//! A label selector, and what only a trigger knows, are not held against an object: they narrow what the rule
-//! asks for, and nothing here widens it beyond its kind, namespace and name.
+//! These checks ignore label selectors, and values that only the trigger knows. Both narrow the rule's objects, and
+//! no rule reaches beyond its kinds, namespaces and names.
 
 mod in_cel;
 
@@ -68,8 +68,8 @@ impl Policy {
         self.permits_target(rule, target, object, resource, |_| Ok(()))
     }
 
-    /// Permits rule `rule` to make `after` of this object of target `target`: the rule's patches can change all
-    /// that differs. Whoever asks for the write need not be believed then.
+    /// Permits rule `rule` to change this object of target `target` to `after`, if the rule's patches can change
+    /// every field that differs. So the watcher need not trust the sender of the write.
     ///
     /// # Errors
     /// [`Refusal`], with the first path that they do not change.

@@ -39,7 +39,7 @@ pub(super) struct Function {
     pub(super) is_strict: bool,
     /// The use may pass the variable's value on unchanged.
     pub(super) may_be_itself: bool,
-    /// The variable stands left of `[]` or a filter, where an argument that a function refuses comes to null.
+    /// The variable stands left of `[]` or a filter, where a refused argument of a function gives null.
     pub(super) forgives_refusals: bool,
 }
 
@@ -127,7 +127,7 @@ pub(super) fn can_miss(ast: &Ast, id: TermId, is_there: &dyn Fn(TermId) -> bool)
     }
 }
 
-/// Returns whether an expression may take all that the context holds, rather than what it names.
+/// Returns whether an expression may read the whole context, rather than only the names in it.
 pub(super) fn reads_everything(expression: &Expression) -> bool {
     let ast = expression.ast();
     reads_all(ast, ast.root())
@@ -238,7 +238,7 @@ impl DependencyWalk<'_> {
         terms.iter().try_for_each(|term| self.term(*term, strict))
     }
 
-    /// The first on the context, the others each on the value of the one before.
+    /// Visits the first term on the context, and each further term on the value of the term before.
     fn first(&mut self, terms: &[TermId], strict: bool) -> Result<(), String> {
         let Some((first, rest)) = terms.split_first() else {
             return Ok(());

@@ -24,12 +24,12 @@ pub struct ExplainedRead {
     pub source: ReadSource,
     /// The field that uses it, below the rule, as in `validate.deny.conditions.all[0].value`.
     pub field: String,
-    /// The expression as it is written there.
+    /// The expression as the rule has it there.
     pub written: String,
     /// The part of the fact that is asked for.
     pub usage: Usage,
-    /// The query: JMESPath over the source's data; empty: the data whole. An expression that is put together
-    /// for each request stands as it is written.
+    /// The query: JMESPath over the source's data; empty: the data whole. An expression that is composed for each
+    /// request is shown as the rule has it.
     pub expression: String,
     /// The names of the query's parameters, without the dollar sign.
     pub parameters: Vec<String>,
@@ -70,14 +70,14 @@ pub enum ReadSource {
         reference: Reference,
         /// The path that is called; empty for a `resourceCache`.
         path: String,
-        /// It is a list of objects, rather than one of them.
+        /// The answer is a list of objects, rather than one object.
         is_list: bool,
     },
     /// A fact about the request that it does not carry: the labels of its namespace, the roles of its user.
     Around {
         /// The reference to keep for the fact.
         reference: Reference,
-        /// It is a list of objects, rather than one of them.
+        /// The answer is a list of objects, rather than one object.
         is_list: bool,
     },
     /// A call of the API server that only it can answer.
@@ -118,7 +118,7 @@ impl Rule {
         reads
     }
 
-    /// Returns the facts that its CEL expressions read, all of them whole.
+    /// Returns the facts that the rule's CEL expressions read whole.
     fn beside_cel(&self) -> Vec<ExplainedRead> {
         let Some(cel) = self.cel() else {
             return Vec::new();
@@ -332,8 +332,8 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> ExplainedRead {
     }
 }
 
-/// Returns the entry's expression as it is sent, or as it is written where it differs from request to
-/// request.
+/// Returns the entry's expression as it is sent; an expression that differs between requests is returned as the
+/// manifest has it.
 fn own_expression(fact: &ContextFact) -> &str {
     match fact.pushed_down_query() {
         None => "",

@@ -8,8 +8,8 @@ use crate::ir::{
     context::{ContextFact, FactOrigin},
 };
 
-/// The projection of an entry that a fact names. It and the expression after it are stages of one pipe, which
-/// forgives a missing key in each.
+/// The projection of an entry that a fact names. The projection and the expression after it are stages of one pipe,
+/// and each stage gives null for a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Projection {
     No,

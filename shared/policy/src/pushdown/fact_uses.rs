@@ -16,7 +16,7 @@ use super::{
     visitor,
 };
 
-/// Works out what is pushed down of a rule, and whether the rule names roles.
+/// Finds the parts of a rule that replicas can evaluate, and whether the rule names roles.
 pub(crate) fn prepare(rule: &mut Rule) {
     rule.names_roles = names_roles(rule);
     let uses = uses_in(rule).into_iter().filter(|each| each.is_asked_for);

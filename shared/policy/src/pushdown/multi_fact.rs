@@ -34,8 +34,8 @@ pub(super) struct FoundUse<'r> {
     pub(super) is_asked_for: bool,
 }
 
-/// The uses of facts in an expression. Of several facts in one that can be asked for the first is the one
-/// that is asked for it.
+/// Returns the uses of facts in an expression. If several of the facts could be asked for by a subquery, the first
+/// one is.
 pub(super) fn uses_in<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> Vec<FoundUse<'r>> {
     let facts = site.facts_of(prepared.expression());
     let mut uses: Vec<_> = facts

@@ -1,8 +1,7 @@
 //! The fields of a fact that a rule can read, where it wants the fact whole.
 //!
-//! A fact is followed from the context entry to whatever is made of it in the rule: variables of the
-//! context, elements of a `foreach`. What no expression reads of it, and no pattern, does not have to
-//! travel.
+//! The analysis follows a fact from its context entry through variables of the context and elements of a `foreach`.
+//! Fields that no expression and no pattern of the rule reads need not travel.
 
 use std::{cell::Cell, collections::HashMap, sync::Arc};
 
@@ -85,7 +84,8 @@ fn reads_elements(each: &ForEach) -> bool {
     (is_outer || each.element_scope != Some(false)) && each.work.has_pattern()
 }
 
-/// The entry's own expression, cut to what is read; `None`: that is everything.
+/// Returns the entry's own expression, narrowed to the fields that the rule reads; `None`: the rule reads the whole
+/// value.
 fn expression(own: Option<&Expression>, kept: &RetainedFields) -> Option<Expression> {
     let fields = match kept {
         RetainedFields::Whole => return None,
@@ -114,7 +114,7 @@ fn listed(query: Option<&Expression>) -> bool {
     query.is_some_and(|query| is_list(query.ast(), query.ast().root()))
 }
 
-/// Returns the fields that are read of the value of these entries, wherever it gets to.
+/// Returns the fields that the rule reads of these entries' values, through all its variables.
 fn read(rule: &Rule, entries: &[&Arc<ContextEntry>], listed: bool) -> RetainedFields {
     let all = |entry: &&Arc<ContextEntry>| (Arc::as_ptr(entry), Reached::all(listed));
     let mut follow = Follow {

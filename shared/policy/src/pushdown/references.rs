@@ -43,8 +43,8 @@ impl Policy {
         })
     }
 
-    /// Returns the references that have to be kept for the rules, or may be, each once: declared where any of
-    /// them declares it.
+    /// Returns the references for which views have to be kept, or may be. Each reference comes once; it is declared
+    /// if any of the rules declares it.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let mut by_name: BTreeMap<String, Reference> = BTreeMap::new();
         let all = self.sources().flat_map(|source| self.references_of(source));

@@ -1,9 +1,8 @@
 //! The parts of a request's JSON that a policy can read, and a reader of no more than those.
 //!
-//! A review carries far more than is looked at: managed fields, the user's groups, options, the old
-//! object. What a policy's expressions read of it is known when they are compiled, so the rest is
-//! passed over as text. What stands in doubt is read: an expression that takes a thing whole, or that
-//! is put together for each request, reads all of it.
+//! A review carries far more than policies read: managed fields, the user's groups, options, the old object. The
+//! compiler knows which parts a policy's expressions read, so the webhook passes over the rest as text. In doubt a
+//! part is read: an expression that takes a value whole, or that is composed for each request, reads the whole part.
 
 mod expression;
 
@@ -51,8 +50,8 @@ const ROLES: &[&[&str]] = &[&["roles"], &["clusterRoles"]];
 /// The fields that rules about the user read.
 const USERS: &[&[&str]] = &[&["userInfo", "groups"], &["roles"], &["clusterRoles"]];
 
-/// Returns whether an expression of the rule names the user's roles. One that takes the request whole does
-/// not: it gets what the API server sent.
+/// Returns whether an expression of the rule names the user's roles. An expression that takes the request whole does
+/// not: it gets the request as the API server sent it.
 pub(crate) fn names_roles(rule: &Rule) -> bool {
     let mut parts = RequestParts(Tree::NONE);
     each_expression(rule, &mut |_, prepared| {

@@ -1,8 +1,9 @@
-//! Subqueries, asked in place of a fact: one query made of the entry's own expression and of a use of it.
+//! Subqueries: each is one query, composed of an entry's own expression and of one use of the entry, and asked in
+//! place of the fact.
 //!
-//! | the entry's expression | the use of `rules` | what is asked |
+//! | the entry's expression | the use of `rules` | the query |
 //! |---|---|---|
-//! | none | `items[?a == '{{ x }}']` of it | `items[?a == $q0]` |
+//! | none | `items[?a == '{{ x }}']` of `rules` | `items[?a == $q0]` |
 //! | `items[].spec.rules[]` | `rules[?host == '{{ x }}'].path` | `items[].spec.rules[] \| [?host == $q0].path` |
 //! | the same | `rules[0].host` | `(items[].spec.rules[])[0].host` |
 //! | the same | AnyIn `rules[].host` | `any_in($key, items[].spec.rules[] \| [].host)` |
@@ -211,8 +212,8 @@ impl Use<'_> {
     }
 }
 
-/// The parameters of expressions are named `p0`, `p1`, …; those of the use must not be those of the
-/// entry's expression.
+/// Returns a parameter's name in the subquery. Parameters of expressions are named `p0`, `p1`, …; those of the use
+/// are renamed, since the entry's expression has such names too.
 fn renamed(name: &str) -> String {
     format!("q{}", name.trim_start_matches('p'))
 }

@@ -24,7 +24,7 @@ pub(crate) struct ExpressionSite<'r> {
     pub(super) field: String,
     /// The entries of the context there.
     pub(super) entries: &'r [Arc<ContextEntry>],
-    /// The number of them that are visible.
+    /// The number of entries that are visible at this place; the first ones are.
     pub(super) visible: usize,
     /// The expression is evaluated only for the message of a violation.
     pub(super) in_message: bool,
@@ -65,7 +65,7 @@ impl<'r> ExpressionSite<'r> {
 pub(super) enum Flow<'r> {
     /// The value is used here.
     Used,
-    /// The value is that of this entry of the context, or stands in the way of one.
+    /// The value becomes the value of this context entry, or decides whether that entry gets one.
     Entry(usize),
     /// The value's elements are the elements of a `foreach`.
     Elements(&'r ForEach),

@@ -76,7 +76,8 @@ struct CredentialEntry {
 impl Config {
     /// Parses a file of credentials.
     ///
-    /// # Errors The file is no such file. A fault in an entry is an error of the entry alone.
+    /// # Errors
+    /// The file is no such file. A fault in an entry is an error of the entry alone.
     pub(super) fn parse(text: &[u8]) -> Result<Self, Wrong> {
         let file: File = serde_json::from_slice(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());

@@ -1,7 +1,7 @@
 //! The rules that Kyverno derives from a policy on Pods for what makes Pods.
 //!
-//! A policy is left as it is unless it has exactly one resource rule, on Pods of `v1`. That rule may select by
-//! nothing that a template need not share with its controller.
+//! Rules are derived only from a policy with exactly one resource rule, on Pods of `v1`. That rule may not select by
+//! anything that a template need not share with its controller.
 
 use super::{
     super::fields::{Field, KnownFields, ManifestObject},

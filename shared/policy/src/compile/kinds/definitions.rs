@@ -8,8 +8,8 @@ use crate::ir::{cel_mutation::Definition, matching::Constraints};
 /// The most definitions of a policy. Further matched kinds have none.
 const DEFINITIONS_MAX: usize = 16;
 
-/// The calls that read the definitions of the custom kinds that are named without wildcards, and what they are of.
-/// `names` are those of a policy of the cluster: a definition is in no namespace.
+/// Returns a call for each custom kind that the constraints name without wildcards, and the definition that the call
+/// reads. `names` are those of a cluster-wide policy, since a CustomResourceDefinition has no namespace.
 pub(super) fn calls(constraints: &Constraints, names: &Names) -> Vec<(Definition, Program)> {
     let kinds = constraints.include.iter().flat_map(|rule| &rule.kinds);
     let mut found: Vec<(Definition, Program)> = Vec::new();

@@ -17,7 +17,8 @@ use crate::ir::{
     problem::Problems,
 };
 
-/// Names and types of one rule that are asked for each by itself; of more, all objects of the types are listed.
+/// The most combinations of a name and a type of one rule that are read one by one. For more, all objects of the
+/// types are listed.
 const NAMED_MAX: usize = 16;
 
 const RULES: &str = "resourceRules";
@@ -36,7 +37,7 @@ pub(super) struct Chosen {
     pub(super) constraints: Constraints,
 }
 
-/// Returns the `targetMatchConstraints` of `spec`. `None`: what the policy matches is meant.
+/// Returns the `targetMatchConstraints` of `spec`; `None`: the policy changes the objects that it matches.
 pub(super) fn targets<'m>(spec: &ManifestObject<'m>) -> Option<Targets<'m>> {
     let field = spec.get("targetMatchConstraints")?;
     let given = |name: &str| field.value().get(name).filter(|value| !value.is_null());

@@ -1,7 +1,7 @@
 //! The facts that expressions read, as entries of the rule's context.
 //!
-//! So all that is known of entries holds for them: what is kept close at hand, which live reads a policy may ask for,
-//! and what is confined to a namespace.
+//! So the rules for context entries hold for these facts too: which views are kept for them, which live reads a
+//! policy may ask for, and that a namespaced policy reads only its namespace.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ use crate::ir::{
 /// Facts that the expressions of one rule read.
 const FACTS_MAX: usize = 64;
 
-/// The resources that `resource.post` makes: they ask who may do what, and nothing is stored of them. A webhook must
-/// have no other effects.
+/// The resources that `resource.post` may create. They only ask for a permission or an identity, and the API server
+/// stores none of them: a webhook must have no other effects.
 const POSTED: &[(&str, &[&str])] = &[
     (
         "authorization.k8s.io",
@@ -135,8 +135,8 @@ fn entries(
     }
 }
 
-/// The entry for an object in no namespace, of a call that most often names one: no view is kept of what is not there
-/// for a kind whose objects have a namespace.
+/// Removes the view from the entry of a `resource.get` without a namespace. For a kind with namespaces such a call
+/// names nothing, so a view would be kept for nothing.
 fn unkept(call: &Site, mut entry: ContextEntry) -> ContextEntry {
     if call.function() == FactFunction::ResourceGet
         && let Loader::Fact(fact) = &mut entry.loader
@@ -247,7 +247,7 @@ fn selector(labels: &Argument) -> Result<Option<(String, Template)>, Refused> {
     Ok(Some(("labelSelector".to_owned(), text)))
 }
 
-/// The body of what is posted.
+/// Returns the body that `resource.post` sends.
 fn posted(group: &str, plural: &str, body: &Argument) -> Result<ValueTemplate, Refused> {
     let is_known = POSTED
         .iter()

@@ -230,10 +230,10 @@ fn of_existing(
     Some(rule("", FailureAction::Enforce, matches, work, context))
 }
 
-/// A mutation with what is around it.
+/// A compiled mutation of a policy, with the conditions and the expression that choose its objects.
 struct Compiled {
     mutation: CelMutation,
-    /// The number of conditions of the trigger, of those of the mutation.
+    /// The number of the mutation's conditions that are about the trigger. They come first.
     of_trigger: usize,
     /// The expression that gives the objects.
     expression: Option<Placed>,

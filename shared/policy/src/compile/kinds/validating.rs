@@ -86,7 +86,7 @@ pub(super) fn compile(
     Some((rules, settings))
 }
 
-/// `validationActions`: what a violation leads to.
+/// `validationActions`: the effects of a violation.
 struct ValidationActions {
     action: FailureAction,
     warns: bool,

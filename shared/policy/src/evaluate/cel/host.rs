@@ -229,7 +229,7 @@ fn reading(site: &Site) -> AnswerShape {
 }
 
 impl Demands {
-    /// Asks for what the expressions need, where they came to nothing without it.
+    /// Asks for the facts that expressions needed and did not have.
     pub(super) fn ask(self, facts: &mut Facts) -> Stop {
         for (variable, question) in self.0.demands {
             if let crate::evaluate::facts::Lookup::TooMany = facts.look_up(&variable, question) {

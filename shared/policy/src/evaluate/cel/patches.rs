@@ -93,7 +93,7 @@ pub(super) fn all_patched(
     Ok(object)
 }
 
-/// The expression of one patch.
+/// Evaluates the expression of one patch.
 struct Patching<'m>(&'m CelPatch);
 
 impl Expressions for Patching<'_> {
@@ -198,7 +198,8 @@ fn in_template(patch: Value, template: &[String]) -> Value {
     template.iter().rev().fold(patch, wrap)
 }
 
-/// Operations on a Pod as those on the template: what a template does not have stays the object's.
+/// Translates operations on a Pod to operations on the template. Fields that a template does not have are changed in
+/// the object itself.
 fn rebased(mut operations: Value, template: &[String]) -> Value {
     if template.is_empty() {
         return operations;

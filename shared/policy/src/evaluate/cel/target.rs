@@ -55,7 +55,7 @@ fn missing(written: &str) -> VariableError {
 /// The source of a fact for these values.
 ///
 /// # Errors
-/// Why no call can be made of them.
+/// The reason why the arguments make no call.
 pub(super) fn target(
     fact: &CelFact,
     mut values: Vec<Value>,

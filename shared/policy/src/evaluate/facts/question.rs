@@ -18,7 +18,7 @@ pub(crate) struct Question {
     pub(crate) parameters: BTreeMap<String, Value>,
     pub(crate) missing_key_is_error: bool,
     pub(crate) age_max_ms: Option<u64>,
-    /// The question is about a use of the fact, or about what of it is read.
+    /// The question is about one use of the fact, or about the fields that the rule reads.
     pub(crate) is_pushed_down: bool,
     /// The answer may be large.
     pub(crate) is_large: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Question {
 /// The shape in which an answer is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnswerShape {
-    /// The answer as it is.
+    /// The answer without any change.
     #[default]
     AsItIs,
     /// An object that may not be there: that the API server has no such object is null.
@@ -105,7 +105,7 @@ fn is_absence(error: &FactError) -> bool {
     }
 }
 
-/// Says of each item of a list what the list says of all.
+/// Gives each item of a list the version and kind that the API server writes for the list alone.
 fn with_kinds(mut list: Value) -> Value {
     let text = |field: &str| list[field].as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text("apiVersion"), text("kind"));

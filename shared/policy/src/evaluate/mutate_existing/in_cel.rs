@@ -1,7 +1,8 @@
 //! The objects that exist and that a `MutatingPolicy` changes: all that its constraints name, those that an expression
 //! gives for the trigger, or, for a new version of the policy, the request's own object.
 //!
-//! An expression only says which objects are meant. They are read anew: what it knows of them may be parts, and old.
+//! An expression only chooses the objects. The watcher reads the objects anew, since the expression may know only
+//! parts of them, or an old state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -105,7 +106,7 @@ struct PolicyStep<'s> {
 }
 
 impl PolicyStep<'_> {
-    /// Returns what a trigger leads to; `None`: it does not meet the conditions.
+    /// Returns the objects that a trigger makes the rule change; `None`: the trigger does not meet the conditions.
     fn wanted(
         &mut self,
         walk: &mut TargetWalk,
@@ -134,7 +135,7 @@ impl PolicyStep<'_> {
         Ok(Some(wanted.collect()))
     }
 
-    /// Returns the request's object, if something is to be changed of it.
+    /// Returns the request's object, if the policy changes objects of its type and name.
     fn itself(&mut self, scope: &mut Scope<'_>) -> Result<Vec<ExistingObjects>, Stop> {
         let request = scope.request;
         let served = request.served_kind();

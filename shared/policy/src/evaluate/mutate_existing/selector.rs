@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// In the API server's syntax. Nothing that stands in it is more than a key or a value.
-/// What is none is an error: it never means all.
+/// Returns a label selector in the API server's syntax. Each text becomes exactly one key or one value. A text that
+/// is neither is an error, so a malformed selector never selects every object.
 pub(super) fn label_selector(selector: &Value) -> Result<String, String> {
     let mut all = Vec::new();
     for (field, said) in selector.as_object().into_iter().flatten() {

@@ -36,8 +36,8 @@ impl<'a> Root<'a> {
         RootNode::Root(self)
     }
 
-    /// The first entry that was looked up and is not loaded. Only the first, since what is looked up
-    /// after it may depend on it.
+    /// Returns the first entry that the expression looked up and that is not loaded. Entries that it looked up later
+    /// may depend on the first one.
     pub(super) fn missed(&self) -> Option<usize> {
         self.missed.get()
     }
@@ -66,7 +66,7 @@ impl<'a> Root<'a> {
         }
     }
 
-    /// Returns the values that are there without loading anything, for an expression that reads everything.
+    /// Returns the values that are already loaded, for an expression that reads the whole context.
     fn present(&self) -> Vec<(&'a str, RootNode<'a>)> {
         let loaded =
             self.entries

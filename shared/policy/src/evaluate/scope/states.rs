@@ -28,8 +28,8 @@ impl States {
 }
 
 impl States {
-    /// The states of a `foreach` for one element: what is known outside is known within. `added` are the
-    /// entries that it has more.
+    /// Returns the states of entries inside a `foreach`, for one element. Values that are known outside are known
+    /// inside. `added` are the entries that only the inside has.
     pub(crate) fn within(
         &self,
         added: &[Arc<ContextEntry>],
@@ -48,7 +48,7 @@ impl States {
         Self(states)
     }
 
-    /// Takes over what was loaded within, and stands outside.
+    /// Takes over the values that were loaded inside a `foreach` and belong to entries outside.
     pub(crate) fn learn(&mut self, within: &Self) {
         let outer = self.0.len();
         self.0.clone_from_slice(&within.0[..outer]);

@@ -1,7 +1,7 @@
 //! Uses of a fact that are asked for in place of the fact.
 //!
-//! A subquery is never more than a shorter way. Wherever it leads nowhere (`None`), the use
-//! is evaluated over the fact itself, and comes to what it comes to there, errors included.
+//! A subquery only saves work. If it cannot be asked or answered (`None`), the rule evaluates the use over the fact
+//! itself, with the same result and the same errors.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,8 +36,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Asks for the verdict of a condition, if it can be asked: `prepared` is one side of it, `other` the
-    /// other.
+    /// Asks for the verdict of a condition, if it can be asked: `prepared` is one operand of the condition, `other`
+    /// is the other operand.
     ///
     /// The question is made of the other side's value. As long as that is waited for, nothing is asked;
     /// an error of either side is left to who evaluates both.
@@ -147,8 +147,8 @@ impl Scope<'_> {
         self.before(subquery.entry).whole(&subquery.variable, fact)
     }
 
-    /// `None`: it is of another fact, and not to be had without that fact. Whether that is needed is said
-    /// by the use alone.
+    /// Returns an argument of the subquery; `None`: the argument uses another fact and needs that fact whole. Then
+    /// the use itself decides whether the other fact is needed.
     fn argument(
         &mut self,
         argument: &SubqueryArgument,

@@ -11,7 +11,7 @@ const QUERY_PLAIN: &[u8] = b"-._~/:,";
 /// Text without its escapes; `plus_is_blank` in a query.
 ///
 /// # Errors
-/// What is wrong: an escape that is none, or bytes that are no text.
+/// The problem: a malformed escape, or bytes that are no text.
 pub(crate) fn decode(text: &str, plus_is_blank: bool) -> Result<String, String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -57,11 +57,11 @@ fn encode(text: &str, plain: &[u8], into: &mut String) {
     }
 }
 
-/// Nothing against a text as a segment, or a part of one: what separates segments, or does so once it
-/// is decoded again, cannot stand in it.
+/// Checks that a text can stand in a segment of a path. A text may not have characters that separate segments, nor
+/// characters that become such after another decoding.
 ///
 /// # Errors
-/// What is against it.
+/// The reason why the text cannot stand there.
 pub(crate) fn check_segment(text: &str) -> Result<(), String> {
     if text.contains("..") {
         return Err(refusal(text, "`..`", "the name of one thing in a path"));

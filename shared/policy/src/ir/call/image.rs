@@ -18,7 +18,8 @@ pub struct ImageCredentials {
     /// The credentials for every policy count too, after the Secrets: where no Secrets are named, or the
     /// provider is `default`.
     pub shared: bool,
-    /// A namespaced `Policy` names them: the credentials for every policy are not for it, unless the watcher is told so.
+    /// The entry is of a namespaced `Policy`. It does not get the credentials for all policies, unless an option of
+    /// the watcher allows that.
     pub namespaced: bool,
     /// `allowInsecureRegistry`: by http where need be.
     pub insecure: bool,

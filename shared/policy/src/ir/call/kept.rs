@@ -5,7 +5,7 @@ use anteroom_model::ObjectKey;
 use super::path::{Concrete, PathTemplate};
 use crate::ir::{CollectionReference, KeptTarget, NamedObject, Reference, template::Template};
 
-/// The way in which a view answers a path, as far as it is known before a request comes.
+/// The way in which a view answers a path, as far as the path is known before a request comes.
 #[derive(Debug)]
 pub(crate) struct KeptPlan {
     /// The reference to keep for the path.
@@ -19,7 +19,7 @@ pub(crate) struct KeptPlan {
     limit: Option<usize>,
 }
 
-/// The segments of a path, read as those of the Kubernetes API.
+/// The segments of a path, named as in the Kubernetes API.
 struct ResourcePath<'a> {
     group: &'a str,
     version: &'a str,
@@ -90,7 +90,7 @@ impl KeptPlan {
         })
     }
 
-    /// Returns whether a list is meant, rather than one object.
+    /// Returns whether the path names a list, rather than one object.
     pub(crate) fn is_list(&self) -> bool {
         self.name.is_none()
     }

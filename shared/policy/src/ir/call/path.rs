@@ -38,7 +38,7 @@ impl PathTemplate {
     /// A path of segments and parameters that are apart already, decoded.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the parts.
     pub(crate) fn of_parts(
         segments: Vec<Template>,
         query: Vec<(String, Template)>,
@@ -64,7 +64,7 @@ impl PathTemplate {
         self.segments.iter().chain(values)
     }
 
-    /// Returns the path as it is written, but for escapes.
+    /// Returns the path as the manifest has it, with escapes decoded.
     pub(crate) fn written(&self) -> String {
         let segments = self
             .segments
@@ -77,11 +77,11 @@ impl PathTemplate {
         segments.chain(query).collect()
     }
 
-    /// `selectors`: `labelSelector` and `fieldSelector` mean what they do to an API server. The empty
-    /// path is one of no segments.
+    /// Parses a path. With `selectors`, the parameters `labelSelector` and `fieldSelector` have an API server's
+    /// meaning. The empty path has no segments.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the path.
     pub(crate) fn parse(template: &Template, selectors: bool) -> Result<Self, String> {
         if template.sample("x").contains(['#', '\\']) {
             return Err("`#` and `\\` cannot stand in a path".to_owned());
@@ -134,8 +134,8 @@ impl PathTemplate {
         self.segments.is_empty()
     }
 
-    /// The path with its variables in their places. What a value would make of the path that it is
-    /// not is an error of that variable.
+    /// Returns the path with its variables resolved. A variable's value that would add segments or parameters is an
+    /// error of that variable.
     pub(crate) fn render<R: Resolve>(
         &self,
         resolver: &mut R,
@@ -166,7 +166,8 @@ impl PathTemplate {
 
     /// Checks that the template can give this path.
     ///
-    /// # Errors The first difference.
+    /// # Errors
+    /// The first difference.
     pub(crate) fn covers(&self, path: &Concrete) -> Result<(), String> {
         if self.segments.len() != path.segments.len() {
             return Err(format!(
@@ -201,8 +202,8 @@ impl PathTemplate {
         self.segments.get(at + 1).filter(|_| is_namespaced)
     }
 
-    /// Returns the check of a variable's value in a parameter. A selector that a variable gives whole may
-    /// hold anything: it narrows what the path names.
+    /// Returns the check for a variable's value in a parameter. If one variable gives a whole selector, any value is
+    /// allowed, since a selector only narrows what the path names.
     fn check_of(&self, key: &str, template: &Template) -> fn(&str) -> Result<(), String> {
         let is_selector = self.selectors && matches!(key, "labelSelector" | "fieldSelector");
         match is_selector && !template.is_lone_variable() {
@@ -235,7 +236,7 @@ impl Concrete {
     /// Reads one, as strictly as [`PathTemplate`] makes them.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the path.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > PATH_BYTES_MAX {
             return Err(format!("it is longer than {PATH_BYTES_MAX} bytes"));

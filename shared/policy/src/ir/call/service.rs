@@ -22,7 +22,7 @@ impl ServiceUrl {
     }
 
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with the URL.
     pub(crate) fn parse(template: &Template) -> Result<Self, String> {
         // The first slash after the two of the scheme ends the authority.
         let mut pieces = template.split('/').into_iter();

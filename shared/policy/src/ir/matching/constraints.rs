@@ -107,7 +107,8 @@ impl ResourceRule {
     }
 }
 
-/// An object that is to get a generated name is known by the beginning of it.
+/// Returns whether the object has this name. An object whose name the API server will generate is compared by the
+/// beginning of its name.
 fn is_name(name: &str, request: &AdmissionRequest) -> bool {
     let text = |field: &str| {
         let found = request.matched_object().get("metadata")?.get(field)?;

@@ -35,12 +35,12 @@ pub(crate) struct Filter {
     pub(crate) namespaces: Vec<String>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) selector: Option<Selector>,
-    /// Each must be there; both sides may hold wildcards, as those of labels may.
+    /// Annotations that the object must have; keys and values may hold wildcards, as in labels.
     pub(crate) annotations: Option<Selector>,
     /// About the labels of the object's namespace; a Namespace is in none.
     pub(crate) namespace_selector: Option<Selector>,
     pub(crate) users: Users,
-    /// Nothing is said of the object.
+    /// The filter selects only by users, and not by the object.
     pub(crate) is_about_users: bool,
 }
 
@@ -152,7 +152,7 @@ impl Filter {
         }
     }
 
-    /// All that is said of the object itself.
+    /// Returns whether the object meets the parts of the filter that are about objects.
     fn matches_object(&self, request: &AdmissionRequest) -> bool {
         (self.operations.is_empty() || self.operations.contains(&request.operation()))
             && (self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.matches(request)))

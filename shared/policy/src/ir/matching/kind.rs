@@ -23,7 +23,7 @@ pub struct ServedKind<'a> {
 }
 
 impl<'a> ServedKind<'a> {
-    /// A kind of discovery, or a subresource of it.
+    /// Returns a kind of the API server's discovery, or a subresource of that kind.
     pub fn of(record: &'a KindRecord, subresource: &'a str) -> Self {
         Self {
             group: &record.gvr.group,
@@ -129,8 +129,8 @@ impl KindPattern {
         }
     }
 
-    /// Returns whether it matches a kind in its own version alone. The webhook is called for that one, and the
-    /// API server converts objects.
+    /// Returns whether the pattern matches a kind in the kind's own version. The webhook is called for that version,
+    /// and the API server converts objects to it.
     pub fn is_called_for(&self, served: ServedKind<'_>) -> bool {
         wildcard::matches(&self.version, served.version) && self.covers_but_version(served)
     }

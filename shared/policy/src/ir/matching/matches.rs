@@ -1,4 +1,4 @@
-//! The two ways in which rules say what they speak of. Pure.
+//! The two forms in which rules select requests. Pure.
 
 use super::{
     Constraints, Filter, KindPattern, Lacking, Match, Matched, RegistrationTarget, Surroundings,
@@ -52,7 +52,8 @@ impl Matches {
         }
     }
 
-    /// Returns whether what is included, rather than excluded, selects by the labels of namespaces and by roles.
+    /// Returns whether the inclusions of the rule, not its exclusions, select by the labels of namespaces and by
+    /// roles.
     pub(crate) fn includes_by(&self) -> (bool, bool) {
         match self {
             Self::Filters(matches) => {

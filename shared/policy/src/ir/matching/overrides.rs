@@ -73,9 +73,9 @@ impl Override {
         named.and(selected.unwrap_or(Matched::Yes))
     }
 
-    /// Returns whether it decides if the rule may deny at all. It goes by the namespace of the request, which
-    /// is a Namespace itself if that exists: its name or its labels are enough. Only an override for
-    /// everything is about an object in no namespace.
+    /// Returns whether the override decides about the request's namespace. For a request about an existing Namespace
+    /// the name or labels of that Namespace are enough. Only an override without any selection applies to
+    /// cluster-scoped objects.
     fn admits(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
         if self.namespaces.is_none() && self.selector.is_none() {
             return Matched::Yes;

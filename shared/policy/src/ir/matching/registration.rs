@@ -1,4 +1,4 @@
-//! The requests that the webhook has to be called for, from what a rule matches. Pure.
+//! The requests for which the API server has to call the webhook, computed from the selections of rules. Pure.
 
 use super::Match;
 use crate::ir::{KindPattern, Operation, Phase};

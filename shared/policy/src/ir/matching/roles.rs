@@ -1,7 +1,7 @@
 //! The roles of a user, by the bindings of the cluster.
 //!
-//! A view gives the bindings that name the user, or a group of the user's; which of them count is decided
-//! here, as the API server does: by the kind of each subject.
+//! A view gives the bindings that name the user, or a group of the user. This module decides which of them count by
+//! the kind of each subject, as the API server does.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) const BINDINGS_OF_USER: &str = "items[?subjects[?contains($names, nam
 /// The prefix of a service account's user name, before namespace and name.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The names by which a subject of a binding may mean whoever made the request.
+/// Returns the names by which a subject of a binding may mean the request's user.
 pub(crate) fn names_of_user(request: &AdmissionRequest) -> Value {
     let user = request.username();
     let account = user.strip_prefix(SERVICE_ACCOUNT);

@@ -17,7 +17,7 @@ pub(crate) const NAMESPACE_SELECTOR: &str = "namespaceSelector";
 /// The variable that bindings are asked for by, in place of a context entry's name.
 pub(crate) const ROLES: &str = "roles";
 
-/// No labels at all.
+/// The value for an object that has no labels.
 static NONE: Value = Value::Null;
 
 /// The result of matching a request.
@@ -25,7 +25,7 @@ static NONE: Value = Value::Null;
 pub(crate) enum Matched {
     Yes,
     No,
-    /// The result depends on what is not known yet.
+    /// The result depends on facts that are not known yet.
     Unknown,
 }
 
@@ -108,7 +108,7 @@ impl Surroundings {
         }
     }
 
-    /// The roles of whoever asks; `None`: they are not known.
+    /// Returns the roles of the request's user; `None`: they are not known.
     pub(crate) fn roles<'a>(&'a self, request: &AdmissionRequest) -> Option<Cow<'a, Roles>> {
         if let Some(roles) = request.roles() {
             return Some(Cow::Owned(roles));

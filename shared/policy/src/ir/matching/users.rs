@@ -24,7 +24,7 @@ pub(crate) enum SubjectPattern {
 }
 
 impl Users {
-    /// Nothing is said of who asks.
+    /// Returns whether the filter selects nothing by users.
     pub(crate) fn is_empty(&self) -> bool {
         let Self {
             subjects,

@@ -1,4 +1,4 @@
-//! Requests derived from others: with what they do not carry, or about another object or user.
+//! Requests derived from other requests: with data that the original lacks, or about another object or user.
 
 use std::sync::Arc;
 

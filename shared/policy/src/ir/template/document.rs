@@ -1,8 +1,8 @@
 //! Patterns and patches: what stands in them may speak of its own place.
 //!
-//! `{{ @ }}` is what the object has where the text stands, and `$(…)` another text of the same pattern, by
-//! an absolute path or by one from the text on: `$(./../name)` is what stands beside it under `name`. Both
-//! are known before a request comes: the one becomes an expression, the other is put in its place.
+//! `{{ @ }}` stands for the object's value at the place of the text. `$(…)` stands for another text of the same
+//! pattern, named by an absolute path or by a path relative to the text: `$(./../name)` is the sibling `name`. Both
+//! are known before a request comes: `{{ @ }}` becomes an expression, and the text replaces `$(…)`.
 
 use anteroom_functions::values;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::{TEXT_BYTES_MAX, TemplateProblem, ValueTemplate};
 
-/// References of one document; more is a problem.
+/// The most references of one document; more are a problem.
 pub(crate) const REFERENCES_MAX: usize = 256;
 
 /// Operators that may stand before a reference's path, and then before its value.
@@ -36,7 +36,7 @@ impl ValueTemplate {
 struct TemplateDocument<'d> {
     whole: &'d Value,
     references: usize,
-    /// Bytes of what was put in the place of references.
+    /// The bytes of texts that have replaced references.
     grown: usize,
 }
 
@@ -211,7 +211,7 @@ impl TextPath<'_> {
         steps
     }
 
-    /// The text, each `{{ @ }}` of it the expression of what is here.
+    /// Returns the text, with each `{{ @ }}` replaced by the expression for the object's value here.
     fn here<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut made = String::new();
         let mut rest = text;

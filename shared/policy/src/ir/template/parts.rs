@@ -118,11 +118,11 @@ impl Template {
         Ok(Ok(rendered))
     }
 
-    /// Returns whether `text` can come of it, where each variable gives something that `value` accepts.
+    /// Returns whether the template can give `text`, if each variable gives a text that `value` accepts.
     ///
-    /// The first place where a text fits is taken. That loses nothing as long as `value` accepts
-    /// every part of what it accepts: a value that grows by a text which could stand in it is
-    /// accepted still, and one that could not stand in it fits at one place only.
+    /// The search takes the first place where a literal fits. This misses nothing if `value` accepts every part of an
+    /// accepted text. A variable's text that grows by the literal then stays accepted, and a literal that `value`
+    /// does not accept fits at one place only.
     pub(crate) fn can_be(&self, text: &str, value: impl Fn(&str) -> bool) -> bool {
         let (mut rest, mut open) = (text, false);
         for (at, part) in self.parts.iter().enumerate() {
@@ -146,7 +146,7 @@ impl Template {
         if open { value(rest) } else { rest.is_empty() }
     }
 
-    /// The text with the same stand-in for every variable: to see what it is made of.
+    /// Returns the text with the same stand-in for every variable, for a look at its structure.
     pub(crate) fn sample(&self, stand_in: &str) -> String {
         let text = self.parts.iter().map(|part| match part {
             Segment::Text(text) => text.as_str(),
@@ -178,7 +178,7 @@ fn push_text(pieces: &mut [Vec<Segment>], text: &str) {
 }
 
 impl ValueTemplate {
-    /// Returns whether `value` can come of it.
+    /// Returns whether the template can give `value`.
     pub(crate) fn can_be(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Fixed(fixed), value) => **fixed == *value,

@@ -43,8 +43,8 @@ pub(crate) struct Prepared {
 enum Form {
     /// One expression for every request.
     Fixed(Expression),
-    /// Put together and parsed for each request. The sample has stand-ins for what is not known yet:
-    /// it is what is checked when the policy is compiled.
+    /// Composed and parsed for each request. The sample has stand-ins for values that are not known yet; the compiler
+    /// checks the sample.
     Pasted {
         pieces: Vec<Piece>,
         sample: Expression,
@@ -146,7 +146,7 @@ impl Prepared {
         })
     }
 
-    /// Returns the expression as it is written.
+    /// Returns the expression as the manifest has it.
     pub(crate) fn source(&self) -> &str {
         &self.source
     }

@@ -12,8 +12,8 @@ pub(super) enum Piece<'a> {
     Hole(&'a str),
 }
 
-/// Takes a text apart. What a hole holds is not looked into, beyond finding its end: two closing
-/// braces that close no brace opened within.
+/// Splits a text into literals and holes. The scanner does not parse a hole; it ends at two closing braces that close
+/// no brace within the hole.
 pub(super) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();

@@ -1,7 +1,7 @@
 //! Values with variables in them that are written as YAML in one text.
 //!
-//! The YAML is read once, before any request, with marks where the variables are. So no value can change
-//! what the text means, unlike where variables are replaced first.
+//! The compiler reads the YAML once, before any request, with marks in place of the variables. So no value can change
+//! the structure of the text, unlike where variables are replaced first.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ fn begins_value(yaml: &str) -> bool {
 /// Characters of a text that may be a number, a boolean or null.
 const BARE_MAX: usize = 64;
 
-/// Reads a text as a YAML scalar without quotes: `"3"` becomes 3, `"true"` and `"null"` become true and null. Every other
-/// text, and every other value, stays as it is.
+/// Reads a text as a YAML scalar without quotes: `"3"` becomes 3, `"true"` and `"null"` become true and null. Every
+/// other text, and every other value, is returned unchanged.
 pub(super) fn bare(value: Arc<Value>) -> Arc<Value> {
     let Some(text) = value.as_str() else {
         return value;

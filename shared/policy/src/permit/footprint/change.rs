@@ -81,7 +81,8 @@ impl<'f> Union<'f> {
         Ok(())
     }
 
-    /// Each element is one that was there, or was made of one or of nothing as the footprint says.
+    /// Checks that each element of `new` is an old element, or one that the footprint can make of an old element or
+    /// of nothing.
     fn elements(&self, old: &[Value], new: &[Value], steps_left: &mut usize) -> Result<(), String> {
         let each = self.of_parts(is_index);
         let mut set = self.0.iter().flat_map(|one| &one.values);

@@ -32,7 +32,7 @@ struct PartsReader<'a, 'p> {
 }
 
 impl<'a> PartsReader<'a, '_> {
-    /// The value is taken as it is.
+    /// Notes that the expression takes the whole value.
     fn whole(&mut self, at: &TermValue<'a>) {
         match at {
             TermValue::Context => self.parts.unite(&RequestParts::ALL),

@@ -3,7 +3,7 @@
 use super::{Binding, JsonPiece, Parameter, Piece};
 use crate::ir::template::{Segment, Template, TemplateProblem, Variable, scan};
 
-/// Text of the expression, with parameters in place of what can be one, and what they stand for.
+/// Returns the text of the expression with parameters in place of values, and the value of each parameter.
 pub(super) fn lex(
     pieces: &[scan::Piece<'_>],
 ) -> Result<(Vec<Piece>, Vec<Parameter>), TemplateProblem> {

@@ -11,7 +11,7 @@ type Visitor<'v, 'a> = dyn FnMut(&'a Prepared) + 'v;
 enum Forms {
     /// The form that is written.
     Written,
-    /// The form that is written, and the one for a DELETE.
+    /// The form that is written, and the form for a DELETE.
     All,
 }
 
