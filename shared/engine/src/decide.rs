@@ -38,7 +38,7 @@ pub struct Engine<F = BusFacts> {
 }
 
 impl<F> Engine<F> {
-    /// An engine that goes by the catalog as it stands at each request.
+    /// Returns an engine that decides each request by the latest catalog.
     pub fn new(catalogs: Catalogs, facts: F, recorder: SharedRecorder) -> Self {
         Self {
             catalogs,
@@ -48,7 +48,7 @@ impl<F> Engine<F> {
         }
     }
 
-    /// Returns the catalog as it is now; `None` until all of it was read once.
+    /// Returns the latest catalog; `None` until all of it was read once.
     pub fn catalog(&self) -> Option<Arc<Catalog>> {
         self.catalogs.borrow().clone()
     }
@@ -224,7 +224,7 @@ impl<F: FactSource> Engine<F> {
         mutation.end()
     }
 
-    /// Takes an existing object through the validating rules of these policies. Returns the records of the rules that
+    /// Evaluates the validating rules of these policies on an existing object. Returns the records of the rules that
     /// match the object.
     pub async fn judge(
         &self,
@@ -319,7 +319,7 @@ fn undecided(scope: &CallScope, rule: &str, code: ErrorCode, why: &str) -> Decis
     decision
 }
 
-/// The answer of a policy's conditions, with an error of one that its failure policy ignores taken for false.
+/// Returns the answer of a policy's `matchConditions`. An error that the failure policy ignores counts as false.
 fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions {
     let Ok(policy) = &entry.outcome else {
         return Conditions::Met; // It has no rules.

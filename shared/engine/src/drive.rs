@@ -49,8 +49,8 @@ impl<'s, F: FactSource> Driver<'s, F> {
     }
 }
 
-/// Takes all rules to their end. What several of them want of one view at once travels together, and each goes on
-/// when its own facts are there.
+/// Evaluates all rules to their end. Queries of several rules to one view at the same time travel together, and each
+/// rule goes on as soon as its own facts have arrived.
 pub(crate) async fn drive<'s, F: FactSource>(
     source: &'s F,
     catalog: &Catalog,

@@ -8,11 +8,12 @@
 //!
 //! - `source`: the seam: a place that facts come from.
 //! - `bus`: facts of a cluster. `pending` has those on their way.
-//! - `route` decides which backends have a fact; `confined` what a namespaced policy may read.
+//! - `route` chooses the backends for a fact; `confined` checks the reads of a namespaced policy.
 //! - `views` asks replicas: `attempts` hedges, `outages` waits for who is away, `floors` keeps decisions from going back in
 //!   time.
-//! - `live` asks a watcher; `seal` opens what either says of Secrets. `message`: what travels.
-//! - `audit` compares some answers of views with what is read live.
+//! - `live` asks a watcher; `seal` opens sealed answers of replicas and watchers about Secrets. `message` encodes
+//!   requests and answers.
+//! - `audit` compares some answers of views with live reads.
 
 mod attempts;
 mod audit;

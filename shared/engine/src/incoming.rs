@@ -5,7 +5,7 @@ use anteroom_policy::{AdmissionRequest, Operation, RequestParts};
 
 use crate::catalog::Catalog;
 
-/// A request as it arrived. Most of it is read only where some policy reads it.
+/// A request as it arrived. Most of its parts are read only if some policy reads them.
 pub trait Incoming {
     /// The reason why a request cannot be read.
     type Error;
@@ -42,7 +42,7 @@ pub struct RequestHead<'a> {
     pub namespace: &'a str,
 }
 
-/// A kind as it is named in a request.
+/// A kind as a request names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindName<'a> {
     /// Empty for the core group.
@@ -53,7 +53,7 @@ pub struct KindName<'a> {
     pub kind: &'a str,
 }
 
-/// A resource as it is named in a request.
+/// A resource as a request names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourcePath<'a> {
     /// Empty for the core group.

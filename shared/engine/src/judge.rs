@@ -38,8 +38,8 @@ use crate::{
 /// The longest wait for the facts of an object, so that a hanging backend delays a scan no longer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After how long a query is asked a second time: never. Nobody waits for a scan, and what it asks twice
-/// takes room from admission. What was not answered is asked again later.
+/// The time after which a query is asked a second time: never before the timeout. No request waits for a scan, and
+/// second queries would take capacity from admission. Unanswered queries are asked again later.
 const HEDGE: Duration = TIMEOUT;
 
 /// Takes existing objects through the policies. Cheap to clone.
@@ -59,10 +59,10 @@ pub struct CatalogSnapshot(Arc<Catalog>);
 #[derive(Clone, Debug)]
 pub struct ScannedPolicy(Arc<CompiledPolicy>);
 
-/// The outcome of one rule that speaks of an object.
+/// The outcome of one rule that matches an object.
 #[derive(Clone, Debug)]
 pub struct RuleJudgement {
-    /// The policy's key among those of all kinds.
+    /// The key of the policy, unique among all kinds.
     pub policy: ObjectKey,
     /// The rule's name.
     pub rule: String,
@@ -141,7 +141,7 @@ impl Judge {
         Self { filters, ..self }
     }
 
-    /// Returns the catalog as it is now; `None` until all of it was read once.
+    /// Returns the latest catalog; `None` until all of it was read once.
     pub fn snapshot(&self) -> Option<CatalogSnapshot> {
         self.catalogs.borrow().clone().map(CatalogSnapshot)
     }
@@ -153,9 +153,9 @@ impl Judge {
         }
     }
 
-    /// Takes an object through the validating rules of these policies, in their order; those that do not
-    /// speak of it are left out, and all where it is filtered. `object` is whole, with `apiVersion` and `kind`. All
-    /// their facts together may take `timeout`, at most [`TIMEOUT`].
+    /// Evaluates the validating rules of these policies on an object, in the rules' order. Rules that do not match
+    /// the object are left out, and all rules if the object is filtered. `object` is whole, with `apiVersion` and
+    /// `kind`. All facts together may take `timeout`, at most [`TIMEOUT`].
     pub async fn judge(
         &self,
         catalog: &CatalogSnapshot,

@@ -1,4 +1,4 @@
-//! The kinds that the API server serves, for whoever has to name their resources.
+//! The kinds that the API server serves, for users that have to name their resources.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub struct ResourceName {
 }
 
 impl Kinds {
-    /// All of them, in any order.
+    /// Returns the kinds of all records, which may come in any order.
     pub fn new(mut records: Vec<KindRecord>) -> Self {
         records.sort_by(|a, b| a.gvr.cmp(&b.gvr));
         let by_resource = records
@@ -45,7 +45,7 @@ impl Kinds {
         }
     }
 
-    /// All of them, in order of group, version and resource.
+    /// Returns all records, in order of group, version and resource.
     pub fn records(&self) -> &[KindRecord] {
         &self.records
     }

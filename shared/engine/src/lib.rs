@@ -13,13 +13,13 @@
 //! |---|---|
 //! | `decide` | takes a request through the rules |
 //! | `verdict` | the decision that follows from records of rules |
-//! | `drive`, `rule_run` | the one loop over rules; one rule in it |
+//! | `drive`, `rule_run` | the one loop over rules; the state of one rule in it |
 //! | `rule`, `phase` | names and results of a rule; phases of admission |
-//! | `catalog` | what the watcher published: entries, kinds, policies, exceptions |
+//! | `catalog` | the data that the watcher published: entries, kinds, policies, exceptions |
 //! | `policies`, `exceptions`, `kinds` | policies, exceptions and kinds in force, indexed |
-//! | `facts` | the seam to facts, and those of a cluster |
+//! | `facts` | the interface to facts, and the facts of a cluster |
 //! | `incoming` | a request as it arrives |
-//! | `review_work` | the work that one review may cause, and where |
+//! | `review_work` | the work that one review may cause, and the threads for it |
 //! | `mutate_existing` | changes existing objects for what triggers that |
 //! | `judge` | takes existing objects through the same policies |
 //! | `recorder`, `violations` | the seam to metrics; violations for the reporter |
@@ -28,10 +28,10 @@
 //!
 //! # A decision
 //!
-//! All rules that judge a request run side by side. Needs of one view at one moment are one query, and each
-//! rule goes on as soon as its own facts are there. A rule that a precondition stops asks nobody. If a rule
-//! failed and the policies changed meanwhile, the policies in force decide once more, because the facts of a
-//! policy go with it.
+//! All rules that judge a request run side by side. Their needs of one view at one moment are one query, and each
+//! rule goes on as soon as its own facts have arrived. A rule that a precondition stops asks for nothing. If a rule
+//! failed and the policies changed meanwhile, the new policies decide once more, because the views for a policy's
+//! facts go with the policy.
 //!
 //! Labels of the namespace and roles of the user are facts too, from views that the policy declares. Matching
 //! has three values, so they are read only if the rest does not decide. The time and the random seed arrive

@@ -7,9 +7,9 @@
 //!                                      └── not yet    └────┴── again ◀───┘   (another state, no answer: a few times)
 //! ```
 //!
-//! A change rests on the state of the object that it was made of: where that is another one by then, all is
-//! evaluated anew. What is as it should be is not written, so a chain of changes ends. The queue is in memory: what
-//! waits in it when the process ends is lost.
+//! A change is computed from one state of an object. If the object has another state by then, everything is evaluated
+//! anew. An object that is right already is not written, so a chain of changes ends. The queue is in memory: triggers
+//! that wait when the process ends are lost.
 
 mod attempt;
 mod change;
@@ -37,7 +37,7 @@ use crate::{decide::Engine, recorder::SharedRecorder, verdict::Triggered, violat
 pub use attempt::TriggerSource;
 pub use worker::Worker;
 
-/// The user who writes where nobody has said it yet, as in the manifests.
+/// The user that writes changes until a watcher has said its user, as in the manifests.
 const WATCHER_USER_DEFAULT: &str = "system:serviceaccount:anteroom:anteroom-watcher";
 
 /// The most triggers that wait. A trigger beyond the limit is dropped, and an Event reports the loss.
@@ -50,7 +50,7 @@ const WAITING_KIB_MAX: usize = 64 * 1024;
 /// once: see `worker`.
 const UNDER_WAY_MAX: usize = 256;
 
-/// The longest time for which the answer to a DELETE waits for what it deletes to be read.
+/// The longest time for which the answer to a DELETE waits until the object is read.
 const WITNESS_TIMEOUT: Duration = Duration::from_millis(500);
 
 struct Job {
@@ -58,7 +58,7 @@ struct Job {
     _room: OwnedSemaphorePermit,
 }
 
-/// Takes in what was triggered. Cheap to clone.
+/// The queue for triggers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MutateExisting {
     queue: mpsc::Sender<Job>,
@@ -99,8 +99,8 @@ impl MutateExisting {
         told.unwrap_or(WATCHER_USER_DEFAULT) == user
     }
 
-    /// Hands over what a request of so many bytes has triggered. It waits for nothing, but for what a DELETE is about to be
-    /// read.
+    /// Queues the triggers of a request of `bytes` bytes. It waits only for the read of an object that a DELETE is
+    /// about.
     pub async fn hand_over(&self, mut triggered: Triggered, bytes: usize, deadline: Instant) {
         if triggered.by_manager && self.is_own(triggered.request.username()) {
             triggered.rules.retain(|(_, by_own)| *by_own);

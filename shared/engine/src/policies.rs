@@ -1,4 +1,4 @@
-//! The policies that are in force, found by what they speak of.
+//! The policies in force, with an index by the kinds that they match.
 
 mod index;
 mod scope;
@@ -237,7 +237,7 @@ pub struct PolicySet {
     /// In order of key.
     entries: Vec<Arc<CompiledPolicy>>,
     indexes: ByPhase<Index>,
-    /// Versions that do not compile here, of policies whose version before does: that one stays in force.
+    /// New versions of policies that do not compile. The version before them stays in force.
     passed_over: HashMap<ObjectKey, Bytes>,
 }
 
@@ -307,13 +307,13 @@ impl PolicySet {
         }
     }
 
-    /// All rules: what records say of their policy, and their names.
+    /// Returns all rules, by the policy's name in records and the rule's name.
     pub fn rules(&self) -> HashSet<(&str, &str)> {
         let names = self.entries.iter().flat_map(|entry| &entry.names);
         names.map(|name| (&*name.policy, name.rule())).collect()
     }
 
-    /// All of them, in order of key.
+    /// Returns all policies, in order of key.
     pub fn all(&self) -> &[Arc<CompiledPolicy>] {
         &self.entries
     }

@@ -1,4 +1,4 @@
-//! The seam to metrics of what the engine does.
+//! The interface to the metrics of the engine's work.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,8 +9,8 @@ use crate::{
     rule::{RuleName, RuleResult},
 };
 
-/// Counts what the engine does. A decision makes one call for each rule and each query, so a recorder looks up
-/// what it counts by once: see [`RuleName::recorded`].
+/// Counts the engine's work. A decision makes one call for each rule and each query, so a recorder looks up its
+/// counters once: see [`RuleName::recorded`].
 pub trait Recorder: fmt::Debug + Send + Sync {
     /// Counts a rule that spoke of a request, with the time from its first step to its report.
     fn rule(&self, _rule: &RuleName, _result: RuleResult, _took: Duration) {}
@@ -33,7 +33,7 @@ pub trait Recorder: fmt::Debug + Send + Sync {
     /// Counts an attempt of a rule on objects that exist already, by its outcome.
     fn mutate_existing(&self, _outcome: &'static str) {}
 
-    /// Counts a violation for the reporter, by what became of it: `sent`, `failed` or `dropped`.
+    /// Counts a violation for the reporter, by its outcome: `sent`, `failed` or `dropped`.
     fn violation(&self, _outcome: &'static str) {}
 }
 

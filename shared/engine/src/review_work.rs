@@ -1,8 +1,8 @@
-//! The work that one review may cause, and where it is done.
+//! The work that one review may cause, and the threads that do it.
 //!
-//! Whoever sends a request chooses its size, and policies compare its parts with each other and with facts. So all
-//! rules of a review share one meter of steps. A rule that finds nothing left of it ends in an error, which refuses
-//! the request even if the failure policy is `Ignore`: otherwise a large object would get past every such policy.
+//! The sender of a request chooses its size, and policies compare its parts with each other and with facts. So all
+//! rules of a review share one meter of steps. A rule that finds the meter used up fails, and its error refuses the
+//! request even if the failure policy is `Ignore`: otherwise a large object would get past every such policy.
 //!
 //! Most reviews take some microseconds and are decided where they arrive. One that may take long, because of its size
 //! or because of what its rules took before, is decided in the *long lane*: as many at once as half of the processors,
@@ -22,7 +22,7 @@ use crate::{
     rule_run::RuleRun,
 };
 
-/// Steps of one review in all its rules, about half a second of work.
+/// The most steps of one review in all its rules, about half a second of work.
 pub const REVIEW_STEPS_MAX: u64 = 10_000_000;
 
 /// Bytes of a request above which it is decided in the long lane.
@@ -50,8 +50,8 @@ impl LongLane {
     }
 }
 
-/// Does work that may take long, on a thread that serves no task meanwhile. A runtime of one thread has no
-/// other: tests do it where they are.
+/// Does work that may take long, on a thread that serves no other task meanwhile. In a single-threaded runtime, as of
+/// tests, the work runs on the only thread.
 pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
     let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
     match runtime {
@@ -90,8 +90,8 @@ impl<'l> ReviewWork<'l> {
         }
     }
 
-    /// Does work that is about the request and not a rule's. `None`: there was no time for it. What it returns means
-    /// nothing where [`nothing is left`](Self::is_over) afterwards.
+    /// Does work that concerns the request and no single rule. `None`: the deadline came first. If
+    /// [`nothing is left`](Self::is_over) afterwards, the result is meaningless.
     pub(crate) async fn run<T>(&mut self, work: impl FnOnce() -> T) -> Option<T> {
         let steps = self.steps_left;
         let metered = || meter::within(steps, work);

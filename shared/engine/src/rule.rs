@@ -1,4 +1,4 @@
-//! The names of a rule, made once when its policy is compiled, and the results that it may come to.
+//! The names of a rule, made once when its policy is compiled, and the possible results of a rule.
 
 use std::{
     any::Any,
@@ -12,7 +12,7 @@ use std::{
 use anteroom_model::ObjectKey;
 use anteroom_policy::{FailureAction, Phase, Policy, Rule, RuleOutcome};
 
-/// A rule by its names, as every record of it says them.
+/// The names of a rule, as every record about the rule has them.
 #[derive(Debug)]
 pub struct RuleName {
     /// `name`, or `namespace/name` of a namespaced policy; its kind stands before the name if it is of
@@ -100,7 +100,7 @@ impl RuleName {
 /// The policy and rule in whose name facts are read.
 #[derive(Clone, Debug)]
 pub struct RuleRef {
-    /// The policy's key among those of all kinds.
+    /// The key of the policy, unique among all kinds.
     pub policy: ObjectKey,
     /// The rule's own name.
     pub rule: String,
@@ -118,7 +118,7 @@ impl RuleRef {
 struct RecorderSlot(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl RecorderSlot {
-    /// Returns what is kept here, after making it at the first call. `None` where another type is kept: a rule has
+    /// Returns the stored data, which the first call makes. `None`: data of another type are stored, since a rule has
     /// one recorder.
     fn get_or_init<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         let kept = self.0.get_or_init(|| Box::new(make()));
@@ -161,7 +161,7 @@ pub enum RuleResult {
 }
 
 impl RuleResult {
-    /// All of them, in order.
+    /// All results, in order.
     pub const ALL: [Self; 5] = [
         Self::NotMatched,
         Self::Skip,

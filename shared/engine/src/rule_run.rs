@@ -1,4 +1,4 @@
-//! One rule on its way through a request, and the record of it. Pure but for the clock.
+//! The evaluation of one rule for a request, and its record. Pure but for the clock.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -148,7 +148,7 @@ impl<'a> RuleRun<'a> {
         self.knows_secrets
     }
 
-    /// Declines a part that would take what the rule has read to another view, in the clear. The fact comes here
+    /// Declines a subquery that would carry data of Secrets to another view in the clear. The whole fact is fetched
     /// instead.
     fn declines(&mut self, request: &FactRequest) -> bool {
         // Errors of parameters quote what they are about.
@@ -215,7 +215,7 @@ impl<'a> RuleRun<'a> {
         }
     }
 
-    /// Takes what it waits for as not known, since nothing is on its way any more.
+    /// Answers all facts that the rule waits for as unknown, since no answer is under way any more.
     pub(crate) fn give_up(&mut self) {
         for id in std::mem::take(&mut self.awaited) {
             let message = "no replica and no watcher answered".to_owned();
@@ -229,7 +229,7 @@ impl<'a> RuleRun<'a> {
         self.report.as_ref()
     }
 
-    /// Ends, and returns the report if it has come to one.
+    /// Ends the evaluation, and returns the report if there is one.
     pub(crate) fn into_ended(self) -> Option<RuleReport> {
         self.report
     }

@@ -1,4 +1,4 @@
-//! Catalogs made by hand and facts by a script, for tests of the engine and of whoever drives it.
+//! Catalogs made by hand and scripted facts, for tests of the engine and of its users.
 
 #![allow(clippy::unwrap_used)] // These values are written here.
 
@@ -49,7 +49,7 @@ pub fn kinds() -> Kinds {
     ])
 }
 
-/// The entries of these records.
+/// Returns the entries of these records.
 pub fn entries(records: &[EntryRecord]) -> EntrySet {
     let body = |record: &EntryRecord| {
         let key = record.kind.key(&record.name);
@@ -93,7 +93,7 @@ pub fn reading_entry(name: &str) -> Bytes {
     })
 }
 
-/// The policies of these manifests, by name.
+/// Returns the policies of these manifests, by name.
 pub fn policies(manifests: Vec<(&str, Bytes)>) -> PolicySet {
     let keyed = manifests
         .into_iter()

@@ -14,7 +14,7 @@ use crate::{
     rule::{RuleName, RuleResult},
 };
 
-/// The record of one rule that spoke of the request.
+/// The record of one rule that matches the request.
 #[derive(Clone, Debug)]
 pub struct RuleRecord {
     /// The rule.
@@ -39,7 +39,7 @@ pub struct RuleRecord {
     pub properties: BTreeMap<String, String>,
     /// The rule asked for the time or for chance: at another moment the outcome may be another.
     pub depends_on_arrival: bool,
-    /// The rule has read Secrets, so the user alone is told its message.
+    /// The rule has read Secrets, so only the user may see its message.
     pub knows_secrets: bool,
 }
 
@@ -49,7 +49,7 @@ pub(crate) const WITHHELD: &str = "withheld, since the rule has read Secrets";
 /// One fact that a rule asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactRecord {
-    /// The name of what it reads, for people: an entry's name, a path.
+    /// The name of the fact's source, for people: an entry's name, or a path.
     pub entry: String,
     /// `None` where nobody answered.
     pub origin: Option<Arc<Origin>>,
@@ -146,8 +146,8 @@ pub enum Consequence {
     RefusesByError,
 }
 
-/// Returns what a violation of a rule leads to. A change that is not made cannot be told from one that nobody wants: it
-/// is the failure policy's to say.
+/// Returns the action for a violation of a rule. A mutate rule always enforces: a missing change cannot be told from
+/// an unwanted one, so the failure policy decides about errors.
 pub(crate) fn action(rule: &Rule, report: &RuleReport) -> FailureAction {
     match rule.phase() {
         Phase::Validation => report.action,
@@ -163,15 +163,15 @@ pub(crate) fn ignores_errors(policy: &Policy, outcome: &RuleOutcome) -> bool {
 }
 
 impl Consequence {
-    /// Returns the consequence of what a rule of a policy came to.
+    /// Returns the consequence of a rule's outcome for the request.
     pub fn of_report(policy: &Policy, rule: &Rule, report: &RuleReport) -> Self {
         let ignore_errors = ignores_errors(policy, &report.outcome);
         let (action, warn_on_audit) = (action(rule, report), policy.emit_warning());
         Self::of_outcome(&report.outcome, action, ignore_errors, warn_on_audit)
     }
 
-    /// Returns the consequence of an outcome, where a violation leads to `action`. With `ignore_errors` an error admits, and with
-    /// `warn_on_audit` the user is told of violations in Audit.
+    /// Returns the consequence of an outcome, if violations lead to `action`. With `ignore_errors` an error admits
+    /// the request, and with `warn_on_audit` the user is warned of violations in Audit.
     fn of_outcome(
         outcome: &RuleOutcome,
         action: FailureAction,

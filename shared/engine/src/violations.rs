@@ -1,7 +1,7 @@
-//! Tells the reporter of requests that violate rules; it writes Events of them.
+//! Tells the reporter about requests that violate rules, so that the reporter writes Events.
 //!
-//! A decision never waits for that: what finds no place in the queue is dropped, and counted. What stands
-//! in an object that is there is found again by the next scan.
+//! A decision never waits for the reporter: a violation that finds the queue full is dropped and counted. The next
+//! scan finds the violations of stored objects again.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// Returns the queue, and the future that sends what is in it until shutdown.
+    /// Returns the queue, and the future that sends its violations until shutdown.
     pub fn new(
         bus: Arc<dyn Bus>,
         recorder: SharedRecorder,

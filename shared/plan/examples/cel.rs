@@ -1,6 +1,6 @@
-//! Measures a query of CEL for a host that must be unique, over this many Ingresses of which every second has a rule
-//! without a host: by an index, and by looking through all of them. It prints steps, which are the same on every
-//! machine, and the time, for orientation.
+//! Measures a query in CEL for a unique host over a given number of Ingresses, every second of which has a rule
+//! without a host. The query runs by an index, and by a scan of all objects. The output has steps, which are the same
+//! on every machine, and the time, for orientation.
 //!
 //! ```sh
 //! cargo run --release -p anteroom-plan --example cel -- 100000
@@ -34,7 +34,7 @@ const EXPRESSIONS: [&str; 4] = [
     "view.filter(x, x.metadata.name == host).size() == 0",
 ];
 
-/// Indexes of one state.
+/// The objects of one state of a view, with indexes over them.
 #[derive(Debug)]
 struct Host<'s> {
     state: &'s Snapshot,

@@ -1,6 +1,6 @@
-//! Measures the cost of one change of a view for ten indexes over it, at this many objects. A change is of
-//! nearly all of an object (`all`), of one of its hosts (`host`), or of its state alone (`status`). The changes
-//! are of so many objects in turn (all, unless said otherwise).
+//! Measures the cost of one change of a view for ten indexes over it, for a given number of objects. A change
+//! replaces nearly all of an object (`all`), one of its hosts (`host`), or its state alone (`status`). The changes go
+//! through a given number of objects in turn (by default all).
 //!
 //! ```sh
 //! cargo build --release -p anteroom-plan --example deltas
@@ -8,8 +8,8 @@
 //!     target/release/examples/deltas 100000 all 100
 //! ```
 //!
-//! Instructions of [`follow`], divided by [`CHANGES`], are those of one change in all ten. It prints the
-//! time too, for orientation, with that of the change itself.
+//! The instructions of [`follow`], divided by [`CHANGES`], are the cost of one change in all ten indexes. The output
+//! also has the time, for orientation, with the time of the change itself.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

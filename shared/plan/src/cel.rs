@@ -5,12 +5,12 @@
 //! paths ([`KeyPath`](anteroom_cel::KeyPath)), which follow a view as all indexes do. So one query may ask for many
 //! values, each of which is known only while it is evaluated.
 //!
-//! # What is different from JMESPath
+//! # Differences from JMESPath
 //!
-//! - *A lookup needs no plan.* What is looked for is known where a macro runs, within loops around it. A macro that
-//!   no index can answer looks through the objects, and only that macro does.
-//! - *Irregular objects* (those of which a path fails) can matter to the error alone. They are read from the index
-//!   a few at a time, in order, until one of them fails.
+//! - *A lookup needs no plan.* When a macro runs, the values to look up are known, within loops around it. A macro
+//!   that no index can answer scans the objects, and only that macro does.
+//! - *Irregular objects* (those for which a path fails) can only matter to the error. They are read from the index a
+//!   few at a time, in order, until one of them fails.
 //! - *A list is lazy.* An object that is not asked for costs nothing, also where a namespace is selected.
 
 mod batches;

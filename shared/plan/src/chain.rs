@@ -1,8 +1,8 @@
 //! Chains: projections, filters and flattenings of the list, each of which takes every element by itself.
 //! Pure.
 //!
-//! A chain over the list is what it is over each object, one result behind the other. So it can be
-//! evaluated by parts of the list, and its elements can be counted object by object.
+//! The result of a chain over the list is the concatenation of its results over each object. So a chain can be
+//! evaluated over parts of the list, and its elements can be counted object by object.
 
 use anteroom_jmespath::{
     Expression,
@@ -61,7 +61,7 @@ impl Value {
     }
 }
 
-/// Returns the expression as a chain over the array of objects, if the whole of it is one.
+/// Returns the expression as a chain over the array of objects, if the whole expression is a chain.
 pub(crate) fn chain(expression: &Expression, document: Document<'_>) -> Option<Expression> {
     let chains = Chains::new(expression.ast(), document);
     if !text::is_writable(expression) {
@@ -71,7 +71,7 @@ pub(crate) fn chain(expression: &Expression, document: Document<'_>) -> Option<E
     Expression::parse(&value.into_list()?).ok()
 }
 
-/// Finds the chains of one tree.
+/// Finds the chains in a syntax tree.
 pub(crate) struct Chains<'e> {
     ast: &'e Ast,
     plural: Option<&'e str>,

@@ -21,7 +21,7 @@ pub struct Changes {
     changed: Vec<Changed>,
 }
 
-/// The change of one object.
+/// The change of one object of a view.
 #[derive(Debug)]
 pub(crate) enum Changed {
     Added(Object),
@@ -38,8 +38,8 @@ pub(crate) enum Changed {
 pub(crate) enum Difference {
     /// In anything.
     Whole,
-    /// Both are objects. In these fields, of each in this. Or both are lists of as many elements, and some
-    /// of these differ so, each from the one in its place; a field may be named more than once then.
+    /// The values differ in these fields. Either both are objects, and each field has its own difference. Or both are
+    /// lists of the same length whose elements differ in place, and a field may be named several times.
     Fields(Vec<(Box<str>, Difference)>),
 }
 

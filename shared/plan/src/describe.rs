@@ -22,11 +22,11 @@ pub struct PlanDescription {
 /// The objects that an expression is evaluated over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Objects {
-    /// None at all.
+    /// The expression needs no object.
     None,
     /// Objects that indexes find.
     Indexed(Narrow),
-    /// All of them.
+    /// The expression needs all objects.
     Scanned(Scan),
 }
 

@@ -1,6 +1,6 @@
 //! The fields of each object that an expression can read, and objects that keep only those. Pure.
 //!
-//! An expression over such objects gives what it gives over the whole ones, errors included: see
+//! An expression has the same result over objects with only these fields as over whole objects, errors included: see
 //! [`anteroom_jmespath::reads`].
 
 use anteroom_cel::{KeyPath, KeyStep};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::Document;
 
-/// Returns the fields of each object that an expression reads on a list of them.
+/// Returns the fields of each object that an expression over a list of objects reads.
 pub fn reads(expression: &Expression, document: Document<'_>) -> RetainedFields {
     let (root, plural) = match document {
         Document::List { plural } => (Reached::Root, plural),
@@ -22,8 +22,8 @@ pub fn reads(expression: &Expression, document: Document<'_>) -> RetainedFields 
     read(expression, plural, &root, ValueUse::Read)
 }
 
-/// Returns the fields of each object that an expression reads on an array of them, if only the number
-/// of elements of its value counts.
+/// Returns the fields of each object that an expression over an array of objects reads, if only the length of the
+/// result counts.
 pub(crate) fn reads_to_count(expression: &Expression) -> RetainedFields {
     read(expression, None, &Reached::all(true), ValueUse::Counted)
 }

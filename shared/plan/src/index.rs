@@ -37,7 +37,7 @@ pub struct Language {
     pub matches: fn(&str, &str) -> bool,
 }
 
-/// The objects of one state of a view by a key, to be brought up to another state at any time.
+/// An index over the objects of one state of a view, by a key. It can follow the view to another state at any time.
 #[derive(Debug)]
 pub struct Index {
     key: IndexKey,
@@ -59,7 +59,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An index of all objects of `at`. It takes as long as evaluating the key on each of them.
+    /// Builds an index over all objects of `at`. It takes as long as evaluating the key on each object.
     pub fn new(key: IndexKey, language: Language, at: &Snapshot) -> Self {
         let mut index = Self {
             reads: match key.key.program() {
@@ -119,8 +119,8 @@ impl Index {
         self.by_value.get(value).map_or(0, Posting::len)
     }
 
-    /// Calls `each` with every object that has this value, in order. An object may have changed since in what
-    /// the index does not read.
+    /// Calls `each` with every object that has this value, in order. Fields that the index does not read may have
+    /// changed in an object since.
     pub fn each_having(&self, value: &Scalar, each: &mut dyn FnMut(&Object)) {
         let posting = self.by_value.get(value);
         posting.into_iter().flat_map(Posting::iter).for_each(each);

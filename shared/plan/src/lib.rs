@@ -1,19 +1,19 @@
 //! Plans that answer a query without looking at every object.
 //!
-//! Most queries ask for the few objects of a view that agree with a request in something:
-//! `items[?metadata.name == $name]`. [`narrow()`] finds out from the expression alone what the objects
-//! have to agree in, so that the rest can be left out; an [`Index`] knows which objects do. The
-//! expression itself is then evaluated, whole, over those few. So the answer is always what it would
-//! be over all objects, errors included, and what is wrong with an index can only be that it leaves
-//! out an object: the properties in `tests/` hold both against each other.
+//! Most queries ask for the few objects of a view that agree with a request in some value:
+//! `items[?metadata.name == $name]`. [`narrow()`] reads from the expression in which value the objects have to agree,
+//! so that the other objects can be left out. An [`Index`] knows which objects have that value. The whole expression
+//! is then evaluated over those few objects. So the answer is always the same as over all objects, errors included.
+//! The only possible fault of an index is to leave out an object: the properties in `tests/` compare both.
 //!
 //! Only a budget may tell the two apart: the few cost less.
 //!
-//! Counts over the whole list are kept up to date while it changes, and stand in the expression as
-//! parameters: [`extract_counts()`] finds them, and a [`Counter`] is one of them. An expression that has
-//! to look at all objects does so by slices, where it can: see [`Sliced`].
+//! Counts over the whole list are kept up to date while the list changes, and stand in the expression as parameters.
+//! [`extract_counts()`] finds them, and a [`Counter`] keeps one of them. An expression that has to scan all objects
+//! does so slice by slice, if it can: see [`Sliced`].
 //!
-//! [`reads()`] says what of each object an expression can read, so that no more of it has to be kept.
+//! [`reads()`] returns the fields of each object that an expression can read, so that a view need not keep the other
+//! fields.
 //!
 //! | module | content |
 //! |---|---|
@@ -33,10 +33,9 @@
 //! [`narrow()`] reads this off the syntax tree. The expression is always evaluated whole, over the objects
 //! that an index finds.
 //!
-//! - *Chains.* Projections, filters and `[]` make of the list what they make of each object, one after the
-//!   other. So a filter anywhere in such a chain says which objects matter, also a filter within an object.
-//!   The key of an index is the chain up to the filter, then the compared term. A slice (`[0:10]`) ends a
-//!   chain.
+//! - *Chains.* For a projection, a filter or `[]`, the result over the list is the concatenation of the results over
+//!   each object. So a filter anywhere in such a chain tells which objects matter, also a filter within an object.
+//!   The key of an index is the chain up to the filter, then the compared term. A slice (`[0:10]`) ends a chain.
 //! - *Errors.* An object whose key fails, or has parts, is looked at in every query. The parts of a chain
 //!   that are not part of a key must be such that they cannot fail.
 //! - *Members.* `any_in(keys, CHAIN)` and its kin, and `contains(CHAIN, value)`, look for a member. One

@@ -6,9 +6,9 @@
 //! objects (see [`stream`]). So the walk follows this stream until a term uses it whole. The objects that matter
 //! match an indexed filter or have the requested member. Without such a filter or member, every object matters.
 //!
-//! An object that no probe finds must make no difference at all. The filter leaves it out of the result. It raises
-//! no error either: every term evaluated on it before that filter is part of the key, or cannot fail. An object
-//! whose key fails is looked at in every query.
+//! An object that no probe finds must make no difference. The filter leaves the object out of the result. The object
+//! raises no error either: every term that is evaluated on it before that filter is part of the key, or cannot fail.
+//! An object whose key fails is a candidate in every query.
 
 mod document;
 mod inner;
@@ -47,7 +47,7 @@ pub enum Document<'d> {
 pub enum Narrow {
     /// Objects that a probe finds.
     Probe(Probe),
-    /// Objects that any of these find, together. If there is none of these, no object makes a difference.
+    /// The objects that any of these lookups finds. Without any lookup, no object makes a difference.
     Any(Vec<Narrow>),
     /// The objects that any of the lookups finds. A single lookup is enough, since each finds all objects that
     /// matter.
@@ -84,7 +84,7 @@ pub enum Matching {
     AlikeOne,
     /// The key's entry is an entry of the operand, which is an object. An empty operand always agrees.
     AmongEntries,
-    /// The key has all entries of the operand, which is an object. It is found by one of them.
+    /// The key has all entries of the operand, which is an object. The index looks up one of these entries.
     HasEntries,
 }
 
@@ -109,9 +109,9 @@ pub struct Scan {
 /// A reason why a part of an expression needs all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The document, with the list in it, is used as it is.
+    /// The expression uses the whole document, with the list in it.
     Document,
-    /// The list, or what is taken of all objects, is used whole.
+    /// The expression uses the whole list, or a value of all its objects.
     Whole,
     /// A filter's condition is none that an index can answer.
     Condition,

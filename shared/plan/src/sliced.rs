@@ -93,7 +93,7 @@ impl Sliced {
         }
     }
 
-    /// Evaluates the part of these objects, which are an array, out of what is left of a budget.
+    /// Evaluates the part of the expression that concerns these objects, an array, within the rest of a budget.
     ///
     /// # Errors
     /// See [`NoPart`].

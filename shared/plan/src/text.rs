@@ -19,7 +19,7 @@ pub(crate) struct Swaps {
 /// No expression has it in it.
 const UNWRITABLE: &str = "\0";
 
-/// Writes terms of one tree.
+/// Writes terms of a syntax tree as text.
 pub(crate) struct TermWriter<'e> {
     ast: &'e Ast,
     swaps: &'e Swaps,
@@ -35,7 +35,7 @@ pub(crate) fn swapped(expression: &Expression, swaps: &Swaps) -> Option<Expressi
     Expression::parse(&text).ok()
 }
 
-/// Returns true if the written tree reads as the same tree: then each part of it does.
+/// Returns true if the written tree parses to the same tree; this then holds for each part of the tree.
 pub(crate) fn is_writable(expression: &Expression) -> bool {
     let ast = expression.ast();
     let text = TermWriter::new(ast, &Swaps::default()).term(ast.root());

@@ -1,7 +1,7 @@
 //! Entries by kind and name, built anew from those before at the price of what changed.
 //!
-//! There may be a hundred thousand, most of them what policies refer to, and each change of one is a
-//! new catalog. So what stays is shared with the catalog before: a record is read once.
+//! There may be a hundred thousand entries, most of them implicit, and each change of one entry makes a new catalog.
+//! So a new catalog shares unchanged entries with the catalog before, and each record is decoded once.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -92,8 +92,8 @@ impl EntrySet {
     }
 }
 
-/// A record that cannot be read is the watcher's mistake, or a newer watcher's word: its readers are
-/// told that there is none.
+/// Decodes a record. If that fails, the watcher made a mistake or has a newer version, and policies that read the
+/// entry learn that there is none.
 fn read(key: &ObjectKey, body: &[u8]) -> Option<EntryRecord> {
     let log_unreadable = |error: &dyn Display| {
         tracing::error!(

@@ -77,7 +77,7 @@ pub async fn follow(
     }
 }
 
-/// Says what is in force now, where that has changed.
+/// Logs the policies, exceptions and entries in force, if they have changed.
 fn log_changes(catalog: &Catalog, before: Option<&Catalog>) {
     let (ready, unready) = catalog.policies.counts();
     let entries = catalog.entries.count();
@@ -181,7 +181,7 @@ impl CatalogReader {
         }
     }
 
-    /// A catalog, if all of it is known and any of it has changed, be it only up to where it was read.
+    /// Returns a catalog if all parts are known and any of them has changed, even if only the log position has.
     fn read(&mut self) -> Option<Catalog> {
         self.mark();
         self.take_in()
@@ -301,11 +301,11 @@ impl CatalogMarks {
     }
 }
 
-/// Up to where all of the log is in the parts. `read_to` is how far the log had been read before the
-/// parts were, if every part takes in at once what is read.
+/// Returns the log position up to which the parts have everything. `read_to` is the position up to which the log was
+/// read before the parts were looked at; `None`: some part lags behind the log.
 ///
-/// While the parts are of two logs, nothing is known. When they come to be of another log, a position
-/// that was read a moment ago may be one of the log before: then the parts' own positions count.
+/// While the parts are of two logs, the position is unknown. After a change to another log, `read_to` may still be a
+/// position of the log before. Then the positions of the parts count.
 fn position(
     before: &LogPosition,
     parts: [&LogPosition; 3],

@@ -2,12 +2,12 @@
 //!
 //! | a rule | and then |
 //! |---|---|
-//! | changes the object | the next rule sees it as it is now |
+//! | changes the object | the next rule sees the changed object |
 //! | does not match, is skipped, changes nothing | the next rule |
 //! | cannot be evaluated, and its policy ignores failures | all that this policy changed is undone; the next policy |
 //! | cannot be evaluated otherwise | the request is refused, and nobody else is asked |
 //!
-//! So a policy is applied whole or not at all.
+//! So either all rules of a policy change the object, or none does.
 
 use anteroom_patch::json;
 use anteroom_policy::{AdmissionRequest, RuleOutcome};
@@ -19,7 +19,7 @@ use crate::verdict::RuleRecord;
 pub(super) struct Mutation {
     /// The object as it was sent.
     sent: Value,
-    /// About the object as it is.
+    /// The request, with the object in its present state.
     request: AdmissionRequest,
     /// The object before this policy changed it; `None`: the policy has changed nothing yet.
     found: Option<Value>,
@@ -58,8 +58,8 @@ impl Mutation {
         self.of_others = self.records.len();
     }
 
-    /// Takes in what became of a rule. The object that it made is the request's from then on; of it
-    /// the record says only where it differs.
+    /// Takes a rule's record. The object that the rule made becomes the request's object; the record keeps only the
+    /// differences.
     pub(super) fn take(&mut self, mut record: RuleRecord) -> NextAsked {
         let next = match &mut record.outcome {
             RuleOutcome::Mutated { object } => {
@@ -100,8 +100,8 @@ impl Mutation {
         }
     }
 
-    /// All that was recorded, and the patch of RFC 6902 that makes the object of the one that was sent;
-    /// `None` where they are the same.
+    /// Returns all records, and the patch (RFC 6902) from the object that was sent to the present one; `None`: they
+    /// are equal.
     pub(super) fn end(self) -> (Vec<RuleRecord>, Option<Value>) {
         let now = self.request.matched_object();
         let patch = (self.sent != *now).then(|| json::diff(&self.sent, now));

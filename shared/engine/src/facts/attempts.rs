@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep_until};
 /// The most attempts at a query that begin after a short wait. Each hanging replica costs a hedge.
 const ATTEMPTS_MAX: usize = 3;
 
-/// The time between two attempts after those: whoever was asked may have died meanwhile, or a server between here and
-/// there.
+/// The time between further attempts: the replica that was asked may have died meanwhile, or a server on the way to
+/// it.
 const LATER: Duration = Duration::from_secs(1);
 
-/// Later attempts of one process in a second. More would only add to the load of replicas that are slow.
+/// The most further attempts of one process in a second. More would only add to the load of slow replicas.
 const LATER_PER_SECOND_MAX: u32 = 100;
 
 /// The first pause after nobody could be asked, while who was asked before may still answer. Each is twice as long, up to
@@ -47,9 +47,9 @@ fn meaning(error: &FactError) -> Meaning {
     }
 }
 
-/// Begins an attempt, and another one after `hedge` without an answer (then after twice as long), or
-/// at once where another replica may know better. Where nobody can be asked now, and somebody was asked before, both are
-/// waited for: the answer, and somebody to ask. `given_ms` is what the deadline leaves, for the error.
+/// Makes an attempt, and another one after `hedge` without an answer (then after twice as long), or at once if
+/// another replica may know better. If an attempt is under way and no replica is there for another, waits both for
+/// its answer and for a replica. `given_ms` is the time that the deadline leaves, for the error.
 pub(super) async fn race<T, F>(
     hedge: Duration,
     later: &LaterAttempts,
@@ -181,7 +181,7 @@ impl<'f, F: Future> Running<'f, F> {
         self.first.is_none() && self.others.is_empty()
     }
 
-    /// The end of one of them; never, where there is none.
+    /// Returns the result of the first attempt that ends; waits for ever if there is none.
     async fn next(&mut self) -> F::Output {
         poll_fn(|cx| {
             if let Some(first) = &mut self.first

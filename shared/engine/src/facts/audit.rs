@@ -1,8 +1,7 @@
 //! Holding some of the views' answers to API calls against the API server's own.
 //!
-//! A live answer may be newer than the view's, so a difference counts only where it is still there a
-//! moment later: neither does the view say by then what was read live, nor are both the same when
-//! they are read again.
+//! A live answer may be newer than the view's, so a difference counts only if it lasts. A moment later the view still
+//! differs from the live answer, and a second read of both differs too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,7 +42,7 @@ pub(super) struct Audit {
     places: Arc<Semaphore>,
 }
 
-/// An answer of a view, and what it stands for.
+/// An answer of a view, with the question that it answers.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) reader: RuleRef,

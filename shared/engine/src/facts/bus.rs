@@ -52,7 +52,8 @@ impl BusFacts {
         }
     }
 
-    /// Waits for so long for whoever nobody answers for, from the begin of an outage on; by default 10 seconds.
+    /// Sets the patience: requests for a view or watcher that does not answer wait up to this time after the begin of
+    /// the outage; by default 10 seconds.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self {

@@ -1,6 +1,7 @@
 //! The limits of a policy that is confined to a namespace. Pure.
 //!
-//! Its compiler refuses what is written in the policy; variables are known only here.
+//! The compiler refuses forbidden reads that are written out in the policy. The values of variables are known only
+//! here.
 
 use anteroom_model::{ExistingObjects, FactError, ObjectKey};
 

@@ -1,9 +1,9 @@
 //! The position that each view was read at last, so that no decision goes back in time.
 //!
-//! Replicas that are whole and fresh are still not at the same position: one that was frozen, or has just come
-//! back to the bus, answers from what it knew before. An owner that one decision saw must not be missing in the
-//! next. So each query asks for at least what the last answer was read from, and a replica that is behind waits
-//! or is passed over.
+//! Replicas that are complete and fresh may still be at different positions. A replica that was frozen, or that has
+//! just come back to the bus, answers from an older state. An object that one decision saw must not be missing in the
+//! next. So each query asks for at least the position of the last answer, and a replica behind that position waits or
+//! is passed over.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,8 +18,9 @@ const FLOORS_MIN: usize = 1_024;
 /// A view that was not read for this long is forgotten. No replica that is so far behind answers.
 const IDLE_MIN: Duration = Duration::from_secs(60 * 60);
 
-/// A log that was left is not gone back to for this long. A replica that has not noticed yet serves it no
-/// longer than that; and where it is the one after all, from a backup, it is taken again.
+/// The time for which answers of a log that was left are refused. A replica that has not noticed the new log serves
+/// the old one no longer than this. If the old log is the valid one after all, restored from a backup, it is accepted
+/// again after this time.
 const LEFT_MIN: Duration = Duration::from_secs(5 * 60);
 
 /// The furthest position of each view that an answer came from: about as many as are read.
@@ -41,7 +42,7 @@ struct Position {
     left: Option<(Incarnation, Instant)>,
 }
 
-/// A position of one log.
+/// A position in the log of one incarnation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
     pub(super) incarnation: Incarnation,
@@ -55,7 +56,7 @@ impl Floors {
         positions.by_view.get(view).map(|known| known.floor.clone())
     }
 
-    /// An answer came. Positions of two logs are not compared: the one that came later is the log.
+    /// Notes the position of an answer. Positions of two logs are not compared: the log of the later answer counts.
     ///
     /// # Errors
     /// [`FactError::RevisionNotReached`] where it is of a log that was left.
@@ -68,7 +69,7 @@ impl Floors {
             })
     }
 
-    /// The view is known to have got so far: what was read before that is too old.
+    /// Notes that the view has reached this position: an answer from before it is too old.
     ///
     /// # Errors
     /// The floor that stays, since this is of a log that was left.

@@ -130,8 +130,9 @@ impl Live {
         Ok((self.decoder.run(bytes, deadline, read).await?, origin))
     }
 
-    /// The question as it travels: sealed, where it may be about Secrets, or writes what was read in them. Only the
-    /// watcher knows whether a read is about Secrets, so without a key it is asked in the clear, and is refused if it is.
+    /// Returns the question as it travels: sealed if it may be about Secrets, or writes values that were read from
+    /// them. Only the watcher knows whether a read is about Secrets. So without a key the question travels in the
+    /// clear, and the watcher refuses it if it is about Secrets.
     fn question(
         &self,
         review_namespace: &str,

@@ -9,7 +9,7 @@ use anteroom_wire::{WireError, body, envelope::TraceContext};
 use bytes::Bytes;
 use serde_json::Value;
 
-/// A message within what is left of the time, below the current span.
+/// Returns a call with this body, with the rest of the time as its limit and the current span as its parent.
 pub(super) fn call(body: Bytes, left: Duration) -> Call {
     let trace = telemetry::current_trace().map(|(traceparent, tracestate)| TraceContext {
         traceparent,

@@ -1,4 +1,4 @@
-//! Facts on their way, and those of them that travel together. Pure.
+//! Facts that rules wait for, and the groups of them that travel together. Pure.
 
 use anteroom_model::{ErrorCode, limits::QUERIES_PER_REQUEST_MAX};
 
@@ -14,16 +14,16 @@ pub(super) struct PendingFact<'a> {
     pub(super) fallback_from: Option<ErrorCode>,
 }
 
-/// Facts to ask of one view at once.
+/// Facts to ask for in one query to a view.
 pub(super) struct ViewBatch<'a> {
     pub(super) pending: Vec<(PendingFact<'a>, ViewRead)>,
-    /// Each of them has another backend.
+    /// Each of the facts has another backend too.
     pub(super) has_fallback: bool,
 }
 
 impl ViewBatch<'_> {
-    /// Returns whether a fact that `read` asks for may be one of them. Those of policies of different namespaces travel
-    /// apart: each namespace has its own share of a replica.
+    /// Returns whether a fact that `read` asks for may travel in this batch. Facts for policies of different
+    /// namespaces travel apart, since each namespace has its own share of a replica.
     pub(super) fn takes(&self, read: &ViewRead, reader: &RuleRef, has_fallback: bool) -> bool {
         self.has_fallback == has_fallback
             && self.pending.len() < QUERIES_PER_REQUEST_MAX
@@ -42,7 +42,7 @@ pub(super) fn are_several(pending: &[(PendingFact<'_>, ViewRead)]) -> bool {
         .any(|pair| pair[0].0.asker != pair[1].0.asker)
 }
 
-/// Divides facts by the rule that asks for them: those of one rule stand together.
+/// Groups facts by the rule that asks for them.
 pub(super) fn by_asker<'a>(
     pending: Vec<(PendingFact<'a>, ViewRead)>,
 ) -> Vec<Vec<(PendingFact<'a>, ViewRead)>> {

@@ -11,7 +11,7 @@
 //! | a ConfigMap | the labelled ones | the referenced ones, if it is named literally | a live read |
 //! | the labels of a namespace | the view of namespaces | a live read, if it is not in the view too |
 //! | bindings of roles | their view | | |
-//! | what a registry says of an image | a live read | | |
+//! | the metadata of an image | a live read | | |
 //! | objects that a rule changes | a live read | | |
 //!
 //! A view of Secrets is found by the reference that the watcher resolved for this policy alone. It resolves one only if
@@ -74,7 +74,7 @@ pub(super) struct ViewRead {
     pub(super) age_max_ms: Option<u64>,
     /// Its bodies are sealed, and so must the reply be.
     pub(super) secret: bool,
-    /// An object that the view does not have is absent. Otherwise the view holds only some of them.
+    /// An object that the view does not have is absent. If this is false, the view holds only some of the objects.
     pub(super) absent_is_answer: bool,
 }
 
@@ -375,8 +375,8 @@ impl FactLookup<'_> {
         Ok(backends)
     }
 
-    /// An object is in a namespace that is there: one that the view does not have was made a moment ago,
-    /// and the API server knows it. What it does not know either is an error.
+    /// Returns the backends for the Namespace of an object. A Namespace that the view does not have may have just
+    /// been created, so the API server is asked next. If it has none either, the fact is an error.
     fn namespace(self, name: String) -> Vec<Backend> {
         let path = format!("/api/v1/namespaces/{name}");
         let selection = Selection {
@@ -395,8 +395,8 @@ impl FactLookup<'_> {
         backends
     }
 
-    /// The bindings of all namespaces, for a policy of one too: whose roles a user has is of the request, as the user's
-    /// groups are.
+    /// Returns the backends for the bindings of all namespaces, also for a namespaced policy: like the user's groups,
+    /// the user's roles belong to the request.
     fn role_bindings(self, cluster: bool) -> Result<Vec<Backend>, FactError> {
         let reference = Reference::Collection(CollectionReference::role_bindings(cluster));
         let binding = self.bound(&reference, None)?;
@@ -497,8 +497,8 @@ fn objects(group: &str, version: &str, resource: &str) -> Binding {
     Binding::whole(Source::Objects { gvr }.view_id())
 }
 
-/// Returns whether what is selected is of `namespace` alone. The path says so already; what was made of it
-/// must too.
+/// Returns whether the selected objects are in `namespace` alone. The path ensures that already; this checks the
+/// selection that was made from the path.
 fn is_of(kept: &KeptTarget, namespace: &str) -> bool {
     let of_reference = match &kept.reference {
         Reference::Collection(collection) => &*collection.namespace,

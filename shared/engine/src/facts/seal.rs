@@ -17,7 +17,7 @@ impl Question {
         Self { body, asked: None }
     }
 
-    /// Sealed with the first of these keys.
+    /// Seals a question with the first of these keys.
     ///
     /// # Errors
     /// [`FactError::AskerUnknown`] where there is none.

@@ -1,4 +1,4 @@
-//! The seam between the engine and whoever answers for facts.
+//! The interface between the engine and the sources of its facts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::origin::Origin;
 use crate::{catalog::Catalog, rule::RuleRef};
 
-/// A moment by which facts are there, or are not waited for any more.
+/// The time until which a rule waits for its facts.
 pub type Deadline = tokio::time::Instant;
 
 /// Facts on their way: the answers to one or several requests.
@@ -27,7 +27,7 @@ pub trait FactSource {
         deadline: Deadline,
     ) -> Vec<Arriving<'a>>;
 
-    /// Prepares an evaluation before its first step, with what is given for its facts. A cluster gives nothing.
+    /// Prepares an evaluation before its first step, with values that were given for its facts. A cluster gives none.
     fn prepare<'a>(&self, evaluation: Evaluation<'a>) -> Evaluation<'a> {
         evaluation
     }
@@ -36,7 +36,7 @@ pub trait FactSource {
 /// The facts that a rule needs for its next step.
 #[derive(Debug)]
 pub struct RuleRequests<'a> {
-    /// The number of the rule, by which its facts are told apart.
+    /// The number of the rule, which tells its facts apart from those of other rules.
     pub asker: usize,
     /// The rule that asks.
     pub reader: &'a RuleRef,
@@ -68,7 +68,7 @@ pub enum FactResult {
     Got(Result<Value, FactError>),
     /// A part of a fact is not to be had without reading the fact, which is asked for then.
     Declined,
-    /// The rule goes on without the fact: see [`Evaluation::leave_out`]. Never said of a cluster's facts.
+    /// The rule goes on without the fact: see [`Evaluation::leave_out`]. Never the answer of a cluster.
     LeftOut,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The queries of facts that one view is asked for; `None` where there are none.
+    /// Returns the queries for these facts to one view; `None` if there are none.
     pub(super) fn of(facts: &[(PendingFact<'_>, ViewRead)]) -> Option<Self> {
         let (first, read) = facts.first()?;
         let entry = &first.route.target;

@@ -1,5 +1,5 @@
-//! Rules on existing objects that existing objects trigger (`mutateExistingOnPolicyUpdate`): once for each policy
-//! as it is. A `MutatingPolicy` runs on each object that it changes, as if that object triggered it.
+//! Runs the rules with `mutateExistingOnPolicyUpdate` on existing objects, once for each version of a policy. A
+//! `MutatingPolicy` runs on each object that it changes, as if that object triggered it.
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ impl UpdatedPolicy {
 }
 
 impl Judge {
-    /// Goes through all that triggers the rules of a policy, and changes what they change for each. A failure is
-    /// reported like one of a request.
+    /// Runs the rules of a policy for each existing object that triggers them, and writes their changes. A failure is
+    /// reported like the failure of a request's rule.
     pub async fn run_policy_update(
         &self,
         catalog: &CatalogSnapshot,

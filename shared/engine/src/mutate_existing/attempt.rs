@@ -1,9 +1,9 @@
 //! The attempts of a rule on existing objects: their number, and the waits between them. Pure.
 //!
-//! | what came of it | and then |
+//! | result of the attempt | next step |
 //! |---|---|
 //! | all is written, or nothing is to be | done |
-//! | the trigger is not stored | again, three times: the API server may not have come to it yet |
+//! | the trigger is not stored | again, three times: the API server may not have stored it yet |
 //! | an object was another one by then | again, soon |
 //! | nobody answered, or was busy | again, later each time |
 //! | it was refused, or the rule cannot be evaluated | it failed |
@@ -52,9 +52,9 @@ pub(super) enum AttemptOutcome {
     Written,
     /// The stored object had changed since the rule read the object.
     Conflict,
-    /// The attempt may come to something later.
+    /// A later attempt may succeed.
     Unavailable(String),
-    /// The attempt will never come to anything.
+    /// No later attempt can succeed.
     Failed(String),
 }
 
@@ -121,7 +121,8 @@ impl AttemptOutcome {
         }
     }
 
-    /// The outcome of a write that failed. The API server may quote what a rule that `knows_secrets` wrote.
+    /// Returns the outcome of a write that failed. If the rule `knows_secrets`, the message is withheld: the API
+    /// server may quote what the rule wrote.
     pub(super) fn of_write(error: &FactError, knows_secrets: bool) -> Self {
         let told = match knows_secrets {
             true => format!("{} {WITHHELD}", error.code()),
@@ -135,7 +136,7 @@ impl AttemptOutcome {
     }
 }
 
-/// Returns whether asking again comes to the same.
+/// Returns whether another attempt would have the same error.
 fn is_final(error: &FactError) -> bool {
     match error {
         FactError::WriteFailed { code, .. } => matches!(code, 400 | 401 | 403 | 405 | 413 | 422),

@@ -39,7 +39,7 @@ pub(super) struct TriggeredChange<'a, F> {
 }
 
 impl<'a, F: FactSource> TriggeredChange<'a, F> {
-    /// Begins to take a rule through its trigger, in its `turn` of these `turns`. `None`: the catalog has no such rule.
+    /// Begins to evaluate a rule on its trigger, holding its `turn` of `turns`. `None`: the catalog has no such rule.
     pub(super) fn begin(
         engine: &'a Engine<F>,
         catalog: &'a Catalog,
@@ -125,7 +125,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
         self.deadline
     }
 
-    /// Does not go on with a list whose objects may not be written: that is what the target comes to.
+    /// Ends lists whose remaining objects may not be written: the target gets the error of the writes.
     pub(super) fn leave(&mut self, forbidden: &ForbiddenTargets) {
         let Some(asked) = &mut self.asked else {
             return;
@@ -153,7 +153,7 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
         self.run[0].knows_secrets()
     }
 
-    /// Ends it, and returns the rule's report; `None` where it did not come to its end.
+    /// Ends the change, and returns the rule's report; `None`: the rule was not evaluated to its end.
     pub(super) fn end(self) -> Option<RuleReport> {
         let [run] = self.run;
         let report = run.into_ended()?;
@@ -164,8 +164,8 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
     }
 }
 
-/// Returns whether the rule does not speak of the request, or its preconditions exclude it, as far as that is known before
-/// anything is read and within `steps_left`, of which it takes what it needs.
+/// Returns whether the rule does not match the request, or its preconditions exclude it. This uses only facts that
+/// are known before any read, and takes its steps from `steps_left`.
 pub(super) fn is_ruled_out(
     catalog: &Catalog,
     name: &RuleName,
@@ -197,7 +197,7 @@ fn named_rule<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<NamedRule<'c>
     Some(NamedRule { policy, rule, name })
 }
 
-/// Returns whether the rule's policy says now what it said in `catalog`.
+/// Returns whether the rule's policy still has the version that `catalog` has.
 pub(super) fn is_unchanged<F>(engine: &Engine<F>, catalog: &Catalog, name: &RuleName) -> bool {
     let now = engine.catalog();
     let now = now.as_ref().and_then(|now| entry_of(now, name));

@@ -1,10 +1,9 @@
 //! The targets that the watcher may not write, as one attempt finds them out: their other objects are not tried.
 //! Pure.
 //!
-//! A right is given for a kind, everywhere or in a namespace. Say all writes of a page that are of one target
-//! and one namespace were forbidden. Then the others there are skipped, and a list of that namespace is not
-//! read on. A list of all namespaces is read on until that happened in a few of them, and nothing was written
-//! anywhere.
+//! A right is given for a kind, everywhere or in a namespace. If all writes of a page for one target and one
+//! namespace were forbidden, the other objects there are skipped, and a list of that namespace is not continued. A
+//! list of all namespaces ends after a few such namespaces, if nothing was written anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,7 @@ use anteroom_policy::ChangedObject;
 /// Namespaces in which all is forbidden before others are taken to be the same.
 const NAMESPACES_MAX: usize = 3;
 
-/// A target of the rule, and the namespace of an object of it; empty: it lives in none.
+/// A target of the rule, and the namespace of one of its objects; empty: a cluster-scoped object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TargetNamespace {
     target: usize,

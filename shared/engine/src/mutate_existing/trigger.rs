@@ -1,8 +1,8 @@
 //! The object that triggers a rule, as the cluster has it.
 //!
-//! A review proves nothing by itself: another webhook may refuse the request, and whoever learns this webhook's path may
-//! make one up. So the object is looked up before the rule runs, and what is stored takes the place of what the review
-//! says.
+//! A review proves nothing by itself: another webhook may refuse the request, and anyone who knows this webhook's
+//! path may make a review up. So the object is read before the rule runs, and the stored object replaces the object
+//! of the review.
 //!
 //! | request | the stored object | then |
 //! |---|---|---|
@@ -68,7 +68,7 @@ pub(super) fn effect(request: &AdmissionRequest, stored: Option<Value>) -> Trigg
     }
 }
 
-/// Returns a DELETE of what is stored; `None`: nothing is that it could delete. Pure.
+/// Returns a DELETE of the stored object; `None`: the request could delete no stored object. Pure.
 pub(super) fn deletion(
     request: &AdmissionRequest,
     stored: Option<Value>,

@@ -30,11 +30,11 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest time for looking up a trigger.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Parts at once, of all attempts: each holds the objects of one read.
+/// The most parts that all attempts hold at once; each part has the objects of one read.
 const PARTS_MAX: usize = 2;
 
-/// Steps for all rules that a deletion triggers together, before it is answered: those that take more are not ruled out,
-/// and one look-up serves all of them.
+/// The most steps for all rules that a deletion triggers together, before the deletion is answered. Rules that need
+/// more steps stay candidates, and one look-up serves all of them.
 const DELETION_STEPS_MAX: u64 = REVIEW_STEPS_MAX / 10;
 
 /// Evaluates rules on existing objects, and has their changes written.
@@ -115,7 +115,7 @@ impl Worker {
         }
     }
 
-    /// Returns the request as it took effect. Nothing is looked up for a rule that does not speak of it.
+    /// Returns the request as it took effect. The object is not looked up for a rule that does not match the request.
     async fn look_up<'r>(
         &self,
         rule: &RuleName,
@@ -320,8 +320,7 @@ impl Worker {
     }
 }
 
-/// Returns the one of two outcomes that decides how it goes on. A failure counts only where nothing is to be tried
-/// again.
+/// Returns the outcome that decides about the next step. A failure counts only if nothing is to be tried again.
 fn worse(one: AttemptOutcome, other: AttemptOutcome) -> AttemptOutcome {
     let rank = |came: &AttemptOutcome| match came {
         AttemptOutcome::Unavailable(_) => 4,

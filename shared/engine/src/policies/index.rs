@@ -10,7 +10,7 @@ use anteroom_policy::{KindPattern, Phase, RequestParts, ServedKind};
 
 use super::CompiledPolicy;
 
-/// The policies with rules of one phase. Each stands by the kinds or by the plurals that it names.
+/// An index over the policies with rules of one phase, by the kinds or the plurals that they match.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     by_kind: NameIndex,
@@ -37,9 +37,9 @@ pub(super) struct CandidatePolicies<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     everywhere: Positions,
-    /// The policies by namespace. Their parts are united with those of the policies for everywhere.
+    /// The policies by namespace. The parts that they read are united with those of the cluster-wide policies.
     by_namespace: HashMap<String, Positions>,
-    /// The parts of a request that all of them read, of whatever namespace.
+    /// The parts of a request that the cluster-wide policies and those of every namespace read.
     parts: RequestParts,
 }
 

@@ -7,7 +7,7 @@ use anteroom_policy::Phase;
 
 use super::CompiledPolicy;
 
-/// The rules that a call is about, and how it ends where none of them is at fault.
+/// The policies that a call is about, and the effect of an error outside of any policy.
 ///
 /// A call that comes by a webhook configuration that nobody knows here is about all policies: so nothing that is
 /// enforced is let by while configurations and policies change.

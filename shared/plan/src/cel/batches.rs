@@ -13,8 +13,8 @@ const BATCH_MIN: usize = 16;
 /// The most objects that are read from an index at once.
 const BATCH_MAX: usize = 1_024;
 
-/// Objects of one index in order, read a few at a time: nobody else waits for the index meanwhile, and most are never
-/// asked for.
+/// The objects of one index in order, read a few at a time. So other queries need not wait for the index, and most
+/// objects are never read.
 pub(super) struct Batches<'l, 'a> {
     list: &'l ViewList<'a>,
     key: IndexKey,
@@ -25,7 +25,7 @@ pub(super) struct Batches<'l, 'a> {
     /// The last one that was read.
     last: Option<Object>,
     is_over: bool,
-    /// All objects from some place on: the index is gone, and each of them may be meant.
+    /// All objects from some place on. The index is gone, so any of them may match.
     rest: Option<Box<dyn Iterator<Item = &'a Object> + 'a>>,
 }
 

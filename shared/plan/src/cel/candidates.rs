@@ -12,8 +12,8 @@ use super::{
 };
 use crate::IndexKey;
 
-/// Objects that have the values, and those of which that cannot be told. A macro that is decided by the first of many
-/// reads no more of them.
+/// The objects that have the values, and the objects for which an index cannot say. If the first of many objects
+/// decides a macro, the others are not read.
 #[derive(Debug)]
 pub(super) struct ProbeHits<'l, 'a> {
     list: &'l ViewList<'a>,
@@ -45,7 +45,7 @@ impl<'l, 'a> Matching<'l, 'a> {
         }
     }
 
-    /// The objects of these sequences, once they are asked for.
+    /// Makes the matching objects from these sequences, which are read as the caller asks for their objects.
     pub(super) fn lazy(list: &'l ViewList<'a>, parts: Vec<Batches<'l, 'a>>) -> Self {
         Self {
             read: Vec::new(),

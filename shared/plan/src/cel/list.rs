@@ -24,8 +24,8 @@ const FEW_OBJECTS: usize = 16;
 /// So few objects are read at once, and no other index is asked for fewer.
 const FEW_FOUND: usize = 16;
 
-/// Values of one question whose objects are read by batches, and put in order as they are read. With more values all are
-/// read at once.
+/// The most values of one lookup whose objects are read in batches and merged as they are read. For more values, all
+/// objects are read at once.
 const READ_BY_BATCHES_MAX: usize = 16;
 
 /// The surroundings of a list: indexes, and turns.
@@ -33,8 +33,8 @@ pub trait ListHost: fmt::Debug + Sync {
     /// Calls `ask` with the index of this key, in the state of the list. Returns false if there is none at present.
     fn ask(&self, key: &IndexKey, ask: &mut dyn FnMut(&Index)) -> bool;
 
-    /// Returns whether to go on, after so many objects of one list were looked through: asked before the first,
-    /// and once in [`PACE_OBJECTS`]. If not, the list ends there, and [`ViewList::is_cut`] says so.
+    /// Returns whether the scan of a list continues after `looked_through` objects. It is asked before the first
+    /// object, and then once in [`PACE_OBJECTS`]. If not, the list ends there, and [`ViewList::is_cut`] says so.
     fn goes_on(&self, looked_through: usize) -> bool {
         let _ = looked_through;
         true
@@ -51,7 +51,7 @@ pub struct ViewList<'a> {
 }
 
 impl<'a> ViewList<'a> {
-    /// A list of these objects.
+    /// Returns a list of these objects.
     pub fn new(objects: LazyList<'a>, host: &'a dyn ListHost) -> Self {
         Self {
             objects,
@@ -98,7 +98,7 @@ impl<'a> ViewList<'a> {
         }))
     }
 
-    /// Chooses the indexes to ask, and counts what they find. `None`: one that is needed is not there.
+    /// Chooses the indexes to ask, and counts the objects that they find. `None`: a needed index is missing.
     fn choose(&self, probes: &Probes<'_>) -> Option<Choice> {
         match probes {
             Probes::One { key, values } => {

@@ -43,12 +43,12 @@ pub struct Counter {
     reads: RetainedFields,
     functions: &'static FunctionTable,
     at: Snapshot,
-    /// One for each namespace; a single one under the empty name where namespaces are not told apart.
+    /// The count of each namespace; a single count under the empty name if the counter does not separate namespaces.
     groups: HashMap<Box<str>, CountGroup>,
     name_bytes: usize,
 }
 
-/// The objects of one namespace.
+/// The count of one namespace's objects.
 #[derive(Debug, Default)]
 struct CountGroup {
     objects: usize,
@@ -113,8 +113,8 @@ impl Counter {
         }
     }
 
-    /// Returns the number of elements of this namespace's objects, or of all objects where namespaces
-    /// are not told apart. `None`: the chain fails on one of them, so only an evaluation can tell.
+    /// Returns the number of elements of this namespace's objects, or of all objects if the counter does not separate
+    /// namespaces. `None`: the chain fails on one of the objects, so the expression has to be evaluated.
     pub fn count(&self, namespace: &str) -> Option<u64> {
         match self.groups.get(namespace) {
             Some(group) => (group.failed == 0).then_some(group.elements),

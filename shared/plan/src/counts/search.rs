@@ -13,7 +13,7 @@ use crate::{
     text::{self, Swaps, TermWriter},
 };
 
-/// Counts of one expression. One with more of them is evaluated as it is.
+/// The most counts of one expression. An expression with more is evaluated without counters.
 const COUNTS_MAX: usize = 16;
 
 /// Puts parameters in the place of an expression's counts over the whole list. `None`: it has none.
@@ -241,8 +241,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds a count, or finds the equal one. Returns its parameter as it is written in an expression;
-    /// `None`: neither a counter nor an index can tell it.
+    /// Adds a count, or finds an equal one. Returns its parameter, as text for an expression; `None`: neither a
+    /// counter nor an index can count this.
     fn count(&mut self, chain: &str, measure: Measure) -> Option<String> {
         let chain = Expression::parse(chain).ok()?;
         let equal = |count: &&Count| count.measure == measure && count.chain == chain;

@@ -16,15 +16,14 @@ pub struct Terms<'t> {
     pub objects_max: usize,
     /// The most values and objects that may be looked at to find them.
     pub steps_max: usize,
-    /// Returns true for an object that is asked for at all. An object that stands for all others of its
-    /// kind has to be.
+    /// Returns true for an object that the query asks for. An object that represents a group of alike objects has to
+    /// be admitted.
     pub admits: &'t dyn Fn(&Object) -> bool,
     /// The request's.
     pub parameters: &'t dyn Parameters,
 }
 
-/// Objects that are taken as they are, rather than one of them for all, where that one has to be
-/// checked.
+/// The most objects that are returned unchecked. For more, one object is checked on behalf of all alike ones.
 const UNCHECKED_MAX: usize = 4;
 
 /// The cost of a check, in values that are looked at.
@@ -40,9 +39,8 @@ struct Gathering<'i, 't> {
 }
 
 impl Index {
-    /// The objects that a probe finds, and those that the index cannot judge; some more than once.
-    /// `None`: that takes more than the terms allow, or what is asked for is nothing that can be looked
-    /// up.
+    /// Returns the objects that a probe finds, and the objects that the index cannot judge; some come more than once.
+    /// `None`: the search exceeds the limits of `terms`, or the operand is no value that an index can look up.
     pub fn gather(&self, probe: &Probe, terms: Terms<'_>) -> Option<Vec<Object>> {
         let operand = match &probe.operand {
             Operand::Literal(value) => Some(value),
@@ -260,7 +258,7 @@ impl<'i> Gathering<'i, '_> {
     }
 }
 
-/// A value as text: a string as it is, anything else as JSON.
+/// Returns a value as text: a string unchanged, any other value as JSON.
 fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),

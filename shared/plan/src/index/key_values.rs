@@ -1,4 +1,4 @@
-//! The values that one object is indexed by.
+//! The values under which an index finds one object.
 
 use anteroom_jmespath::{
     Budget, Environment, EvalError, MissingKey, Node as _, Parameters, Shape, Value,
@@ -7,7 +7,7 @@ use anteroom_view::{Object, ViewNode};
 
 use crate::{IndexKey, KeyProgram, Language, Leaf, Scalar};
 
-/// The budget for the key of one object. An object whose key costs more is looked at in every query.
+/// The budget for the key of one object. An object whose key costs more is a candidate in every query.
 pub(crate) const KEY_BUDGET: Budget = Budget {
     steps: 20_000,
     depth: anteroom_jmespath::DEPTH_MAX,
@@ -39,8 +39,7 @@ impl IndexKey {
 pub(super) struct KeyValues {
     /// In order, each once.
     pub(super) values: Vec<Scalar>,
-    /// Its key cannot be looked up, or not all of it: it has parts, or there is none because of an
-    /// error.
+    /// The object is a candidate in every query: the key failed, or has parts that cannot be looked up.
     pub(super) always: bool,
 }
 

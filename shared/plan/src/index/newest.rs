@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use anteroom_view::Object;
 
-/// Objects that are noted at once. With one more, the first of them is put into the index anew.
+/// The most objects with a noted newer version. For one more, the oldest noted object is inserted into the index
+/// anew.
 pub(super) const NEWEST_MAX: usize = 1_024;
 
-/// Bytes of allocations that are held for nothing but that: objects as they were when they were put into
-/// the index. With more, the first of them are put into it anew.
+/// The most bytes of allocations that only these notes keep alive: objects in the version that was inserted into the
+/// index. For more, the oldest noted objects are inserted anew.
 pub(super) const NEWEST_BYTES_MAX: usize = 1024 * 1024;
 
 /// Maps an object of the index to its newest version, as long as no field that the index reads has
@@ -18,8 +19,8 @@ pub(super) const NEWEST_BYTES_MAX: usize = 1024 * 1024;
 pub(super) struct NewestVersions {
     /// Newest versions, by the object that was put into the index.
     newest: HashMap<Object, Object>,
-    /// The keys in the order in which they came, and some that are noted no more: what is held of those
-    /// goes when it is their turn. Whoever stays noted has changed a short while ago.
+    /// The keys of `newest` in the order of their notes, and keys whose note is gone. Those are removed when their
+    /// turn comes. Keys that stay noted have changed a short while ago.
     order: VecDeque<Object>,
     /// The bytes of all objects that are held.
     held_bytes: usize,

@@ -60,7 +60,7 @@ impl Ordered {
         self.values.get()
     }
 
-    /// Puts all values in order, unless they are. It takes a step for each of them.
+    /// Returns all values in order. The first call sorts them, with a step for each value.
     pub(super) fn get_or_sort(&self, by_value: &HashMap<Scalar, Posting>) -> &Values {
         self.values.get_or_init(|| {
             let mut values = Values {

@@ -19,7 +19,7 @@ pub(super) enum InnerValue {
     Each(Rc<Chain>),
     /// A value of the object. The chain drops nulls, so only objects with a value matter.
     Value(Rc<Chain>),
-    /// A list of what is in it.
+    /// A list of the elements of this stream.
     List(Stream),
     /// Null, for each that no way finds.
     Null(Vec<Narrow>),

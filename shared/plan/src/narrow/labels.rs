@@ -22,8 +22,8 @@ static KEY: LazyLock<Option<Key>> = LazyLock::new(|| {
     Some(Key::new(expression, reading, "metadata.labels".to_owned()))
 });
 
-/// Finds the objects that matter among those of a label selector: by what `narrow` has for all objects,
-/// or by their labels. `None`: all have to be looked through.
+/// Finds the objects of a label selector that matter: by the plan `narrow` for all objects, or by their labels.
+/// `None`: all objects have to be scanned.
 pub fn selected<'n>(
     narrow: Option<&'n Narrow>,
     selector: &LabelSelector,

@@ -15,7 +15,7 @@ pub(super) struct Miss {
     pub(super) value: FalsyValue,
 }
 
-/// A value that says no. Each of them can be what stands before it.
+/// A value that a condition takes for false. Each variant includes the variants before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FalsyValue {
     /// `null`, or a key is missing.

@@ -1,7 +1,7 @@
 //! Lists that are made of each object by itself.
 //!
-//! Projections, filters and `[]` hand on elements one by one. A chain of them is evaluated for each element, and the
-//! results are put one behind the other. So an element without a result can be left out.
+//! Projections, filters and `[]` pass elements on one by one. A chain of them is evaluated for each element, and the
+//! results are concatenated. So an element without a result can be left out.
 
 use std::rc::Rc;
 
@@ -18,7 +18,8 @@ use crate::{Key, Leaf, Reading};
 pub(super) enum Chain {
     /// The object itself.
     Base,
-    /// The elements of what a term is for each: of a list; anything else as its own element.
+    /// The elements of a term's value on each element: of a list its elements; any other value is its own single
+    /// element.
     Spread(Rc<Chain>, TermId),
     /// The value of a term on each element, unless it is null.
     Project(Rc<Chain>, TermId),
@@ -114,7 +115,7 @@ impl Chain {
         Some(Key::new(self.expression(ast)?, reading, self.shown(ast)))
     }
 
-    /// The list, of one object.
+    /// Returns the chain as an expression over one object.
     pub(super) fn expression(&self, ast: &Ast) -> Option<Expression> {
         let mut graft = Graft::new(ast);
         let root = self.graft(&mut graft)?;
@@ -125,8 +126,8 @@ impl Chain {
 /// A list in which each object contributes a run of elements, in the order of the objects.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
-    /// A list of all elements that each object contributes, or more, without parameters. All of its errors are errors
-    /// of these steps. `None`: the list depends on parameters.
+    /// A list without parameters that has all elements that each object contributes, or more. All of its errors are
+    /// errors of these steps. `None`: the list depends on parameters.
     pub(super) chain: Option<Rc<Chain>>,
     /// The list that each object contributes, exactly, with parameters.
     pub(super) whole: Rc<Chain>,
