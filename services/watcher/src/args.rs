@@ -28,7 +28,7 @@ pub fn memory_limit(text: &str) -> Result<u64, String> {
     Ok(limit)
 }
 
-/// The policies that change existing objects where nothing else is said.
+/// The policies that may change existing objects if `--allow-writes` is not given.
 const CLUSTER_POLICIES: [&str; 2] = ["clusterpolicy/*", "mutatingpolicy/*"];
 
 /// The default of `--namespace-log-bytes-max`.

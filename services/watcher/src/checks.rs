@@ -6,8 +6,8 @@ use anteroom_model::Group;
 use anteroom_runtime::{Check, Readiness};
 use parking_lot::Mutex;
 
-/// All checks. The coordinator alone sets those of entries and policies; those of views are set for groups that are led
-/// here. A standby has nothing of its own to wait for.
+/// The readiness checks of the watcher. Only the coordinator sets the checks of entries and policies; checks of views
+/// are set for the groups that this watcher leads. A standby waits for nothing.
 #[derive(Debug)]
 pub(crate) struct Checks {
     /// The bus is within reach.

@@ -6,27 +6,27 @@
 //!
 //! # Ready means enforced
 //!
-//! A policy is `Ready` when it decides the next request. The coordinator learns that without asking anybody.
-//! The log has one order, so a policy has a position: after its own record, the records of what it reads, and
-//! the kinds. A webhook's heartbeat is one position, whatever the number of policies. Once every live webhook
-//! has passed the position, and a replica serves each view, the policy is in force. A policy that waits for
-//! its views holds up no other. `docs/ready.md` has the rules for webhooks that come and go.
+//! A policy is `Ready` when it decides the next request. The coordinator learns that without asking any service. The
+//! log has one order, so a policy has a position: behind its own record, the records that it reads, and the kinds. A
+//! webhook's heartbeat names one position, whatever the number of policies. Once every live webhook has passed the
+//! policy's position, and a replica serves each of its views, the policy is in force. A policy that waits for its
+//! views delays no other. `docs/ready.md` has the rules for webhooks that come and go.
 //!
 //! Statuses of many entries are many writes, and each write is an event. So news go first, and ages and
 //! figures share one rate.
 //!
 //! | module | content |
 //! |---|---|
-//! | `controller`, `reconciler`, `effect` | the task; the pure core; what it asks for |
+//! | `controller`, `reconciler`, `effect` | the task; the pure core; the effects that it asks for |
 //! | `manifests`, `manifest_list` | entries, policies and exceptions as the API server has them |
-//! | `entry_store`, `policy_store`, `exception_store` | entries; policies, by what they read; exceptions of both groups |
+//! | `entry_store`, `policy_store`, `exception_store` | entries; policies, by the sources that they read; exceptions of both groups |
 //! | `resolver`, `resolve`, `permits` | what an entry or reference means; what an administrator allows |
 //! | `registry` | which views are desired, and who needs them |
 //! | `policies_in_log` | the policies that were in force before this term |
 //! | `quotas` | the sources that policies may have kept |
 //! | `webhooks`, `enforcement` | live webhooks; whether a policy is in force |
 //! | `status` | statuses: the states of views, conditions, and who writes them |
-//! | `system_views`, `call_pollers` | what the coordinator itself writes to the log |
+//! | `system_views`, `call_pollers` | the views that the coordinator itself writes to the log |
 
 mod call_pollers;
 mod controller;

@@ -1,5 +1,4 @@
-//! The watches of one group: from the desired views and the objects that are referenced to
-//! what the log has of them.
+//! The watches of one group: from the desired views and references to the objects in the log.
 //!
 //! | module | content |
 //! |---|---|
@@ -14,8 +13,8 @@
 //!
 //! ## Starting over
 //!
-//! A view starts over in one of four ways, which have the same names in all of these modules and in the write queue.
-//! Each opens a new epoch.
+//! A view starts over in one of four ways, which have the same names in these modules and in the write queue. Each
+//! opens a new epoch.
 //!
 //! | verb | when | objects known of the log | `Member::since` | changes that wait | lists |
 //! |---|---|---|---|---|---|
@@ -69,8 +68,8 @@ use memory::{MemoryStep, Usage};
 pub(crate) use metrics::FeedMetrics;
 use type_feed::{Done, Placed, TypeFeed};
 
-/// The time from the first change of what is wanted to the next plan of the watches, which is for all changes that
-/// come within it. Where four times what the last plan took is longer, it is that.
+/// The time from the first change of the desired views to the next plan of the watches. The plan takes in all changes
+/// of that time. If four times the duration of the last plan is longer, that time is used.
 const PLAN_DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// The interval at which idle references, immutable objects and memory are looked at.
@@ -85,7 +84,7 @@ pub(crate) struct FeedTools {
     pub publisher: Publisher,
     /// Counts planned watches.
     pub metrics: FeedMetrics,
-    /// Counts what the watches bring.
+    /// Counts the objects and events of the watches.
     pub source_metrics: SourceMetrics,
     /// Changes whenever the API server begins or ceases to serve something.
     pub served: watch::Sender<()>,
@@ -125,8 +124,8 @@ impl Default for FeedOptions {
     }
 }
 
-/// Runs the watches of one group for one term. Every method but [`Feeder::drive`] only notes what
-/// is wanted; work is done while `drive` is awaited.
+/// Runs the watches of one group for one term. Every method but [`Feeder::drive`] only notes the wish; the work is
+/// done while `drive` is awaited.
 pub(crate) struct Feeder {
     tools: FeedTools,
     /// Views of the log that were not started in this term.
@@ -150,7 +149,7 @@ pub(crate) struct Feeder {
 }
 
 impl Feeder {
-    /// At the start of a term, with what the log has of the group.
+    /// Returns a feeder at the start of a term, with the group's state in the log.
     pub(crate) fn new(tools: FeedTools, inherited: LogSnapshot) -> Self {
         let FeedOptions {
             memory_bytes_max,
@@ -281,7 +280,7 @@ impl Feeder {
         }
     }
 
-    /// All desired views are known: what the log has of others is freed.
+    /// Notes that all desired views are known: views that only the log has are freed.
     pub(crate) fn settled(&mut self) {
         self.settled = true;
         for record in self.inherited.drain() {
@@ -291,8 +290,8 @@ impl Feeder {
         self.types.values_mut().for_each(TypeFeed::settle);
     }
 
-    /// Works for ever; returns only when a part of it ended that should not have, which ends the
-    /// term. Dropping the future loses nothing.
+    /// Works for ever. It returns only an error of a task that should not have ended, which ends the term. Dropping
+    /// the future loses nothing.
     pub(crate) async fn drive(&mut self) -> anyhow::Error {
         loop {
             let debounce = PLAN_DEBOUNCE.max(self.took * 4);

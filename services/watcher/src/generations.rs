@@ -1,4 +1,4 @@
-//! Mark and sweep for what is read in passes: a list of the API server, or a reading of the log.
+//! Mark and sweep for data that are read in passes: a list of the API server, or a reading of the log.
 //!
 //! Each entry is marked with the pass that last brought it. Once a pass is complete, the entries that it
 //! did not bring are gone.

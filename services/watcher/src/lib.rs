@@ -1,9 +1,9 @@
 //! The watcher: the only service that reads from the API server.
 //!
-//! The views are divided into groups, each with a lease; any number of watchers divide the groups
-//! among themselves. Whoever leads group 0 is the *coordinator*: it reads entries and policies, and
-//! publishes the desired views and objects. Whoever leads another group reads that from the log,
-//! runs the watches, prunes what nobody reads, and writes deltas.
+//! The views are divided into groups, each with a lease; any number of watchers divide the groups among themselves.
+//! The leader of group 0 is the *coordinator*: it reads entries and policies, and publishes the desired views and
+//! objects. The leader of another group reads these from the log, runs the watches, prunes fields that nobody reads,
+//! and writes deltas.
 //!
 //! ```text
 //!              ┌─ coordinator (group 0) ────────────────────────────────────┐
@@ -21,10 +21,10 @@
 //! | room | what | knows |
 //! |---|---|---|
 //! | `source` | discovery, lists and watches of the API server | |
-//! | `log_writer` | election, the writer of the log, what the log holds | |
+//! | `log_writer` | election, the writer of the log, the content of the log | |
 //! | `gateway` | live reads, API calls, images, own rights | `source` |
 //! | `feeds` | the watches of a group, from the desired views | `source`, `log_writer` |
-//! | `coordinator` | the desired views, by whom they are needed, and the statuses that users see | all of them |
+//! | `coordinator` | the desired views with their dependents, and the statuses that users see | all of them |
 //!
 //! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; `generations` is known to
 //! `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the

@@ -1,4 +1,4 @@
-//! The log: which groups of views this watcher may write, what the log holds of them, and the writer.
+//! The log: the groups of views that this watcher may write, their content in the log, and the writer.
 //!
 //! # Groups
 //!
@@ -17,7 +17,7 @@
 //! | `lead`, `members` | election, division of the groups |
 //! | `publish` | the write queue and its task |
 //! | `index`, `log_snapshot` | the log at the start of a term |
-//! | `desired_state` | what the coordinator desires |
+//! | `desired_state` | the views and objects that the coordinator desires |
 //! | `metrics` | batches, views written, groups led |
 
 pub(crate) mod desired_state;

@@ -218,8 +218,8 @@ async fn send(bus: &dyn Bus, beat: Beat) -> Result<(), BusError> {
     Ok(())
 }
 
-/// Keeps metrics and readiness in step with the views that are written here. A view is waited for
-/// until it is synced, or until its source said that it never will be.
+/// Keeps metrics and readiness in step with the views that are written here. Readiness waits for a view until it is
+/// synced, or until its source has refused it.
 async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow::Result<()> {
     let mut control_changes = publisher.control_changes();
     let mut wanted = context.desired_state.settled();

@@ -1,6 +1,6 @@
 //! API calls that are made at intervals, once for the whole cluster.
 //!
-//! [`schedule`] decides when a call is made again and what readers are told, [`poller`] does it.
+//! [`schedule`] decides when a call is made again and what readers learn, and [`poller`] carries this out.
 
 mod poller;
 mod schedule;
@@ -49,7 +49,7 @@ impl CallPollers {
         }
     }
 
-    /// Begins to make a call, unless it is made already. `inherited` is what the log has of its view.
+    /// Starts the poller of a call, unless it runs already. `inherited` is the state of the call's view in the log.
     pub(crate) fn start(
         &mut self,
         info: SourceInfo,

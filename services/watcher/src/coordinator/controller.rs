@@ -97,7 +97,7 @@ struct Inputs {
 }
 
 impl Controller {
-    /// Begins a term, with what the log has.
+    /// Begins a term, with the state of its views in the log.
     pub(crate) fn new(deps: Deps, mut snapshot: LogSnapshot) -> Self {
         let (log, options) = (deps.incarnation.clone(), deps.options.clone());
         Self {

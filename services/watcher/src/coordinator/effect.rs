@@ -68,7 +68,7 @@ pub(super) enum Write {
     Put(Record, Span),
     /// The record is gone.
     Delete(ObjectKey, ChangeOrigin),
-    /// The view consists of these records.
+    /// The view gets exactly these records.
     Replace(Vec<Record>),
     /// All records are known: what an earlier term left beside them is deleted.
     Listed,

@@ -1,8 +1,8 @@
 //! Ready means enforced: whether the webhooks decide by a policy, and can. Pure.
 //!
-//! A policy that compiles, and whose entries and references are synced, has a *position* in the log: behind
-//! the policy itself, what it reads, and the kinds that it speaks of. Once every webhook says that it
-//! enforces the log up to there, and a replica answers for each view, the policy is in force.
+//! A policy that compiles, and whose entries and references are synced, has a *position* in the log: behind the
+//! policy itself, the records that it reads, and the kinds that it matches. Once every webhook enforces the log up to
+//! this position, and a replica answers for each view, the policy is in force.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -111,7 +111,8 @@ impl PolicyProgress {
 }
 
 impl RequiredReads {
-    /// Returns what has to be served for a policy: of a `GlobalContextEntry` nothing, as it is ready without.
+    /// Returns the records and views that a policy needs before it is enforced. Views of `GlobalContextEntry` are not
+    /// among them, since the policy is ready without them.
     pub(super) fn of(policy: &PolicyManifest, id: &PolicyId, registry: &Registry) -> Self {
         let declared = policy.references.iter().filter(|r| r.is_declared());
         let declared = declared.map(|r| (EntryKind::Implicit, r.name_for(&id.0)));
@@ -200,8 +201,8 @@ impl EnforcementTracker {
         self.unenforced.remove(id);
     }
 
-    /// Returns the condition of a policy that is `ready` but for its enforcement; `None`: nothing is to be
-    /// said yet.
+    /// Returns the condition of a policy that only has to be enforced to be ready; `None`: the condition stays as it
+    /// is for now.
     pub(super) fn judge(
         &mut self,
         id: &PolicyId,

@@ -18,7 +18,7 @@ pub(crate) enum ExceptionKind {
 }
 
 impl ExceptionKind {
-    /// Both of them.
+    /// Both groups of exceptions.
     pub(super) const ALL: [Self; 2] = [Self::Classic, Self::Cel];
 
     /// Returns the key among the exceptions of both kinds.

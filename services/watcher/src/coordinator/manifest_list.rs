@@ -51,12 +51,12 @@ impl<T> ManifestList<T> {
         self.heard = Some(now);
     }
 
-    /// Notes that the collection cannot be read, and what is waited for therefore.
+    /// Notes that the collection cannot be read, and the text for the readiness check.
     pub(super) fn refuse(&mut self, waits_for: String) {
         self.waits_for = Some(waits_for);
     }
 
-    /// Notes whether the API server serves the kind at all. Where it does not, nothing is waited for.
+    /// Notes whether the API server serves the kind. If it does not, readiness does not wait for the list.
     pub(super) fn set_absent(&mut self, absent: bool) {
         self.absent = absent;
         if absent {

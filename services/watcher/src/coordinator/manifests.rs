@@ -1,5 +1,5 @@
-//! Entries, policies and exceptions as the API server has them, read so that a malformed one can still get a
-//! status that says what is wrong.
+//! Entries, policies and exceptions as the API server has them. Their readers are lenient, so that a malformed object
+//! still gets a status that names the fault.
 
 mod entry;
 mod exception;

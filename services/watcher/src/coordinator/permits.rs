@@ -207,7 +207,7 @@ fn part_matches(pattern: &str, name: &str) -> bool {
     left.ends_with(last)
 }
 
-/// Returns the failure of whoever reads Secrets without being allowed to.
+/// Returns the failure for `who`, which reads Secrets without the permission.
 pub(crate) fn forbidden(who: &str) -> Failure {
     Failure::new(
         "SecretsForbidden",
@@ -219,7 +219,7 @@ pub(crate) fn forbidden(who: &str) -> Failure {
     )
 }
 
-/// Returns the failure of whoever calls the API server for Secrets: only a `resource` keeps them sealed.
+/// Returns the failure for `who`, which calls the API server for Secrets: only a `resource` keeps them sealed.
 pub(crate) fn uncallable(who: &str) -> Failure {
     Failure::new(
         "SecretsForbidden",

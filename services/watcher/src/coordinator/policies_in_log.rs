@@ -1,4 +1,4 @@
-//! The policies that the log has when a term begins: what was in force before this watcher led.
+//! The policies that the log has when a term begins: those that were in force before this watcher led.
 
 use std::collections::HashMap;
 

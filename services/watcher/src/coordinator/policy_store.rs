@@ -198,8 +198,7 @@ impl PolicyStore {
         self.lists.iter().find_map(ManifestList::waits_for)
     }
 
-    /// Returns since when the news of all kinds is: the oldest of them. Kinds that the API server does not serve
-    /// have none.
+    /// Returns the time of the oldest news over all kinds. Kinds that the API server does not serve have no news.
     pub(super) fn news_at(&self) -> Option<Instant> {
         let served = self.lists.iter().filter(|list| !list.is_absent());
         let heard: Option<Vec<_>> = served.map(ManifestList::news_at).collect();

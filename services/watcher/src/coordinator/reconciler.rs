@@ -49,7 +49,7 @@ use crate::{
 use held_versions::HeldVersion;
 pub(crate) use notes::Manifests;
 
-/// Reasons that a change of what the API server serves may remove.
+/// Reasons that may vanish when the API server serves other kinds.
 const AWAITED: [&str; 4] = [
     "AmbiguousResource",
     "GroupUnavailable",
@@ -191,7 +191,7 @@ impl Reconciler {
         self.views.log(event);
     }
 
-    /// Takes in a heartbeat of whoever writes views.
+    /// Takes a heartbeat of a watcher that writes views.
     pub(super) fn leader_beat(&mut self, beat: Beat, now: Instant) {
         self.views.beat(beat, now);
     }
@@ -419,15 +419,15 @@ impl Reconciler {
     }
 }
 
-/// Views that follow from manifests alone. What is wanted stands before what entries are bound to, as with every
-/// change.
+/// The views that follow from manifests alone. Desired views are written before the bindings of entries to them, as
+/// with every change.
 const FOLLOWING: [SystemView; 3] = [
     SystemView::DesiredViews,
     SystemView::References,
     SystemView::Entries,
 ];
 
-/// Returns whether what an earlier term said of the writer is kept for now.
+/// Returns whether the writing user of an earlier term is kept for now.
 fn is_awaited(writer: &WriterUser, since: Duration) -> bool {
     *writer == WriterUser::Unknown && since < WRITER_WAIT
 }

@@ -1,10 +1,10 @@
 //! The desired views and objects, and the entries and policies that need them. Pure: events
 //! in, effects out. The cost of a change depends only on its own size.
 //!
-//! A view lives as long as one entry needs it. An entry that a manifest declares lives as long as its
-//! manifest; an implicit one, which policies declare by what they read, as long as one policy depends
-//! on it. Policies are dependents by UID, so a policy that was deleted and made again under its name
-//! is another one, even where the deletion itself was missed.
+//! A view lives as long as one entry needs it. An entry with a manifest lives as long as its manifest. An implicit
+//! entry, which policies declare by their reads, lives as long as one policy depends on it. Policies are dependents
+//! by UID. So a policy that was deleted and created again under its name is another dependent, even if the watcher
+//! missed the deletion.
 
 mod dependents;
 mod need;
@@ -61,7 +61,7 @@ pub(crate) struct Needed {
     pub in_quota: bool,
 }
 
-/// An entry as the API server has it now, with what it resolved to.
+/// An entry as the API server has it now, with the result of its resolution.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Claim {
     /// The kind that declares it.
@@ -81,11 +81,11 @@ pub(crate) struct Claim {
 /// A change that the registry takes in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Event {
-    /// The entry is there, and means this.
+    /// The entry exists, with this content.
     Entry(Box<Claim>),
     /// The entry is gone.
     EntryGone(EntryId),
-    /// The policy or exception is there.
+    /// The policy or exception exists, with these needs.
     Policy(Dependent, Needed),
     /// The policy is gone.
     PolicyGone(Dependent),
@@ -181,7 +181,7 @@ impl Registry {
         self.needs.on_view(view)
     }
 
-    /// The policies that an implicit entry is there for.
+    /// Returns the policies that depend on an implicit entry.
     pub(crate) fn dependents(&self, id: &EntryId) -> impl Iterator<Item = &Dependent> {
         let entry = self.entries.get(id);
         let dependents = entry.and_then(|entry| entry.reference.as_ref());
@@ -477,7 +477,7 @@ impl RegisteredEntry {
     }
 }
 
-/// Why an implicit entry is not published: what it means is not known yet, or nothing is kept for it.
+/// The reason why an implicit entry is not published: its reference is not resolved yet, or needs no view.
 const UNRESOLVED: &str = "Unresolved";
 
 fn unresolved(name: &str) -> EntryRecord {

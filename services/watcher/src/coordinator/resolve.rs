@@ -33,8 +33,8 @@ pub(crate) enum Resolution {
     /// Nobody can say: the API group does not answer. What one and the same generation of the entry
     /// was bound to before stays, since *unknown* is not *absent*.
     Unknown(Failure),
-    /// Nothing has to be kept: a policy reads what the API server does not serve, or what cannot be
-    /// watched, and never asked for it to be kept. It is read when it is needed.
+    /// No view is kept: a policy reads a kind that the API server does not serve or that cannot be watched, and never
+    /// asked for a view. Live reads answer instead.
     Nothing,
 }
 

@@ -76,7 +76,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Returns what a reference of these policies means; `None`: kinds are not known yet.
+    /// Returns the resolution of a reference of these policies; `None`: the kinds are not known yet.
     pub(super) fn reference<'d>(
         &self,
         referred: &Referred,
@@ -141,8 +141,9 @@ impl Resolver<'_> {
     /// Narrows an entry with `retain: Referenced` to the fields that policies and projections read; `None`: the
     /// policies are not known yet.
     ///
-    /// The fields are a part of a view's identity: where a policy reads more, the entry is of another view from
-    /// then on, which answers once it has been read whole. So what was never kept is never taken for absent.
+    /// Narrows the entry's view to the fields that policies read. The fields are a part of a view's identity. If a
+    /// policy begins to read more fields, the entry moves to another view, which answers once it was read whole. So a
+    /// field that was never kept never counts as absent.
     fn narrowed(&self, entry: &EntryManifest, resolution: Resolution) -> Option<Resolution> {
         let Resolution::Found(mut found) = resolution else {
             return Some(resolution);
@@ -160,7 +161,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Returns whether the entry keeps only what is read of it.
+/// Returns whether the entry's view keeps only the fields that policies read.
 pub(super) fn is_narrowed(entry: &EntryManifest) -> bool {
     match &entry.spec {
         Ok(EntrySpec::Cached(spec)) => spec.retain == Some(Retain::Referenced),
@@ -174,7 +175,7 @@ pub(super) fn is_about(query: &EntryQuery, entry: &EntryManifest) -> bool {
     query.kind == entry.kind && named.is_none_or(|name| *name == entry.identity.name)
 }
 
-/// The fields that all of these queries and the entry's projections read of each object.
+/// Returns the fields that these queries and the entry's projections read of each object.
 fn kept<'a>(found: &Resolved, queries: impl Iterator<Item = &'a EntryQuery>) -> RetainedFields {
     let mut kept = RetainedFields::identity();
     let plural = match &found.info.source {

@@ -21,7 +21,7 @@ pub(super) struct SystemViews {
 }
 
 impl SystemViews {
-    /// Opens all of them, with what earlier terms wrote to the log.
+    /// Opens all system views, with the records of earlier terms in the log.
     pub(super) fn open(publisher: Publisher, snapshot: &mut LogSnapshot) -> Self {
         let mut open = |source: Source| {
             let info = SourceInfo {

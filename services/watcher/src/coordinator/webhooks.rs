@@ -10,12 +10,12 @@
 //! | listened to for less than `LISTEN` | waits: one may not have been heard yet | stays |
 //! | none is heard | waits: `NoWebhook` | stays for `WEBHOOKS_AWAY_MAX_MS`, then `NoWebhook` |
 //! | one that is heard is behind | waits: `NotEnforced`, with its name and reason | stays |
-//! | all are there | is in force | stays |
+//! | all webhooks have passed the position | is in force | stays |
 //!
-//! So a webhook that joins, is restarted, lags or leaves moves no policy that is ready: a webhook reads
-//! all of the log before it takes a request, and a webhook that died decides nothing. Only when there is none at
-//! all for long, no policy is enforced, and the condition says so. A webhook that was not heard for
-//! `WEBHOOK_SILENCE_MAX_MS` is not waited for.
+//! So a webhook that joins, restarts, lags or leaves changes no policy that is ready: a webhook reads the whole log
+//! before it takes a request, and a webhook that died decides nothing. Only if there was no webhook at all for long,
+//! no policy is enforced, and the condition says so. The coordinator does not wait for a webhook that was silent for
+//! `WEBHOOK_SILENCE_MAX_MS`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -46,7 +46,7 @@ const NO_WEBHOOK: &str = "NoWebhook";
 pub(crate) struct Webhooks {
     /// Since when they are listened to.
     since: Option<Instant>,
-    /// When any of them was last heard.
+    /// The time at which any webhook was last heard from.
     last: Option<Instant>,
     heard: BTreeMap<String, (Instant, WebhookBeat)>,
 }
@@ -88,7 +88,7 @@ impl Webhooks {
     /// Why a policy that was in force is not any more.
     ///
     /// # Errors
-    /// What is missing, for its author.
+    /// The reason why it is not in force, for the policy's author.
     pub(crate) fn still_enforce(&self, now: Instant) -> Result<(), Failure> {
         match self.are_away(now) {
             true => Err(nobody()),
@@ -100,7 +100,7 @@ impl Webhooks {
     /// there.
     ///
     /// # Errors
-    /// What is missing, for its author.
+    /// The reason why it is not in force, for the policy's author.
     pub(crate) fn enforce(
         &self,
         log: &Incarnation,

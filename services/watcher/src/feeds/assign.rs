@@ -14,18 +14,17 @@ use super::{
 };
 use crate::log_writer::publish::WriteQueue;
 
-/// The views and references that come to a watch.
+/// The views and references that move to a watch.
 #[derive(Default)]
 struct Arrivals {
     views: Vec<ViewId>,
     objects: Vec<ObjectKey>,
 }
 
-/// Moves views and references to the watches of the plan. Returns what is to be listed beside which
-/// watch.
+/// Moves views and references to the watches of the plan. Returns the lists to make beside each watch.
 ///
-/// A view that changes its watches leaves all of them at once and is opened anew: readers are served what
-/// it has, until the lists of its new watches are complete.
+/// A view that changes its watches leaves all of them at once and is opened anew. Readers are served the known
+/// objects until the lists of the new watches are complete.
 pub(super) fn assign(
     hub: &mut Hub,
     plan: &Plan,
@@ -96,7 +95,7 @@ fn assign_references(
     }
 }
 
-/// Has the watch list again, or, for a few, only what they hold beside it.
+/// Makes the watch list again, or, for a few views, lists only their objects beside the watch.
 fn admit(
     hub: &mut Hub,
     scope: &WatchScope,

@@ -8,8 +8,8 @@ use crate::source::reflect::{Origin, RawObject};
 /// The most events that are held back for a view. Where there are more, the watch lists again.
 const HELD_EVENTS_MAX: usize = 1_000;
 
-/// The most bytes of events that are held back for a view: its share of memory beside what the log's writer
-/// keeps. Where there are more, the watch lists again.
+/// The most bytes of events that are held back for a view, which take memory beside the log writer's. For more, the
+/// watch lists again.
 const HELD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The events that are held back for a view, in their order.

@@ -1,9 +1,9 @@
-//! The views of one type, the watches that bring them, and how far each view is with each watch. Pure:
-//! what a watch says goes in, and into the [`WriteQueue`] goes what the views hold now.
+//! The views of one type, the watches that they hear, and the progress of each view with each watch. Pure: lists and
+//! events of watches go in, and the objects of the views go into the [`WriteQueue`].
 //!
-//! A view hears the watches that it is made of, and no others. It begins with a list and follows the
-//! events that come after it ([`Progress`]). When it changes its watches, it is opened anew from what is
-//! known: readers are served what they have until the lists of all its watches are complete.
+//! A view hears its own watches and no others. It begins with a list and then follows the events ([`Progress`]). A
+//! view that changes its watches is opened anew: readers are served the known objects until the lists of all its new
+//! watches are complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -189,7 +189,7 @@ impl Hub {
         targets
     }
 
-    /// The history of the source restarted: every view of it is read anew.
+    /// Starts every view of the watch over, because the history of the source restarted.
     fn restart_history(&mut self, scope: &WatchScope, queue: &mut WriteQueue) {
         tracing::warn!(
             ?scope,

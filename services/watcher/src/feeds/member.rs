@@ -54,7 +54,7 @@ pub(super) struct Member {
     pub(super) lease: ViewLease,
     pub(super) filter: ViewFilter,
     pub(super) sealed: bool,
-    /// The fields that are kept of each object; `None`: all of them.
+    /// The fields that the view keeps of each object; `None`: all fields.
     pub(super) retained: Option<Arc<RetainedFields>>,
     /// The newest version of the source of which the view may hold anything, taken when the view began to wait for
     /// lists. The view ignores older lists.

@@ -1,11 +1,10 @@
 //! The memory of all feeders of a process, in bytes, against the limit.
 //!
-//! The rule: a part of the limit is the process's own ([`PROCESS_BYTES`]), and so much for each entry
-//! and each thing that a policy refers to ([`ENTRY_BYTES`]). Bodies that wait to be written take at
-//! most a quarter of the limit; then reading from the API server waits. Keys and versions cannot wait:
-//! where they come to more than the rest, the largest view of the process is stopped and fails with
-//! `MemoryLimit`, one a second, until what is left fits. Once there is room again, the views that were
-//! stopped are fed again, one by one: [`shed_views`] says which one and when.
+//! The rule: a part of the limit is for the process itself ([`PROCESS_BYTES`]), and a fixed amount for each entry and
+//! each reference of a policy ([`ENTRY_BYTES`]). Bodies that wait for a write take at most a quarter of the limit;
+//! then reading from the API server waits. Keys and versions cannot wait. If they take more than the rest, the
+//! largest view of the process is stopped and fails with `MemoryLimit`, one view a second, until the others fit. Once
+//! there is room again, the stopped views are fed again, one by one: [`shed_views`] chooses the view and the time.
 
 mod shed_views;
 
@@ -23,13 +22,12 @@ use tokio::time::Instant;
 
 use shed_views::{MemoryRoom, ShedViews};
 
-/// Memory that a watcher takes beside that: code, connections, pages and batches on their way, and what the
-/// allocator keeps for a moment. Measured at lists of 50,000 objects of 2 KB.
+/// Memory of a watcher beside its views: code, connections, pages and batches under way, and freed memory that the
+/// allocator keeps for a while. Measured at lists of 50,000 objects of 2 KB.
 const PROCESS_BYTES: u64 = 32 * 1024 * 1024;
 
-/// Memory of an entry, or of a reference of a policy, in a coordinator: as it was read, resolved, told of
-/// and published. Measured at 20,000 and at 100,000 of them, half in entries and half in policies: 6.5
-/// to 7.4 KB each.
+/// Memory of an entry, or of a reference of a policy, in a coordinator: its manifest, resolution, status and record.
+/// Measured at 20,000 and at 100,000 of them, half in entries and half in policies: 6.5 to 7.4 KB each.
 const ENTRY_BYTES: u64 = 7 * 1024;
 
 /// The least limit that leaves room for anything.
@@ -42,7 +40,7 @@ pub(crate) struct Memory {
     next: Arc<AtomicU64>,
 }
 
-/// The memory that each share takes, and the views that were stopped for want of it.
+/// The memory of each feeder and the coordinator, and the views that were stopped for lack of memory.
 #[derive(Debug, Default)]
 struct Ledger {
     shares: HashMap<u64, Usage>,
@@ -54,7 +52,7 @@ struct Ledger {
 pub(super) struct Usage {
     /// The bytes of everything.
     pub(super) bytes: u64,
-    /// The view that takes most of them, and its bytes.
+    /// The feeder's largest view, and its bytes.
     pub(super) largest: Option<(ViewId, u64)>,
 }
 
@@ -100,7 +98,7 @@ impl Share {
         self.memory.ledger.lock().shares.insert(self.id, usage);
     }
 
-    /// Notes the memory that the feeder takes. Returns what it has to do about a limit of `bytes_max`.
+    /// Notes the memory that the feeder takes. Returns the feeder's next step for a limit of `bytes_max`.
     pub(super) fn step(&self, bytes_max: u64, usage: Usage, now: Instant) -> Option<MemoryStep> {
         let mut ledger = self.memory.ledger.lock();
         ledger.shed.forget_stayed(now);

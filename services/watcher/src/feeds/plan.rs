@@ -4,18 +4,17 @@
 //!
 //! 1. A view of the whole type, or of a whole namespace, has to be watched as such; whatever lies
 //!    within is *derived* from that watch and never watched again.
-//! 2. Labels, names and namespaces can be told apart here. Any other field selector needs a watch of
-//!    its own, and nothing is derived from it.
-//! 3. What is left are *narrow* watches: one for each view (and each of its namespaces), one for each
-//!    referenced object. Those of one namespace become one watch of the namespace, and those of a
-//!    type one watch of the type, where that costs the API server less: a watch saved is worth
-//!    [`OBJECTS_PER_WATCH`] objects more that are sent. Where the size is not known, they do so above
-//!    [`NARROW_UNSIZED_MAX`].
-//! 4. A wide watch that is only there to save others goes once it is worth less than half of what it
-//!    costs. So one entry that comes and goes changes nothing.
+//! 2. Views that select by labels, names and namespaces can be derived from a wider watch. A view with any other
+//!    field selector needs a watch of its own, and no other view is derived from that watch.
+//! 3. The rest are *narrow* watches: one for each view (and each of its namespaces), one for each referenced object.
+//!    Narrow watches of one namespace become one watch of the namespace, and those of a type one watch of the type,
+//!    if that costs the API server less: a saved watch is worth [`OBJECTS_PER_WATCH`] more objects. If the size of
+//!    the type is not known, they do so above [`NARROW_UNSIZED_MAX`].
+//! 4. A wide watch that only saves narrow ones ends once it saves less than half of its cost. So one entry that comes
+//!    and goes changes nothing.
 //! 5. A wide watch that is forbidden is not planned with, but for a view that is of exactly it.
-//! 6. Above [`WATCHES_PER_TYPE_MAX`] watches the wide one is taken in the place of narrow ones, whatever it
-//!    costs. What does not fit even so is not watched, and fails with a reason that says so.
+//! 6. Above [`WATCHES_PER_TYPE_MAX`] watches, a wide watch replaces narrow ones, whatever its cost. A view that does
+//!    not fit even so is not watched, and fails with a reason that says so.
 //! 7. Places go first to what can be derived. So no number of field selectors keeps it from its watch. Those of
 //!    field selectors go to views of all namespaces first, and then to one namespace after the other.
 
@@ -35,7 +34,7 @@ pub(super) const NARROW_UNSIZED_MAX: usize = 16;
 /// it a buffer and a goroutine.
 pub(super) const WATCHES_PER_TYPE_MAX: usize = 64;
 
-/// The collection that one watch brings: of a type, in one namespace or in all.
+/// The collection of one watch: a type, in one namespace or in all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct WatchScope {
     /// Empty: all.
@@ -256,8 +255,9 @@ fn foreign(wants: &Wants) -> BTreeSet<WatchScope> {
     filters.flat_map(ViewFilter::own).collect()
 }
 
-/// The views of what only the API server can tell, in the order in which they get places: those of all namespaces
-/// first, as only an administrator has them, and then the first of each namespace, the second, and so on.
+/// Returns the views with field selectors of the API server in the order in which they get watches. Views of all
+/// namespaces come first, since only an administrator creates them; then the first view of each namespace, then the
+/// second, and so on.
 fn in_turns<'a>(
     views: impl Iterator<Item = (&'a ViewId, &'a ViewFilter)>,
 ) -> Vec<(&'a ViewId, &'a ViewFilter)> {
@@ -273,8 +273,8 @@ fn in_turns<'a>(
     turns.into_iter().map(|(_, view)| view).collect()
 }
 
-/// Returns whether a wide watch in the place of `count` narrow ones costs the API server less. `runs`: it is
-/// there already.
+/// Returns whether a wide watch instead of `count` narrow ones costs the API server less. `runs`: the wide watch runs
+/// already.
 fn pays(runs: bool, count: usize, size: Option<u64>) -> bool {
     if count > WATCHES_PER_TYPE_MAX {
         return true;
@@ -328,7 +328,7 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
 }
 
 impl Plan {
-    /// Has the view made of these watches, if they fit.
+    /// Assigns these watches to the view, if they fit.
     fn place(&mut self, view: &ViewId, scopes: BTreeSet<WatchScope>) {
         let placed = match self.fits(&scopes) {
             true => scopes,

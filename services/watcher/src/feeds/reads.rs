@@ -7,7 +7,7 @@ use tokio::time::Instant;
 /// In so long a time as many single objects are read as may be read at once.
 const READS_PERIOD: Duration = Duration::from_millis(50);
 
-/// Lists beside one watch at a time. Where more is asked for, the watch lists again, for all of them.
+/// The most lists beside one watch at a time. For more, the watch lists again, on behalf of all.
 pub(super) const JOINS_MAX: usize = 8;
 
 /// The reads that began of late.

@@ -1,4 +1,4 @@
-//! The objects of a type that are referenced one by one, and what is known of each.
+//! The objects of a type that are referenced one by one, and the last news about each.
 //!
 //! Only something newer ever replaces the last news of an object, so it does not matter which
 //! watch it comes from.
@@ -86,7 +86,7 @@ impl Awaited {
 }
 
 impl Reference {
-    /// Returns whether the watch brings it, if it is there.
+    /// Returns whether the watch brings the object, if the object exists.
     fn is_brought_by(&self, scope: &WatchScope, object: &ObjectKey) -> bool {
         let planned = self.scope.as_ref() == Some(scope);
         planned || (scope.is_wide() && scope.holds_namespace(&object.namespace))
@@ -127,8 +127,8 @@ impl References {
         }
     }
 
-    /// The view is desired now: everything that was referred to before is announced, and has to be read. What a watch
-    /// brought before is not in the view.
+    /// The references' view is desired from now on. Every earlier reference is announced, and its object has to be
+    /// read: objects that a watch brought before are not in the view.
     pub(super) fn opened(&mut self, lease: ViewLease, sealed: bool, queue: &mut WriteQueue) {
         self.lease = Some(lease);
         self.sealed = sealed;
@@ -157,7 +157,7 @@ impl References {
         reference.scope
     }
 
-    /// Returns whether nothing is known of it yet, and nobody was asked.
+    /// Returns whether the object is not known yet, and no watch or read was started for it.
     pub(super) fn awaits_first(&self, object: &ObjectKey) -> bool {
         let reference = self.by_object.get(object);
         reference
@@ -177,7 +177,7 @@ impl References {
         watched.map(|(object, _)| object.clone()).collect()
     }
 
-    /// The history of the source restarted: what is known of its objects counts for nothing.
+    /// The history of the source restarted: earlier versions of the objects do not count any more.
     pub(super) fn restart_history(&mut self) {
         self.era += 1;
         for reference in self.by_object.values_mut() {
@@ -224,7 +224,7 @@ impl References {
         news
     }
 
-    /// Returns whether this is still the last news of it.
+    /// Returns whether this version is still the last news about the object.
     pub(super) fn is_found_as(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let reference = self.by_object.get(key);
         reference.is_some_and(|reference| {
@@ -277,8 +277,9 @@ impl References {
         }
     }
 
-    /// The list is complete at `version`: what it did not bring is absent, perhaps `since` the word before it. Of an
-    /// object that was referenced while it was read it says nothing.
+    /// The list is complete at `version`. Objects that it did not bring are absent, perhaps since `since`, the
+    /// watch's last news before the list. The list says nothing about an object that was referenced while the list
+    /// ran.
     pub(super) fn swept(
         &mut self,
         scope: &WatchScope,
@@ -374,7 +375,7 @@ impl References {
         }
     }
 
-    /// The log has room again, and nothing of them: all are announced, and their watches bring what they are.
+    /// The log has room again, and has none of the objects. All are announced, and their watches bring them again.
     pub(super) fn resume_after_full(&mut self, now: Instant, queue: &mut WriteQueue) {
         self.reread();
         for reference in self.by_object.values_mut() {
@@ -406,7 +407,7 @@ impl References {
         states.any(|state| state == State::Failed)
     }
 
-    /// Bytes that all of them take here, about.
+    /// Returns the bytes that all references take here, about.
     pub(super) fn memory(&self) -> u64 {
         let slots = self.by_object.capacity() * (size_of::<(ObjectKey, Reference)>() + 1);
         (slots + self.by_object.len() * KEY_BYTES) as u64

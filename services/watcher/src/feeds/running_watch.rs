@@ -58,7 +58,7 @@ impl RunningWatch {
         }
     }
 
-    /// Returns whether a list of it was read, or is being read.
+    /// Returns whether the watch has completed a list, or is reading one.
     pub(super) fn has_listed(&self) -> bool {
         self.listed || self.listing
     }

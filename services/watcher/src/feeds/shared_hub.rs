@@ -1,5 +1,5 @@
-//! The hub of a type behind its lock. Whoever needs the write queue beside the hub gets it from the locked hub, so the
-//! hub is always locked first.
+//! The hub of a type behind its lock. Code that needs the write queue beside the hub gets it from the locked hub, so
+//! the hub is always locked first.
 
 use std::{
     ops::{Deref, DerefMut},

@@ -175,7 +175,7 @@ fn published(lease: &ViewLease, origin: &Origin) -> ChangeOrigin {
     }
 }
 
-/// Returns whether the object can never change, as ConfigMaps and Secrets may say of themselves.
+/// Returns whether the object can never change: ConfigMaps and Secrets have a field `immutable`.
 pub(super) fn is_immutable(json: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Object {

@@ -1,4 +1,4 @@
-//! One type: the views and references of it, and the watches that run for them.
+//! One type: its views and references, and the watches that run for them.
 
 mod bulk_references;
 mod watch_context;
@@ -34,8 +34,8 @@ use crate::{
 /// allowed by now, where nothing is missed without it.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// The time after which a forbidden watch is asked for again, where a view or an object is not served for want
-/// of it. A right that is given back should be seen in seconds.
+/// The time until a forbidden watch is tried again, if a view or an object is not served without it. A right that is
+/// granted again should work within seconds.
 const ASK_AGAIN_MISSED: Duration = Duration::from_secs(5);
 
 /// The result of a task of a feeder.
@@ -65,11 +65,11 @@ pub(super) struct TypeFeed {
     objects: Option<u64>,
     sizing: bool,
     sized: Option<Instant>,
-    /// It is being asked whether what was forbidden is allowed.
+    /// The API server is being asked whether a forbidden watch is allowed again.
     probing: bool,
     settled: bool,
-    /// The wide watches of the last plan, and how many of what they save may go before it is made
-    /// anew; `None`: any number.
+    /// The wide watches of the last plan, each with the number of saved watches that may end before a new plan is
+    /// made; `None`: any number.
     wide: BTreeMap<WatchScope, Option<usize>>,
     /// References that rested then.
     idle: usize,

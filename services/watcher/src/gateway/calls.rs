@@ -28,6 +28,6 @@ pub(crate) use spec::{CallSpec, CallTarget, OnFailure, Service, is_of_secrets, p
 /// The longest time for one call, from the connection to the last byte.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest response of an API call, where the command line does not say. What it becomes in the
-/// log must stay below `OBJECT_BYTES_MAX`.
+/// The largest response of an API call, unless the command line has another limit. The response's body in the log
+/// must stay below `OBJECT_BYTES_MAX`.
 pub(crate) const API_CALL_BYTES_MAX: usize = 2 * 1024 * 1024;

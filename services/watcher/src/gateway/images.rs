@@ -72,7 +72,7 @@ pub(crate) struct ImageRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub data: Arc<Value>,
-    /// About what it takes.
+    /// The bytes that the image takes, about.
     pub bytes: usize,
     /// When the registry was asked.
     pub begun: Instant,
@@ -90,7 +90,7 @@ impl Images {
         }
     }
 
-    /// Tells in the log what is wrong with the files of credentials.
+    /// Logs faults of the files of credentials.
     pub(crate) async fn tell_files(&self) {
         self.keyring.log_state().await;
     }

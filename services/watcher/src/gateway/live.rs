@@ -1,17 +1,17 @@
 //! Live reads: what no view answers, read from its source when a rule needs it, by any watcher,
 //! leader or not.
 //!
-//! Writes come by an address of their own, so that NATS can be told who may ask for them.
+//! Writes have an address of their own, so that NATS can limit who may ask for them.
 //!
-//! Whoever can ask can read nothing that no policy reads: a request names policy, rule and context entry, and
-//! only a call that this entry can make is made ([`policies`]).
+//! A caller can read nothing that no policy reads. A request names policy, rule and context entry, and the watcher
+//! makes only calls that this entry can make ([`policies`]).
 //!
 //! | limit | of what |
 //! |---|---|
 //! | one read at a time | equal reads under way: they share one read ([`flights`]) |
 //! | rate | reads that begin in a second ([`bucket`]) |
 //! | number, size, time | reads; scans have limits of their own ([`limits`]) |
-//! | a while | the only data kept: what registries say of images ([`crate::gateway::images`]) |
+//! | a while | the only data kept: metadata of images ([`crate::gateway::images`]) |
 
 mod allowed;
 mod args;
@@ -80,8 +80,8 @@ pub(crate) struct LiveChecks {
     pub writes: Check,
 }
 
-/// Serves live reads and writes until `stop` is cancelled. The places are taken once the policies were read: a
-/// watcher that knows none would refuse what is right.
+/// Serves live reads and writes until `stop` is cancelled. It subscribes once the policies were read: a watcher
+/// without policies would refuse valid requests.
 pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: CancellationToken) {
     let bus = Arc::clone(&tools.bus);
     let mirror = Arc::new(policies::mirror(
@@ -110,8 +110,8 @@ pub(crate) async fn serve(tools: LiveTools, checks: LiveChecks, stop: Cancellati
     requests.wait().await;
 }
 
-/// Waits until the policies were read once; false once asked to stop. How old the news of them is
-/// does not matter: a watcher may serve while none leads.
+/// Waits until the policies were read once; returns false if `stop` came first. Their age does not matter: a watcher
+/// may serve while no watcher leads.
 async fn wait_for_policies(mirror: &Mirror, stop: &CancellationToken) -> bool {
     let known = async {
         let mut views = mirror.views();

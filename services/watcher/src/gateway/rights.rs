@@ -1,9 +1,9 @@
 //! This watcher's own rights, as the API server reports them: the user as which it writes, and the
 //! objects of `mutate.targets` that it may write.
 //!
-//! What a policy needs is asked for when the policy comes, and again slowly: what lacks after a few seconds at first
-//! and every few minutes later, so that a grant is seen; what is granted every ten minutes. One question is under way
-//! at a time.
+//! The rights that a policy needs are asked for when the policy comes, and then again, so that a grant is seen:
+//! missing rights after a few seconds at first and every few minutes later, granted rights every ten minutes. One
+//! question is under way at a time.
 
 mod answers;
 mod review;
@@ -53,7 +53,7 @@ pub(crate) enum WriterUser {
     Known(String),
 }
 
-/// Keeps `found` in step with what is needed.
+/// Keeps `found` in step with the needed rights.
 pub(crate) async fn keep(
     api: ApiServer,
     catalog: watch::Receiver<Option<Arc<Catalog>>>,

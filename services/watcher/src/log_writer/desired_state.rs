@@ -1,8 +1,8 @@
 //! The desired state, as the coordinator wrote it to the log: views and referenced objects, for the feeders of
 //! groups. One reader for the process, whatever it leads.
 //!
-//! [`DesiredState`] is pure: records in, and for each group what changed since it was last asked for. A
-//! change takes the place of an older one of its key, so what waits is bounded by what is desired.
+//! [`DesiredState`] is pure: records go in, and for each group the changes since the last query come out. A change
+//! replaces an older one of its key, so the waiting changes are bounded by the desired views.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::generations::Generations;
 
-/// One change of what a group's feeder has to do.
+/// One change of a group's desired views and objects, for its feeder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DesiredChange {
     /// The view is desired, with these options.
@@ -37,24 +37,24 @@ pub(crate) enum DesiredChange {
 
 #[derive(Debug, Default)]
 struct Changes {
-    /// With their group's feeder having been told of them or not.
+    /// The desired views and objects of the group, whether its feeder knows of them or not.
     views: HashSet<ViewId>,
     objects: HashMap<ObjectKey, ObjectReference>,
     settled: bool,
     told_settled: bool,
 }
 
-/// All desired views and objects, and what changed of them for each group.
+/// All desired views and objects, and the changes for each group.
 #[derive(Debug, Default)]
 pub(crate) struct DesiredState {
     views: Generations<ViewId, DesiredView>,
     objects: Generations<ObjectKey, ObjectReference>,
     read_whole: bool,
-    /// The log is read to its end, and says of both views that all of it is there.
+    /// The log was read to its end, and both views are synced there.
     views_synced: bool,
     objects_synced: bool,
-    /// Records of this reading that cannot be read: what they say is unknown, and so is what is not
-    /// wanted, until they are replaced.
+    /// Records of this reading that cannot be decoded. Their content is unknown, and so is which views are no longer
+    /// desired, until the records are replaced.
     unreadable: HashSet<(ViewId, ObjectKey)>,
     /// There is an unreadable record whose view is unknown too, until the log is read again.
     blind: bool,
@@ -62,7 +62,7 @@ pub(crate) struct DesiredState {
 }
 
 impl DesiredState {
-    /// Keeps changes for this group from here on. All that is desired now is the first of them.
+    /// Keeps changes for this group from now on. The first changes are all views and objects that are desired now.
     fn begin(&mut self, group: Group) {
         let mut changes = Changes {
             settled: self.is_settled(),
@@ -196,7 +196,7 @@ impl DesiredState {
         }
     }
 
-    /// A record cannot be read: what was known of it stays.
+    /// Keeps the last known state of a record that cannot be decoded.
     fn note_unreadable(&mut self, view: Option<ViewId>, key: Option<ObjectKey>) {
         let Some(view) = view else {
             self.blind = true;

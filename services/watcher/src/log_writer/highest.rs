@@ -1,10 +1,9 @@
 //! The highest position of the log that is known to have been acknowledged.
 //!
-//! A server that comes back from a power failure, or with an older copy of its disk, may have lost the last records that
-//! it acknowledged. Writers go on behind what is left, and get positions a second time. So a position that is not higher
-//! than one that was known before it was asked for proves that the log was shortened. Whoever finds out ends its term,
-//! and makes the log anew before it leads again: what is left of it is an old state of some views and a newer one of
-//! others.
+//! A server that comes back from a power failure, or with an older copy of its disk, may have lost the last records
+//! that it acknowledged. Writers go on behind the rest, and get positions for the second time. So a new position that
+//! is not higher than an older one proves that the log was shortened. The watcher that finds this out ends its term,
+//! and creates the log anew before it leads again: the rest is an old state of some views and a newer one of others.
 
 use std::{collections::VecDeque, ops::RangeInclusive, sync::Arc};
 

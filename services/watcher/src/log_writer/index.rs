@@ -1,8 +1,8 @@
 //! Reads the log's index for new leaders: once for all groups that are taken together.
 //!
-//! Whoever takes a group's lease may use only an index that was begun to be read after that, since
-//! the writer before may have written until then. For the same reason nobody is given what it says of a
-//! group that was not asked for: others go on writing while it is read.
+//! A watcher that takes a group's lease may use only an index whose reading began after that, since the writer before
+//! may have written until then. For the same reason an index is used only for the groups that asked for it: other
+//! writers go on while it is read.
 
 use std::time::Duration;
 

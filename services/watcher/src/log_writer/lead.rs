@@ -1,10 +1,10 @@
 //! The election of the writer of a group of views: one watcher at a time, by the group's lease on
 //! the bus.
 //!
-//! Taking a lease too early does no harm, since every write is fenced: the one who lost it is
-//! refused at its next batch. So a watcher does not wait until readers give up
-//! (`BEAT_SILENCE_MAX_MS`) but half of that, and readers go on without a gap. The watcher with whom
-//! the group belongs ([`Members::preferred_leader`]) goes first, and anybody else a little later.
+//! Taking a lease too early does no harm, since every write is fenced: the earlier leader is refused at its next
+//! batch. So a watcher does not wait until readers give up (`BEAT_SILENCE_MAX_MS`) but half of that, and readers go
+//! on without a gap. The watcher that the group is assigned to ([`Members::preferred_leader`]) goes first, and the
+//! others a little later.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const DEFERENCE: Duration = Duration::from_millis(700);
 /// The interval at which a watcher that waits checks whether the group was taken.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits while the bus does not do what it should, in milliseconds.
+/// The wait after an error of the bus, in milliseconds.
 const RETRY_BASE_MS: u64 = 200;
 const RETRY_MAX_MS: u64 = 5_000;
 
@@ -46,7 +46,7 @@ pub(crate) struct Leadership {
 enum Claim {
     /// It is this candidate's own, from before a restart: it may be taken at once.
     Own,
-    /// Nobody has it: it may be taken at once by the one with whom the group belongs.
+    /// No watcher holds the lease: the watcher that the group is assigned to may take it at once.
     Free,
     /// Somebody has it: not before they have been silent.
     Held {
@@ -95,7 +95,7 @@ pub(crate) struct Campaign<'a> {
     /// The highest term that was ever seen. A log that was made anew begins with a higher one, so
     /// that nobody mistakes a new term for an old one.
     pub term_seen: u32,
-    /// Says what is waited for.
+    /// The readiness check that names what the campaign waits for.
     pub bus_check: &'a Check,
 }
 
@@ -234,8 +234,8 @@ impl Leadership {
         }
     }
 
-    /// Hands the lease back, so that a successor need not wait. Whatever comes of it: at worst the
-    /// successor waits.
+    /// Hands the lease back, so that a successor need not wait. If that fails, the successor waits until the lease
+    /// ends.
     pub(crate) async fn release(&self, bus: &dyn Bus) {
         let term = self.term.saturating_add(1);
         let free = Lease {

@@ -20,8 +20,8 @@ pub(crate) struct InheritedView {
     pub version: ResourceVersion,
     /// The first epoch of its objects; `None`: the view is not there.
     pub origin: Option<Epoch>,
-    /// Readers were told that it is dropped, but its objects are still there: they have to go before
-    /// the view begins anew, since readers that freed them will not see them again.
+    /// The view was announced as dropped, but its objects are still in the log. They have to be purged before the
+    /// view begins anew, since readers that freed them will not see them again.
     pub unpurged: Option<ViewRecord>,
     record: Option<ViewRecord>,
 }

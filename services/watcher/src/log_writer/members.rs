@@ -1,4 +1,4 @@
-//! The watchers that are there, and how they divide the groups of views among themselves.
+//! The live watchers, and how they divide the groups of views among themselves.
 //!
 //! Every watcher says by a heartbeat that it stands for election ([`Group::NONE`]); the leader of a
 //! group says that too. From both, each watcher knows the others and computes the same division:

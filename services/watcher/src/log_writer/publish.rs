@@ -40,8 +40,7 @@ pub(crate) enum End {
     Fenced,
     /// The log is another one: everything has to be written again.
     LogRemade,
-    /// The bus takes smaller messages than it did when this was handed in: what it takes now is known to
-    /// the next term.
+    /// The bus takes smaller messages than it did when the batch was made. The next term knows the new limit.
     TooLarge,
 }
 
@@ -173,7 +172,7 @@ impl Publisher {
 }
 
 impl Publisher {
-    /// Appends the batch. Where the log is full, what does not fit is taken out of it, view by view.
+    /// Appends the batch. If the log is full, views are taken out of the batch one by one until the rest fits.
     async fn append(&self, writer: &Writer<'_>, mut batch: Batch) -> Result<(), End> {
         while !batch.records.is_empty() {
             match writer.append(&batch).await? {
@@ -223,7 +222,7 @@ impl Publisher {
 /// The outcome of an append.
 enum Appended {
     At(Revision),
-    /// The log has no room for all of it.
+    /// The log has no room for the whole batch.
     Full,
 }
 

@@ -56,7 +56,7 @@ impl ApiServer {
         Self { client }
     }
 
-    /// The client, for what is written.
+    /// Returns the client, for writes.
     pub(crate) fn client(&self) -> &kube::Client {
         &self.client
     }
@@ -112,7 +112,7 @@ impl ApiServer {
         Ok(Lines::new(Box::pin(stream), line_bytes_max))
     }
 
-    /// Merges `patch` into the object at `path`, and returns what became of it.
+    /// Merges `patch` into the object at `path`, and returns the changed object.
     pub(crate) async fn merge_patch(
         &self,
         path: &str,

@@ -11,9 +11,9 @@ use kube::CustomResourceExt as _;
 
 use crate::source::api::CachedContextEntry;
 
-/// All of them, for `deploy/chart/files/crds`: ours, and Kyverno's for clusters where its own definitions are not
-/// installed: its entries, and what is of policies.kyverno.io, with its whole schema; its policies of kyverno.io with the
-/// part of it that says what reads facts.
+/// All definitions, for `deploy/chart/files/crds`. They are ours, and Kyverno's for clusters without its definitions:
+/// its entries, the kinds of policies.kyverno.io with their whole schema, and the policies of kyverno.io with the
+/// schema of the fields that read facts.
 ///
 /// # Panics
 /// Never: the unit test builds them all.

@@ -65,7 +65,7 @@ pub(crate) enum Unresolved {
 }
 
 impl Catalog {
-    /// Returns the one resource that is meant.
+    /// Returns the one resource that these names mean.
     ///
     /// # Errors
     /// [`Unresolved`], with a message for the person who wrote the entry.
@@ -107,7 +107,7 @@ impl Catalog {
         })
     }
 
-    /// Takes over what was known before of the groups that do not answer now.
+    /// Takes over the earlier kinds of groups that do not answer now.
     pub(crate) fn carry_over(&mut self, before: &Self) {
         for broken in &self.broken {
             let silent = |r: &ServedResource| {

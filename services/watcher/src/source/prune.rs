@@ -28,8 +28,8 @@ pub(crate) enum PruneError {
 /// `apiVersion` and `kind`, which the items of a list lack and the events of a watch have.
 ///
 /// # Errors
-/// [`PruneError::Json`]; also where it nests deeper than serde_json follows, 128 levels. That is deep enough for
-/// what is compiled here, which recurses.
+/// [`PruneError::Json`], also for JSON that nests deeper than 128 levels, the limit of `serde_json`. That limit
+/// protects the recursion here.
 pub(crate) fn prune(
     json: &[u8],
     api_version: &str,
@@ -57,7 +57,7 @@ fn pruned(mut object: Map<String, Value>, api_version: &str, kind: &str) -> Map<
     object
 }
 
-/// The reason why an object cannot be carried, and what is known of it all the same.
+/// The reason why an object cannot be carried, and the data that are known of it nevertheless.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreadable {
     /// The reason, for people.
@@ -96,7 +96,7 @@ impl Unreadable {
 pub(crate) struct Pruned<'j> {
     json: &'j [u8],
     object: Result<Value, Unreadable>,
-    /// The body of all of it, once somebody wanted it.
+    /// The whole body, once somebody asked for it.
     whole: Option<Result<Bytes, Unreadable>>,
 }
 
@@ -114,7 +114,7 @@ impl<'j> Pruned<'j> {
         }
     }
 
-    /// Returns the body with these fields; `None`: with all of them.
+    /// Returns the body with these fields; `None`: with all fields.
     ///
     /// # Errors
     /// The object cannot be carried.

@@ -1,5 +1,5 @@
-//! Keeps up with one collection of the API server, for ever: lists it, watches it, and tells a
-//! [`Sink`] what it hears. What to do when is [`machine`]'s to say; this does it.
+//! Keeps up with one collection of the API server, for ever: lists it, watches it, and passes objects and events to a
+//! [`Sink`]. [`machine`] decides the next step, and this module carries it out.
 //!
 //! # What an API server's answers prove
 //!
@@ -43,15 +43,15 @@ pub(crate) use sinks::{ForwardSink, NudgeSink};
 /// The largest page that is read at once; a larger one is asked for in halves.
 const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The longest line of a watch. An object's JSON, managed fields included, is longer than its body.
-/// A longer line is skipped, and the collection is listed again to learn what it was.
+/// The longest line of a watch. An object's JSON, managed fields included, is longer than its body. A longer line is
+/// skipped, and the collection is listed again to get its object.
 const LINE_BYTES_MAX: usize = 2 * OBJECT_BYTES_MAX;
 
 /// The longest silence of a source, where nobody says otherwise.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 
-/// The shortest time that a source may be silent: a watch has to live longer than what is taken for
-/// a fault.
+/// The shortest limit for the silence of a source: a watch has to live longer than the time after which it counts as
+/// faulty.
 const STALE_AFTER_MIN: Duration = Duration::from_secs(20);
 
 /// The shortest life of a quiet watch. The API server sends a bookmark two seconds before its end, and what ends sooner
@@ -134,14 +134,14 @@ pub(crate) enum Note {
     },
     /// An object that cannot even be named was passed over.
     Skipped,
-    /// The list is complete: what it did not have is gone.
+    /// The list is complete: objects that it did not bring are gone.
     Listed {
         /// The collection's version.
         version: ResourceVersion,
     },
     /// The source was heard from.
     Heard {
-        /// The collection's version, if one was said.
+        /// The collection's version, if the API server sent one.
         version: Option<ResourceVersion>,
     },
     /// The source cannot be read.
@@ -156,8 +156,8 @@ impl Origin {
         matches!(self, Self::List)
     }
 
-    /// Returns the span of the event. Objects of a list have none: there are thousands of them, and nobody
-    /// waits for one.
+    /// Returns the span of the event. Objects of a list have no span: there are thousands of them, and nobody waits
+    /// for a single one.
     pub(crate) fn span(&self) -> Span {
         match self {
             Self::List => Span::none(),
@@ -251,7 +251,7 @@ struct Reflector<S> {
     metrics: WatchMetrics,
     machine: Machine,
     control: Control,
-    /// When the source last said what it holds, or changed.
+    /// The time of the source's last news.
     heard_at: Instant,
     forbidden_check: ForbiddenCheck,
     ahead: Option<Ahead>,
@@ -263,10 +263,11 @@ struct Ahead {
     page: AbortOnDropHandle<Result<Page, Fault>>,
 }
 
-/// Returns the shortest and the longest time for which a quiet watch stays open. The news of a view is as old as its watch
-/// at most, and what is left of `stale_after` then is what an outage may last without a refusal. So few watches are opened
-/// anew after a tenth of it, and many so that five are opened in a second, but after 0.4 of it at the latest. The time is
-/// drawn anew each time, so that watches that began together do not end together.
+/// Returns the shortest and the longest time for which a quiet watch stays open. A view's news may be as old as its
+/// watch, and the rest of `stale_after` is how long an outage may last without a refusal. So few watches are opened
+/// anew after a tenth of `stale_after`. With many watches the time is longer, so that five are opened in a second,
+/// but it is 0.4 of `stale_after` at most. The time is drawn at random, so that watches that began together do not
+/// end together.
 fn lives(stale_after: Duration, watches: usize) -> Range<Duration> {
     let paced = OPENED_EVERY * u32::try_from(watches).unwrap_or(u32::MAX);
     let least = LIFE_MIN.max(stale_after.mul_f64(0.1));
@@ -275,7 +276,7 @@ fn lives(stale_after: Duration, watches: usize) -> Range<Duration> {
 }
 
 impl<S: Sink> Reflector<S> {
-    /// Watches that were opened again and again have said nothing: only a list is news then.
+    /// Returns whether watches that were opened again and again have brought no news: then only a list can.
     fn is_quiet(&self) -> bool {
         self.heard_at.elapsed() > self.control.stale_after.mul_f64(0.6)
     }
@@ -470,7 +471,7 @@ impl<S: Sink> Reflector<S> {
         matches!(self.machine.command(), ReflectorCommand::Watch { .. })
     }
 
-    /// Only after what was heard was handed on: a view must not seem newer than it is.
+    /// Called only after the news was passed on: a view must not seem newer than it is.
     async fn heard(&mut self, version: Option<ResourceVersion>) {
         self.heard_at = Instant::now();
         self.sink.note(Note::Heard { version }).await;

@@ -23,7 +23,7 @@ pub(super) const AGE_AWAITED: Duration =
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum CallOutcome {
-    /// The call was answered, with something new or with what is known.
+    /// The call was answered, with new or with unchanged data.
     Answered,
     /// The call was not answered.
     Failed(Failure),

@@ -29,7 +29,7 @@ pub(crate) struct EntryQuery {
     pub kind: EntryKind,
     /// Its name; `None`: a request says which.
     pub name: Option<String>,
-    /// Over its data; `None`: all of them, or what only a request says.
+    /// An expression over the entry's data; `None`: the query reads all data, or the request decides what it reads.
     pub expression: Option<Expression>,
 }
 

@@ -1,6 +1,6 @@
-//! Versions of policies that cannot be put in force: they are over a quota, or do not compile. The last version that
-//! was in force stays in force, with all that it reads, until there is room for the new one, or a version compiles.
-//! That version is the one in the log, so it outlives the watcher that put it there.
+//! New versions of policies that cannot be put in force, because they are over a quota or do not compile. The last
+//! version that was in force stays in force, with its views, until there is room for the new version, or a version
+//! compiles. The version in force is the one in the log, so it outlives the watcher that put it there.
 
 use std::collections::BTreeSet;
 
@@ -88,8 +88,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns the reason for which a version is held back that does not compile; `None`: it compiles, or there is
-    /// none before it that does. Then readers say what is wrong with it.
+    /// Returns the reason for holding back a version that does not compile. `None`: the version compiles, or no
+    /// version before it did. In the second case readers report the version's problems.
     fn not_compiled(&self, id: &PolicyId, manifest: &PolicyManifest) -> Option<Failure> {
         let ready = conditions::of_problems(&manifest.problems)?;
         let before = self.policies.get(id)?;

@@ -34,7 +34,7 @@ pub(crate) enum Manifests {
 }
 
 impl Manifests {
-    /// The view that tells readers of them.
+    /// Returns the view in the log that holds these manifests.
     fn view(self) -> SystemView {
         match self {
             Self::Entries(_) => SystemView::Entries,
@@ -282,7 +282,7 @@ impl Reconciler {
         self.effects.push(CoordinatorEffect::NeedRights(needed));
     }
 
-    /// Keeps for an exception, by its UID, what it is about and a request does not carry.
+    /// Keeps, by UID, the data of an exception that requests do not carry.
     fn exception_put(&mut self, kind: ExceptionKind, object: &RawObject) {
         let key = kind.key(&object.key);
         let (manifest, record) = ExceptionManifest::read(object, kind);

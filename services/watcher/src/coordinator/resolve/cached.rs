@@ -139,7 +139,7 @@ fn namespaces(resource: &ResourceSource) -> Result<Vec<String>, Unresolved> {
     }
 }
 
-/// A number of bytes, or a quantity of them.
+/// Reads a number of bytes, or a quantity such as `64Mi`.
 fn bytes(value: &IntOrString) -> Result<u64, Unresolved> {
     let parsed = match value {
         IntOrString::Int(bytes) => u64::try_from(*bytes).ok(),

@@ -9,8 +9,8 @@ use crate::source::discovery::{Catalog, ResourceQuery, Unresolved};
 /// The label of ConfigMaps that are kept for policies, and its value.
 const KEPT_LABEL: &str = "cache.kyverno.io/enabled=true";
 
-/// Returns the meaning of a policy's reference. What the policy did not ask to be kept and
-/// cannot be kept is [`Resolution::Nothing`]: it is read when it is needed.
+/// Returns the view for a policy's reference. A reference that no view can answer, and for which the policy did not
+/// ask for one, is [`Resolution::Nothing`]: live reads answer it.
 pub(crate) fn resolve_reference(reference: &Reference, catalog: &Catalog) -> Resolution {
     let resolved = match reference {
         Reference::Collection(collection) => of_collection(collection, catalog),

@@ -3,10 +3,10 @@
 //!
 //! | condition | it is `True` once |
 //! |---|---|
-//! | `WebhookConfigured` | the policy is in force: what `Ready` says of policies of kyverno.io |
+//! | `WebhookConfigured` | the policy is in force, as `Ready` says for policies of kyverno.io |
 //! | `RBACPermissionsGranted` | the objects that it is scanned on may be listed and watched |
 //!
-//! `ready` is both. `message` has what else is to be said, and is empty otherwise.
+//! `ready` is true if both conditions are. `message` has further remarks, or is empty.
 
 use anteroom_model::Failure;
 use jiff::Timestamp;

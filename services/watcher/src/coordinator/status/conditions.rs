@@ -1,4 +1,4 @@
-//! The `Ready` condition of entries and policies: what it says, and when it has changed. Pure.
+//! The `Ready` condition of entries and policies: its content, and the time of its last change. Pure.
 
 use anteroom_model::{
     Binding, EntryKind, EntryRecord, EntryState, ErrorCode, Failure, ViewState,
@@ -21,7 +21,7 @@ const READY: &str = "Ready";
 /// The message of a policy that is ready, where there is nothing else to say.
 pub(crate) const SERVED: &str = "the policy is served";
 
-/// The content of a `Ready` condition, or of another that is said in its place.
+/// The content of a `Ready` condition, or of a condition that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
     /// The type of the condition.
@@ -87,7 +87,8 @@ impl Ready {
         all
     }
 
-    /// The condition in the place of the one `before`; the time of transition moves only with the status.
+    /// Returns the condition that replaces the one in `before`. Its time of transition changes only if the status
+    /// does.
     pub(crate) fn as_condition(&self, before: &[Condition], now: Timestamp) -> Condition {
         let before = self
             .find_in(before)
@@ -194,7 +195,7 @@ pub(crate) struct Need {
     pub kind: EntryKind,
     /// Its name.
     pub name: String,
-    /// Its own condition; `None`: there is no such entry, or nothing is known of it yet.
+    /// The entry's condition; `None`: the entry does not exist, or nothing is known about it yet.
     pub ready: Option<Ready>,
     /// The policy may not read the entry in any state: `ready` has the reason.
     pub refused: bool,
@@ -210,7 +211,8 @@ pub(crate) fn of_problems(problems: &[Problem]) -> Option<Failure> {
     Some(Failure::new(reason, all.join("; ")))
 }
 
-/// Returns a policy's condition, from how it compiled and what it needs. `remark` is added once it is ready.
+/// Returns a policy's condition, from its problems and from the entries that it needs. `remark` is added once the
+/// policy is ready.
 pub(crate) fn of_policy(
     generation: i64,
     problems: &[Problem],

@@ -228,7 +228,7 @@ impl StatusReporter {
         Some(CoordinatorEffect::SetStatus(target, Box::new(status)))
     }
 
-    /// Returns whether the policy compiles, and what it reads is there.
+    /// Returns whether the policy compiles, and its entries are ready.
     fn policy_ready(
         &self,
         id: &PolicyId,
@@ -327,8 +327,8 @@ impl StatusInputs<'_> {
         }
     }
 
-    /// Returns the reason why a policy cannot be scanned on what it is about: a subresource has no objects, and what
-    /// may not be listed and watched has none that are known.
+    /// Returns the reason why a policy cannot be scanned: it matches a subresource, which has no objects, or a kind
+    /// that the watcher may not list and watch.
     fn unscannable(&self, id: &PolicyId, policy: &PolicyManifest) -> Option<String> {
         let is_subresource = |kind: &&KindPattern| !matches!(&*kind.subresource, "" | "*");
         if let Some(kind) = policy.kinds.iter().find(is_subresource) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::gateway::rights::{LackingRights, Need, WRITES_FORBIDDEN};
 
-/// Kinds of rules, by the field that makes a rule one, and what the status counts them as.
+/// Kinds of rules: the field that makes a rule one of this kind, and the name of the count in the status.
 const KINDS: [(&str, &str); 4] = [
     ("validate", "validate"),
     ("mutate", "mutate"),
@@ -31,7 +31,8 @@ const DERIVED_BYTES_MAX: usize = 64 << 10;
 /// The fields of a policy's status about its rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RulesStatus {
-    /// All of them but one, as JSON with sorted keys: as a value it would take ten times as many bytes.
+    /// All of these fields but `not_permitted`, as JSON with sorted keys: as a value they would take ten times as
+    /// many bytes.
     fields: Arc<str>,
     /// Rules that may change nothing, as [`not_permitted`] returns them.
     pub(crate) not_permitted: Value,
@@ -92,7 +93,7 @@ impl RulesStatus {
         }
     }
 
-    /// Sets the fields in a merge patch of the status: each is given, so that what was said before goes.
+    /// Sets the fields in a merge patch of the status. All fields are set, so that the patch removes older values.
     pub(crate) fn set_in(&self, status: &mut Value) {
         if let Ok(Value::Object(fields)) = serde_json::from_str(&self.fields) {
             for (field, value) in fields {
@@ -140,8 +141,8 @@ fn within_bounds(derived: Vec<Value>) -> Value {
     rules.map(|rule| json!({"name": rule["name"]})).collect()
 }
 
-/// The rules that may change nothing, for want of a right: `[{rule, message}]`; null: there are none. `None`: of one
-/// of them nothing is known yet.
+/// Returns the rules that may change nothing because the watcher lacks a right: `[{rule, message}]`; null: there are
+/// none. `None`: the rights for some rule are not known yet.
 pub(crate) fn not_permitted(changes: &[(String, Need)], found: &LackingRights) -> Option<Value> {
     let mut all = Vec::new();
     for (rule, need) in changes {

@@ -1,6 +1,6 @@
-//! The status of each view, as the coordinator collects it. It comes from the control records of
-//! the log, from the heartbeats of the views' writers, and from those of the replicas. The path is
-//! the same if this watcher writes the views itself. Pure.
+//! The status of each view, as the coordinator collects it: from the control records of the log, from the heartbeats
+//! of the views' writers, and from those of the replicas. The sources are the same if this watcher writes the views
+//! itself. Pure.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -73,8 +73,8 @@ struct ReaderState {
 }
 
 impl ReaderState {
-    /// Takes the next record in. A writer that reads the source of a synced view anew, since the view
-    /// changes its watch, takes nothing from readers: they are served what they have meanwhile.
+    /// Returns the state after the next control record. If a writer reads the source of a synced view anew because
+    /// the view changes its watch, the view stays synced: readers are served the known objects meanwhile.
     fn after(before: Option<&Self>, record: ViewRecord) -> Self {
         let ViewRecord {
             state,
@@ -106,7 +106,7 @@ impl ViewStatusTable {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns the state and figures of a view; `None`: nothing is known of it.
+    /// Returns the state and figures of a view; `None`: nothing is known about the view.
     pub(crate) fn stats(&self, view: &ViewId, now: Instant) -> Option<ViewStats> {
         let told = self.states.get(view).map(|told| told.state.clone());
         let told = told.filter(|state| *state != ViewState::Dropped);

@@ -1,8 +1,8 @@
 //! Writes conditions and figures into the status of entries and policies, and a Kubernetes Event where a
 //! condition changes.
 //!
-//! The status that was written last counts as what the object says. So nothing is written twice, and no other
-//! controller that writes the same condition is fought with.
+//! The writer assumes that an object has the status that it wrote last. So it writes no status twice, and does not
+//! fight with another controller over the same condition.
 
 mod metrics;
 mod plan;
@@ -241,7 +241,7 @@ impl StatusWriter {
         slots.all.remove(target);
     }
 
-    /// Writes what is due, for ever.
+    /// Writes statuses when they are due, for ever.
     pub(crate) async fn run(&self, instance: &str) {
         let reporter = Reporter {
             controller: "anteroom-watcher".into(),

@@ -1,5 +1,5 @@
-//! References by the hundred thousand: they come to a wide watch that runs, and leave it, without the
-//! watches being planned anew.
+//! References by the hundred thousand: they join a running wide watch, and leave it, without a new plan of the
+//! watches.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,15 +12,14 @@ use crate::{
     log_writer::publish::WriteQueue,
 };
 
-/// Reading one object costs the API server about as much as so many more in a list: where enough
-/// references wait, the watch lists again for all of them.
+/// The number of objects in a list that cost the API server about as much as a read of one object. If enough
+/// references wait, the watch lists again, on behalf of all.
 const OBJECTS_PER_READ: u64 = 100;
 
 /// The shortest time from one list for references to the next.
 const LISTS_APART: Duration = Duration::from_millis(250);
 
-/// Lists for references take a share of the time at most: the next one begins after so many times
-/// what the last one took.
+/// The least ratio of the time between two lists for references to the duration of the last one.
 const LISTS_APART_FACTOR: u32 = 3;
 
 /// The outcome for references that came.
@@ -35,9 +34,9 @@ pub(in crate::feeds) enum Placed {
 }
 
 impl TypeFeed {
-    /// Sends references that came since the last plan to the wide watch that runs, if there is one: it
-    /// is worth only more for them, so nothing else has to be looked at. A few are read one by one,
-    /// beside it; where there are many, it lists again for all of them.
+    /// Sends references that came since the last plan to the running wide watch, if there is one. The watch only
+    /// becomes more useful by them, so no new plan is needed. A few objects are read one by one beside the watch; for
+    /// many, the watch lists again.
     pub(in crate::feeds) fn assign_to_running_watch(
         &mut self,
         tools: &FeedTools,
@@ -80,8 +79,8 @@ impl TypeFeed {
         placed
     }
 
-    /// The object is not referenced any more. Says whether watches have to be planned: not while the
-    /// wide one that brought it is still worth what it costs.
+    /// Removes the reference to an object. Returns whether the watches have to be planned again: not while the wide
+    /// watch of the object still saves more than it costs.
     pub(in crate::feeds) fn unrefer(&mut self, object: &ObjectKey) -> bool {
         let unrefer = |hub: &mut Hub, queue: &mut WriteQueue| hub.references.unrefer(object, queue);
         let Some(scope) = self.hub.locked(unrefer) else {

@@ -41,7 +41,7 @@ impl Caller {
         }
     }
 
-    /// The API server, for what is written there.
+    /// Returns the client of the API server, for writes.
     pub(crate) fn api(&self) -> &ApiServer {
         &self.api
     }

@@ -182,7 +182,7 @@ impl HttpCall {
     /// Reads a whole body.
     ///
     /// # Errors
-    /// [`CallFault::TooLarge`] over the limit, before more of it is read.
+    /// [`CallFault::TooLarge`] over the limit, before the rest of the body is read.
     async fn read_body(
         &self,
         mut response: Response,

@@ -64,7 +64,7 @@ pub(crate) enum CallTarget {
 pub(crate) struct Service {
     /// `http` or `https`, with a host and without user information.
     pub url: Uri,
-    /// PEM: what the endpoint's certificate is checked against; `None`: the system's.
+    /// The authorities that the endpoint's certificate is checked against, in PEM; `None`: those of the system.
     pub ca_bundle: Option<String>,
     /// Headers of the request.
     pub headers: HeaderMap,
@@ -333,7 +333,7 @@ fn without_query(path: &str) -> &str {
 /// fragment.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// The fault of the path, for people.
 pub(crate) fn check_path(path: &str) -> Result<(), String> {
     let bare = without_query(path);
     let problem = if !bare.starts_with('/') {

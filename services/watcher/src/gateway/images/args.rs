@@ -1,4 +1,4 @@
-//! The command line of what is read of registries.
+//! The command line options about registries.
 
 use std::path::PathBuf;
 

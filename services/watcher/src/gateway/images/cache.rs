@@ -13,10 +13,10 @@ const TAG_FRESH: Duration = Duration::from_secs(10);
 /// Images that are remembered; the oldest makes room.
 const IMAGES_MAX: usize = 512;
 
-/// Bytes of them, as they are held; the oldest make room.
+/// The most bytes of remembered images; the oldest make room.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Images, by what was request: what one may sign in for is no other's.
+/// Images by their whole request, credentials included: a policy gets no image that others' credentials have read.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Mutex<VecDeque<CachedImage>>);
 

@@ -24,7 +24,8 @@ pub(super) struct Realm {
 }
 
 impl Challenge {
-    /// `None` where it asks for something else. Of several, a token is preferred, which says what it is for.
+    /// Reads the registry's challenge; `None`: the registry asks for something else. A challenge for a token is
+    /// preferred over one for a password, since a token names its purpose.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let all = headers.get_all(header::WWW_AUTHENTICATE).iter();
         let texts = all.filter_map(|value| value.to_str().ok());
@@ -88,7 +89,7 @@ impl Realm {
         }
     }
 
-    /// The realm's URL with what is asked of it.
+    /// Returns the realm's URL with the scope that the registry asks for.
     ///
     /// # Errors
     /// As for a realm that is not called.

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::location::{HUB_HOST, HUB_NAMES};
 
-/// The name of whoever signs in with an identity token, where a name is asked for.
+/// The user name to send with an identity token, where a name is needed.
 const TOKEN_NAME: &str = "<token>";
 
 /// A credential for a registry, or for its token server.
@@ -29,7 +29,7 @@ pub(super) enum Credential {
     Token(String),
 }
 
-/// Without what is secret.
+/// Omits secret values.
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -159,7 +159,8 @@ fn is_host(pattern: &str, host: &str) -> bool {
 }
 
 impl Credential {
-    /// `None` where nothing is said, as where the password is kept elsewhere.
+    /// Reads the entry of a registry; `None`: it has no credential, for example because the password is kept
+    /// elsewhere.
     fn of(entry: &Value) -> Result<Option<Self>, Wrong> {
         let entry = CredentialEntry::deserialize(entry)
             .map_err(|_| Wrong("it is no object of texts".to_owned()))?;

@@ -1,5 +1,5 @@
-//! The files that say who signs in where. They are read whenever a registry asks for it, so what was
-//! changed in them counts at once, and nothing of them is kept.
+//! The files of credentials for registries. They are read whenever a registry asks for credentials. So a change
+//! counts at once, and no credential stays in memory.
 //!
 //! ```text
 //! FILE                          for every ClusterPolicy; for every Policy where the option says so
@@ -29,7 +29,7 @@ const FILE_NAMES: [&str; 2] = [".dockerconfigjson", "config.json"];
 /// Folders within a folder that are looked through to list its secrets. A secret beyond them can still be named.
 const FOLDERS_TOLD_MAX: usize = 1_000;
 
-/// Files of credentials, and folders of them. Of two that say the same of an image, the first counts.
+/// Files of credentials, and folders with such files. If two match an image equally well, the first one counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keyring {
     pub(super) files: Vec<PathBuf>,
@@ -46,8 +46,8 @@ impl Keyring {
     /// optional Secret does.
     ///
     /// # Errors
-    /// [`CallFault::NotMounted`] where a Secret that is named is not there, and [`CallFault::Credentials`]
-    /// where a file cannot be read: what it says is not known, so nobody is taken for one who needs none.
+    /// [`CallFault::NotMounted`] if a named Secret is not there, and [`CallFault::Credentials`] if a file cannot be
+    /// read. Such a file may have the credential, so the image is not read without one.
     pub(super) async fn find(
         &self,
         who: &ImageCredentials,
@@ -81,7 +81,7 @@ impl Keyring {
         })
     }
 
-    /// Tells in the log which there are, and what is wrong with them as they are now.
+    /// Logs the Secrets that policies may name, and the faults of the files.
     pub(super) async fn log_state(&self) {
         for path in &self.files {
             let shared = read_either(path).await;

@@ -1,8 +1,8 @@
 //! Asks one image's registry, as long as the image is read, and signs in where it asks for it.
 //!
-//! The author of a Pod names the registry, which may be anybody's. So credentials are found by the registry's
-//! own name. They are sent to it and to the token server that it names, and to no target of a redirect:
-//! only what the registry itself says is taken for its challenge.
+//! The author of a Pod chooses the registry, which may belong to anyone. So credentials are found by the registry's
+//! own name. They are sent to the registry and to the token server that it names, and never to the target of a
+//! redirect: only an answer of the registry itself counts as its challenge.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.v2+json";
 
-/// Indexes of which each is taken from the one before.
+/// The longest chain of indexes, each named by the one before.
 pub(super) const INDEXES_MAX: usize = 4;
 
 /// The client name for tokens by an identity token.
@@ -59,7 +59,7 @@ impl<'a> ImageReader<'a> {
         }
     }
 
-    /// All of it, and its size.
+    /// Returns the whole image, and its size.
     pub(super) async fn image(&mut self) -> Result<(Value, usize), CallFault> {
         let location = self.location;
         let (mut manifest, digest, mut bytes) = self.manifest(&location.asked).await?;
@@ -175,7 +175,7 @@ impl<'a> ImageReader<'a> {
         }
     }
 
-    /// A token of the realm, for whoever the credential is of, or for anybody.
+    /// Gets a token of the realm, for the credential's user, or without a user.
     async fn token(
         &self,
         realm: &Realm,

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A bucket of tokens, full at first, that fills at a steady rate. What is taken before it is there
-/// is waited for, in the order in which it was taken.
+/// A bucket of tokens that is full at first and fills at a steady rate. A caller that takes a token before it is
+/// there waits for it. Waiting callers are served in the order of their calls.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// Between two tokens.
     step: Duration,
     /// The capacity.
     burst: u32,
-    /// When the next token is there; further back than a full bucket means a full bucket.
+    /// The time of the next token. A time further back than a full bucket counts as a full bucket.
     next: Instant,
 }
 

@@ -20,7 +20,7 @@ struct ResultLabel {
     result: &'static str,
 }
 
-/// All of them. Cheap to clone.
+/// The metrics of live reads and writes. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveMetrics {
     reads: Family<ResultLabel, Counter>,

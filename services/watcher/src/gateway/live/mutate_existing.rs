@@ -1,15 +1,16 @@
 //! Objects that exist already: read whole for a rule that changes them, and written as it has changed them.
 //!
-//! | what is asked | what is asked of the API server |
+//! | request | calls of the API server |
 //! |---|---|
 //! | one object, by namespace and name | GET; which labels it has to have is seen here |
-//! | others | a part of a LIST, what the names leave out taken out of it |
+//! | others | a part of a LIST, without the objects that the names exclude |
 //! | a Secret that triggers a rule | GET of its metadata alone |
-//! | a write | GET, to see what it changes, and PUT with the `resourceVersion` that the change rests on |
+//! | a write | GET, to see the changes, and PUT with the `resourceVersion` that the change was computed from |
 //! | whether there may be writes | SelfSubjectAccessReview |
 //!
-//! Whoever can ask changes no more than the policies' own targets ([`Policy::permits_writing`]), of those no more
-//! than the policies' patches do ([`Policy::permits_change`]), and Secrets never. Writes have limits of their own, so that they take nothing from reads.
+//! A caller can change only objects that are targets of policies ([`Policy::permits_writing`]), only as the policies'
+//! patches do ([`Policy::permits_change`]), and never Secrets. Writes have limits of their own, so that they take no
+//! capacity from reads.
 
 mod page;
 mod parts;
@@ -76,11 +77,11 @@ impl Writes {
         }
     }
 
-    /// Writes one object, if what it is now `permits` it.
+    /// Writes one object, if `permits` accepts the object's present state.
     ///
     /// # Errors
-    /// [`FactError::WriteFailed`] with the API server's code and words; 409 where the object is not what the
-    /// change rests on. [`FactError::LiveReadBusy`] where there is no room in time.
+    /// [`FactError::WriteFailed`] with the API server's code and words; 409 if the object changed since the change
+    /// was computed. [`FactError::LiveReadBusy`] if no capacity was free in time.
     pub(super) async fn write(
         &self,
         api: &ApiServer,
@@ -136,10 +137,10 @@ fn refused_by_api(kind: &KindRecord, code: u16, said: &[u8]) -> FactError {
     )
 }
 
-/// Reads the object that is to be written, as it is.
+/// Reads the present state of the object to write.
 ///
 /// # Errors
-/// 409 where it is not what the change rests on.
+/// 409 if the object changed since the change was computed.
 async fn before(
     api: &ApiServer,
     kind: &KindRecord,

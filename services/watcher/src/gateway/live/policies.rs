@@ -50,7 +50,7 @@ impl Policies {
         }
     }
 
-    /// The policy as it is now; `None` where there is none, or none that compiles.
+    /// Returns the policy's present version; `None`: there is no such policy, or it does not compile.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<Policy>> {
         // As a webhook takes them: the last that were heard of, whatever their age.
         let found = self.view()?.read(Some(u64::MAX), |view, _| {

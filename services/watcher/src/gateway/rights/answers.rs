@@ -96,7 +96,7 @@ impl Answers {
         self.questions.values().map(|question| question.due).min()
     }
 
-    /// Takes in the right that lacks, if one does; `None`: there was no answer, and the one before stands.
+    /// Takes the answer: the missing right, if one is missing. `None`: there was no answer, and the last one stays.
     pub(super) fn answered(&mut self, need: &Need, answer: Option<Option<String>>, now: Instant) {
         let Some(question) = self.questions.get_mut(need) else {
             return;

@@ -1,5 +1,5 @@
-//! Changes that come thick are appended together, so that they share what waking the bus and every
-//! reader costs: at some hundred a second, that is most of what a change costs.
+//! Changes in quick succession are appended together, so that they share the cost of waking the bus and every reader.
+//! At some hundred changes a second, that is most of a change's cost.
 
 use std::time::Duration;
 

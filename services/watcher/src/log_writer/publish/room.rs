@@ -1,7 +1,7 @@
 //! The room in the log, as the writer of one group knows it. Pure.
 //!
-//! nats-server gives an atomic batch no credit for what it replaces, nor any write of a replicated stream. So
-//! the part of the log that is kept free for deletions is kept free here:
+//! nats-server does not subtract the records that an atomic batch replaces, nor does it for any write of a replicated
+//! stream. So this module keeps a part of the log free for deletions:
 //!
 //! | bytes of the log | written up to there |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | the limit, less one reserve | objects of all other views |
 //! | the limit | tombstones, control records, leases, objects of system views |
 //!
-//! A reserve is a tenth of the limit, and [`RESERVE_BYTES_MAX`] at most. An object counts by what it makes the log
-//! grow: one that replaces an object of its size needs no room.
+//! A reserve is a tenth of the limit, and [`RESERVE_BYTES_MAX`] at most. An object counts by the growth of the log:
+//! an object that replaces one of the same size needs no room.
 
 use anteroom_bus::LogSize;
 

@@ -1,4 +1,4 @@
-//! The state of one view on its way to the log: its objects at the source, and what the log has. Pure.
+//! The state of one view on its way to the log: its objects at the source, and its objects in the log. Pure.
 //!
 //! Two states are kept side by side: the *wanted* one, which every change of the source moves at
 //! once, and the *logged* one, which moves as changes are taken into batches. Between them stand the
@@ -86,7 +86,7 @@ struct Known {
 }
 
 impl ViewWriteState {
-    /// `seed` is what the log has of the view.
+    /// Returns the state of a view. `seed` are the view's objects in the log.
     pub(super) fn new(
         info: SourceInfo,
         epoch: Epoch,
@@ -198,7 +198,7 @@ impl ViewWriteState {
         self.freshness.end_list();
     }
 
-    /// Returns whether the object is wanted in any version. Then a list of it counts it as brought.
+    /// Returns whether the object is wanted in any version. Then the running list counts it as brought.
     pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
         let (known, list) = (self.wanted.get_mut(key), self.lists.last());
         known.map(|known| known.list = list).is_some()
@@ -238,8 +238,8 @@ impl ViewWriteState {
         }
     }
 
-    /// Opens a new epoch from what is known, to which the next list brings the differences. Changes that
-    /// wait are written in it: their keys are returned.
+    /// Opens a new epoch that keeps the known objects; the next list brings the differences. Changes that wait are
+    /// written in the new epoch: their keys are returned.
     pub(super) fn switch_watches(&mut self, epoch: Epoch) -> Vec<ObjectKey> {
         self.begin_epoch(epoch);
         // A failure is told until the source has been read.
@@ -255,9 +255,8 @@ impl ViewWriteState {
         self.freshness.begin_epoch();
     }
 
-    /// Opens a new epoch in which every object is written again, as after the source's history restarted.
-    /// Changes that wait are dropped; the list that follows brings what they brought. Returns the bytes
-    /// that they held.
+    /// Opens a new epoch in which every object is written again, as after the source's history restarted. Changes
+    /// that wait are dropped, and the next list brings their objects. Returns the bytes that the changes held.
     pub(super) fn reread(&mut self, epoch: Epoch) -> usize {
         let bytes = self.drop_pending();
         self.begin_epoch(epoch);

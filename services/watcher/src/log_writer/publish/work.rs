@@ -37,7 +37,7 @@ impl ChangeOrigin {
     }
 }
 
-/// An object that comes to a view.
+/// An object that is written to a view.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     /// Its key.

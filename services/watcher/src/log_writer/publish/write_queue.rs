@@ -31,10 +31,9 @@ use super::{
     work::{ChangeOrigin, Incoming, Item, ViewLease},
 };
 
-/// Bodies that wait to be written, over all views of a group: enough that the next batch is there when
-/// one is written, and little beside the keys of what a list reads again. At the limit whoever reads
-/// from the API server waits, and the API server with it: it may then end a watch, which a list
-/// repairs.
+/// The most bytes of bodies that wait for a write, over all views of a group. That is enough for the next batch to be
+/// ready when one is written, and little beside the keys of a list. At the limit, the tasks that read from the API
+/// server wait, and so does the API server. It may then end a watch, which a list repairs.
 pub(super) const PENDING_BYTES_MAX: usize = BATCH_BYTES_MAX / 2;
 
 /// A control record follows changes so soon, for readers to compare digests.
@@ -43,7 +42,7 @@ const CONTROL_AFTER_CHANGE: Duration = Duration::from_secs(10);
 /// The interval of a view's control records when nothing changes.
 const CONTROL_WITHOUT_CHANGE: Duration = Duration::from_secs(60);
 
-/// Changes that wait for more of them: so many are worth a batch of their own.
+/// The number of waiting changes that is worth a batch at once.
 pub(super) const GATHERED_MAX: usize = BATCH_MESSAGES_MAX / 8;
 
 /// Things known of a view when it is opened.
@@ -155,9 +154,9 @@ impl WriteQueue {
         self.control(lease, ViewState::Syncing, ResourceVersion::default());
     }
 
-    /// Opens a new epoch from what is known: the view changes its watches. Readers go on with what they
-    /// have until the lists of the new watches are complete, and then take over what differs. What still
-    /// comes under the old lease is dropped.
+    /// Opens a new epoch that keeps the known objects, because the view changes its watches. Readers go on with these
+    /// objects until the lists of the new watches are complete, and then take over the differences. Writes under the
+    /// old lease are ignored.
     pub(crate) fn switch_watches(&mut self, lease: &mut ViewLease) {
         if self.view(lease).is_none() {
             return;
@@ -207,7 +206,7 @@ impl WriteQueue {
         view.is_some_and(|view| view.contradicts(key, version, known_to, listed_at))
     }
 
-    /// Takes the object in as it is now.
+    /// Takes the object's present state.
     pub(crate) fn put(
         &mut self,
         lease: &ViewLease,
@@ -226,7 +225,7 @@ impl WriteQueue {
         self.upsert(lease, incoming, body);
     }
 
-    /// Takes the object in as it is now. Of one that the bus would never take, a stub is written.
+    /// Takes the object's present state. For an object that the bus would refuse, a stub is written.
     pub(crate) fn upsert(&mut self, lease: &ViewLease, incoming: Incoming, body: Bytes) {
         let Some(body) = self.writable(&lease.view, &incoming, body) else {
             return self.skipped(lease);
@@ -259,7 +258,7 @@ impl WriteQueue {
         check(stub.len()).is_ok().then_some(stub)
     }
 
-    /// Deletes the object, unless something newer is known of it.
+    /// Deletes the object, unless a newer version is known.
     pub(crate) fn delete(
         &mut self,
         lease: &ViewLease,
@@ -282,8 +281,8 @@ impl WriteQueue {
         }
     }
 
-    /// Ends the last list that began, of the whole view, at `version`: what it did not bring is deleted,
-    /// and the view is synced once all of that is in the log.
+    /// Ends the last list that began, over the whole view, at `version`. Objects that the list did not bring are
+    /// deleted, and the view is synced once all deletions are in the log.
     pub(crate) fn listed(&mut self, lease: &ViewLease, version: &ResourceVersion, now: Instant) {
         let list = self.view(lease).map(|view| view.last_list());
         self.sweep(lease, list.unwrap_or_default(), "", version, now);
@@ -291,8 +290,8 @@ impl WriteQueue {
         self.complete(lease);
     }
 
-    /// Deletes what the list of this number, of a namespace (empty: all), did not bring. It is complete at
-    /// `version`.
+    /// Deletes the objects that the list with this number did not bring, of a namespace (empty: all). The list is
+    /// complete at `version`.
     pub(crate) fn sweep(
         &mut self,
         lease: &ViewLease,
@@ -385,7 +384,7 @@ impl WriteQueue {
         self.message_bytes_max = bytes_max;
     }
 
-    /// Bytes that all of this takes, and the view that takes most of them.
+    /// Returns the bytes that all views take, and the largest view with its bytes.
     pub(crate) fn memory(&self) -> (u64, Option<(ViewId, u64)>) {
         let views = self
             .views

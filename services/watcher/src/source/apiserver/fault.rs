@@ -1,4 +1,4 @@
-//! Errors between the API server and a reader of it.
+//! Errors of a request to the API server.
 
 use std::time::Duration;
 

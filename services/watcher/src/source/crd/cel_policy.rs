@@ -6,7 +6,7 @@ use anteroom_policy::PolicyKind;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Value, json};
 
-/// The group of all of them.
+/// The API group of these kinds.
 const GROUP: &str = "policies.kyverno.io";
 
 /// The versions of exceptions; all say the same. The first is stored.
@@ -74,7 +74,7 @@ pub(super) fn exception() -> CustomResourceDefinition {
     definition(&names, true, EXCEPTION_VERSIONS, &version)
 }
 
-/// Returns a definition with one and the same version under each of these names; the first is stored.
+/// Returns a definition with the same schema under each of these version names; the first version is stored.
 fn definition(
     names: &KindNames,
     is_namespaced: bool,

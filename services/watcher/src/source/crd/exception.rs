@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 /// Its versions; all say the same. The first is stored.
 const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
-/// Each field that there is, so that a misspelt one is refused at once. What a `match` and a condition say
-/// is checked when the exception is compiled.
+/// Returns the definition. Its schema has every field, so that the API server refuses a misspelt one at once. The
+/// content of a `match` and of conditions is checked when the exception is compiled.
 pub(super) fn definition() -> CustomResourceDefinition {
     let text = json!({"type": "string"});
     let texts = json!({"type": "array", "items": text});

@@ -1,6 +1,6 @@
-//! The definitions of `ClusterPolicy` and `Policy`, for clusters that do not have Kyverno's. Most of a spec is
-//! checked when it is compiled, so the schema keeps all of it. The fields that read facts are typed, so that
-//! the API server refuses at once what can never be read.
+//! The definitions of `ClusterPolicy` and `Policy`, for clusters without Kyverno's. Most of a spec is checked when
+//! the policy is compiled, so the schema keeps unknown fields. The fields that read facts are typed, so that the API
+//! server refuses at once a read that can never work.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn spec() -> Value {
     open(&json!({"rules": list(&open(&rule, &[]))}), &[])
 }
 
-/// `context`: each kind of entry with what it cannot do without.
+/// `context`: each kind of entry with its required fields.
 fn context() -> Value {
     let text = json!({"type": "string"});
     let anything = json!({"x-kubernetes-preserve-unknown-fields": true});

@@ -1,4 +1,4 @@
-//! Asks the API server what it serves.
+//! Asks the API server for the kinds that it serves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroupList, APIResourceList, APIVersions};
 use kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2;

@@ -42,7 +42,7 @@ const NOT_READY_MAX_MS: u64 = 2_000;
 pub(crate) struct Discovery {
     /// The catalog; `None` until it was read once.
     pub catalog: watch::Sender<Option<Arc<Catalog>>>,
-    /// Changes with what is served.
+    /// Changes whenever the served kinds change.
     pub served: watch::Sender<()>,
     /// Asks now.
     pub nudge: Arc<Notify>,
@@ -88,8 +88,8 @@ impl Discovery {
         }
     }
 
-    /// Reads the kinds that are served now; `None`: they cannot be told yet. That something is not served any more, or is
-    /// not at first, is believed only of an API server that is ready.
+    /// Reads the kinds that are served now; `None`: the API server cannot tell yet. That a kind is missing is
+    /// believed only of an API server that is ready.
     async fn read_served(
         &self,
         api: &ApiServer,

@@ -28,7 +28,7 @@ struct Envelope<'a> {
 /// Reads `/api` or `/apis` as asked for with the aggregated media type.
 ///
 /// # Errors
-/// Where it is not JSON at all.
+/// The bytes are no JSON.
 pub(crate) fn parse_aggregated(bytes: &[u8]) -> Result<DiscoveryDocument, serde_json::Error> {
     let envelope: Envelope<'_> = serde_json::from_slice(bytes)?;
     if envelope.kind != "APIGroupDiscoveryList" {

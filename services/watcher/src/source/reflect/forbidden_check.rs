@@ -18,7 +18,8 @@ const UNTOLD_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum RefusalVerdict {
     /// The refusal is true.
     Confirmed,
-    /// The refusal may be from before the API server was ready: ask again, once, and believe what it says.
+    /// The refusal may come from a time before the API server was ready. The watcher asks once more, and believes the
+    /// second answer.
     AskAgain,
     /// The refusal tells nothing.
     Unconfirmed,

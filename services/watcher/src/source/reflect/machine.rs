@@ -116,11 +116,11 @@ pub(super) enum ReflectorEffect {
     },
     /// Here come the objects of the page.
     Deliver,
-    /// The list is complete at this version: what it did not have is gone.
+    /// The list is complete at this version: objects that it did not bring are gone.
     Listed(ResourceVersion),
     /// The source cannot be read.
     Refused(Failure),
-    /// The source cannot be heard right now; what is known stays true, and grows old.
+    /// The source cannot be heard right now; known objects stay valid, and grow old.
     Troubled(Failure),
 }
 

@@ -30,9 +30,8 @@ pub(crate) async fn probe(api: &ApiServer, collection: &Collection) -> Result<()
     api.watch(&path, METADATA, LINE_BYTES_MAX).await.map(drop)
 }
 
-/// Reads once what a collection holds now, for a `Sink`: page by page, from the most recent
-/// state. `take` says whether the next page is wanted. Returns the version at which the collection was
-/// this; `None` where not all of it was wanted.
+/// Reads the present state of a collection once, page by page. `take` returns whether the next page is wanted.
+/// Returns the version of the collection's state; `None`: a page was not wanted.
 ///
 /// # Errors
 /// The API server refuses, or does not answer; nothing is tried again.

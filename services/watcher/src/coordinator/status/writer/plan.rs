@@ -47,7 +47,7 @@ impl Figures {
     }
 }
 
-/// A status as it should be, beside the object as it is.
+/// The desired status of an object, beside the object's present state.
 #[derive(Clone, Debug)]
 pub(crate) struct DesiredStatus {
     /// Its `Ready` condition.
@@ -124,7 +124,7 @@ impl WritePace {
     }
 }
 
-/// Returns whether the object's condition, or what it says of its rules, is out of date.
+/// Returns whether the object's condition, or its fields about rules, are out of date.
 pub(super) fn is_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
     is_condition_news(desired, written) || is_rules_news(desired, written)
 }
@@ -222,7 +222,7 @@ pub(super) fn plan(
     })
 }
 
-/// Returns whether the status says all of it: nothing becomes due by the passing of time.
+/// Returns whether the object has the whole desired status, so that no write becomes due later.
 pub(super) fn is_said(desired: &DesiredStatus, written: Option<&Written>) -> bool {
     let figures_now = written.map_or(&desired.figures_now, |written| &written.figures);
     let figures = desired.figures.as_ref();

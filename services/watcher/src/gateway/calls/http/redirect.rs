@@ -1,4 +1,4 @@
-//! The target of a redirect, and what it may carry there.
+//! The target of a redirect, and the headers and bodies that may follow it there.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use reqwest::Url;

@@ -48,7 +48,8 @@ impl Page {
         true
     }
 
-    /// The place is one of a list that the API server does not know any more; the same in the list as it is now.
+    /// Continues at the same place in the present list: the API server does not know the earlier state of the list
+    /// any more.
     pub(super) fn renew(&mut self, continues: &str) {
         continues.clone_into(&mut self.continues);
     }

@@ -1,4 +1,4 @@
-//! One part of what a target means, out of a list: of as many pages as it takes to find some, within its time.
+//! One part of a target's objects, out of a list: it takes as many pages as are needed to find some, within its time.
 //!
 //! A part is `{items, continue, unread}`: `continue` says where the next one begins, empty at the end; `unread` are
 //! objects that are wanted and too large to be read, as `{namespace, name, message}`.
@@ -27,7 +27,7 @@ const TIME_PART: u32 = 8;
 /// Bytes of the names of one object, its labels and annotations among them.
 const NAMES_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The names of what a list has, instead of the objects.
+/// The media type that asks for the names of a list's objects alone.
 const NAMES_ALONE: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 impl LiveReader {
@@ -144,7 +144,7 @@ fn is_wanted(kind: &KindRecord, objects: &ExistingObjects, item: &Value) -> bool
     namespace && fits(&objects.name, &metadata["name"])
 }
 
-/// A list does not say of each what it is.
+/// Gives an object of a list its version and kind, which a list does not repeat for each object.
 fn named(item: &Value, kind: &KindRecord) -> Value {
     let mut item = item.clone();
     if item.is_object() {

@@ -68,7 +68,7 @@ pub(super) fn of_part(
 /// Returns the path of an object to write.
 ///
 /// # Errors
-/// Where it does not say which it is, or which state of it the change rests on.
+/// The object lacks its name, or the version that the change was computed from.
 pub(super) fn of_object(kind: &KindRecord, object: &Value) -> Result<String, String> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let (namespace, name) = (text("namespace"), text("name"));

@@ -12,7 +12,7 @@ pub(in crate::log_writer::publish) struct Freshness {
     /// The time at which the source was last heard from before the view was opened anew, until the log says that its
     /// differences are complete: that old is what readers are served meanwhile.
     served_heard: Option<Instant>,
-    /// The time at which the source was last heard from before the list that runs, if one runs: what the list brings
+    /// The time at which the source was last heard from before the running list, if a list runs: the list's objects
     /// may be as old.
     heard_before_list: Option<Instant>,
     /// The time of the oldest change of the batch on its way.
@@ -41,7 +41,7 @@ impl Freshness {
         self.heard_before_list = None;
     }
 
-    /// A new epoch begins. Until its differences are complete, readers are served what they have.
+    /// A new epoch begins. Until its differences are complete, readers are served the earlier objects.
     pub(super) fn begin_epoch(&mut self) {
         self.served_heard = self.served_heard.or(self.heard);
     }
@@ -75,7 +75,7 @@ impl Freshness {
         self.in_flight_since = None;
     }
 
-    /// All changes that are not in the log are dropped. Until readers are told, what they have grows old.
+    /// Drops all changes that are not in the log. Until readers learn of that, their data grow old.
     pub(super) fn drop_changes(&mut self, oldest_pending: Option<Instant>, now: Instant) {
         self.untold_since = Some(self.oldest_change(oldest_pending).unwrap_or(now));
         (self.in_flight_since, self.served_heard) = (None, None);

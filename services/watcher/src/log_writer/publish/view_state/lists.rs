@@ -24,12 +24,12 @@ impl Lists {
         self.last
     }
 
-    /// Every object has to be written again: what was heard before the next list counts no more.
+    /// Makes every object be written again: objects that were brought before the next list do not count.
     pub(super) fn reread(&mut self) {
         self.rewritten_since = self.last + 1;
     }
 
-    /// Returns whether what was heard at the time of this list still counts.
+    /// Returns whether an object that was brought while this list ran still counts.
     pub(super) fn is_current(self, list: u32) -> bool {
         list >= self.rewritten_since
     }

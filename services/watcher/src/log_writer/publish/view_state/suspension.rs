@@ -1,6 +1,5 @@
-//! A view that does not fit into the log, or into its namespace's quota. The log then has nothing of the view but a
-//! control record with the reason. The writer goes on to count the source's objects, so that the view is written
-//! again once all of them fit.
+//! A view that does not fit into the log, or into its namespace's quota. The log then has only a control record with
+//! the reason. The writer still counts the source's objects, so that the view is written again once all of them fit.
 
 use std::time::Duration;
 
@@ -52,7 +51,7 @@ pub(super) enum Suspension {
 }
 
 impl ViewWriteState {
-    /// Returns whether nothing of it is written, for want of room.
+    /// Returns whether nothing of the view is written, for lack of room.
     pub(in crate::log_writer::publish) fn is_suspended(&self) -> bool {
         matches!(self.suspension, Suspension::Since { .. })
     }
@@ -88,8 +87,8 @@ impl ViewWriteState {
         room::bytes_in_log(self.logged_objects, bodies)
     }
 
-    /// Suspends the view, in a new epoch: what waits is dropped, and nothing of it counts as in the log.
-    /// Returns the bytes that waited.
+    /// Suspends the view, in a new epoch: waiting changes are dropped, and no object counts as being in the log.
+    /// Returns the bytes of these changes.
     pub(in crate::log_writer::publish) fn suspend(
         &mut self,
         epoch: Epoch,
@@ -127,7 +126,7 @@ impl ViewWriteState {
         (self.bytes, self.key_bytes) = (0, 0);
     }
 
-    /// Readers were told this state of the view's last epoch.
+    /// Notes that readers have learned this state of the view's last epoch.
     pub(in crate::log_writer::publish) fn reported(&mut self, state: &ViewState) {
         if matches!(state, ViewState::Dropped | ViewState::Failed { .. }) {
             self.freshness.tell_failure();

@@ -1,4 +1,4 @@
-//! The changes of a view that wait, and what the log is once they are written.
+//! The waiting changes of a view, and the state of the log once they are written.
 
 use std::collections::hash_map::Entry;
 

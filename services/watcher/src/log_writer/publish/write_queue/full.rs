@@ -1,5 +1,5 @@
-//! The treatment of views when the log, or the quota of a namespace, is full. One that does not fit is suspended
-//! whole, and written again once there is room for all of it. The others go on.
+//! The treatment of views when the log, or the quota of a namespace, is full. A view that does not fit is suspended
+//! whole, and written again once there is room for all its objects. The other views go on.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ impl WriteQueue {
         largest.map(|(id, _)| id.clone())
     }
 
-    /// Suspends a view. What the log has of it is removed before anything else is written, which makes room.
+    /// Suspends a view. Its objects are removed from the log before anything else is written, which makes room.
     pub(super) fn suspend(&mut self, id: &ViewId, over: Limit, now: Instant) {
         let (dropped, failed) = (self.next_epoch(), self.next_epoch());
         let Some(view) = self.views.get_mut(id) else {

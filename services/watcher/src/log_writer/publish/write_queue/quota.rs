@@ -26,7 +26,7 @@ impl Quotas {
 }
 
 impl WriteQueue {
-    /// Limits what the views in one namespace's quota take in the log, in bytes.
+    /// Limits the bytes that the views in one namespace's quota take in the log.
     pub(crate) fn limit_namespaces(&mut self, bytes_max: Option<u64>) {
         self.quotas.bytes_max = bytes_max;
     }

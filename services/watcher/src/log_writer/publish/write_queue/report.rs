@@ -26,8 +26,8 @@ impl WriteQueue {
         beats.collect()
     }
 
-    /// A position of the log up to which it has these objects as they were handed in last; `None`: some
-    /// of them are on their way.
+    /// Returns a position up to which the log has these objects in their last versions; `None`: some of them are on
+    /// their way.
     pub(crate) fn logged(&self, lease: &ViewLease, keys: &[ObjectKey]) -> Option<Revision> {
         let view = self.views.get(&lease.view)?;
         let pending = keys.iter().any(|key| view.is_pending(key));
@@ -60,8 +60,8 @@ impl WriteQueue {
     }
 }
 
-/// The last position of the view, if nothing of it is on its way and it was written in this term: what
-/// earlier terms left stands before that.
+/// Returns the last position of the view, if no change of it is on its way and it was written in this term. Records
+/// of earlier terms stand before that position.
 fn settled(view: &ViewWriteState) -> Option<Revision> {
     let written = view.revision > Revision::default();
     (written && !view.freshness.is_in_flight()).then_some(view.revision)
