@@ -1,7 +1,7 @@
 //! Takes deltas and queries through a replica in one process, one after the other, and says how many.
 //!
-//! What a step costs beside NATS: run under callgrind with two numbers of rounds, the difference is what
-//! the rounds took, whatever the start took. `cargo xtask instructions` does that.
+//! The cost of an evaluation step without NATS. Run under callgrind with two numbers of rounds: the difference is the
+//! cost of the rounds, without the cost of the start. `cargo xtask instructions` does that.
 //!
 //! ```text
 //! cargo bench -p anteroom-cache-replica --bench steps -- --expressions 10 --deltas --rounds 100
@@ -23,7 +23,7 @@ use anteroom_wire::{
 use clap::Parser;
 use serde_json::{Value, json};
 
-/// Each is over all Ingresses, and looks for few of them by something else.
+/// Expressions over all Ingresses, each of which selects few of them by another field.
 const EXPRESSIONS: [&str; 10] = [
     "items[?metadata.name == $p].metadata.namespace",
     "items[?spec.rules[0].host == $p].metadata.name",

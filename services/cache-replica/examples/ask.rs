@@ -143,7 +143,7 @@ async fn ask(bus: &dyn Bus, view: &ViewId, expression: &str, parameters: Value) 
     Some(reply.results[0].as_ref().unwrap().len())
 }
 
-/// An Ingress like those of a real cluster: metadata, annotations, one rule, and a status.
+/// Returns an Ingress as in a real cluster: metadata, annotations, one rule, and a status.
 fn object(n: usize, bytes: usize) -> (ObjectKey, Value) {
     let (namespace, name) = (format!("team-{:03}", n % 200), format!("app-{n:05}"));
     let object = json!({

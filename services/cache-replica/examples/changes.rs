@@ -33,7 +33,7 @@ use anteroom_wire::query::{self, QueryRequest};
 use clap::Parser;
 use serde_json::{Value, json};
 
-/// Each is over all Ingresses, and looks for few of them by something else.
+/// Expressions over all Ingresses, each of which selects few of them by another field.
 const EXPRESSIONS: [&str; 10] = [
     "items[?metadata.name == $p].metadata.namespace",
     "items[?metadata.uid == $p].metadata.name",

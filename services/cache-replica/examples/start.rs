@@ -1,5 +1,5 @@
-//! Measures how a replica starts, and what it takes. It writes a view of Pods to NATS, or goes on with the one
-//! that is there, and starts the replica that is given. When the replica answers and has settled, it prints one
+//! Measures the time and memory of a replica's start. It writes a view of Pods to NATS, or uses the view that is
+//! there, and starts the given replica program. When the replica answers and its memory has settled, it prints one
 //! line of JSON.
 //!
 //! ```text
@@ -195,7 +195,7 @@ async fn ask(bus: &dyn Bus, view: &ViewId) -> Option<u64> {
     Some(reply.objects)
 }
 
-/// A Pod like those of a real cluster, without the fields that the watcher removes.
+/// Returns a Pod as in a real cluster, without the fields that the watcher removes.
 fn pod(n: usize, bytes: usize) -> (ObjectKey, Bytes) {
     let namespace = format!("team-{:03}", n * 200 / 1_000_000 + n % 200);
     let (app, name) = (

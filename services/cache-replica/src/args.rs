@@ -13,8 +13,8 @@ use crate::{memory_limit, sealed::Opener, shares};
 /// Queries under way at once, unless the options say otherwise.
 const CONCURRENCY: u32 = 256;
 
-/// Bytes of results that are kept, unless the options say otherwise: what a webhook asks again is
-/// small, and the whole process is to stay small.
+/// The bytes of results that are kept, unless an option changes it: webhooks repeat small queries, and the process
+/// should stay small.
 const MEMO_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// Options of a replica.

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The longest wait for the last beat: the bus may be away.
 const LEAVING_MAX: Duration = Duration::from_millis(500);
 
-/// Says what the replica holds, every `REPLICA_BEAT_INTERVAL_MS` and when that changes.
+/// Publishes the views that the replica holds, every `REPLICA_BEAT_INTERVAL_MS` and whenever they change.
 pub(crate) struct Beats {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) replica: String,
@@ -32,7 +32,7 @@ pub(crate) struct Beats {
     pub(crate) leaving: DropGuard,
 }
 
-/// The state of each view. A change of it makes a beat due.
+/// The state of each view. A change of one makes a heartbeat due.
 type States = BTreeMap<ViewId, &'static str>;
 
 impl Beats {

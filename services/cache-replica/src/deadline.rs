@@ -6,9 +6,8 @@ use anteroom_jmespath::Budget;
 use anteroom_model::FactError;
 use tokio::time::Instant;
 
-/// Steps of an evaluation in a millisecond, on a machine that is faster than most: what is left of a
-/// deadline bounds the steps of an evaluation, so that it does not go on long after its caller has
-/// given up. Twenty thousand are usual.
+/// Evaluation steps in a millisecond, on a machine that is faster than most. The rest of a deadline limits the steps
+/// of an evaluation, so that it ends soon after its caller has given up. Twenty thousand are usual.
 const STEPS_PER_MS: u64 = 50_000;
 
 /// The share of a call's time reserved for writing and sending the reply, as a divisor.

@@ -49,7 +49,7 @@ impl Derived {
         self.indexes.bytes() + self.counters.bytes()
     }
 
-    /// The number of them.
+    /// Returns the number of indexes and counters.
     pub(crate) fn count(&self) -> usize {
         self.indexes.count() + self.counters.count()
     }

@@ -1,6 +1,6 @@
-//! Slots for work that takes long, which those who wait get by turns: every second one goes to policies of the cluster,
-//! and the others to one namespace after the other. So the policies of a namespace cannot keep those of others
-//! waiting, however much they ask for. A slot that nobody else wants is anybody's.
+//! Slots for long work, which waiting callers get in turns: every second slot goes to policies of the cluster, and
+//! the others to one namespace after the other. So policies of one namespace cannot keep others waiting, however much
+//! they ask for. A free slot goes to the next caller, whoever it is.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -17,7 +17,7 @@
 //! | `plan`, `memo` | caches of compiled expressions, and of results |
 //! | `memory`, `memory_limit`, `shares` | evicts views; what may be taken; who holds which views |
 //! | `references`, `sealed` | objects referenced one by one; sealed bodies |
-//! | `beats`, `waiting` | tells what is held; names missing entries |
+//! | `beats`, `waiting` | publishes the views that are held; names missing entries |
 //! | `args`, `command`, `metrics` | options; the process; metrics |
 //!
 //! `endpoint` subscribes to a view's address while the view is complete and fresh, and leaves it by draining.

@@ -2,8 +2,8 @@
 
 use anteroom_runtime::units;
 
-/// The memory of a replica beside views, results and plans: code, connections, and what the allocator
-/// keeps. Measured at 7,000 objects of 2 KB after load: 34 MB resident, of which 15 MB are those.
+/// The memory of a replica beside views, results and plans: code, connections, and freed memory that the allocator
+/// keeps. Measured at 7,000 objects of 2 KB after load: 34 MB resident, of which 15 MB are views, results and plans.
 pub(crate) const PROCESS_BYTES: u64 = 20 * 1024 * 1024;
 
 /// The least limit that leaves room for anything.
@@ -20,7 +20,7 @@ pub(crate) fn evaluations_bytes(limit: u64) -> u64 {
     limit / EVALUATIONS_SHARE
 }
 
-/// The bytes that one of `turns` evaluations may build under this limit, and no more than `asked`.
+/// Returns the bytes that one of `turns` evaluations may build under this limit, at most `asked`.
 pub(crate) fn evaluation_bytes(limit: Option<u64>, turns: usize, asked: u64) -> u64 {
     let Some(limit) = limit else {
         return asked;

@@ -23,8 +23,7 @@ use per_document::PerDocument;
 /// thousand policies' worth.
 const PLANS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The memory of a plan for each byte of its text: nodes of its syntax tree, mostly, and those of the
-/// keys that it looks up.
+/// The memory of a plan for each byte of its text: mostly nodes of its syntax tree and of the keys that it looks up.
 const PLAN_BYTES_PER_TEXT_BYTE: u32 = 32;
 
 /// The memory of a plan beyond its text.

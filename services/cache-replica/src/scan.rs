@@ -1,9 +1,8 @@
 //! Looking through all objects of a large view: by slices, side by side while nothing short is asked.
 //!
-//! A slice takes about a millisecond, and a scan waits for its turn before each: so scans share the
-//! cores one slice at a time, however long each of them is, and a scan takes a second core only while
-//! no short query comes in. What cannot be put together from slices is evaluated whole, and leaves a
-//! core free.
+//! A slice takes about a millisecond, and a scan waits for its turn before each slice. So scans share the cores one
+//! slice at a time, however long each of them is, and a scan takes a second core only while no short query comes in.
+//! An expression that cannot be evaluated slice by slice is evaluated whole, and leaves a core free.
 //!
 //! A large view is scanned in slices of about 512 objects. A chain's value is the values of its slices, one
 //! behind the other. A scan waits for its turn before each slice, so scans share the cores whatever their
@@ -52,7 +51,7 @@ const LULL: Duration = Duration::from_millis(10);
 pub(crate) struct Scans {
     /// One for each slice that is evaluated.
     lanes: Arc<FairSlots>,
-    /// The most of them that one scan has at once.
+    /// The most lanes that one scan has at once.
     width: usize,
     /// One for each evaluation over a whole view.
     wholes: Arc<FairSlots>,
@@ -70,7 +69,7 @@ pub(crate) struct Scan {
     pub(crate) query: Query,
     pub(crate) functions: &'static FunctionTable,
     pub(crate) budget: Budget,
-    /// The first stretch of each slice, and the one after its last.
+    /// The first stretch of each slice, and the stretch after its last one.
     slices: Vec<(usize, usize)>,
     progress: Mutex<Progress>,
 }
@@ -85,7 +84,7 @@ struct Progress {
 }
 
 impl Scans {
-    /// With a lane for each of `cores`; with none no scan comes to an end.
+    /// Returns lanes for the scans, one for each of `cores`. Without cores, no scan ends.
     pub(crate) fn new(cores: usize) -> Self {
         Self {
             lanes: FairSlots::new(cores),
@@ -101,7 +100,7 @@ impl Scans {
         self.short_us.store(self.now_us(), Ordering::Relaxed);
     }
 
-    /// The number of lanes that one scan may take now.
+    /// Returns the number of lanes that one scan may take now.
     fn width(&self) -> usize {
         let since_us = self
             .now_us()
@@ -326,7 +325,7 @@ impl Scan {
         }
     }
 
-    /// The error with the limit of the whole, which a slice knows only what is left of.
+    /// Returns the error with the limit of the whole scan. A slice knows only the rest of that limit.
     fn over_budget(&self, error: &EvalError) -> EvalError {
         use anteroom_jmespath::BudgetKind;
         let EvalError::Budget { which, .. } = error else {
@@ -345,8 +344,8 @@ impl Scan {
 }
 
 impl Progress {
-    /// Takes in what a stretch gave, and what it took of the budget: slices that run side by side may
-    /// each have seen as much of it.
+    /// Takes the result of a stretch, and the part of the budget that it used. Slices that run side by side may each
+    /// have counted on the same rest.
     fn settle(
         &mut self,
         at: usize,

@@ -1,5 +1,4 @@
-//! Views whose bodies are sealed in the log: they are opened here alone, and what is read of them
-//! leaves sealed to whoever asked.
+//! Views whose bodies are sealed in the log. Bodies are opened only here, and results leave sealed for the asker.
 
 use anteroom_mirror::OpenSealed;
 use anteroom_model::{FactError, ObjectKey, ViewId};
@@ -19,8 +18,8 @@ impl OpenSealed for Opener {
     }
 }
 
-/// Returns true if a view holds the Secrets of the core group, in any version: its results never leave
-/// in the clear, even before anything else is known of it.
+/// Returns true if a view holds the Secrets of the core group, in any version. Its results never leave in the clear,
+/// even before anything else is known about the view.
 pub(crate) fn is_secret(view: &ViewId) -> bool {
     let mut parts = view.as_str().split(['.', '~']);
     let plural = parts.next();
@@ -29,14 +28,14 @@ pub(crate) fn is_secret(view: &ViewId) -> bool {
     plural == Some("secrets") && in_core
 }
 
-/// The reply without what functions quote of their arguments in errors: those are told to more people than results.
+/// Removes from the reply's errors the arguments that functions quote, since more people read errors than results.
 pub(crate) fn withheld_results(mut reply: QueryReply) -> QueryReply {
     let results = reply.results.into_iter();
     reply.results = results.map(|result| result.map_err(withheld)).collect();
     reply
 }
 
-/// Seals an outcome for whoever asked. Where nothing can be sealed, the answer says that alone.
+/// Seals an outcome for the asker. If that fails, the answer has only this failure.
 pub(crate) fn seal(outcome: &[u8], answering: &Answering) -> Bytes {
     answering.seal(outcome).unwrap_or_else(|error| {
         let failed = Err(FactError::AskerUnknown {

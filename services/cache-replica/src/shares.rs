@@ -62,9 +62,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The weight of a replica for a view, by rendezvous hashing: the replicas with the highest weights
-/// hold it. Each replica comes to the same, and one that comes or goes moves no view but those that it
-/// holds.
+/// Returns the weight of a replica for a view, by rendezvous hashing: the replicas with the highest weights hold the
+/// view. Every replica computes the same weights. A replica that joins or leaves moves only the views that it holds.
 ///
 /// FNV-1a over both names, mixed once more, since names differ in their last bytes mostly.
 pub(crate) fn weight(replica: &str, view: &ViewId) -> u64 {
@@ -77,7 +76,7 @@ pub(crate) fn weight(replica: &str, view: &ViewId) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The replicas that are meant to hold `view`, `factor` of them, or all if there are no more.
+/// Returns the replicas that should hold `view`: `factor` of them, or all if there are fewer.
 pub(crate) fn owners<'r>(
     view: &ViewId,
     replicas: impl IntoIterator<Item = &'r str>,

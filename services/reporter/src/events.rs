@@ -121,8 +121,8 @@ impl Events {
         violation.events().into_iter().for_each(|e| self.put(e));
     }
 
-    /// Sends Events of what a webhook found at admission. A refused request has no object, so its Event is on the
-    /// policy alone. The same Event is sent once within some minutes.
+    /// Sends Events about a violation that a webhook found at admission. A refused request has no object, so its
+    /// Event is on the policy alone. The same Event is sent once within some minutes.
     pub(crate) fn tell_admission(&self, found: &Admission, shared: &SharedFindings, now_s: i64) {
         let (about, window) = (shared.about(), now_s / AGAIN_AFTER_S);
         for event in admission_events(found, &about, window) {

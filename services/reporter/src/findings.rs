@@ -24,7 +24,7 @@ use crate::{
 /// Objects that something is known of; those beyond are left out, and counted.
 pub(crate) const OBJECTS_MAX: usize = 200_000;
 
-/// Bytes of all that is known of them, about; objects beyond are left out as well.
+/// The bytes of all findings on objects, about; further objects are left out as well.
 pub(crate) const BYTES_MAX: usize = 128 * 1024 * 1024;
 
 /// Objects that are gone and whose reports were not looked at since; of more it is known that there are some.
@@ -78,7 +78,7 @@ impl ObjectFindings {
     }
 }
 
-/// The limits of what is held.
+/// The limits of the findings in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) objects_max: usize,
@@ -130,7 +130,7 @@ impl Findings {
         }
     }
 
-    /// Replaces the results of a finder on an object; none: it does not speak of it.
+    /// Replaces the results of a finder on an object. No results: the finder's policy does not match the object.
     pub(crate) fn put(
         &mut self,
         subject: &ReportSubject,
@@ -262,7 +262,7 @@ impl Findings {
             .is_some_and(|horizon| uid >= horizon)
     }
 
-    /// The bytes of what is held, about.
+    /// Returns the bytes of all findings, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.results.bytes() + self.texts.bytes()
     }
@@ -299,7 +299,7 @@ impl Findings {
         has_room
     }
 
-    /// The number of objects that are left out though some policy speaks of them; so many at least.
+    /// Returns the least number of objects that are left out although some policy matches them.
     pub(crate) fn left_out(&self) -> usize {
         self.left_out.objects()
     }
@@ -324,7 +324,7 @@ impl Findings {
         }
     }
 
-    /// Notes that there is nothing to say of this object any more.
+    /// Notes that there are no findings on this object any more.
     fn gone(&mut self, subject: &ReportSubject) {
         for text in [&subject.api_version, &subject.kind, &subject.namespace] {
             self.texts.release(text);
@@ -343,7 +343,7 @@ impl Findings {
         std::mem::take(&mut self.is_lost)
     }
 
-    /// Something else is to be said of what these policies found.
+    /// Has the reports on objects with findings of these policies written again.
     pub(crate) fn touch(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         let objects = self.objects.values();
         let concerned = objects.filter(|of_object| {
@@ -391,7 +391,8 @@ impl Findings {
         findings.for_each(|finding| finding.is_new = false);
     }
 
-    /// A report of before said this of the object: what it said too is no news, and is as old as that.
+    /// Takes over the results that a report of an earlier time has about the object: the same results are no news,
+    /// and are as old as in the report.
     pub(crate) fn remember(&mut self, uid: &str, said: &ReportedSince) {
         let of_object = self.objects.get_mut(uid);
         let findings = of_object

@@ -1,4 +1,4 @@
-//! The reporter: what the policies say of the objects that exist, as PolicyReports and Events.
+//! The reporter: judges existing objects by the policies, and writes PolicyReports and Events.
 //!
 //! ```text
 //! log ──▶ judge (policies, entries, kinds) ─┐
@@ -11,12 +11,12 @@
 //! |---|---|
 //! | `plan`, `snapshot` | which objects to judge by which policies; pure |
 //! | `scanner` | takes them through the policies, as the webhook does |
-//! | `findings`, `result` | what is known of each object; pure |
+//! | `findings`, `result` | the results on each object; pure |
 //! | `report` | a finding as a report; pure |
-//! | `published` | what the API server's reports say; pure |
+//! | `published` | the content of the API server's reports; pure |
 //! | `writer`, `store` | brings reports in step; reads and writes them |
 //! | `policy_updates` | runs `mutate.targets` when a policy changes |
-//! | `violation_listener`, `events` | violations that webhooks report; Events of them |
+//! | `violation_listener`, `events` | violations that webhooks report; their Events |
 //! | `shared`, `lease` | the state of scanner and writer; who reports |
 //! | `args`, `command`, `metrics` | options; the process; metrics |
 //!
@@ -145,7 +145,7 @@ impl Reporter {
         }
     }
 
-    /// The tasks of a term. Each term reads anew what was known before.
+    /// Starts the tasks of a term. Each term reads the state of the reports anew.
     fn begin_term(&self) -> Tasks {
         tracing::info!(holder = self.holder, "lease taken: reporting started");
         self.metrics.leads(true);

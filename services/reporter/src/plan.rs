@@ -1,12 +1,12 @@
 //! The plan of which objects have to be judged by which policies: only what changed. Pure.
 //!
-//! For each policy and each view that it is scanned on ([`Finder`]) the plan knows up to which state of
-//! the view the policy has judged. A [`Walk`] leads from there to the view's state now: the objects that
-//! differ, or all of them where the policy is another one. Policies that stand at the same state walk
-//! together, so that an object is read once for all of them.
+//! A [`Finder`] is a policy with a view that it is scanned on. For each finder the plan knows the state of the view
+//! up to which the policy has judged. A [`Walk`] leads from there to the view's present state: over the objects that
+//! differ, or over all objects if the policy has a new version. Policies at the same state walk together, so that an
+//! object is read once for all of them.
 //!
-//! What changes while a walk is under way is taken along, before what is left of it ([`Walk::extend`]).
-//! A policy that may have to wait for facts walks alone.
+//! A walk takes in changes that come while it is under way, before its remaining steps ([`Walk::extend`]). A policy
+//! that may have to wait for facts walks alone.
 //!
 //! A walk goes to its end, whatever becomes of the policies meanwhile: so it is always known of which
 //! objects something may be in the findings. A policy that changed on the way begins anew afterwards.
@@ -48,7 +48,7 @@ pub(crate) trait ViewSnapshot: Clone {
 /// One step of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WalkStep<O> {
-    /// The object is there, and has to be judged.
+    /// The object exists, and has to be judged.
     Judge(O),
     /// The object of this UID is gone.
     Forget(String),
@@ -75,7 +75,7 @@ pub(crate) struct Walk<S: ViewSnapshot> {
     urgent: usize,
     /// Judging on this walk may have to wait for facts.
     waits: bool,
-    /// The walk comes to every object.
+    /// The walk visits every object.
     is_whole: bool,
     /// The objects of the walk so far that nobody can read.
     unread: Unread,
@@ -85,7 +85,7 @@ pub(crate) struct Walk<S: ViewSnapshot> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unread {
     keys: BTreeSet<ObjectKey>,
-    /// There are more of them than are remembered.
+    /// There are more unreadable objects than are remembered.
     more: bool,
 }
 
@@ -175,7 +175,7 @@ impl<S: ViewSnapshot> Walk<S> {
 /// The state of a policy on a view.
 #[derive(Debug)]
 struct ScanProgress<S> {
-    /// The policy has judged all objects of this state, and no others; `None`: none at all.
+    /// The state of the view whose objects the policy has judged, and no others; `None`: it has judged none.
     seen: Option<S>,
     /// The policy has judged them in its present version.
     is_current: bool,
@@ -184,7 +184,7 @@ struct ScanProgress<S> {
     /// Counts the policy's versions.
     version: u64,
     walks: bool,
-    /// The objects that could not be read when they were last come to.
+    /// The objects that could not be read at the last visit.
     unread: Unread,
 }
 
@@ -231,8 +231,8 @@ impl<S> Default for ScanPlan<S> {
 }
 
 impl<S: ViewSnapshot> ScanPlan<S> {
-    /// From now on these are all. Whoever is no longer among them is forgotten, and has to be in the
-    /// findings. Returns whether anybody is.
+    /// Sets the finders to scan. Finders that are no longer among them are removed, and their findings have to be.
+    /// Returns whether any was removed.
     pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
         self.unread_changed = true;
         let before = self.finders.len();
@@ -344,8 +344,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         self.finders.values().all(|at| at.is_current)
     }
 
-    /// A walk that looks at some objects again, by the state that the policy stands at; `None`: it is on
-    /// its way, or stands nowhere, or none of them is there.
+    /// Returns a walk that judges some objects again, in the state that the policy has reached. `None`: the policy is
+    /// on a walk, has reached no state, or none of the objects exists there.
     pub(crate) fn again(&mut self, finder: &Finder, objects: &[ObjectKey]) -> Option<Walk<S>> {
         let at = self.finders.get_mut(finder).filter(|at| !at.walks)?;
         let seen = at.seen.as_ref()?;
@@ -382,8 +382,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
             .collect()
     }
 
-    /// The walk came to these objects, and could read them or not: then it is not known what there is to
-    /// say of them.
+    /// Notes that the walk visited these objects, and which of them could not be read. The results on unreadable
+    /// objects are unknown.
     pub(crate) fn came_to<'o>(
         &mut self,
         walk: &mut Walk<S>,
@@ -443,7 +443,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         std::mem::take(&mut self.unread_changed)
     }
 
-    /// The number of them.
+    /// The number of finders.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.finders.len()

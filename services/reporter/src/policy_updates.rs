@@ -1,6 +1,6 @@
-//! Rules that change objects which exist, for what exists as a trigger (`mutateExistingOnPolicyUpdate`): once for
-//! each policy as it is, and again when a reporter takes over, since nobody knows how far another one came. What is
-//! as it should be is not written.
+//! Runs the rules that change existing objects with existing objects as triggers (`mutateExistingOnPolicyUpdate`):
+//! once for each version of a policy, and again when a reporter takes over, since nobody knows how far another
+//! reporter came. An object that is right already is not written.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,9 +1,9 @@
-//! The reports at the API server: their content as far as it is known, and which have to be looked at. Pure.
+//! The reports at the API server: their content as far as it is known, and the reports to look at again. Pure.
 //!
-//! So many are remembered ([`REPORTS_MAX`]). A report beyond them is one of which nobody knows: it may be there and
-//! say anything. So it is read and written whenever something new is to be said of its object, and deleted where
-//! nothing is, and then it is forgotten again. What was to be looked at later, and what others did to it, nobody
-//! remembers: so everything is looked at after a list ([`PublishedReports::listed_all`]).
+//! At most [`REPORTS_MAX`] reports are remembered. Nothing is known about a report beyond them: it may exist with any
+//! content. So it is read and written whenever its object has new results, deleted if there are none, and then
+//! forgotten again. Later visits that it needs, and changes by others, are not remembered. So all reports are looked
+//! at after a list ([`PublishedReports::listed_all`]).
 
 mod revisit_cursor;
 
@@ -24,8 +24,8 @@ use crate::{
     store::{Listed, ReportKey},
 };
 
-/// Reports that are remembered, beside the few that are just written: those of all objects that are held, and half
-/// as many of before.
+/// The most remembered reports, beside the few that are being written: those of all objects with findings, and half
+/// as many from earlier times.
 pub(crate) const REPORTS_MAX: usize = OBJECTS_MAX + OBJECTS_MAX / 2;
 
 /// One part in this many of the limit is reserved for settled reports, so that unsettled ones keep
@@ -42,7 +42,7 @@ const UNKNOWN: &str = "";
 /// The step that brings a report up to date.
 #[derive(Debug, PartialEq)]
 pub(crate) enum ReportAction {
-    /// The report says what it should, as far as is known.
+    /// The report has the right content, as far as is known.
     Nothing,
     /// The report has the right content already, and its Events were sent before.
     UpToDate,
@@ -73,7 +73,7 @@ struct ReportState {
     at: Option<Instant>,
     /// The last list had the report.
     is_listed: bool,
-    /// Written to since a list was begun: it does not say what the report says now.
+    /// The report was written since the list was begun, so the list may have its old content.
     is_touched: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct PublishedReports {
     beyond: usize,
     /// Reports that are not remembered and were met since the last list was begun.
     beyond_now: usize,
-    /// Chooses those of them that are looked at with a list.
+    /// Chooses the forgotten reports that are looked at during a list.
     revisits: RevisitCursor,
 }
 
@@ -140,7 +140,7 @@ impl PublishedReports {
         });
     }
 
-    /// Some of the list: what is not as it was known is looked at, unless it was written to meanwhile.
+    /// Takes a part of the list. Reports with unexpected content are looked at, unless they were written meanwhile.
     pub(crate) fn listed(&mut self, reports: Vec<Listed>, now: Instant) {
         for report in reports {
             let is_settled = !self.is_unsettled(&report.owner);
@@ -173,9 +173,9 @@ impl PublishedReports {
         }
     }
 
-    /// The list has come to its end: reports that it lacks are looked at, unless they were written to meanwhile.
-    /// Returns whether there are reports that were not remembered: then every object has to be looked at, since
-    /// nobody knows which.
+    /// Ends the list: reports that it lacks are looked at, unless they were written meanwhile. Returns whether there
+    /// may be reports that are not remembered. Then every object has to be looked at, since it is unknown which have
+    /// one.
     pub(crate) fn listed_all(&mut self, now: Instant) -> bool {
         self.lists = false;
         let is_lost = self.beyond > 0;
@@ -235,8 +235,8 @@ impl PublishedReports {
         is_settled && self.revisits.take(key, has_room)
     }
 
-    /// Takes in the objects of which it is not known yet what there is to say. Reports of before are looked at once
-    /// their object is none of them.
+    /// Takes the objects whose results are not known yet. A report of an earlier time is looked at once its object is
+    /// not among them.
     pub(crate) fn settle(&mut self, unsettled: Option<Arc<Unsettled>>, now: Instant) {
         self.unsettled = unsettled;
         let settled = self
@@ -375,8 +375,8 @@ impl PublishedReports {
         self.put_off(&key, now);
     }
 
-    /// A write has come to its end: this is what the report says now (`None`: it is gone), or nobody
-    /// knows, and it is tried again after a while, by `random`.
+    /// Ends a write. The report has this content now (`None`: it is deleted). If the outcome is unknown, the write is
+    /// tried again after a while, by `random`.
     pub(crate) fn done(
         &mut self,
         key: &ReportKey,

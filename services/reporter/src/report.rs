@@ -1,4 +1,4 @@
-//! From what is known of an object to its report, as Kyverno writes it. Pure.
+//! Makes the report of an object from its results, as Kyverno writes it. Pure.
 //!
 //! A report has the name of its object's UID, stands in the object's namespace, and is owned by the
 //! object, so that it goes with it.
@@ -16,8 +16,7 @@ use crate::{
     result::{ReportOutcome, ReportSubject},
 };
 
-/// Results of one report, the worst first in being kept; what is left out is counted in an annotation,
-/// and in the summary.
+/// The most results of one report. The worst are kept, and the rest are counted in an annotation and in the summary.
 pub(crate) const RESULTS_MAX: usize = 1_000;
 
 /// Bytes of all results of one report: the API server takes objects of less than 1.5 MB.
@@ -73,8 +72,8 @@ impl Summary {
     }
 }
 
-/// The report on an object. `reporting` says what is to be said of a policy; nothing of one that is not
-/// known any more.
+/// Returns the report on an object. `reporting` returns how a policy is reported; results of an unknown policy are
+/// left out.
 pub(crate) fn report<'p>(
     of_object: &ObjectFindings,
     reporting: impl Fn(&ObjectKey) -> Option<&'p Reporting>,

@@ -39,7 +39,7 @@ impl ReportOutcome {
         }
     }
 
-    /// Returns whether somebody should know of it.
+    /// Returns whether people should learn of the result.
     pub(crate) fn is_bad(self) -> bool {
         matches!(self, Self::Fail | Self::Warn | Self::Error)
     }
@@ -61,8 +61,8 @@ impl RuleResult {
         self.outcome == ReportOutcome::Error
     }
 
-    /// Returns whether it says the same. What is not known for the same reason is: how long something took, or
-    /// how many times it was tried, is no news.
+    /// Returns whether two results have the same meaning. Errors with the same reason have, since durations and
+    /// numbers of attempts in a message are no news.
     pub(crate) fn same_result(&self, other: &Self) -> bool {
         let same_message = match self.is_error() {
             false => self.message == other.message,
@@ -85,7 +85,7 @@ impl RuleResult {
         self.properties = (!kept.is_empty()).then(|| Arc::new(kept));
     }
 
-    /// From what a rule of `policy` came to; `None` where it does not speak of the object.
+    /// Returns the result of a rule's outcome; `None`: the rule does not match the object.
     pub(crate) fn of(policy: &Policy, rule: &str, outcome: &RuleOutcome) -> Option<Self> {
         let Reporting { unscored, .. } = policy.reporting();
         let (outcome, message) = match outcome {
@@ -131,7 +131,7 @@ pub(crate) struct ReportSubject {
     pub(crate) uid: Arc<str>,
     pub(crate) api_version: Arc<str>,
     pub(crate) kind: Arc<str>,
-    /// Empty for what is cluster-scoped.
+    /// The namespace; empty for a cluster-scoped object.
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
 }

@@ -39,7 +39,7 @@ use crate::{
 /// The number of objects judged in a slice, before further work has its turn.
 const SLICE: usize = 64;
 
-/// The time between two looks of a walk for changed objects that it takes along: it looks through all that is left of it.
+/// The interval at which a walk takes in changed objects. Each time it searches its remaining steps.
 const EXTENDED_EVERY: Duration = Duration::from_secs(1);
 
 /// The least time between two scans of all for objects that were left out: one that finds no room after all
@@ -256,7 +256,7 @@ impl Scanner {
         self.plan.is_current() && self.shared.with(reopen)
     }
 
-    /// Lets go on whoever can.
+    /// Begins slices of the walks that can go on.
     fn begin_slices(&mut self) {
         loop {
             let candidates = self.walks.iter().map(|waiting| Candidate {
@@ -277,7 +277,7 @@ impl Scanner {
         }
     }
 
-    /// The next slice of a walk; `None`: nobody waits for what it would find.
+    /// Returns the next slice of a walk; `None`: no finder needs its results any more.
     fn slice(&mut self, waiting: PendingWalk, lane: Lane) -> Option<BoxFuture<'static, Slice>> {
         let PendingWalk {
             mut walk,
@@ -421,13 +421,14 @@ impl Scanner {
     }
 }
 
-/// Returns the position of the last change of each of these views.
+/// Returns the position of the last change of each view.
 fn mark(changes: &Changes, views: &BTreeSet<ViewId>) -> Mark {
     let last = |view: &ViewId| Some((view.clone(), changes.last(view)?));
     views.iter().filter_map(last).collect()
 }
 
-/// Last-good data, whatever its age: a report keeps what was last known of an object until more is known.
+/// Returns the view's last good data, whatever their age: a report keeps the last known results until there are new
+/// ones.
 fn state(mirror: &Mirror, view: &ViewId) -> Option<Snapshot> {
     let view = mirror.view(view)?;
     Some(view.snapshot(Some(u64::MAX)).ok()?.0)

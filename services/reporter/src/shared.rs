@@ -1,4 +1,4 @@
-//! The state that scanner and writer share: the findings, and what is known around them.
+//! The state that scanner and writer share: the findings, and the data that both need beside them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,16 +25,16 @@ pub(crate) type OwnerKind = (String, String);
 /// The objects of which it is not known yet what there is to say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unsettled {
-    /// All objects of these kinds: not everything was judged yet.
+    /// The kinds for which not every object was judged yet.
     pub(crate) unseen: BTreeSet<OwnerKind>,
     /// Single ones, by namespace and name: nobody can read them.
     pub(crate) unread: BTreeSet<(OwnerKind, ObjectKey)>,
-    /// Some objects are not held, since there are too many: there is nothing to say of them.
+    /// Some objects are left out of the findings, since there are too many.
     pub(crate) is_full: bool,
 }
 
 impl Unsettled {
-    /// Returns whether it is not known what there is to say of this object.
+    /// Returns whether the results on this object are unknown.
     pub(crate) fn has(&self, owner: &Owner) -> bool {
         self.unseen.contains(&owner.0) || self.unread.contains(owner)
     }
@@ -71,7 +71,7 @@ impl SharedFindings {
         done
     }
 
-    /// Works on the findings, and tells nobody of it.
+    /// Changes the findings without waking the writer.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Findings) -> R) -> R {
         work(&mut self.findings.lock())
     }

@@ -24,7 +24,7 @@ const FIELD_MANAGER: &str = "anteroom-reporter";
 /// Reports that are listed at once; only their metadata are.
 const PAGE: u32 = 500;
 
-/// The length of a report's content hash: what is longer is none of ours.
+/// The most bytes of a report's content hash; a longer one is not ours.
 const CONTENT_BYTES_MAX: usize = 64;
 
 /// The longest name of an object in a report: no object is called more than that.
@@ -128,8 +128,7 @@ impl Store {
             .unwrap_or_default())
     }
 
-    /// Writes a report as a whole, whether it is there or not. What somebody else wrote under its name is
-    /// left alone.
+    /// Writes a whole report, whether it exists or not. A report of somebody else with the same name is left alone.
     pub(crate) async fn apply(&self, key: &ReportKey, mut manifest: Value) -> Result<(), Fault> {
         // The UID prevents a write to a different report that has taken the place meanwhile.
         if let Some(uid) = self.uid_of_own(key).await? {

@@ -1,5 +1,5 @@
-//! Listens to violations that webhooks find at admission, and has Events of them written. Losses are counted, and
-//! warned of.
+//! Receives the violations that webhooks find at admission, and has their Events written. Lost violations are
+//! counted, and the log warns of them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,8 @@ use crate::{events::Events, shared::SharedFindings};
 /// The wait before webhooks are listened to again after an interruption.
 const HEAR_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Hears what webhooks find, for ever, and tells of it; without Events, of nothing.
+/// Receives violations of webhooks for ever, and has their Events written. Without Events, waits
+/// for ever.
 pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: SharedFindings) {
     let Some(events) = events else {
         return std::future::pending().await;

@@ -25,7 +25,7 @@ use crate::{
 /// Writes on their way at one time.
 const AT_ONCE: usize = 8;
 
-/// Reports that are looked at in one go: most may say what they should.
+/// The most reports that are looked at in one go: most of them need no write.
 const LOOKS_MAX: usize = 64;
 
 /// Kinds, and objects, that the reason for waiting names; the rest is counted.
@@ -52,7 +52,7 @@ pub(crate) struct ReportWriter {
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The time after which the reports are listed again: others may have changed them.
     interval: Duration,
-    /// The log was told that there are more reports than are remembered.
+    /// The process log has a warning that there are more reports than are remembered.
     told_beyond: bool,
 }
 
@@ -322,7 +322,7 @@ impl ReportWriter {
             .done(&key, content, rand::random(), Instant::now());
     }
 
-    /// Tells of what is bad and new in a report that was written.
+    /// Sends Events about new bad results of a report that was written.
     fn send_events(&self, uid: &str) {
         let about = self.shared.about();
         self.shared.with(|findings| {
@@ -348,7 +348,7 @@ impl ReportWriter {
     }
 }
 
-/// Says for people which objects have no reports yet, or not all of them; `None`: all have. `is_beyond`: there are more
+/// Returns a text about the objects that have no complete reports yet; `None`: all have. `is_beyond`: there are more
 /// reports than are remembered.
 fn waits_for(unsettled: &Unsettled, is_beyond: bool) -> Option<String> {
     let kinds = &unsettled.unseen;
@@ -378,7 +378,7 @@ fn waits_for(unsettled: &Unsettled, is_beyond: bool) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// The first few of them by name, and how many more there are; `None`: there are none.
+/// Returns the first few names, and how many more there are; `None`: there are none.
 fn some_of(names: impl ExactSizeIterator<Item = String>) -> Option<String> {
     let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),

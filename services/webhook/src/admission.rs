@@ -1,16 +1,16 @@
 //! The admission of policies themselves, and of exceptions from them. Pure.
 //!
-//! | what is found | then |
+//! | finding | result |
 //! |---|---|
-//! | it may not read what it names | refused |
+//! | the policy may not read a source that it names | refused |
 //! | it is malformed: an unknown field, an expression that cannot be parsed, a cycle | refused |
 //! | something that Kyverno knows and this version does not evaluate | a warning: the policy is not in force |
 //! | some of its rules are not run here, as of `generate` or `validate.assert` | a warning for each |
 //! | a header of a `service` holds a credential in the clear | a warning for each |
 //!
-//! Each says which field, in the words that the policy's status would have. What is not evaluated is not
-//! refused: an older version of this program must not keep anybody from installing what a newer one
-//! evaluates.
+//! Each finding names the field, in the words that the policy's status would have. A policy with parts that this
+//! version does not evaluate is not refused: an older version of this program must not prevent the installation of a
+//! policy that a newer one evaluates.
 
 mod credentials;
 
@@ -36,9 +36,9 @@ pub(crate) struct Admission {
     pub(crate) writes: Vec<(String, ExistingObjects)>,
 }
 
-/// Judges a policy as it is written. Of entries that are not known nothing is said: whoever creates one
-/// later is told by the policy's status. `before` is what it was: a change of anything but its spec, as
-/// of its finalizers, makes it read nothing else.
+/// Judges a policy as the request has it. Entries that are not known are no finding, since they may be created later,
+/// and the policy's status reports them. `before` is the policy's earlier state: a change of other fields than the spec,
+/// such as finalizers, has no findings.
 pub(crate) fn judge(
     manifest: &Value,
     before: Option<&Value>,
@@ -64,8 +64,8 @@ pub(crate) fn judge(
 }
 
 impl Admission {
-    /// Warns of objects that exist and that the policy or the watcher may not change. Where that is not known, nothing is said:
-    /// whoever waits for the change is told why it did not come.
+    /// Warns of existing objects that the policy or the watcher may not change. If the rights are not known, there is
+    /// no warning: an Event then says why the change did not come.
     pub(crate) async fn ask_for_writes(
         &mut self,
         policy: &ObjectKey,

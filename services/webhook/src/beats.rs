@@ -18,7 +18,8 @@ use crate::registration::Called;
 /// Limit for the last beat: the bus may be away.
 const LEAVING_MAX: Duration = Duration::from_millis(500);
 
-/// Says what is enforced, every `WEBHOOK_BEAT_INTERVAL_MS` and when that changes.
+/// Publishes the position up to which this webhook enforces the log, every `WEBHOOK_BEAT_INTERVAL_MS` and whenever
+/// the position changes.
 pub(crate) struct Beats {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) webhook: String,

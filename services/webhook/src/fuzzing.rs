@@ -5,7 +5,7 @@ use anteroom_policy::RequestParts;
 
 use crate::{response, review::Review};
 
-/// Reads a review as the webhook does, and answers it. What is refused has an answer too.
+/// Reads a review as the webhook does, and answers it. A review that is refused gets an answer too.
 pub fn review(body: &[u8]) {
     match Review::parse(body) {
         Ok(review) => {

@@ -14,7 +14,7 @@
 //! | `server`, `tls` | HTTPS; the certificate |
 //! | `exempt` | requests that no policy is asked about |
 //! | `admission` | the admission of policies and exceptions themselves |
-//! | `ready` | if what the policies need is there |
+//! | `ready` | whether replicas serve the views that policies need |
 //! | `registration` | webhook configurations, and proof that they are used |
 //! | `violations` | violations that are published for the reporter |
 //! | `tap` | decisions as operators see them |
@@ -72,7 +72,7 @@ pub async fn run(
     Webhook::start(&args, bus, kube, &service)?.join().await
 }
 
-/// A running webhook, for whoever has to know where it listens.
+/// A running webhook, with the address on which it listens.
 #[derive(Debug)]
 pub struct Webhook {
     address: SocketAddr,
@@ -137,7 +137,7 @@ impl Webhook {
         self.trust.clone()
     }
 
-    /// Answers a request as if it had come by TLS: for whoever measures what a decision costs.
+    /// Answers a request as if it had come by TLS, for measurements of a decision's cost.
     pub async fn answer(&self, request: Request) -> Response {
         self.endpoint.answer(request).await
     }

@@ -56,7 +56,7 @@ pub(crate) struct WebhookMetrics {
     proof_seconds: Histogram,
     violations: Family<OutcomeLabels, Counter>,
     existing: Family<OutcomeLabels, Counter>,
-    /// Copies of these metrics under Kyverno's names, if they are asked for.
+    /// Copies of these metrics under Kyverno's names, if an option asks for them.
     pub(crate) kyverno: Option<KyvernoMetrics>,
 }
 

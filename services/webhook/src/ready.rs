@@ -1,6 +1,6 @@
 //! Ready means ready: every view that the policies need has a replica that answers for it.
 //!
-//! | what a policy needs | is it missing |
+//! | the policy's need | is it missing |
 //! |---|---|
 //! | an entry on a view that no replica has, or has not read yet, or whose news is too old | yes |
 //! | something that it declares to be kept, and that the watcher has not registered yet | yes |
@@ -16,10 +16,10 @@
 //! | at the start | is not ready |
 //! | a minute after the start, or later on | stays ready: the readiness report mentions it, and a rule that needs it waits, and gets the error of its state |
 //!
-//! A webhook that is not ready decides nothing, and most policies need none of what is missing. Whoever has lost NATS alone
-//! leaves by another check ([`lagging_check`](crate::registration::lagging_check)).
+//! A webhook that is not ready decides nothing, and most policies need none of the missing parts. A webhook that
+//! alone has lost NATS becomes unready by another check ([`lagging_check`](crate::registration::lagging_check)).
 //!
-//! Heartbeats of replicas say what they hold.
+//! Heartbeats of replicas name the views that they hold.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -149,7 +149,7 @@ impl StartProgress {
         }
     }
 
-    /// Looks at what is missing now.
+    /// Returns the parts that are missing now.
     fn judge(&mut self, now: Instant, needs: &Needs, replicas: &Replicas) -> MissingThings {
         let lacking = needs.views.iter().filter_map(|(view, by)| {
             let state = replicas.lacks(view)?;

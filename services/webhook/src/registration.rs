@@ -1,6 +1,5 @@
-//! The two webhook configurations that the policies come to: of the rules that change objects, and of
-//! those that judge them. Pure; [`keeper`] writes them, and [`proof`] shows that the API server goes by
-//! them.
+//! The two webhook configurations for the policies: one for the rules that change objects, and one for the rules that
+//! judge them. Pure. [`keeper`] writes the configurations, and [`proof`] shows that the API server uses them.
 
 mod configuration;
 mod keeper;
@@ -196,8 +195,8 @@ impl Registration {
         configuration
     }
 
-    /// Through which policies and exceptions are admitted. Where it does not answer they are: what they may
-    /// not read is seen to at evaluation too.
+    /// Returns the webhook through which the API server asks about policies and exceptions. If the webhook does not
+    /// answer, they are admitted: reads are checked at evaluation too.
     fn of_policies(&self, trust_pem: &str) -> MutatingWebhook {
         let mut in_cel = PolicyKind::IN_CEL.map(PolicyKind::plural).to_vec();
         in_cel.push("policyexceptions");

@@ -23,7 +23,7 @@ const WARNINGS_MAX: usize = 16;
 /// A warning's length; the API server cuts off longer ones.
 const WARNING_CHARACTERS_MAX: usize = 250;
 
-/// The length of a denial's message; what is left out is said.
+/// The most bytes of a denial's message; it says how much is left out.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
 /// The record of a decision in the API server's audit log; rules beyond it are counted.
@@ -32,7 +32,7 @@ const RECORD_BYTES_MAX: usize = 8 * 1024;
 /// Facts of one rule in the record; the rest are counted.
 const FACTS_MAX: usize = 16;
 
-/// Places that one rule changed in the record; the rest are counted.
+/// The most places in the record that one rule changed; the rest are counted.
 const CHANGED_MAX: usize = 16;
 
 /// Further results of a rule in the record.
@@ -111,7 +111,7 @@ pub(crate) fn decided(review: &Review<'_>, decision: &Decision) -> Bytes {
     })
 }
 
-/// The answer to a review that was decided on without effect: the record alone tells what was decided.
+/// The answer to a review whose decision has no effect: only the record has the decision.
 pub(crate) fn recorded(review: &Review<'_>, decision: &Decision) -> Bytes {
     envelope(&Response {
         uid: &review.head.uid,
@@ -171,7 +171,7 @@ pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Bytes {
     })
 }
 
-/// The answer to what is no review at all.
+/// The answer to a body that is no review.
 pub(crate) fn error(code: ErrorCode, message: &str) -> Bytes {
     json(&Error {
         code: code.as_str(),
@@ -330,7 +330,7 @@ impl<'a> AuditFact<'a> {
     }
 }
 
-/// The rules, the facts that they read, and the ages of these, as JSON text.
+/// Returns the rules, the facts that they read, and the ages of the facts, as JSON text.
 pub(crate) fn record(decision: &Decision, arrival: Arrival) -> String {
     let mut record = Vec::with_capacity(ANSWER_BYTES);
     let _ = write!(record, r#"{{"allowed":{},"rules":["#, decision.allowed());

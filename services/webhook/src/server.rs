@@ -2,7 +2,7 @@
 //!
 //! | path | which policies decide |
 //! |---|---|
-//! | `/validate/CONFIGURATION/WEBHOOK` | those of this webhook of this configuration: what is registered |
+//! | `/validate/CONFIGURATION/WEBHOOK` | the policies of this webhook of this configuration, as it is registered |
 //! | `/validate`, and whatever else begins so | all, each by its own failure policy |
 //! | `/mutate` and so on | the same, by the rules that change objects |
 //! | `/policies` | none: policies themselves are admitted |
@@ -93,7 +93,7 @@ pub(crate) struct App {
     pub(crate) is_shadow: bool,
 }
 
-/// Serves until shutdown, and then until what was received is answered.
+/// Serves until shutdown, and then until all received requests are answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     certificates: Certificates,
@@ -126,7 +126,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// The HTTP service below TLS. The few paths are told apart by hand, which costs next to nothing.
+/// The HTTP service below TLS. It compares the few paths by hand, which costs next to nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint(Arc<App>);
 
@@ -181,7 +181,7 @@ impl Service<http::Request<Incoming>> for Endpoint {
 #[derive(Clone, Debug)]
 pub(crate) struct Callers {
     pub(crate) tokens: PathTokens,
-    /// Also whoever reaches this webhook: nobody is told a token.
+    /// Requests without a token are accepted too, because no caller was given a token.
     pub(crate) takes_plain_paths: bool,
 }
 

@@ -76,7 +76,7 @@ impl<'a> TaskHandles<'a> {
         Arc::clone(&self.bus)
     }
 
-    /// Follows the log, and says when what policies need is there.
+    /// Follows the log, and sets readiness once replicas serve the views that policies need.
     pub(crate) fn policies(&self) -> Catalogs {
         let (catalogs_in, catalogs) = watch::channel(None::<Arc<Catalog>>);
         let readiness = &self.service.readiness;
@@ -153,7 +153,7 @@ impl<'a> TaskHandles<'a> {
         clients.map(keep).collect()
     }
 
-    /// Says what is enforced.
+    /// Publishes the position up to which this webhook enforces the log.
     pub(crate) fn beats(
         &self,
         address: SocketAddr,
@@ -171,7 +171,7 @@ impl<'a> TaskHandles<'a> {
 
     /// Begins the tasks that follow decisions, and returns the endpoint that decides.
     ///
-    /// `registers`: the API server is told where to send reviews.
+    /// Returns the service for decisions. `registers`: the webhook writes its configurations at the API server.
     pub(crate) fn decisions(
         &self,
         catalogs: Catalogs,

@@ -3,11 +3,11 @@
 //! | module | content |
 //! |---|---|
 //! | `filter` | which decisions a tap means |
-//! | `lease` | one tap: what it has not been told yet |
-//! | `record` | a decision as it is told |
+//! | `lease` | one tap, with the decisions that were not sent to it yet |
+//! | `record` | a decision as taps get it |
 //!
-//! Without a tap, an admitted request costs one load of an atomic. The last denials and errors are kept, so that one can be
-//! explained after it has happened.
+//! Without a tap, an admitted request costs one load of an atomic. The last denials and errors are kept, so that a
+//! tap can explain one afterwards.
 
 mod filter;
 mod lease;
@@ -37,10 +37,10 @@ use lease::Lease;
 /// Taps at once; one more is refused. Each costs every decision about as much as its metrics do.
 const TAPS_MAX: usize = 8;
 
-/// Denials and errors that are kept: at most 1 MiB of them.
+/// The most denials and errors that are kept: at most 1 MiB.
 const KEPT_MAX: usize = 256;
 
-/// The interval at which taps are told.
+/// The interval at which decisions are sent to taps.
 const TELL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The wait before a failed subscription is tried again.
@@ -61,7 +61,7 @@ pub(crate) struct Taps(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The number of leases: what a decision looks at.
+    /// The number of leases. Each decision reads it.
     leases: AtomicUsize,
     state: Mutex<TapState>,
     gauge: Gauge,
@@ -142,7 +142,7 @@ impl Taps {
         result
     }
 
-    /// Returns what taps are told now, and ends those whose time is over.
+    /// Returns the messages for taps, and ends the taps whose time is over.
     fn messages(&self, now: Instant) -> Vec<Tapped> {
         let mut state = self.0.state.lock();
         state.leases.retain(|lease| !lease.is_over(now));
@@ -164,7 +164,7 @@ impl Taps {
     }
 }
 
-/// Listens to operators, and tells them what is decided.
+/// Listens to operators, and sends decisions to their taps.
 pub(crate) struct Teller {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) taps: Taps,

@@ -48,7 +48,7 @@ pub(crate) struct CertificateChannels {
     pub(crate) trust: watch::Sender<Option<Arc<str>>>,
     /// Told the key of our own Secret.
     pub(crate) tokens: PathTokens,
-    /// Told what a first certificate waits for; ready is for others to say.
+    /// The readiness check: it gets the reason why there is no first certificate yet. Others set it to ready.
     pub(crate) check: Arc<Check>,
 }
 

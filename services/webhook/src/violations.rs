@@ -1,6 +1,6 @@
 //! The violations in a decision that the reporter writes Events of. Pure.
 //!
-//! A violation in an object that is there is found again by the next scan.
+//! The next scan finds a violation in a stored object again.
 
 use anteroom_engine::{
     incoming::Incoming as _,

@@ -13,8 +13,8 @@ pub(super) enum Demand {
     Nothing,
     /// A position, of whichever log is served.
     Position(Revision),
-    /// A position of the log that is read now. What is served is still of the one before it, from which
-    /// the asker has gone on.
+    /// A position in the log that is being read now. The served objects are still of the log before it, which the
+    /// asker has left already.
     Coming(Incarnation, Revision),
 }
 

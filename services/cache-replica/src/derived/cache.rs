@@ -48,7 +48,7 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_micros(500);
 
 /// A structure that is derived from the objects of one state of a view, and can follow its changes.
 pub(super) trait Derive: Debug + Send + Sync + Sized + 'static {
-    /// Identifies one among those of a view.
+    /// Identifies an index or counter among those of its view.
     type Key: Clone + Debug + Eq + Hash + Send + Sync + 'static;
 
     /// Derives it from all objects of `at`.
@@ -130,7 +130,7 @@ impl<T: Derive> DerivedCache<T> {
             .sum()
     }
 
-    /// The number of them, those included that are being built.
+    /// Returns the number of indexes or counters, including those that are being built.
     pub(super) fn count(&self) -> usize {
         self.views.lock().values().map(|of| of.slots.len()).sum()
     }
@@ -270,7 +270,8 @@ impl<T: Derive> DerivedCache<T> {
     }
 }
 
-/// Returns true if there may be one more for policies of a namespace, or (empty) of the cluster, beside those of these.
+/// Returns true if one more may be built for policies of `namespace` (empty: of the cluster). `held` are the
+/// namespaces for which the view has some.
 fn has_room<'n>(held: impl Iterator<Item = &'n str>, namespace: &str) -> bool {
     let (mut all, mut of_namespaces, mut own) = (0, 0, 0);
     for held in held {

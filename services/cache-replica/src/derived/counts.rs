@@ -24,7 +24,7 @@ impl RewrittenQuery {
         &self.counted.rest
     }
 
-    /// The parameters of the rest: those of the query, and the counts.
+    /// Returns the parameters of the rewritten expression: the query's own, and the counts.
     pub(crate) fn parameters<'e>(&'e self, own: &'e dyn Parameters) -> CountParameters<'e> {
         CountParameters {
             counts: &self.counted.counts,
@@ -64,8 +64,7 @@ struct CountContext<'a> {
 }
 
 impl Derived {
-    /// Substitutes the counts of a query. `None`: it has none, or one of them is not known yet, or cannot
-    /// be.
+    /// Replaces the counts of a query by parameters. `None`: the query has no counts, or one of them is unknown.
     pub(crate) fn substitute_counts(
         &self,
         asked: AskedState<'_>,

@@ -1,4 +1,4 @@
-//! The queries of one request, and the state of the view that all of them are answered from.
+//! The queries of one request, and the one state of the view that answers all of them.
 
 use std::sync::{
     Arc, OnceLock,
@@ -88,7 +88,7 @@ impl Prepared {
         }
     }
 
-    /// The parts of a view that it is about; none where it cannot be answered at all.
+    /// Returns the parts of a view that the query is about; none if the query cannot be answered.
     pub(crate) fn selects(&self) -> impl Iterator<Item = &Select> {
         let selects = match &self.plan {
             Ok(Planned::Jmespath(_, select)) => std::slice::from_ref(select),

@@ -41,7 +41,7 @@ const INLINE_STEPS_MAX: u64 = 4_096;
 #[derive(Debug)]
 pub(crate) struct CelPrepared {
     pub(super) plan: Arc<CelPlan>,
-    /// That of `view`, then those of the further documents, in the order of their names.
+    /// The part of `view`, then the parts of the further documents, in the order of their names.
     pub(super) selects: Vec<Select>,
 }
 
@@ -130,7 +130,7 @@ enum Attempt {
     Done {
         result: Result<Bytes, FactError>,
         steps: u64,
-        /// An index said which objects matter.
+        /// An index found the objects that matter.
         is_narrowed: bool,
         /// The objects that were looked through.
         examined: u64,

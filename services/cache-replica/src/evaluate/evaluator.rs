@@ -193,7 +193,7 @@ impl Evaluator {
         }
     }
 
-    /// Returns true if some results are compared with those of a scan.
+    /// Returns true if some results are checked against a scan.
     pub(super) fn verifies(&self) -> bool {
         self.verify_every > 0
     }

@@ -1,4 +1,4 @@
-//! The facts about one query, and what was found with them.
+//! The facts about one query on which its path depends, and the data found with them.
 
 use std::sync::Arc;
 

@@ -83,7 +83,7 @@ impl Evaluator {
         })
     }
 
-    /// Evaluates a query over some of the objects, or says how all of them are to be looked through.
+    /// Evaluates a query over a few objects, or plans the scan of all objects.
     fn plan(&self, context: QueryContext<'_>) -> Planned {
         let mut facts = QueryFacts::new(self, context);
         let path = AnswerPath::choose(Stage::Worker, &mut facts);

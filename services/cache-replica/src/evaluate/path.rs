@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | [`Inline`](AnswerPath::Inline) | `--verify-plans` is off, and the selection is small or an index leaves few objects | where the call arrived |
 //! | [`Remembered`](AnswerPath::Remembered) | an equal query was answered over the same content | nowhere |
-//! | [`Offloaded`](AnswerPath::Offloaded) | an index finds at most half of the objects within a limit of steps, or at most a slice of them is selected | on a worker thread |
+//! | [`Offloaded`](AnswerPath::Offloaded) | an index finds at most half of the objects within a limit of steps, or the selection has at most a slice of objects | on a worker thread |
 //! | [`Sliced`](AnswerPath::Sliced) | the expression can be cut into slices, and most of the view is selected | slice by slice, in turns with other scans |
 //! | [`Whole`](AnswerPath::Whole) | none of the others is | on a thread that leaves a core free |
 //!
@@ -25,8 +25,8 @@ use crate::{
 /// millisecond, about as long as handing them to another thread and back under load.
 pub(super) const INLINE_OBJECTS_MAX: usize = 64;
 
-/// The most bytes of bodies of a selection that is evaluated over where the call arrived: those of so many
-/// usual objects.
+/// The most bytes of the bodies of a selection that is evaluated on arrival: about the bytes of
+/// [`INLINE_OBJECTS_MAX`] usual objects.
 const INLINE_BYTES_MAX: usize = 128 * 1024;
 
 /// Values of an index that are looked at where the call arrived: about as long as that many objects take.
@@ -49,8 +49,7 @@ fn worker_steps_max(objects: usize) -> usize {
         .max(WORKER_STEPS_MIN)
 }
 
-/// A selection of less than this part of a view is evaluated whole: a slice of the view has mostly none
-/// of it.
+/// A selection of less than this part of a view is evaluated whole: most slices of the view have none of its objects.
 const SLICED_SHARE_MIN: usize = 4;
 
 /// The way in which a query is answered.

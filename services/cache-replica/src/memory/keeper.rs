@@ -43,7 +43,7 @@ pub(crate) struct Keeper {
     pub(crate) metrics: MemoryMetrics,
     pub(crate) replica: String,
     pub(crate) limit: Option<u64>,
-    /// Not ready while more is held than the limit allows, and nothing of it may go.
+    /// Not ready while the views take more than the limit, and none may be evicted.
     pub(crate) check: Check,
     pub(crate) moved: BTreeMap<ViewId, Moved>,
     pub(crate) desired: DesiredOptions,
@@ -67,7 +67,7 @@ pub(crate) struct DesiredOptions {
 }
 
 impl DesiredOptions {
-    /// Reads them again if they have changed. Old news of them is better than none.
+    /// Reads the entries again if they have changed. Old entries are better than none.
     fn renew(&mut self, view: Option<ViewHandle>) {
         let Some(view) = view else { return };
         if self.revision == Some(view.status().borrow().revision) {

@@ -2,9 +2,9 @@
 //!
 //! 1. Pinned views and the system's own are never evicted.
 //! 2. A view over a limit of its own is evicted, and no other for it.
-//! 3. While all together are over the limit: a view that alone takes more than half of what the others
-//!    leave is evicted first, the largest of them, so that one huge view never evicts everything else.
-//!    Then the least recently used.
+//! 3. While all views together are over the limit, huge views are evicted first, the largest before the others. A
+//!    view is huge if it alone takes more than half of the memory that the others leave, so that one huge view never
+//!    evicts all others. Then the least recently used views are evicted.
 //! 4. An evicted view comes back, one at a time, when it fits below [`ROOM_SHARE`] of the limit at its
 //!    last known size: those that were asked for since first, then the most recently used.
 //! 5. For one that was asked for, and is not huge, older ones go: those that nobody asked for [`REST_MS`].
@@ -39,8 +39,8 @@ pub(crate) struct EvictableView {
     pub(crate) stays: bool,
     /// When it was last asked for; 0: never.
     pub(crate) used_at: u64,
-    /// Decides among views that were last used at the same moment: the lowest goes first. It differs in
-    /// each replica, so that not all of them evict the same view.
+    /// Decides between views that were last used at the same moment: the lowest value is evicted first. The value
+    /// differs between replicas, so that not all of them evict the same view.
     pub(crate) tie: u64,
     pub(crate) phase: Phase,
 }
@@ -86,7 +86,7 @@ impl Why {
 pub(crate) struct Decision {
     pub(crate) evict: Vec<(usize, Why)>,
     pub(crate) load: Option<usize>,
-    /// More is held than the limit allows, and nothing of it may go.
+    /// The views take more than the limit, and none may be evicted.
     pub(crate) over: bool,
 }
 
@@ -141,7 +141,7 @@ impl EvictionState<'_> {
         all.filter(|(at, _)| self.held[*at])
     }
 
-    /// More than half of what is left beside what stays.
+    /// Returns whether a view takes more than half of the memory beside the views that stay.
     fn is_huge(&self, bytes: u64, room: u64) -> bool {
         let staying = self.held_views().filter(|(_, view)| view.stays);
         let staying: u64 = staying.map(|(_, view)| view.bytes).sum();
@@ -212,8 +212,8 @@ impl EvictionState<'_> {
         away >= away_ms(times)
     }
 
-    /// The least recently used views that take `bytes` together, all of them rested and older than
-    /// `than`; `None` if there are not enough.
+    /// Returns the least recently used views that take `bytes` together, all of them rested and older than `than`;
+    /// `None`: there are too few.
     fn older_than(&self, than: &EvictableView, bytes: u64) -> Option<Vec<usize>> {
         let rested = |view: &EvictableView| {
             // It may have been used since `now` was taken.

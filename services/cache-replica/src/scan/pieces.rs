@@ -20,7 +20,7 @@ const PIECE_BYTES: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces(HashMap<StretchMark, SliceResult>);
 
-/// A query of a view. It is not of a state of it: a stretch is known again in any.
+/// A query of a view, in any state of the view: a stretch is recognised in each state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PieceKey {
     pub(crate) view: ViewId,

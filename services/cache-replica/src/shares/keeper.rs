@@ -22,8 +22,8 @@ use super::owners;
 /// The interval at which a replica checks which replicas live.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The time that a replica listens to the others before it takes its first share: each of them has sent
-/// two beats by then.
+/// The time for which a replica listens to the others before it takes its first share. Each of them has sent two
+/// heartbeats by then.
 const LISTEN: Duration = Duration::from_millis(2 * REPLICA_BEAT_INTERVAL_MS + 500);
 
 /// The longest time that a view is held for its new owners. A view that has not come there by then
@@ -170,8 +170,8 @@ impl Keeper {
         *share = Some(next);
     }
 
-    /// Finds the next share. `held` are the views that are held now; `handing` says since when some of
-    /// them belong to other replicas.
+    /// Returns the next share. `held` are the views that are held now; `handing` has the time since when some of them
+    /// belong to other replicas.
     fn next(
         &self,
         now: Instant,

@@ -9,7 +9,7 @@ const ENTRY_BYTES: usize = 2 * size_of::<String>();
 
 /// A value that can be shared.
 pub(super) trait Internable: Eq + Hash {
-    /// Makes a shared value of it.
+    /// Returns the value as a shared one.
     fn share(&self) -> Arc<Self>;
 
     /// The approximate bytes of the value in memory.

@@ -6,8 +6,8 @@ use crate::store::ReportKey;
 
 /// The position where one list left off, so that the next one goes on there.
 ///
-/// Kept by key and not by count: which reports are remembered changes between lists, and with it how many of the
-/// others lie before any one of them.
+/// It is kept by key and not by count: the remembered reports change between lists, and so does the number of
+/// forgotten reports before each key.
 #[derive(Debug, Default)]
 pub(super) struct RevisitCursor {
     /// The last report that had its turn; `None`: the next list begins with the first.
@@ -36,7 +36,8 @@ impl RevisitCursor {
         has_room
     }
 
-    /// The list has come to its end: where all behind had their turn, the next one begins with the first.
+    /// Ends the list: if all forgotten reports behind the last one had their turn, the next list begins with the
+    /// first.
     pub(super) fn end(&mut self) {
         if !self.is_cut {
             self.last = None;
@@ -44,7 +45,7 @@ impl RevisitCursor {
     }
 }
 
-/// The order of a list: those of namespaces first, each kind as its keys in etcd.
+/// The order of a list: reports in namespaces first, and then by their keys in etcd.
 fn as_listed(one: &ReportKey, other: &ReportKey) -> Ordering {
     let of_cluster = |key: &ReportKey| key.0.is_empty();
     let kinds = of_cluster(one).cmp(&of_cluster(other));

@@ -16,7 +16,7 @@ impl Scanner {
         self.known.as_ref().is_none_or(|before| !before.is(known))
     }
 
-    /// Takes in what is known now.
+    /// Takes over the present policies and entries.
     pub(super) fn refresh_policies(&mut self, known: CatalogSnapshot) {
         let policies: BTreeMap<ObjectKey, ScannedPolicy> = known
             .scanned()
@@ -80,8 +80,8 @@ impl Scanner {
         }
     }
 
-    /// A view that is not known (any more) is taken for what it was: that an entry cannot be resolved for
-    /// a moment does not mean that there are no objects.
+    /// Returns the collections of a policy. A view that is not resolved at the moment counts as before: that alone
+    /// does not mean that there are no objects.
     fn collections_of(
         &self,
         known: &CatalogSnapshot,

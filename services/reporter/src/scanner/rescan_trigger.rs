@@ -1,5 +1,5 @@
-//! Has a policy judge everything anew after a change of what it reads: a moment after the change,
-//! and never more than a part of the time. Pure.
+//! Makes a policy judge everything anew after its facts changed: a moment after the change, and never for more than a
+//! part of the time. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +9,8 @@ use std::{
 use anteroom_model::{Incarnation, ObjectKey, Revision, ViewId};
 use tokio::time::Instant;
 
-/// The wait for other changes after one: what is done to several objects is taken in at once, and
-/// replicas have it.
+/// The wait for other changes after one. So one scan takes in changes of several objects, and replicas have them by
+/// then.
 const SETTLES: Duration = Duration::from_secs(2);
 
 /// The least time between the end of one scan for changed facts and the beginning of the next one.
@@ -22,7 +22,7 @@ const REST_FACTOR: u32 = 9;
 /// The position of the last change of each of a policy's facts; none for those that never changed.
 pub(super) type Mark = BTreeMap<ViewId, (Incarnation, Revision)>;
 
-/// The views that a policy reads, and how much of them was taken in.
+/// The views that a policy reads, and the changes of them that its results include.
 #[derive(Debug)]
 struct PolicyReads {
     reads: BTreeSet<ViewId>,
@@ -51,7 +51,7 @@ impl RescanTrigger {
         }
     }
 
-    /// From now on these are all policies, and what they read.
+    /// Sets all policies, with the views that they read.
     pub(super) fn set(&mut self, policies: BTreeMap<ObjectKey, BTreeSet<ViewId>>, now: Instant) {
         self.by_policy
             .retain(|policy, _| policies.contains_key(policy));
@@ -73,8 +73,8 @@ impl RescanTrigger {
         }
     }
 
-    /// Notes that the policies concerned judge everything anew from now on: by facts no older than what is
-    /// returned. What changed until now is no change to them.
+    /// Notes that the policies concerned judge everything anew from now on, by facts that are no older than the
+    /// returned mark. Changes until now do not trigger them again.
     pub(super) fn judge(
         &mut self,
         is_concerned: impl Fn(&ObjectKey) -> bool,

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 /// A policy whose facts were waited for in vain so many times in a row is not waited for so long again.
 const IN_VAIN_MAX: u32 = AT_ONCE as u32;
 
-/// The wait for such a policy's facts, for each object: long enough for whoever answers at once.
+/// The wait for the facts of such a policy, for each object: long enough for a replica that answers at once.
 const TIMEOUT_IN_VAIN: Duration = Duration::from_millis(200);
 
 /// An error after that time was waited for.
@@ -36,14 +36,14 @@ const WAITED: Duration = Duration::from_secs(1);
 /// The results on one object.
 pub(super) enum ScannedObject {
     Gone(String),
-    /// With what the policies say of it, in order of their keys.
+    /// The object was judged: its results by policy, in order of the policies' keys.
     Judged(ObjectKey, ReportSubject, Vec<(ObjectKey, RuleResult)>),
     /// The object cannot be read, or is no object of the API.
     Unreadable(ObjectKey),
 }
 
 impl ScannedObject {
-    /// The object that is there, and whether it could be read.
+    /// Returns the object if it exists, and whether it could be read.
     pub(super) fn object(&self) -> Option<(&ObjectKey, bool)> {
         match self {
             Self::Gone(_) => None,

@@ -73,7 +73,7 @@ impl SliceScheduler {
         None
     }
 
-    /// A slice has come to its end.
+    /// Notes that a slice has ended.
     pub(super) fn ended(&mut self, lane: Lane) {
         let under_way = match lane {
             Lane::Judging => &mut self.judging,

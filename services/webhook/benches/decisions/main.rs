@@ -1,7 +1,7 @@
 //! Takes reviews through webhook and replica in one process, one after the other, and says how many.
 //!
-//! What a decision costs beside TLS and NATS: run under callgrind with two numbers of reviews, the
-//! difference is what the reviews took, whatever the start took. `cargo xtask profile` does that.
+//! The cost of a decision without TLS and NATS. Run under callgrind with two numbers of reviews: the difference is
+//! the cost of the reviews, without the cost of the start. `cargo xtask profile` does that.
 //!
 //! ```text
 //! cargo bench -p anteroom-webhook --bench decisions -- --policy hosts --reviews 1000

@@ -106,7 +106,7 @@ impl World {
 }
 
 impl Reviews {
-    /// Splits a review at its host and its uid: the template has each of them once, in this order.
+    /// Splits a review at its host and its uid, which the template has once each, in this order.
     pub(crate) fn new() -> Self {
         let review = review(UID, &ingress("shop", "web", HOST));
         let review = String::from_utf8(review.to_vec()).unwrap();
@@ -141,7 +141,7 @@ fn stored(n: usize) -> (ObjectKey, Value) {
     (ObjectKey::new(namespace, name), object)
 }
 
-/// Writes what the watcher would have written.
+/// Writes the records that a watcher would have written.
 pub(crate) async fn write_log(bus: Arc<dyn Bus>, which: Which, objects: usize) -> ViewWriter {
     let mut writer = ViewWriter::with_system_views(bus).await;
     let view = writer.open(collection("ingresses", "Ingress"));

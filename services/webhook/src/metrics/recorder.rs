@@ -1,4 +1,4 @@
-//! Counts what the engine does, by both names.
+//! Counts the engine's work, under our names and Kyverno's.
 
 use std::{sync::OnceLock, time::Duration};
 

@@ -21,7 +21,7 @@ pub(crate) struct Configuration {
     /// The phase, which determines its kind.
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// In their order, which is the one that they are asked in where they mutate.
+    /// The webhooks in the order in which the API server asks them, if they change objects.
     pub(crate) webhooks: Vec<MutatingWebhook>,
     /// The hash of the content, used in the paths of its webhooks and in the proof that the configuration is in
     /// force.

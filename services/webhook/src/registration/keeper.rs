@@ -56,8 +56,8 @@ impl Called {
     }
 }
 
-/// Writes the configuration of a phase whenever policies, kinds or our authority change, and every so often; and
-/// says what the API server goes by. Not before the policies are known and there is a certificate to
+/// Writes the configuration of a phase whenever policies, kinds or our authority change, and at intervals. Publishes
+/// the configuration that the API server uses. It begins once the policies are known and there is a certificate to
 /// serve with.
 pub(crate) struct Keeper {
     pub(crate) phase: Phase,
@@ -172,7 +172,7 @@ impl Keeper {
         }
     }
 
-    /// Does what is to be done next, and returns when to look again.
+    /// Takes the next step, and returns the time of the step after.
     async fn step(&self, wanted: &Wanted, state: &mut KeeperState) -> Instant {
         if let Some(written) = &mut state.written {
             written.stands.wanted = written.configuration == wanted.configuration;

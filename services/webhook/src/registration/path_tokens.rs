@@ -1,16 +1,17 @@
 //! The secret part of the paths at which reviews are taken.
 //!
-//! Whoever can read the webhook configurations knows it, as the API server does, and no pod has to be able to. It is
-//! `/r/TOKEN` before each path. All webhooks have one key, which lies in the Secret with their certificate. A token is made
-//! of the key and of a number, the *period*, which the configuration names too.
+//! The API server knows this part, and so does everyone who can read the webhook configurations, which no pod has to.
+//! It is `/r/TOKEN` before each path. All webhooks have one key, which lies in the Secret with their certificate. A
+//! token is computed from the key and a number, the *period*, which the configuration names too.
 //!
-//! A webhook goes by the period that it read or wrote last. It takes the tokens of that period and of those beside it, and
-//! an hour later it writes a configuration with the next one. Since the period stands in the configuration, webhooks agree
-//! on it however wrong their clocks are. An API server that cannot be written to is never locked out: no period passes
-//! without a write.
+//! A webhook uses the period that it read or wrote last. It accepts the tokens of that period and of the two beside
+//! it, and an hour later it writes a configuration with the next period. The configuration names the period, so
+//! webhooks agree on it however wrong their clocks are. An API server that cannot be written to is never locked out,
+//! since no period passes without a write.
 //!
-//! API servers quote the path to their users if a call fails. So a token is no proof of who calls: what a review
-//! triggers is verified in the cluster as well, and a client certificate is stronger where it can be had.
+//! API servers quote the path to their users if a call fails. So a token does not prove who calls. The object that a
+//! review triggers with is therefore read in the cluster too, and a client certificate is stronger where it is
+//! possible.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -29,8 +30,8 @@ const PURPOSE: &[u8] = b"anteroom review path";
 /// The time for which a token is made.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
 
-/// The shortest time from one period to the next: twice as long as until every webhook has read a configuration, so that
-/// none misses two of them, however many are started.
+/// The shortest time from one period to the next: twice the time in which every webhook reads a configuration. So no
+/// webhook misses two periods, however many are started.
 const STEP_MIN: Duration = super::step::RECHECK.saturating_mul(2);
 
 /// Tokens of a phase that are remembered: an API server may go by the configuration before the last one for a moment.

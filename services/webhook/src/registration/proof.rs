@@ -1,4 +1,4 @@
-//! The proof that the API server goes by a configuration, not only that it has stored it.
+//! The proof that the API server uses a configuration, not only that it has stored it.
 //!
 //! Between the two lies the API server's own watch of its configurations. With a kube-apiserver 1.36 on two
 //! busy cores it took 3 ms (p50), 7 ms (p95) and 23 ms at most. That is over 150 changes, the proof included,
@@ -8,12 +8,12 @@
 //! client may create one, and it is stored nowhere. The webhook refuses it. Once the API server hands that
 //! refusal back, it calls by this configuration, for all that stands in it: a configuration takes effect whole.
 //!
-//! There is one such webhook in each of the two configurations, and a review for each. What changes objects
-//! is asked first: so a review with the label passes all other webhooks of ours, whatever policies say of
-//! reviews.
+//! Each of the two configurations has one such webhook, and each proof makes its own review. The API server asks the
+//! configuration that changes objects first. So a review with the label passes all other webhooks of ours, whatever
+//! policies match reviews.
 //!
-//! It also shows that the API server reaches a webhook at all, through its Service and by its
-//! certificate; where it does not, it says why.
+//! The proof also shows that the API server reaches a webhook at all, through its Service and by its certificate. If
+//! it does not, the API server's answer says why.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhook, RuleWithOperations, WebhookClientConfig,
@@ -30,7 +30,7 @@ pub(crate) const NAME: &str = "probe.anteroom.svc";
 /// The path of its reviews.
 pub(crate) const PATH: &str = "/probe";
 
-/// The label of a review that is meant for it; its value names the configuration.
+/// The label of a review that probes a configuration; its value names the configuration.
 const LABEL: &str = "anteroom.dev/probe";
 
 /// Seconds that the API server waits for the probe's answer.
@@ -42,7 +42,7 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// The meaning of the answer to a review, for the configuration that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProofAnswer {
-    /// The API server goes by it.
+    /// The API server uses the configuration.
     Proven,
     /// The API server does not call by the configuration yet.
     NotYet,

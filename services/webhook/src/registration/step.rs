@@ -17,15 +17,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Interval at which the object is written although nothing has changed here: somebody may have changed it
-/// there. Writing what is there already changes nothing.
+/// The interval at which the object is written although nothing has changed here: somebody may have changed the
+/// object at the API server. A write of the same content changes nothing.
 pub(super) const RECHECK: Duration = Duration::from_secs(30);
 
-/// Time after which the object names the log position of policies that did not change the rest of it.
+/// The time after which the object names a newer log position if changed policies have not changed the rest of it.
 pub(super) const MARK_AFTER: Duration = Duration::from_secs(5);
 
-/// Time for which a newer configuration waits for the proof of the one before: a hundred times what a proof
-/// takes.
+/// The time for which a newer configuration waits for the proof of the last one: a hundred times the usual time of a
+/// proof.
 pub(super) const PROOF_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time after which a configuration counts as in force if the API server does not let us ask: forty times the longest
@@ -41,7 +41,7 @@ pub(super) struct Written {
     pub(super) at: Instant,
     /// When it was last written.
     pub(super) checked: Instant,
-    /// The API server goes by it.
+    /// The API server uses the configuration.
     pub(super) proven: bool,
     /// The API server does not let us ask whether it does.
     pub(super) unknowable: bool,

@@ -7,9 +7,9 @@
 //! | of a namespace that a cluster-wide webhook is called for anyway | the same: it costs no call more |
 //! | other, of a namespace | its namespace alone; one webhook for each failure policy, with the longest timeout |
 //!
-//! Namespaces whose policies come to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
-//! remaining ones share a webhook with united rules. So whatever a tenant writes, no request of a namespace without
-//! policies is sent for it.
+//! Namespaces whose policies lead to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
+//! remaining namespaces share a webhook with united rules. So no policy of a tenant makes the API server send
+//! requests of a namespace that has no policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 

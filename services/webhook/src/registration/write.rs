@@ -51,7 +51,7 @@ pub(super) enum Unwritten {
 /// The comparison of the object at the API server with the wanted one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WriteVerdict {
-    /// The object says all of it already.
+    /// The object has the wanted content already.
     Same,
     /// The object was made by more of the log.
     Newer,
@@ -64,7 +64,7 @@ pub(super) struct Content<'a> {
     pub(super) marks: &'a Marks,
     /// The position that it was made by.
     pub(super) position: &'a LogPosition,
-    /// The position where the policies last changed: the object is to name that one, or a later one.
+    /// The position where the policies last changed: the object has to name this position, or a later one.
     pub(super) policies_at: &'a LogPosition,
     /// The period of the token in its paths; `None`: they have none.
     pub(super) path_period: Option<u64>,

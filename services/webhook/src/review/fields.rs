@@ -1,4 +1,4 @@
-//! The fields of a request, as text, and those of them that are read for every review.
+//! The fields of a request as text, and the fields that are read for every review.
 
 use std::{borrow::Cow, fmt};
 
@@ -58,7 +58,7 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 pub(crate) struct ReviewHead<'a> {
     /// The id that the answer repeats.
     pub(crate) uid: Cow<'a, str>,
-    /// The object's kind, converted to what the webhook is registered for.
+    /// The object's kind, converted to the version that the webhook is registered for.
     pub(crate) kind: RequestKind<'a>,
     /// The resource that is accessed.
     pub(crate) resource: RequestResource<'a>,
@@ -66,7 +66,7 @@ pub(crate) struct ReviewHead<'a> {
     pub(crate) sub_resource: Cow<'a, str>,
     /// Empty where the API server is to make one.
     pub(crate) name: Cow<'a, str>,
-    /// Empty for what is cluster-scoped.
+    /// The namespace; empty for a cluster-scoped object.
     pub(crate) namespace: Cow<'a, str>,
     pub(super) operation: Cow<'a, str>,
     /// Their JSON; empty where there is none.

@@ -30,7 +30,7 @@ use crate::{
 /// Longest timeout that an API server names.
 const TIMEOUT_SECONDS_MAX: u64 = 30;
 
-/// Limit for asking whether a policy may write what it changes.
+/// The time limit for asking whether a policy may write the objects that it changes.
 const ASKING_MAX: Duration = Duration::from_secs(2);
 
 /// The subject of a review.
@@ -208,7 +208,7 @@ async fn decide(
         .await
 }
 
-/// The key of the policy that a review is about, among those of all kinds.
+/// Returns the key of the policy that a review is about, unique among all kinds.
 fn key_of_policy(review: &Review<'_>) -> ObjectKey {
     let (head, of) = (&review.head, &review.head.kind);
     let api_version = format!("{}/{}", of.group, of.version);
@@ -316,8 +316,8 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
     }
 }
 
-/// A review that cannot be decided on. Where it has a uid it is answered as a review, so that the user of the
-/// API server reads why. Otherwise it is answered by HTTP, and the API server goes by its failure policy.
+/// Answers a review that cannot be decided. If it has a uid, the answer is a review, so that the API server's user
+/// reads the reason. Otherwise the answer is an HTTP error, and the API server applies its failure policy.
 fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
@@ -341,8 +341,8 @@ fn json(status: StatusCode, body: Bytes) -> Response {
     response
 }
 
-/// Returns by when a review has to be decided that `arrived` then, where the API server waits for `timeout`: what
-/// is left is for the answer to get back in, a tenth, between 20 and 500 ms.
+/// Returns the time by which a review has to be decided that came at `arrived`, if the API server waits for
+/// `timeout`. The answer needs the rest of the time to get back: a tenth, between 20 and 500 ms.
 fn deadline(arrived: Instant, timeout: Duration) -> Instant {
     let margin = (timeout / 10).clamp(Duration::from_millis(20), Duration::from_millis(500));
     arrived + timeout - margin

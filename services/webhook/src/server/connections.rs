@@ -6,8 +6,8 @@
 //!
 //! | too many | what goes |
 //! |---|---|
-//! | unproven, of one address | the oldest of these |
-//! | unproven, of all addresses | the oldest of the address that has most of them |
+//! | unproven, of one address | the oldest unproven connection of the address |
+//! | unproven, of all addresses | the oldest one of the address with the most unproven connections |
 //! | connections | the oldest unproven one, else the proven one that has been idle for longest |
 
 use std::{

@@ -1,8 +1,9 @@
 //! The memory of reviews that are being decided: by bytes, whatever their number.
 //!
-//! A review that is parsed whole weighs 25 to 31 times its body (measured with objects of many small values). So each
-//! takes room for 32 times its body, until it is answered. Where there is none it waits, and is refused if none
-//! comes in half of its time. Small reviews have room of their own: none of them waits for a large one.
+//! A parsed review takes 25 to 31 times the memory of its body (measured with objects of many small values). So each
+//! review reserves 32 times its body until it is answered. If too little memory is free, it waits, and is refused if
+//! none gets free in half of its time. Small reviews have a reserve of their own, so that none of them waits for a
+//! large one.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -14,7 +15,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// Memory that a byte of a body takes, with what is parsed of it.
+/// The memory for each byte of a body, parsed data included.
 const BYTES_PER_BODY_BYTE: usize = 32;
 
 /// Memory that every review takes.
@@ -56,7 +57,7 @@ impl Room {
         }
     }
 
-    /// A review that is larger than all of the room takes all of it.
+    /// Returns the places for a review. A review that is larger than the whole memory takes all places.
     fn places_for(&self, bytes: usize) -> u32 {
         u32::try_from(bytes / PLACE_BYTES).map_or(self.size, |places| places.clamp(1, self.size))
     }

@@ -1,7 +1,7 @@
 //! Receiving the body of a review: apart from deciding on it, within limits of its own.
 //!
-//! A body that comes slowly takes no place from a review that can be decided on. It is counted only once
-//! it has to be waited for: most bodies are there as soon as they are asked for.
+//! A body that comes slowly takes no capacity from a review that can be decided. It counts only once the webhook has
+//! to wait for it: most bodies have arrived already.
 
 use std::{
     pin::pin,

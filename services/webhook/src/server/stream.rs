@@ -142,7 +142,7 @@ impl<S> Accept<TcpStream, S> for BufferedTcp {
     }
 }
 
-/// A stream that writes together what is written until it is flushed, and ends once it has been quiet for too long.
+/// A stream that collects writes until a flush, and ends once it was quiet for too long.
 ///
 /// It says that it does not write vectors, though TLS does: HTTP/2 then copies small bodies behind their
 /// heads, and flushes all answers that are ready once, not one after the other.

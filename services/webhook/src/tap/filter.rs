@@ -4,7 +4,7 @@ use anteroom_wire::tap::{DecisionRecord, TapFilter};
 
 use super::{Decided, record};
 
-/// Returns whether a decision is meant.
+/// Returns whether the filter selects a decision.
 pub(super) fn means(filter: &TapFilter, decided: &Decided<'_>, is_notable: bool) -> bool {
     let head = &decided.review.head;
     let mut rules = decided.decision.rules.iter();
@@ -19,7 +19,7 @@ pub(super) fn means(filter: &TapFilter, decided: &Decided<'_>, is_notable: bool)
         })
 }
 
-/// Returns whether a decision that was kept is meant.
+/// Returns whether the filter selects a decision that was kept.
 pub(super) fn means_kept(filter: &TapFilter, kept: &DecisionRecord) -> bool {
     let mut rules = kept.rules.iter();
     kept.took_us >= filter.slower_than_us

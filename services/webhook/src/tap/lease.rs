@@ -150,7 +150,7 @@ impl Lease {
         }
     }
 
-    /// Returns what it is told now.
+    /// Returns the messages that are due for the tap.
     pub(super) fn messages(&mut self, now: Instant) -> Vec<Tapped> {
         let is_due = now.duration_since(self.since) >= PERIOD;
         let summary = is_due.then(|| self.summary(now));

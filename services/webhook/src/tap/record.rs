@@ -1,4 +1,4 @@
-//! A decision as it is told: names, rules, views, ages and messages, within limits. Pure.
+//! A decision as taps get it: names, rules, views, ages and messages, within limits. Pure.
 
 use anteroom_engine::{
     facts::Origin,
@@ -19,7 +19,7 @@ use anteroom_wire::{
 use super::Decided;
 use crate::review::Review;
 
-/// The texts of a record: what does not fit is counted.
+/// The most bytes of a record's texts; the rest are counted.
 const RECORD_BYTES_MAX: usize = 4 * 1024;
 
 /// The size of numbers and field names, for each rule and each fact.

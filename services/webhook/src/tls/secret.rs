@@ -21,7 +21,7 @@ const SECRET: &str = "anteroom-webhook-tls";
 /// Limit for one call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Hands on what the Secret holds, and makes it where it is missing, due or broken. Never ends.
+/// Passes on the certificate of the Secret, and makes a new one if it is missing, due or broken. Never ends.
 pub(super) async fn keep(
     SecretSource { client, namespace }: SecretSource,
     names: &[String],

@@ -8,7 +8,7 @@ use anteroom_runtime::certs::{
 };
 use jiff::Timestamp;
 
-/// Keys of the parts in a Secret. The first two are those of `kubernetes.io/tls`.
+/// The keys of the Secret's parts. The first two are the keys of type `kubernetes.io/tls`.
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const TRUST: &str = "ca.crt";

@@ -24,7 +24,7 @@ enum CelDocument<'b> {
 
 impl<'b> Documents<'b> {
     /// # Errors
-    /// Something of one of them is not known.
+    /// A part of some document is not known.
     pub(super) fn of(context: CelQueryContext<'b>, host: &'b Host<'b>) -> Result<Self, FactError> {
         let read = context.batch.state.read();
         if let Some(kept) = read.kept() {
