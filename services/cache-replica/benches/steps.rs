@@ -37,7 +37,7 @@ const EXPRESSIONS: [&str; 10] = [
     "items[?spec.rules[0].http.paths[0].backend.service.name == $p].metadata.name",
 ];
 
-/// No answer takes longer; time stands still but where all wait.
+/// A deadline that no answer exceeds: time stands still unless every task waits.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The interval of the writer's beats, until the replica is ready.

@@ -122,7 +122,7 @@ async fn measure(
     println!("{expression}: p50 {p50} us, p99 {p99} us, max {max} us, {bytes} bytes of result");
 }
 
-/// The size of the result; `None` where there is none.
+/// Returns the size of the result; `None`: there was no answer.
 async fn ask(bus: &dyn Bus, view: &ViewId, expression: &str, parameters: Value) -> Option<usize> {
     let request = QueryRequest {
         queries: vec![Query {

@@ -1,6 +1,6 @@
-//! Measures the cost of changes for a replica that runs elsewhere. It writes a view of Ingresses to NATS, and
-//! has an index made for each of so many expressions. Then it changes objects one by one at a rate, and prints
-//! one line of JSON: CPU and wake-ups of the replica for each change.
+//! Measures the cost of changes for a replica that runs elsewhere. It writes a view of Ingresses to NATS, and has the
+//! replica build an index for each of some expressions. Then it changes objects one by one at a given rate, and
+//! prints one line of JSON: CPU and wake-ups of the replica for each change.
 //!
 //! ```text
 //! nats-server -js -sd /tmp/log &
@@ -8,7 +8,7 @@
 //! cargo run --release -p anteroom-cache-replica --example changes -- --pid $replica --expressions 10
 //! ```
 //!
-//! Under `valgrind --tool=callgrind` or `strace -c -f` the replica's own process shows where that goes.
+//! Run the replica under `valgrind --tool=callgrind` or `strace -c -f` to see where the time goes.
 
 #![allow(
     clippy::print_stdout,

@@ -175,7 +175,7 @@ async fn start(cli: &Cli, bus: &dyn Bus, view: &ViewId, bytes: usize) -> Value {
     })
 }
 
-/// The number of objects that a replica answers with; `None` where none answers.
+/// Returns the number of objects in a replica's answer; `None`: no replica answers.
 async fn ask(bus: &dyn Bus, view: &ViewId) -> Option<u64> {
     let request = QueryRequest {
         queries: vec![Query {

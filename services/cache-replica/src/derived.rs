@@ -1,5 +1,5 @@
-//! Indexes and counters over the views: built when a query could use one, kept up with its view, and
-//! dropped when nobody uses it any more.
+//! Indexes and counters over the views. Each is built when a query could use it, follows its view, and is dropped
+//! when no query uses it any more.
 
 mod cache;
 mod changes;

@@ -56,7 +56,7 @@ impl ViewEndpoint {
         calls.wait().await;
     }
 
-    /// Serves at the fallback address, which is asked when nobody answers at the view's own. The answer
+    /// Serves at the fallback address. Callers use it when no replica answers at the view's own address. The answer
     /// there is the reason, or the result over old data for callers that accept their age.
     async fn serve_fallback(&self, stop: &CancellationToken, calls: &TaskTracker) {
         let at = Address::Fallback(self.view.id().clone());

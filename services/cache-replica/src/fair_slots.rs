@@ -66,7 +66,7 @@ impl FairSlots {
         }
     }
 
-    /// Returns a slot that nobody waits for, if there is one.
+    /// Returns a free slot, if no caller waits for one.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<FairSlot> {
         let mut state = self.0.lock();
         state.free = state.free.checked_sub(1)?;
@@ -97,7 +97,8 @@ impl QueueState {
         given
     }
 
-    /// Takes out all that no longer wait: while no slot comes free, nobody else does.
+    /// Removes waiting callers that gave up. It is needed while no slot becomes free, since only a freed slot removes
+    /// them otherwise.
     fn sweep(&mut self) {
         let waits = |give: &oneshot::Sender<FairSlot>| !give.is_closed();
         self.cluster.retain(waits);

@@ -8,8 +8,7 @@ use anteroom_wire::query::{Query, Selection};
 use bytes::Bytes;
 use moka::sync::Cache;
 
-/// The time after which a result that nobody asks for again is dropped: the view has mostly changed by
-/// then.
+/// The time after which an unused result is dropped: the view has mostly changed by then.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The size of an entry beside its texts and its result.
@@ -114,8 +113,8 @@ impl Memo {
         self.results.get(&key(view, content, query))
     }
 
-    /// Keeps what an evaluation over this content came to, errors included. Not what depends on the
-    /// moment, as a deadline does.
+    /// Keeps the result of an evaluation over this content, errors included. Results that depend on the moment, such
+    /// as a missed deadline, are not kept.
     pub(crate) fn put(
         &self,
         view: &ViewId,

@@ -1,4 +1,4 @@
-//! Memory: what is held, what it may take, and what goes where it takes more.
+//! Memory: the views in memory, the limit, and the views to evict above it.
 //!
 //! [`rule`] has the rule. It is applied to the mirror's views here, a few times a second. That goes on while
 //! the log is read, so the limit holds then too.

@@ -120,7 +120,7 @@ impl Plan {
     }
 }
 
-/// The document that a query is evaluated on; `None` where that is no list of objects.
+/// Returns the document that a query is evaluated on; `None`: it is no list of objects.
 pub(crate) fn document<'r>(select: &Select, read: Read<'r>) -> Option<Document<'r>> {
     match select.shape() {
         Shape::Array => Some(Document::Array),

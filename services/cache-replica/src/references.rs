@@ -39,8 +39,8 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Waits until everything is known of the objects that are meant, as long as one word on them may
-    /// take, and tells the watcher that they are read.
+    /// Waits until the state of the requested objects is known, for as long as the watcher may take, and tells the
+    /// watcher that they are read.
     pub(crate) async fn wait_until_settled(
         &self,
         view: &ViewHandle,

@@ -26,7 +26,7 @@ use crate::{
 /// every call that was on its way has been answered. The bus stays open.
 ///
 /// # Errors
-/// A part of the replica has ended although nobody asked for it.
+/// A part of the replica has ended without a request to end.
 pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Result<()> {
     args.check()?;
     let replica = args.name();

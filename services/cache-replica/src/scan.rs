@@ -275,7 +275,7 @@ impl Scan {
         }
     }
 
-    /// The result; `None`: only an evaluation over the whole list can tell it.
+    /// Returns the result; `None`: it needs an evaluation over the whole list.
     pub(crate) fn result(&self) -> Option<Result<Bytes, FactError>> {
         let progress = self.progress.lock();
         match &progress.fault {

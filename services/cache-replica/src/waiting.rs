@@ -6,8 +6,8 @@ use anteroom_mirror::Mirror;
 use anteroom_model::{EntryKind, EntryRecord, ViewId, system};
 use anteroom_view::{LifeState, Object};
 
-/// Entries that are looked at: declared ones stand before what policies refer to, of which there may be
-/// a hundred thousand.
+/// The most entries that are searched. Declared entries come before implicit ones, of which there may be a hundred
+/// thousand.
 const LOOKED_AT_MAX: usize = 10_000;
 
 /// Entries that are named.

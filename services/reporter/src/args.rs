@@ -6,7 +6,7 @@ use anteroom_policy::ResourceFilters;
 use anteroom_runtime::{instance, units::duration};
 use anteroom_seal::Keys;
 
-/// The time after which everything is judged anew, where nobody says otherwise.
+/// The time after which everything is judged anew, unless an option changes it.
 const SCAN_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// The reporter's options.

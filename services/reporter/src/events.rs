@@ -38,7 +38,7 @@ const WAITING_MAX: usize = 1_000;
 /// The longest note that the API server takes.
 const NOTE_BYTES_MAX: usize = 1_024;
 
-/// The longest name of an Event, without what makes it unique.
+/// The longest name of an Event, without the part that makes it unique.
 const NAME_BYTES_MAX: usize = 200;
 
 /// The reporting components of Events: for scans, and for admission.
@@ -92,7 +92,7 @@ pub(crate) struct Violation<'a> {
 }
 
 impl Events {
-    /// And what writes them, at most so many a second.
+    /// Returns the queue of Events, and the task that writes them at a limited rate.
     pub(crate) fn new(
         client: Client,
         instance: String,
@@ -104,7 +104,7 @@ impl Events {
         (events, run)
     }
 
-    /// And what waits to be written.
+    /// Returns the queue of Events, and its receiving end.
     pub(crate) fn queue(metrics: ReporterMetrics) -> (Self, mpsc::Receiver<Event>) {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let recent = Arc::default();
@@ -234,7 +234,7 @@ impl EventContent<'_> {
         self.event(self.object.clone(), None, &note)
     }
 
-    /// In front of the message, where nothing is cut off.
+    /// Returns the text in front of the message; the message is cut, and this text is not.
     fn more(&self) -> String {
         match self.left_out {
             0 => String::new(),
@@ -306,8 +306,8 @@ impl EventContent<'_> {
     }
 }
 
-/// Returns the part of an object's name that an Event's name can be made of: of a DNS subdomain, though an object may have
-/// another one. What tells two apart is added to it.
+/// Returns a part of an object's name that is valid in an Event's name, which is a DNS subdomain. An object's name
+/// need not be one. A unique part is added to it.
 fn as_name(name: &str) -> String {
     let plain = name.to_ascii_lowercase();
     let plain = plain.replace(

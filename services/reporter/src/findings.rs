@@ -1,7 +1,7 @@
-//! The findings on each object that some policy speaks of, and the objects with something new. Pure.
+//! The findings on each object that some policy matches, and the objects with new findings. Pure.
 //!
-//! Objects are held up to a [limit](Limits): beyond it, those whose UIDs come last are left out. So of
-//! objects that nobody changes it is always the same ones, in whatever order they are met.
+//! Objects are held up to a [limit](Limits): beyond it, the objects with the last UIDs are left out. So the same
+//! unchanged objects are always left out, whatever the order in which they are met.
 
 mod interned;
 mod left_out;
@@ -30,7 +30,7 @@ pub(crate) const BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Objects that are gone and whose reports were not looked at since; of more it is known that there are some.
 pub(crate) const GONE_MAX: usize = OBJECTS_MAX;
 
-/// Objects that were left out are taken in again once there is so much room: this part of the limits.
+/// The part of the limits that has to be free before objects that were left out are taken in again.
 const ROOM: usize = 8;
 
 /// The finder of a result: a policy, on an object of a view.
@@ -229,7 +229,7 @@ impl Findings {
         concerned.iter().for_each(|uid| self.narrow(uid, is_gone));
     }
 
-    /// Removes these finders' findings on an object, and the object where nothing is left.
+    /// Removes these finders' findings on an object, and the object itself if no finding is left.
     fn narrow(&mut self, uid: &str, is_gone: impl Fn(&Finder) -> bool) {
         let Some(mut of_object) = self.objects.remove(uid) else {
             return;
@@ -267,7 +267,7 @@ impl Findings {
         self.bytes + self.results.bytes() + self.texts.bytes()
     }
 
-    /// Leaves out what comes last, where there is too much.
+    /// Leaves out the objects with the last UIDs until the limits hold.
     fn hold_limits(&mut self) {
         while self.objects.len() > self.limits.objects_max || self.bytes() > self.limits.bytes_max {
             let Some((uid, of_object)) = self.objects.pop_last() else {
@@ -283,9 +283,9 @@ impl Findings {
         }
     }
 
-    /// Lets objects that were left out be taken in again, where there is room. Without much room nothing
-    /// changes, so that no object comes and goes at the limit. Returns whether they may be taken in from now
-    /// on: then all objects have to be judged.
+    /// Allows objects that were left out to be taken in again, if there is enough room. Without much room nothing
+    /// changes, so that no object comes and goes at the limit. Returns whether they may be taken in from now on: then
+    /// all objects have to be judged.
     pub(crate) fn reopen(&mut self) -> bool {
         if self.horizon.is_none() {
             return false;

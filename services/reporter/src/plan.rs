@@ -1,4 +1,4 @@
-//! The plan of which objects have to be judged by which policies: only what changed. Pure.
+//! The plan: which objects have to be judged by which policies, so that only changes are judged. Pure.
 //!
 //! A [`Finder`] is a policy with a view that it is scanned on. For each finder the plan knows the state of the view
 //! up to which the policy has judged. A [`Walk`] leads from there to the view's present state: over the objects that
@@ -35,7 +35,7 @@ pub(crate) trait ViewSnapshot: Clone {
     /// Every object.
     fn all(&self) -> Vec<Self::Object>;
 
-    /// The object's UID; `None`: it has none, and is judged by nobody.
+    /// Returns the object's UID; `None`: it has none, and is not judged.
     fn uid(object: &Self::Object) -> Option<String>;
 
     /// The namespace and name of an object.
@@ -77,11 +77,11 @@ pub(crate) struct Walk<S: ViewSnapshot> {
     waits: bool,
     /// The walk visits every object.
     is_whole: bool,
-    /// The objects of the walk so far that nobody can read.
+    /// The unreadable objects of the walk so far.
     unread: Unread,
 }
 
-/// Objects that nobody can read.
+/// Objects that could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Unread {
     keys: BTreeSet<ObjectKey>,
@@ -129,19 +129,19 @@ impl<S: ViewSnapshot> Walk<S> {
         self.waits
     }
 
-    /// Returns whether it leads nowhere, and looks again at what could not be judged.
+    /// Returns whether the walk leads to no new state, and only judges unjudged objects again.
     pub(crate) fn is_again(&self) -> bool {
         self.to.is_none()
     }
 
-    /// Ends it where it is.
+    /// Ends the walk before its remaining steps.
     pub(crate) fn end(&mut self) {
         self.steps = Vec::new().into_iter();
         self.urgent = 0;
     }
 
-    /// The view is in this state now: what changed since is gone through first, so that it does not wait
-    /// for the rest, and the walk leads to that state.
+    /// Leads the walk to this state of the view. The steps for new changes come first, so that they do not wait for
+    /// the rest.
     pub(crate) fn extend(&mut self, now: &S) {
         let Some(to) = self.to.as_ref().filter(|to| !to.is(now)) else {
             return;
@@ -268,8 +268,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         }
     }
 
-    /// The walks that can begin, by the views as they are now (`None`: nobody knows). A policy that may
-    /// have to wait for facts walks alone, so that it holds up nobody.
+    /// Returns the walks that can begin, by the present states of the views (`None`: the state is unknown). A policy
+    /// that may have to wait for facts walks alone, so that it delays no other.
     pub(crate) fn walks(
         &mut self,
         now: impl Fn(&ViewId) -> Option<S>,
@@ -339,7 +339,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         finders.any(|(finder, at)| finder.policy == *policy && !at.is_current)
     }
 
-    /// Returns whether nobody has to judge everything anew, or does so.
+    /// Returns whether every policy has judged everything in its present version.
     pub(crate) fn is_current(&self) -> bool {
         self.finders.values().all(|at| at.is_current)
     }
@@ -429,7 +429,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         }
     }
 
-    /// Returns the objects of which it does not know what there is to say; `None`: all.
+    /// Returns the objects on which the finder's results are unknown; `None`: all.
     pub(crate) fn unread_objects(&self, finder: &Finder) -> Option<Vec<&ObjectKey>> {
         let at = self.finders.get(finder).filter(|at| !at.unread.more)?;
         let seen = at.seen.as_ref()?;

@@ -416,7 +416,7 @@ impl PublishedReports {
         self.later.insert((at, Arc::clone(key)));
     }
 
-    /// Takes a row that nothing waits for away, where it says nothing, or where there are too many.
+    /// Removes a row that needs no further step, if the report does not exist or if there are too many rows.
     fn trim(&mut self, key: &Arc<ReportKey>) {
         let Some(row) = self.rows.get(key) else {
             return;

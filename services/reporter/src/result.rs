@@ -1,4 +1,4 @@
-//! The result of a rule on an object, as reports tell it.
+//! The result of a rule on an object, as reports have it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -56,7 +56,7 @@ pub(crate) struct RuleResult {
 }
 
 impl RuleResult {
-    /// Returns whether nobody knows.
+    /// Returns whether the result is unknown.
     pub(crate) fn is_error(&self) -> bool {
         self.outcome == ReportOutcome::Error
     }
@@ -137,7 +137,8 @@ pub(crate) struct ReportSubject {
 }
 
 impl ReportSubject {
-    /// `None` where it is no object of the API: it has no name or no UID, or cannot be read.
+    /// Returns the subject of an object; `None`: it is no object of the API, since it has no name or no UID, or
+    /// cannot be read.
     pub(crate) fn of(object: &Value) -> Option<Self> {
         let metadata = &object["metadata"];
         let text = |value: &Value| value.as_str().filter(|t| !t.is_empty()).map(Arc::from);

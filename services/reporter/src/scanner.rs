@@ -1,4 +1,4 @@
-//! The scan: takes what changed in the views, or in the policies, through the policies.
+//! The scan: has the policies judge what changed in the views, or because of new versions of policies.
 
 mod refresh_policies;
 mod rescan_trigger;

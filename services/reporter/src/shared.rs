@@ -22,12 +22,12 @@ pub(crate) struct About {
 /// A kind of objects, as owner references name it: group and kind.
 pub(crate) type OwnerKind = (String, String);
 
-/// The objects of which it is not known yet what there is to say.
+/// The objects on which the results are not known yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unsettled {
     /// The kinds for which not every object was judged yet.
     pub(crate) unseen: BTreeSet<OwnerKind>,
-    /// Single ones, by namespace and name: nobody can read them.
+    /// Single objects that could not be read, by namespace and name.
     pub(crate) unread: BTreeSet<(OwnerKind, ObjectKey)>,
     /// Some objects are left out of the findings, since there are too many.
     pub(crate) is_full: bool,
@@ -64,7 +64,7 @@ impl SharedFindings {
         }
     }
 
-    /// Works on the findings, and tells those who wait for changes.
+    /// Changes the findings, and wakes the tasks that wait for changes.
     pub(crate) fn write<R>(&self, work: impl FnOnce(&mut Findings) -> R) -> R {
         let done = work(&mut self.findings.lock());
         self.changed.send_replace(());

@@ -120,7 +120,7 @@ impl Store {
         Ok((listed.collect(), next))
     }
 
-    /// Returns the content of a report; nothing where it is gone.
+    /// Returns the content of a report; empty if the report is gone.
     pub(crate) async fn read(&self, key: &ReportKey) -> Result<ReportedSince, Fault> {
         let found = within(self.api(key).get_opt(&key.1)).await?;
         Ok(found

@@ -1,5 +1,5 @@
-//! Brings the reports at the API server in step with the findings: only what changed is written, at a bounded
-//! rate, and what could not be written is written later.
+//! Brings the reports at the API server in step with the findings. It writes only changed reports, at a limited rate,
+//! and tries failed writes again later.
 
 use std::{sync::Arc, time::Duration};
 

@@ -51,7 +51,7 @@ impl Checks {
         self.views.set(group, Some(waits));
     }
 
-    /// Another watcher leads the group, or nobody.
+    /// Notes that another watcher leads the group, or none does.
     pub(crate) fn stands_by(&self, group: Group) {
         if group == Group::COORDINATOR {
             self.entries.ready();

@@ -20,7 +20,7 @@
 //! | `controller`, `reconciler`, `effect` | the task; the pure core; the effects that it asks for |
 //! | `manifests`, `manifest_list` | entries, policies and exceptions as the API server has them |
 //! | `entry_store`, `policy_store`, `exception_store` | entries; policies, by the sources that they read; exceptions of both groups |
-//! | `resolver`, `resolve`, `permits` | what an entry or reference means; what an administrator allows |
+//! | `resolver`, `resolve`, `permits` | the source of an entry or reference; the permissions by an administrator |
 //! | `registry` | which views are desired, and who needs them |
 //! | `policies_in_log` | the policies that were in force before this term |
 //! | `quotas` | the sources that policies may have kept |

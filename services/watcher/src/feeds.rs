@@ -95,12 +95,11 @@ pub(crate) struct FeedTools {
 /// Options of a feeder, as the command line has them.
 #[derive(Clone, Debug)]
 pub(crate) struct FeedOptions {
-    /// `--stale-after`: a watch that was silent for so long is taken for dead.
+    /// `--stale-after`: a watch that was silent for this long counts as dead.
     pub stale_after: Duration,
-    /// `--reference-idle-after`: an object that is watched by itself and that nobody read for so
-    /// long is no longer watched.
+    /// `--reference-idle-after`: an object with a watch of its own loses it after this long without a reader.
     pub reference_idle_after: Duration,
-    /// `--watcher-memory-limit`: bytes that what is kept of all views may take; `None`: there is no limit.
+    /// `--watcher-memory-limit`: the most bytes that the state of all views may take; `None`: there is no limit.
     pub memory_bytes_max: Option<u64>,
     /// `--namespace-log-bytes-max`: bytes of the log that views which only policies of one namespace read may
     /// take in each group; `None`: there is no limit.
@@ -387,7 +386,7 @@ impl Feeder {
         }
     }
 
-    /// Does what time alone brings about.
+    /// Does the steps that become due by time alone.
     fn tick(&mut self) {
         let now = Instant::now();
         let FeedTools {

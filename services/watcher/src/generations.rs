@@ -40,7 +40,7 @@ impl<K: Eq + Hash, V> Generations<K, V> {
         before.map(|before| before.value)
     }
 
-    /// Marks the entry as brought by the pass, its value as it was. Does nothing where there is no such entry.
+    /// Marks an entry as brought by the pass, with its present value. Does nothing if there is no such entry.
     pub(crate) fn touch<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
     where
         K: Borrow<Q>,

@@ -18,7 +18,7 @@
 //!
 //! The rooms, and the rooms that each may know (`cargo xtask tidy` checks it):
 //!
-//! | room | what | knows |
+//! | room | content | knows |
 //! |---|---|---|
 //! | `source` | discovery, lists and watches of the API server | |
 //! | `log_writer` | election, the writer of the log, the content of the log | |

@@ -1,4 +1,4 @@
-//! The API server as a source of objects: discovery, lists and watches, and what of an object is kept.
+//! The API server as a source of objects: discovery, lists and watches, and the fields of an object that are kept.
 
 pub mod api;
 pub(crate) mod apiserver;

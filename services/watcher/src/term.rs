@@ -271,8 +271,8 @@ async fn keep_room(mut size: watch::Receiver<LogSize>, publisher: Publisher) {
     }
 }
 
-/// Returns when the log is another one, which a quiet writer would not notice. Where the log seems to end before a known
-/// position, a control record is written: its position tells whether the log was shortened.
+/// Returns when the log is another one, which a quiet writer would not notice. If the log seems to end before a known
+/// position, a control record is written: its position proves whether the log was shortened.
 async fn log_remade(
     bus: &dyn Bus,
     leadership: &Leadership,

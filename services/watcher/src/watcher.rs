@@ -202,8 +202,8 @@ async fn terms(context: Context, group: Group) -> anyhow::Result<()> {
     }
 }
 
-/// Keeps readiness and candidacy in step with whether the API server answers: a watcher that cannot reach it
-/// leads only groups that nobody else would.
+/// Keeps readiness and candidacy in step with whether the API server answers: a watcher that cannot reach it leads
+/// only groups that no other watcher would lead.
 async fn reach(context: Context) {
     loop {
         match context.api.get("/version", VERSION_BYTES_MAX).await {

@@ -196,8 +196,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the webhook's name. It stays the same after a restart in the same place, so that nobody waits for the
-    /// ended process.
+    /// Returns the webhook's name. It stays the same after a restart in the same place, so that the watcher does not
+    /// wait for the ended process.
     pub(crate) fn name(&self, port: u16) -> String {
         let given = self.webhook_id.clone();
         given.unwrap_or_else(|| format!("{}:{port}", instance::place("webhook")))

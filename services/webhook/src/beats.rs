@@ -77,7 +77,7 @@ impl Beats {
     }
 }
 
-/// Never, where there is nothing that could change.
+/// Waits for a change of the called positions; for ever, if there are none.
 async fn changed(called: &mut [watch::Receiver<Called>]) -> Result<(), watch::error::RecvError> {
     let changes = called.iter_mut().map(|called| Box::pin(called.changed()));
     let changes: Vec<_> = changes.collect();

@@ -18,7 +18,7 @@
 //! | `registration` | webhook configurations, and proof that they are used |
 //! | `violations` | violations that are published for the reporter |
 //! | `tap` | decisions as operators see them |
-//! | `beats` | what this webhook says that it enforces |
+//! | `beats` | the position up to which this webhook enforces the log |
 //! | `start`, `args`, `command`, `metrics` | tasks; options; the process; metrics |
 //!
 //! `anteroom_engine` decides: it knows the policies, and asks the replicas for facts.

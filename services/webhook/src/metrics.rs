@@ -22,7 +22,7 @@ use prometheus_client::{
 use crate::exempt::ExemptBy;
 pub(crate) use kyverno::KyvernoMetrics;
 
-/// From a decision that asked nobody to one that took all the time there was.
+/// Buckets from a decision without facts to a decision that took its whole time.
 const SECONDS: [f64; 14] = [
     0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0,
 ];

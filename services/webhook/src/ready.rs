@@ -6,7 +6,7 @@
 //! | something that it declares to be kept, and that the watcher has not registered yet | yes |
 //! | a view that failed at its source, or was evicted: every reader gets that error | no |
 //! | an entry that is invalid, or not there: every reader gets that error | no |
-//! | what may be kept and is not declared: it is read live meanwhile | no |
+//! | a view that may be kept and is not declared: live reads answer meanwhile | no |
 //! | a call that declares to be kept, where the watcher keeps none | no |
 //!
 //! A missing part makes the webhook unready at its start alone, until everything was there once, and for a minute at most:
@@ -173,7 +173,7 @@ impl StartProgress {
 /// The needs of all policies.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
-    /// Views, and for what each is needed, for people.
+    /// Views, each with the names of those that need it, for people.
     views: BTreeMap<ViewId, String>,
     /// Declared references without a view yet, as text for people.
     unregistered: BTreeSet<String>,
@@ -260,8 +260,7 @@ impl Replicas {
             .retain(|_, heard| now.duration_since(heard.at) < SILENCE_MAX);
     }
 
-    /// `None`: a replica answers for the view, with its data or with an error that it can tell.
-    /// Otherwise what there is instead.
+    /// Returns the obstacle for a view; `None`: a replica answers for the view, with its data or with its error.
     fn lacks(&self, view: &ViewId) -> Option<String> {
         let mut said: Option<(&str, &str)> = None;
         for (replica, heard) in &self.0 {

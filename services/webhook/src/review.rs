@@ -1,7 +1,7 @@
 //! An AdmissionReview, as the API server sends it.
 //!
-//! Only what decides who is concerned is read here. The rest stays text, in one pass over the body,
-//! and of that text only those parts are read that some policy reads.
+//! Only the fields that decide which policies are concerned are read here. The rest stays text, in one pass over the
+//! body. Of that text only the parts are read that some policy reads.
 
 mod fields;
 

@@ -11,8 +11,8 @@
 //! Before each stands `/r/TOKEN`, which the API server knows from the webhook configurations: see [`PathTokens`]. Without
 //! it nothing is read or decided, unless plain paths are allowed.
 //!
-//! A path that nobody here knows is asked by a configuration that another webhook made, or by hand. It is no reason to
-//! let anything by.
+//! A path that this process does not know comes from a configuration that another webhook wrote, or from a
+//! hand-written one. Such a call admits nothing for that reason.
 
 mod answer;
 mod connections;
@@ -231,16 +231,16 @@ impl App {
     }
 }
 
-/// The meaning of what follows the verb in a path.
+/// The meaning of the path's segments after the verb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Called<'a> {
-    /// The failure policy of the webhook admits what fails. Its name begins with it.
+    /// The failure policy of the webhook admits requests after errors. The webhook's name begins with it.
     ignores_errors: bool,
-    /// The configuration and the webhook, where it names both.
+    /// The configuration and the webhook, if the path names both.
     by: Option<(&'a str, &'a str)>,
 }
 
-/// From what follows the verb, as in `CONFIGURATION/fail-10`.
+/// Reads the segments after the verb, as in `CONFIGURATION/fail-10`.
 fn called(rest: &str) -> Called<'_> {
     let ignores = |segment: &str| match segment.split(['-', '.']).next() {
         Some(first) if first == action(true) => Some(true),

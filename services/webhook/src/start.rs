@@ -110,7 +110,7 @@ impl<'a> TaskHandles<'a> {
         (certificates, trust)
     }
 
-    /// Keeps the two configurations, where that is ours to do.
+    /// Keeps the two configurations, if this webhook registers itself.
     pub(crate) fn registration(
         &self,
         kube: Option<Client>,

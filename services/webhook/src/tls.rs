@@ -22,7 +22,8 @@ const RECHECK: Duration = Duration::from_secs(30);
 
 /// The source of the certificate.
 pub(crate) enum Source {
-    /// Somebody else keeps it. The key of the paths is in our own Secret all the same, where there is a cluster.
+    /// Files that another program keeps. The key of the paths is nevertheless in our own Secret, if there is a
+    /// cluster.
     Files {
         chain: PathBuf,
         key: PathBuf,
@@ -142,7 +143,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Keeps the key of the paths, where there is a Secret for it.
+/// Keeps the key of the paths, if there is a Secret for it.
 async fn keep_paths(
     secret: Option<SecretSource>,
     names: &[String],

@@ -11,7 +11,8 @@ use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 
 use crate::review::Review;
 
-/// The violation to report for a decision. For a request that was admitted, only what no scan will find.
+/// Returns the violation to report for a decision. For an admitted request it has only violations that no scan will
+/// find.
 pub(crate) fn violation_of(review: &Review<'_>, decision: &Decision) -> Option<Violation> {
     let is_bad = |record: &&RuleRecord| {
         matches!(

@@ -263,7 +263,7 @@ impl<F: FactSource> Engine<F> {
     }
 }
 
-/// The namespace that the object lives in; `None` where nobody knows before the object is read.
+/// Returns the namespace that the object lives in; `None`: it is unknown before the object is read.
 fn namespace<'a>(
     head: &RequestHead<'a>,
     group: &str,
@@ -287,7 +287,7 @@ fn namespace<'a>(
     (!record.namespaced).then_some("")
 }
 
-/// The decision before the policies were read: nobody knows whether the request is allowed.
+/// Returns the decision before the policies were read, when it is unknown whether the request is allowed.
 fn not_ready(scope: &CallScope) -> Decision {
     let why = "the webhook has not read its policies yet: try again";
     undecided(scope, "readiness", ErrorCode::NOT_READY, why)

@@ -35,7 +35,7 @@ impl<'s, F: FactSource> Driver<'s, F> {
             .extend(self.source.ask(catalog, asked, deadline));
     }
 
-    /// Waits for the next facts and hands them to their rules. Returns false where none are on their way.
+    /// Waits for the next facts and hands them to their rules. Returns false if none are on their way.
     pub(crate) async fn hand_over(&mut self, rules: &mut [RuleRun<'_>]) -> bool {
         let Some(facts) = self.under_way.next().await else {
             return false;

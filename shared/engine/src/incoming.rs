@@ -16,10 +16,10 @@ pub trait Incoming {
     /// Returns its length in bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns whether it is a dry run, of which nothing comes. Read where it is asked for.
+    /// Returns whether the request is a dry run, which changes nothing. It is read on demand.
     fn is_dry_run(&self) -> bool;
 
-    /// Returns the `fieldManager` of its options; empty where there is none. Read where it is asked for.
+    /// Returns the `fieldManager` of the request's options; empty if there is none. It is read on demand.
     fn field_manager(&self) -> String;
 
     /// Reads these parts of the review.
@@ -32,13 +32,13 @@ pub trait Incoming {
 /// The part of a request by which policies are found.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
-    /// The kind of the object, or of the subresource where that has its own.
+    /// The kind of the object, or of the subresource if that has its own.
     pub kind: KindName<'a>,
     /// The resource that it is sent to.
     pub resource: ResourcePath<'a>,
     /// The operation.
     pub operation: Operation,
-    /// The namespace of the object; for a Namespace, its own name. Empty for what lives in none.
+    /// The namespace of the object; for a Namespace, its own name. Empty for a cluster-scoped object.
     pub namespace: &'a str,
 }
 
@@ -49,7 +49,7 @@ pub struct KindName<'a> {
     pub group: &'a str,
     /// The version, as in `v1`.
     pub version: &'a str,
-    /// The kind, as in `Pod`; empty where nobody knows it.
+    /// The kind, as in `Pod`; empty if it is unknown.
     pub kind: &'a str,
 }
 

@@ -90,7 +90,7 @@ pub struct Collection {
 pub struct Collections {
     /// The collections.
     pub found: Vec<Collection>,
-    /// The number of resources that it speaks of and that are not scanned, as in
+    /// The number of resources that the policy matches and that are not scanned, as in
     /// [`ScannedKinds`](anteroom_policy::ScannedKinds).
     pub left_out: usize,
 }
@@ -340,8 +340,8 @@ fn group_version(object: &Value) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// The request that would create the object of this kind, by nobody. Without it, no policy that names resources
-/// speaks of the object.
+/// Returns the request that would create the object of this kind, without a user. Without the kind, no policy that
+/// names resources matches the object.
 fn creation(object: Value, kind: Option<&KindRecord>) -> Option<AdmissionRequest> {
     let (group, version) = group_version(&object);
     let mut request = json!({

@@ -20,7 +20,7 @@
 //! | `facts` | the interface to facts, and the facts of a cluster |
 //! | `incoming` | a request as it arrives |
 //! | `review_work` | the work that one review may cause, and the threads for it |
-//! | `mutate_existing` | changes existing objects for what triggers that |
+//! | `mutate_existing` | changes existing objects after a trigger |
 //! | `judge` | takes existing objects through the same policies |
 //! | `recorder`, `violations` | the seam to metrics; violations for the reporter |
 //! | `args` | the option about resource filters |

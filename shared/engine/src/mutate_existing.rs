@@ -1,5 +1,5 @@
-//! Objects that exist already, changed for what triggers that (`mutate.targets`): after the answer, so that no
-//! request waits for it.
+//! Changes existing objects after a trigger (`mutate.targets`). This happens after the answer, so that no request
+//! waits for it.
 //!
 //! ```text
 //! an admitted request ──▶ queue ──▶ look it up ──▶ evaluate ──▶ write each changed object ──▶ done
@@ -69,7 +69,8 @@ pub struct MutateExisting {
 }
 
 impl MutateExisting {
-    /// And what works on it, until shutdown. `trusts_reviews`: see [`Worker::new`].
+    /// Returns the queue, and the worker that handles its triggers until shutdown. `trusts_reviews`: see
+    /// [`Worker::new`].
     pub fn new(
         engine: Engine,
         violations: Violations,

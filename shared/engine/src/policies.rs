@@ -217,14 +217,13 @@ pub struct RequestSubject<'a> {
     pub served: ServedKind<'a>,
     /// The operation.
     pub operation: Operation,
-    /// The namespace of the object, empty for what lives in none; `None` where that is not known before the
-    /// object is read.
+    /// The namespace of the object, empty for a cluster-scoped one; `None`: it is unknown before the object is read.
     pub namespace: Option<&'a str>,
 }
 
 impl RequestSubject<'_> {
-    /// Returns whether a policy or an exception is to be deleted. No policy of a namespace speaks of that, so that
-    /// none can keep an administrator from removing it.
+    /// Returns whether the request deletes a policy or an exception. No policy of a namespace matches that, so that
+    /// none can prevent an administrator from removing it.
     fn is_deletion_of_policy(&self) -> bool {
         self.operation == Operation::Delete
             && matches!(self.served.group, "kyverno.io" | "policies.kyverno.io")
@@ -250,8 +249,9 @@ pub struct Concerned<'a> {
 }
 
 impl PolicySet {
-    /// From the manifests, compiling only those that `before` does not have. One that does not compile changes
-    /// nothing of the same policy's version in `before` that does: a newer watcher may know what this build does not.
+    /// Builds the set from manifests, compiling only those that `before` does not have. A manifest that does not
+    /// compile leaves the policy's valid version of `before` in force: a newer watcher may know fields that this
+    /// build does not.
     #[must_use]
     pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
         let known: HashMap<&ObjectKey, &Arc<CompiledPolicy>> = before
@@ -293,7 +293,7 @@ impl PolicySet {
         }
     }
 
-    /// Returns the policies with rules of this scope that may speak of `subject`.
+    /// Returns the policies with rules of this scope that may match `subject`.
     pub fn concerned(&self, scope: &CallScope, subject: &RequestSubject<'_>) -> Concerned<'_> {
         let phase = scope.phase;
         let candidates = self.indexes.get(phase).candidates(subject.served);
@@ -345,9 +345,8 @@ fn unready_targets(manifest: &Value) -> ByPhase<Vec<RegistrationTarget>> {
     })
 }
 
-/// The kinds that a manifest names where one can be read, so that requests for them report
-/// that the policy is not in force. Unreadable parts are passed over: the policy's own error names
-/// them.
+/// Returns the kinds that a manifest names, as far as they can be read, so that requests for them report that the
+/// policy is not in force. Unreadable parts are passed over: the policy's own error names them.
 fn readable_targets(manifest: &Value) -> Vec<RegistrationTarget> {
     let kinds: Vec<_> = readable_kinds(manifest)
         .chain(readable_resources(manifest))

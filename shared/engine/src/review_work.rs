@@ -4,9 +4,9 @@
 //! rules of a review share one meter of steps. A rule that finds the meter used up fails, and its error refuses the
 //! request even if the failure policy is `Ignore`: otherwise a large object would get past every such policy.
 //!
-//! Most reviews take some microseconds and are decided where they arrive. One that may take long, because of its size
-//! or because of what its rules took before, is decided in the *long lane*: as many at once as half of the processors,
-//! on threads that serve nobody else meanwhile.
+//! Most reviews take some microseconds and are decided where they arrive. A review that may take long, because of its
+//! size or because of its rules' earlier evaluations, is decided in the *long lane*. That lane takes as many reviews
+//! at once as half of the processors, on threads that serve no other task meanwhile.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(crate) fn off_thread<T>(work: impl FnOnce() -> T) -> T {
 /// The work of one review.
 pub(crate) struct ReviewWork<'l> {
     steps_left: u64,
-    /// `None`: all work is done at once, where it is.
+    /// The lane for long work; `None`: all work is done on the spot.
     lane: Option<&'l LongLane>,
     /// The review's request is large.
     is_large: bool,

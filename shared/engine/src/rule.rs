@@ -20,7 +20,7 @@ pub struct RuleName {
     pub policy: String,
     /// In whose name it reads facts; has the rule's own name.
     pub reader: RuleRef,
-    /// Nobody scans what exists by its policy.
+    /// Existing objects are not scanned by the policy.
     pub unscanned: bool,
     /// The policy is meant for scans of existing objects.
     pub for_background: bool,
@@ -43,7 +43,7 @@ impl RuleWork {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Notes the steps of an evaluation. What an earlier one took is forgotten bit by bit.
+    /// Notes the steps of an evaluation. Steps of earlier ones are forgotten bit by bit.
     pub(crate) fn took(&self, steps: u64) {
         let before = self.last_steps();
         let now = steps.max(before - before / 8);
@@ -148,7 +148,7 @@ impl RuleResult {
 /// The result of a rule, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleResult {
-    /// The rule does not speak of the request.
+    /// The rule does not match the request.
     NotMatched,
     /// The rule matched, and did not apply.
     Skip,

@@ -189,7 +189,7 @@ impl<'a> RuleRun<'a> {
         self
     }
 
-    /// Ends the rule where it is.
+    /// Ends the rule in its present state, because its time is over.
     pub(crate) fn end_out_of_time(&mut self) {
         self.report = Some(self.late());
     }
@@ -239,7 +239,7 @@ impl<'a> RuleRun<'a> {
         self.report.take().unwrap_or_else(|| self.late())
     }
 
-    /// The record; `None` where the rule does not speak of the request.
+    /// Returns the record; `None`: the rule does not match the request.
     fn into_record(self) -> Option<RuleRecord> {
         let NamedRule { policy, rule, name } = self.rule;
         let mut report = self.report?;

@@ -29,7 +29,7 @@ pub struct RuleRecord {
     pub took: std::time::Duration,
     /// The outcome; of a rule that changes the object, without the object that it made.
     pub outcome: RuleOutcome,
-    /// The places where it changed the object, as pointers into it.
+    /// The places where the rule changed the object, as pointers into it.
     pub changed: Vec<String>,
     /// The facts that it asked for.
     pub facts: Vec<FactRecord>,
@@ -51,7 +51,7 @@ pub(crate) const WITHHELD: &str = "withheld, since the rule has read Secrets";
 pub struct FactRecord {
     /// The name of the fact's source, for people: an entry's name, or a path.
     pub entry: String,
-    /// `None` where nobody answered.
+    /// The origin of the answer; `None`: there was no answer.
     pub origin: Option<Arc<Origin>>,
     /// The reason why there was no answer, if there was none.
     pub error: Option<ErrorCode>,
@@ -90,7 +90,7 @@ impl RuleRecord {
 pub struct Decision {
     /// The reasons to deny it, by policy and rule, in order; empty: it is allowed.
     pub blocked: Vec<Blocked>,
-    /// Texts for the user, also where it is allowed.
+    /// Texts for the user, also if the request is allowed.
     pub warnings: Vec<String>,
     /// Every rule that spoke of the request.
     pub rules: Vec<RuleRecord>,
@@ -107,7 +107,7 @@ pub struct Decision {
 pub struct Triggered {
     /// The request, as the rules that change objects left it.
     pub request: AdmissionRequest,
-    /// The rules, and whether what we have written ourselves triggers them too.
+    /// The rules, each with a mark whether our own writes trigger it too.
     pub rules: Vec<(Arc<RuleName>, bool)>,
     /// The request names the watcher's field manager. Requests of the same user without it are not the watcher's writes.
     pub by_manager: bool,

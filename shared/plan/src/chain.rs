@@ -91,8 +91,8 @@ impl<'e> Chains<'e> {
         }
     }
 
-    /// Returns the value of a term on `at`; `None` where it is neither the document nor a chain. A
-    /// chain is always an array, and never fails for a key that is missing.
+    /// Returns the value of a term on `at`; `None`: it is neither the document nor a chain. A chain is always an
+    /// array, and never fails because a key is missing.
     pub(crate) fn value(&self, id: TermId, at: &Value) -> Option<Value> {
         match self.ast.term(id) {
             Term::Current => Some(at.clone()),

@@ -33,7 +33,7 @@ pub(crate) enum Changed {
     },
 }
 
-/// In what two values differ.
+/// The difference of two values.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
     /// In anything.
@@ -172,7 +172,7 @@ fn wholly(name: &[u8]) -> (Box<str>, Difference) {
     (text(name), Difference::Whole)
 }
 
-/// Names of fields are UTF-8, or nobody can ask for them.
+/// Returns a field's name as text. Names of fields are UTF-8, or no expression can name them.
 fn text(name: &[u8]) -> Box<str> {
     String::from_utf8_lossy(name).into()
 }

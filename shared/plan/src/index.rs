@@ -1,4 +1,4 @@
-//! Objects by what an expression takes of each.
+//! Objects by a value that an expression takes of each.
 
 mod gather;
 mod key_values;
@@ -126,14 +126,14 @@ impl Index {
         posting.into_iter().flat_map(Posting::iter).for_each(each);
     }
 
-    /// Returns at most so many of the objects that have this value, in order, from here on.
+    /// Returns at most `count` of the objects that have this value, in order, from `from` on.
     pub fn having_from(&self, value: &Scalar, from: Bound<&Object>, count: usize) -> Vec<Object> {
         let posting = self.by_value.get(value);
         let objects = posting.into_iter().flat_map(|posting| posting.from(from));
         objects.take(count).cloned().collect()
     }
 
-    /// Returns at most so many of the objects that are looked at in every query, in order, from here on.
+    /// Returns at most `count` of the objects that are candidates in every query, in order, from `from` on.
     pub fn always_from(&self, from: Bound<&Object>, count: usize) -> Vec<Object> {
         let objects = self.always.range((from, Bound::Unbounded));
         objects.take(count).cloned().collect()
@@ -245,7 +245,7 @@ impl Index {
     }
 }
 
-/// The text, where it is a pattern.
+/// Returns the text, if it is a pattern.
 fn pattern(value: &Scalar) -> Option<&str> {
     match value {
         Scalar::Text(text) if is_pattern(text) => Some(text),

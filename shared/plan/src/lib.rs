@@ -6,7 +6,7 @@
 //! is then evaluated over those few objects. So the answer is always the same as over all objects, errors included.
 //! The only possible fault of an index is to leave out an object: the properties in `tests/` compare both.
 //!
-//! Only a budget may tell the two apart: the few cost less.
+//! Only a budget may show the difference: the few objects cost less.
 //!
 //! Counts over the whole list are kept up to date while the list changes, and stand in the expression as parameters.
 //! [`extract_counts()`] finds them, and a [`Counter`] keeps one of them. An expression that has to scan all objects

@@ -115,7 +115,7 @@ pub enum Why {
     Whole,
     /// A filter's condition is none that an index can answer.
     Condition,
-    /// The term takes places of the list: they depend on what stands before.
+    /// The term takes places of the list, which depend on the objects before.
     Places,
     /// The expression asks for more than [`PROBES_MAX`] things.
     Probes,

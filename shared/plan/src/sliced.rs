@@ -52,13 +52,12 @@ pub enum Whole {
 pub enum NoPart {
     /// All slices together cost more than they may.
     Budget(EvalError),
-    /// The expression fails on an object, or gives no list. Only an evaluation over the whole list can
-    /// tell the result.
+    /// The expression fails on an object, or gives no list. The result needs an evaluation over the whole list.
     Failed,
 }
 
 impl Sliced {
-    /// The expression by slices; `None` where it depends on more than its list, element by element.
+    /// Returns the expression by slices; `None`: it depends on more than its list, element by element.
     pub fn of(expression: &Expression, document: Document<'_>) -> Option<Self> {
         if let Some(chain) = chain(expression, document) {
             return Some(Self(Form::Chain(chain)));
@@ -77,7 +76,7 @@ impl Sliced {
         }
     }
 
-    /// The expression that is evaluated in the end, over no objects; `None` where there is none.
+    /// Returns the expression that is evaluated at the end, over no objects, if there is one.
     pub fn rest(&self) -> Option<&Expression> {
         match &self.0 {
             Form::Chain(_) => None,
@@ -129,8 +128,7 @@ impl Sliced {
         }))
     }
 
-    /// Puts the parts together, in the order of their slices. `None`: only an evaluation over the whole
-    /// list can tell the result.
+    /// Combines the parts, in the order of their slices. `None`: the result needs an evaluation over the whole list.
     pub fn whole<'p>(&self, parts: impl Iterator<Item = &'p SliceResult> + Clone) -> Option<Whole> {
         match &self.0 {
             Form::Chain(_) => {

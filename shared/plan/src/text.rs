@@ -12,7 +12,7 @@ use anteroom_jmespath::{
 pub(crate) struct Swaps {
     /// In the place of a term whole.
     pub(crate) terms: HashMap<TermId, String>,
-    /// In the place of so many first steps of a path or stages of a pipe.
+    /// Texts that replace a number of first steps of a path, or of first stages of a pipe.
     pub(crate) stages: HashMap<TermId, (usize, String)>,
 }
 
@@ -102,7 +102,7 @@ impl<'e> TermWriter<'e> {
         }
     }
 
-    /// In parentheses, where they make a difference to what binds tightly.
+    /// Writes a term, in parentheses if its context binds more tightly.
     pub(crate) fn grouped(&self, id: TermId) -> String {
         match self.ast.term(id) {
             Term::Path(_) => format!("({})", self.term(id)),

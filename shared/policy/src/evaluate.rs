@@ -1,16 +1,16 @@
 //! One rule taken through one request, without IO.
 //!
-//! [`Evaluation`] is the entry: it steps until it needs facts or is done. The top layer: it knows `ir` and what
-//! `pushdown` noted there.
+//! [`Evaluation`] is the entry: it steps until it needs facts or is done. This is the top layer: it knows `ir`, and
+//! the notes of `pushdown` there.
 //!
 //! | module | content |
 //! |---|---|
 //! | `evaluation`, `pass` | the steps; one state of the object: match, exceptions, preconditions, work |
 //! | `check`, `foreach`, `cel`, `mutate`, `mutate_existing` | the kinds of work |
-//! | `conditions`, `match_conditions`, `exceptions` | what comes before the work |
+//! | `conditions`, `match_conditions`, `exceptions` | the checks before the work |
 //! | `scope`, `facts`, `surroundings` | values for expressions; facts asked for; namespace labels and roles |
-//! | `report`, `error`, `interrupt`, `limits`, `message` | what comes out |
-//! | `background` | which policies are scanned, and on what |
+//! | `report`, `error`, `interrupt`, `limits`, `message` | the results |
+//! | `background` | the policies that are scanned, and the kinds of their objects |
 
 mod background;
 mod cel;

@@ -10,7 +10,7 @@
 //! | `reference`, `call` | the sources that a policy reads |
 //! | `subquery` | where `pushdown` puts its result |
 //! | `request`, `admission`, `filters` | requests, operations and phases, exempt kinds |
-//! | `problem`, `manifest`, `driver` | why it does not compile; limits; what its driver can do |
+//! | `problem`, `manifest`, `driver` | the problems of a manifest; limits; the abilities of a driver |
 
 pub(crate) mod admission;
 pub(crate) mod call;

@@ -25,14 +25,14 @@
 //! | `pushdown` | expressions that are evaluated where facts are kept |
 //! | `permit` | checks if a policy contains a concrete call |
 //!
-//! A feature that a policy uses and this crate does not evaluate is a problem that names the field, never
-//! ignored. A rule on Pods leads to rules for what makes Pods, by the names that Kyverno gives them:
-//! `autogen-NAME` and `autogen-cronjob-NAME`.
+//! A feature that a policy uses and this crate does not evaluate is a problem that names the field, never ignored.
+//! Rules for Pod controllers are derived from a rule on Pods, with the names that Kyverno gives them: `autogen-NAME`
+//! and `autogen-cronjob-NAME`.
 //!
 //! Behaviour differs from Kyverno's on purpose:
 //!
-//! - a context entry that cannot be computed or read is an error at every reference. Kyverno tells it once, and
-//!   takes the entry for missing where the next expression refers to it;
+//! - a context entry that cannot be computed or read is an error at every reference. Kyverno reports the error once,
+//!   and treats the entry as missing in the next expression;
 //! - a value that was put in place of a variable is never read as a template or as an expression
 //!   again, unless a `jmesPath` is a variable and nothing else;
 //! - a context entry sees the entries before it, whatever the order in which they are loaded;

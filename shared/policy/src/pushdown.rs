@@ -10,10 +10,10 @@
 //! - `multi_fact` does so for expressions about several facts;
 //! - `projection` finds the fields that a rule reads of a fact, for facts that are fetched whole;
 //! - `fact_uses` puts these together for a rule, and `explain` describes the result for people;
-//! - `references` lists what has to be kept for a policy, and `request_parts` which parts of a request it reads.
+//! - `references` lists the views that a policy needs, and `request_parts` the parts of a request that it reads.
 //!
-//! Push-down is only an optimisation: where a subquery fails or nobody answers it, the rule evaluates the
-//! expression itself, over the fact, with the same result.
+//! Push-down is only an optimisation: if a subquery fails or is not answered, the rule evaluates the expression
+//! itself, over the fact, with the same result.
 //!
 //! # When an expression can be pushed down
 //!
@@ -25,8 +25,8 @@
 //!
 //! - An entry is pushed down only if all of its uses can be, messages aside. A message that needs the list
 //!   loads it when there is a violation.
-//! - A use that could give another result without an error is not pushed down. A pipe forgives a missing key,
-//!   so it stands only where none can be missing. An expression that sees the order of an object's fields is
+//! - A use that could give another result without an error is not pushed down. A pipe gives null for a missing key,
+//!   so a pipe is used only where no key can be missing. An expression that sees the order of an object's fields is
 //!   evaluated in the rule.
 //! - A subquery is never a live read, since each subquery would read the fact once more.
 //! - Subqueries of one step are answered from one snapshot. Those of different steps may be answered from different

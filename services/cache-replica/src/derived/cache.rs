@@ -283,7 +283,7 @@ fn has_room<'n>(held: impl Iterator<Item = &'n str>, namespace: &str) -> bool {
     all < PER_VIEW_MAX && (namespace.is_empty() || is_within)
 }
 
-/// Builds one from the view's state now. `None`: the view answers nobody.
+/// Builds an index or counter from the view's present state. `None`: the view does not answer.
 fn build<T: Derive>(view: &ViewHandle, key: &T::Key, language: Language) -> Option<T> {
     let begun = Instant::now();
     let (state, _) = view.snapshot(Some(u64::MAX)).ok()?;

@@ -247,7 +247,7 @@ impl Evaluator {
         attempt
     }
 
-    /// Evaluates a query in turns with other scans; with `by_index`, indexes are asked where there are some.
+    /// Evaluates a query in turns with other scans; with `by_index`, existing indexes are asked.
     async fn scan_cel(
         self: &Arc<Self>,
         batch: &Arc<Batch>,

@@ -42,7 +42,7 @@ pub(crate) struct Evaluator {
     pub(super) pieces: PartialResults,
     pub(super) metrics: QueryMetrics,
     memo: Memo,
-    /// One of so many queries is compared with a scan; 0: none.
+    /// The interval of queries whose result is compared with a scan; 0: none is.
     verify_every: u64,
     verified: AtomicU64,
 }

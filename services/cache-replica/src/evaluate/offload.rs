@@ -26,8 +26,8 @@ enum Planned {
 }
 
 impl Evaluator {
-    /// Returns the result of the query of this number within the time that there is. An evaluation that
-    /// goes on after that is ended by its budget; nobody waits for it.
+    /// Returns the result of the query with this number, before the deadline. An evaluation that goes on after that
+    /// is ended by its budget, and its result is dropped.
     pub(crate) async fn answer_offloaded(
         self: &Arc<Self>,
         batch: &Arc<Batch>,

@@ -35,14 +35,14 @@ const INLINE_STEPS_MAX: usize = 4_096;
 /// Values of an index that are looked at on a worker thread, at least: some milliseconds.
 const WORKER_STEPS_MIN: usize = 1 << 18;
 
-/// Values that are looked at for each object of the view. With more, to look through all objects costs little more, counts
-/// against the query's budget, and holds up nobody.
+/// The most values of an index to look at, for each object of the view. Beyond that a scan of all objects costs
+/// little more, counts against the query's budget, and delays no other query.
 const WORKER_STEPS_PER_OBJECT: usize = 8;
 
 /// The longest wait of a worker for an index that another one uses: to look through all objects takes longer.
 const WORKER_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// Returns the most values that a worker looks at in an index over so many objects.
+/// Returns the most values that a worker looks at in an index over this many objects.
 fn worker_steps_max(objects: usize) -> usize {
     objects
         .saturating_mul(WORKER_STEPS_PER_OBJECT)
@@ -147,7 +147,7 @@ mod tests {
         objects: usize,
         selected: usize,
         selected_bytes: usize,
-        /// The number of objects that an index finds, after so many steps.
+        /// The number of objects that an index finds, and the steps for that.
         found: Option<(usize, usize)>,
         is_remembered: bool,
         is_sliceable: bool,

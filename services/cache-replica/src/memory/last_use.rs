@@ -58,8 +58,8 @@ impl Uses {
         Arc::clone(kept)
     }
 
-    /// Forgets all views but these, and those that somebody else holds: an endpoint that was opened after
-    /// the set of views was read would count its use where nobody reads it.
+    /// Forgets all views but the known ones, and views whose use is still shared: an endpoint that was opened after
+    /// the set of views was read would otherwise count into a lost record.
     pub(crate) fn retain(&self, known: impl Fn(&ViewId) -> bool) {
         let mut of = self.by_view.lock();
         of.retain(|view, kept| known(view) || Arc::strong_count(kept) > 1);

@@ -7,7 +7,8 @@
 //!    evicts all others. Then the least recently used views are evicted.
 //! 4. An evicted view comes back, one at a time, when it fits below [`ROOM_SHARE`] of the limit at its
 //!    last known size: those that were asked for since first, then the most recently used.
-//! 5. For one that was asked for, and is not huge, older ones go: those that nobody asked for [`REST_MS`].
+//! 5. For an evicted view that a query asked for, and that is not huge, older views are evicted: those that no query
+//!    has used for [`REST_MS`].
 //! 6. With each eviction soon after its return a view waits longer before it comes back.
 
 /// The share of the limit that may be taken once a view has come back. The rest stays free, so that it
@@ -64,7 +65,7 @@ pub(crate) enum Phase {
 pub(crate) enum Why {
     /// The view is over a limit of its own.
     OwnLimit,
-    /// The view alone takes more than half of what there is.
+    /// The view alone takes more than half of the memory for views.
     Huge,
     /// The view was used less recently than the others.
     Oldest,
@@ -90,13 +91,14 @@ pub(crate) struct Decision {
     pub(crate) over: bool,
 }
 
-/// The time that a view stays away after so many evictions in a row.
+/// Returns the time for which a view stays away after this many evictions in a row.
 fn away_ms(times: u32) -> u64 {
     let doublings = times.saturating_sub(1).min(16);
     (AWAY_MIN_MS << doublings).min(AWAY_MAX_MS)
 }
 
-/// The rule. `room` is what views may take; `None`: there is no limit but the views' own.
+/// Decides which views to evict and to load. `room` is the memory for views; `None`: only the views' own limits
+/// count.
 pub(crate) fn decide(now: u64, room: Option<u64>, views: &[EvictableView]) -> Decision {
     let mut state = EvictionState {
         now,

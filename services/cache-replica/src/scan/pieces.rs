@@ -10,7 +10,7 @@ use moka::sync::Cache;
 
 use crate::memo::QueryKey;
 
-/// The time after which pieces that nobody asks for again are dropped.
+/// The time after which unused pieces are dropped.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The size of a piece beside its part.

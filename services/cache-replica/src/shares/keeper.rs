@@ -26,8 +26,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// heartbeats by then.
 const LISTEN: Duration = Duration::from_millis(2 * REPLICA_BEAT_INTERVAL_MS + 500);
 
-/// The longest time that a view is held for its new owners. A view that has not come there by then
-/// fails there too.
+/// The longest time for which a view is held for its new owners. A view that they have not loaded until then fails
+/// there too.
 const HANDOVER_MAX: Duration = Duration::from_secs(60);
 
 /// The wait before beats are subscribed to again, after the bus refused.

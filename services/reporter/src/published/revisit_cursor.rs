@@ -4,7 +4,7 @@ use std::{cmp::Ordering, sync::Arc};
 
 use crate::store::ReportKey;
 
-/// The position where one list left off, so that the next one goes on there.
+/// The position at which one list ended, so that the next list goes on there.
 ///
 /// It is kept by key and not by count: the remembered reports change between lists, and so does the number of
 /// forgotten reports before each key.

@@ -16,7 +16,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// The least time between the end of one scan for changed facts and the beginning of the next one.
 const REST_MIN: Duration = Duration::from_secs(10);
 
-/// A policy whose facts change all the time rests so many times as long as its scan takes.
+/// The rest of a policy whose facts change all the time, as a multiple of its scan's duration.
 const REST_FACTOR: u32 = 9;
 
 /// The position of the last change of each of a policy's facts; none for those that never changed.
@@ -93,8 +93,8 @@ impl RescanTrigger {
         all
     }
 
-    /// Returns the policies that have to [judge](Self::judge) everything anew now. `is_behind` tells whether a
-    /// policy's last judging still goes on.
+    /// Returns the policies that have to [judge](Self::judge) everything anew now. `is_behind` returns whether a
+    /// policy's last scan is still under way.
     pub(super) fn due(
         &mut self,
         now: Instant,

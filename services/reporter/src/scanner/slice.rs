@@ -24,7 +24,7 @@ use crate::{
 /// Objects that are judged side by side: while one waits for facts, others go on.
 const AT_ONCE: usize = 16;
 
-/// A policy whose facts were waited for in vain so many times in a row is not waited for so long again.
+/// The number of waits in vain for a policy's facts, in a row, after which the waits become short.
 const IN_VAIN_MAX: u32 = AT_ONCE as u32;
 
 /// The wait for the facts of such a policy, for each object: long enough for a replica that answers at once.
@@ -73,7 +73,7 @@ impl FactTimeoutBackoff {
         }
     }
 
-    /// Returns whether nobody has answered for so long that waiting is of no use.
+    /// Returns whether so many waits were in vain that further long waits are useless.
     pub(super) fn is_lost(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= IN_VAIN_MAX
     }

@@ -1,5 +1,5 @@
-//! The order in which walks go on: what may have to wait for facts goes beside what never waits, so that no
-//! policy holds up another's. Pure.
+//! The order in which walks go on. Walks that may have to wait for facts run beside walks that never wait, so that no
+//! policy delays another. Pure.
 
 /// Slices under way that may have to wait for facts.
 const WAITING_MAX: usize = 8;
@@ -8,7 +8,8 @@ const WAITING_MAX: usize = 8;
 /// objects. So neither kind keeps the other from its turn.
 const WAITING_ALIKE_MAX: usize = 6;
 
-/// Every so many slices of walks that never wait, one is over all objects, be there changes or not.
+/// The interval, in slices of walks that never wait, at which one slice is over all objects, whether there are
+/// changes or not.
 const TURN_OF_ALL: u64 = 4;
 
 /// The lane of a slice.

@@ -89,8 +89,8 @@ impl CallPollers {
         self.running.insert(view, Running { poller, was_good });
     }
 
-    /// A reader says that the data of an earlier term, which it still holds, were good at this
-    /// moment. An age is what that term's writer measured, and the reader since.
+    /// Notes that the data of an earlier term, which a reader still holds, were good at this moment. Their age is the
+    /// sum of the times that the earlier writer and then the reader measured.
     pub(crate) fn was_good(&self, view: &ViewId, at: Instant) {
         if let Some(running) = self.running.get(view) {
             // The newest: each reader has at most what the log has.

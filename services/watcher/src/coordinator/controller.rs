@@ -54,7 +54,7 @@ pub(crate) struct Deps {
     pub statuses: Statuses,
     /// Makes API calls.
     pub caller: Caller,
-    /// Counts what API calls bring.
+    /// Counts the responses of API calls.
     pub source_metrics: SourceMetrics,
     /// Ready when entries can be read.
     pub entries_check: Arc<Check>,

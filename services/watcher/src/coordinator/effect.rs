@@ -70,7 +70,7 @@ pub(super) enum Write {
     Delete(ObjectKey, ChangeOrigin),
     /// The view gets exactly these records.
     Replace(Vec<Record>),
-    /// All records are known: what an earlier term left beside them is deleted.
+    /// All records are known: further records of an earlier term are deleted.
     Listed,
     /// The source of the records was heard from at this moment.
     Heard(Instant),
@@ -94,8 +94,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Encodes a record. Returns `None`, and logs it, where that fails: a record has a few hundred bytes of
-    /// plain fields, so it does not.
+    /// Encodes a record. If that fails, logs an error and returns `None`. A record has a few hundred bytes of plain
+    /// fields, so it does not fail.
     pub(super) fn encode(key: ObjectKey, value: &impl Serialize) -> Option<Self> {
         match anteroom_wire::body::encode(value) {
             Ok(body) => Some(Self {

@@ -25,7 +25,8 @@ use super::{
 };
 use crate::source::discovery::Catalog;
 
-/// The time after which the status of a new policy says that it is not in force yet; most are by then.
+/// The time after which the status of a new policy says that it is not in force yet; most policies are in force
+/// before that.
 const REPORT_AFTER: Duration = Duration::from_millis(900);
 
 /// The number of times that the kinds are read before one counts as not served.

@@ -87,7 +87,7 @@ impl EntryStore {
     }
 }
 
-/// Returns the object whose status speaks of the entry.
+/// Returns the object that holds the entry's status.
 pub(super) fn status_target(entry: &EntryManifest) -> StatusTarget {
     let (kind, plural) = match entry.kind {
         EntryKind::Global => ("GlobalContextEntry", "globalcontextentries"),

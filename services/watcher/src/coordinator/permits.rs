@@ -35,8 +35,8 @@ impl CacheApiCalls {
         }
     }
 
-    /// Returns a record that tells readers of the choice: there may be a view for a call although this call is not to be
-    /// answered from it, since something else needs the view. `None`: nothing.
+    /// Returns a record that tells readers about the choice; `None`: no record is needed. Readers need it,
+    /// because a view may exist for a call and yet not answer this call: something else needs the view.
     pub(crate) fn record(self) -> Option<EntryRecord> {
         let (reason, message) = match self {
             Self::Auto => return None,

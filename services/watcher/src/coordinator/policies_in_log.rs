@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// Manifests of policies as the log has them.
 pub(super) type PoliciesInLog = HashMap<ObjectKey, Bytes>;
 
-/// Reads them. Call it only after the lease was taken: nobody else writes them then.
+/// Reads the policies. Call this only after the lease was taken: no other watcher writes them then.
 pub(super) async fn read(bus: &dyn Bus) -> PoliciesInLog {
     let mut follower = bus.follow(LogScope::Views(vec![system::policies()]));
     let mut policies = PoliciesInLog::new();

@@ -35,7 +35,7 @@ pub(super) struct PolicyChange {
     pub replaced: Option<Dependent>,
     /// Queries of entries that are new, or are gone.
     pub queries: Vec<EntryQuery>,
-    /// The policy changes what exists, or did so before: other rights may be needed.
+    /// The policy changes existing objects, or did so before: other rights may be needed.
     pub rights: bool,
 }
 
@@ -205,7 +205,7 @@ impl PolicyStore {
         heard?.into_iter().min()
     }
 
-    /// Returns what all policies change of what exists, each once.
+    /// Returns the changes of existing objects by all policies, each once.
     pub(super) fn rights_needed(&self) -> Vec<Need> {
         let policies = self.iter().filter(|(_, policy)| !policy.writes_forbidden);
         let changes = policies.flat_map(|(_, policy)| &policy.changes);
@@ -215,13 +215,13 @@ impl PolicyStore {
         needs
     }
 
-    /// Returns the policies that change what exists.
+    /// Returns the policies that change existing objects.
     pub(super) fn changing_existing(&self) -> Vec<PolicyId> {
         let changing = self.iter().filter(|(_, policy)| !policy.changes.is_empty());
         changing.map(|(key, _)| PolicyId(key.clone())).collect()
     }
 
-    /// Returns the object whose status speaks of the policy.
+    /// Returns the object that holds the policy's status.
     pub(super) fn status_target(id: &PolicyId, policy: &PolicyManifest) -> StatusTarget {
         let kind = id.kind();
         StatusTarget::new(

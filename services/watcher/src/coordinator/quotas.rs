@@ -1,7 +1,7 @@
 //! The quotas of sources that policies may have kept. Pure.
 //!
-//! Every source costs the API server a watch, and the log and every replica its objects. So who writes policies for
-//! one namespace has a share of his own: over it his own policy is held back, and nobody else's.
+//! Every source costs the API server a watch, and the log and every replica its objects. So the policies of one
+//! namespace have a quota. Above it, only policies of that namespace are held back.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -84,7 +84,7 @@ pub(super) struct Reconciler {
     rights: rights::LackingRights,
     /// The user as whom this watcher writes.
     writer: WriterUser,
-    /// Entries, policies and kinds were all read once: what nobody wants now is dropped.
+    /// Entries, policies and kinds were all read once: views that nothing needs are dropped from now on.
     settled: bool,
     effects: Vec<CoordinatorEffect>,
 }

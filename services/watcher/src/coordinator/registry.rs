@@ -114,7 +114,7 @@ pub(crate) enum RegistryEffect {
     Publish(EntryRecord),
     /// Tell the readers that the entry is gone.
     Remove(EntryId),
-    /// Say what this reference means: [`Event::Reference`].
+    /// Resolve this reference, and answer with [`Event::Reference`].
     Resolve(Referred),
     /// The entry changed: its status has to be made anew.
     Changed(EntryId),

@@ -30,8 +30,8 @@ pub(crate) enum Resolution {
     Found(Box<Resolved>),
     /// Nothing that can be served.
     Invalid(Failure),
-    /// Nobody can say: the API group does not answer. What one and the same generation of the entry
-    /// was bound to before stays, since *unknown* is not *absent*.
+    /// The source is unknown, because the API group does not answer. An entry of the same generation keeps its
+    /// earlier view, since *unknown* is not *absent*.
     Unknown(Failure),
     /// No view is kept: a policy reads a kind that the API server does not serve or that cannot be watched, and never
     /// asked for a view. Live reads answer instead.
@@ -88,7 +88,7 @@ impl Resolved {
         }
     }
 
-    /// Narrows the source to these fields of each object. Changes nothing where it is no collection.
+    /// Narrows a collection to these fields of each object; other sources stay unchanged.
     pub(crate) fn keep(&mut self, retained: RetainedFields) {
         if let Source::Collection(collection) = &mut self.info.source {
             collection.retained = Some(retained);
@@ -103,8 +103,8 @@ impl Resolved {
         Self::new(found, source, shape, namespace)
     }
 
-    /// One whose records in the log could not be named is refused by itself: what cannot be written would
-    /// fail the view for all who refer to another object.
+    /// Resolves a reference to one object. An object whose records in the log could not be named is refused alone: a
+    /// failed write would fail the view for all other referenced objects.
     fn object(found: &ServedResource, object: ObjectKey) -> Result<Self, Unresolved> {
         let gvr = found.record.gvr.clone();
         let source = Source::Objects { gvr: gvr.clone() };

@@ -45,7 +45,7 @@ pub(super) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Returns what an entry means; `None`: kinds or policies are not known yet.
+    /// Returns the resolution of an entry; `None`: kinds or policies are not known yet.
     pub(super) fn entry(&self, entry: &EntryManifest) -> Option<Claim> {
         let catalog = self.catalog?;
         let name = &entry.identity.name;

@@ -74,7 +74,8 @@ impl Hub {
         self.references.memory() + held as u64
     }
 
-    /// Returns when the last watch of referenced objects was heard from; `None` where one never was.
+    /// Returns the time of the oldest news among the watches of referenced objects; `None`: one of them has had no
+    /// news.
     pub(super) fn references_heard(&self, now: Instant) -> Option<Instant> {
         let scopes = self.references.by_object.values();
         let scopes: BTreeSet<_> = scopes

@@ -89,7 +89,7 @@ impl Usage {
 }
 
 impl Share {
-    /// Notes the memory that so many entries and references take.
+    /// Notes the memory that this many entries and references take.
     pub(crate) fn keeps(&self, entries: usize) {
         let usage = Usage {
             bytes: (entries as u64).saturating_mul(ENTRY_BYTES),
@@ -123,7 +123,7 @@ impl Share {
         (bytes > 0 && most == Some(bytes)).then_some(MemoryStep::Shed(view))
     }
 
-    /// The view takes so many bytes, and is stopped.
+    /// Notes that the view is stopped, with the bytes that it takes.
     pub(super) fn shed(&self, view: &ViewId, bytes: u64, now: Instant) {
         let mut ledger = self.memory.ledger.lock();
         ledger.shed.stop(self.id, view, bytes, now);
@@ -160,7 +160,7 @@ impl Drop for Share {
     }
 }
 
-/// Returns the failure of a view that takes so many bytes, as far as it was read.
+/// Returns the failure of a view that was stopped at this size; it may be larger.
 pub(super) fn failure(bytes: u64, bytes_max: u64) -> Failure {
     Failure::new(
         own_reason::MEMORY_LIMIT,

@@ -15,8 +15,8 @@
 //! 5. A wide watch that is forbidden is not planned with, but for a view that is of exactly it.
 //! 6. Above [`WATCHES_PER_TYPE_MAX`] watches, a wide watch replaces narrow ones, whatever its cost. A view that does
 //!    not fit even so is not watched, and fails with a reason that says so.
-//! 7. Places go first to what can be derived. So no number of field selectors keeps it from its watch. Those of
-//!    field selectors go to views of all namespaces first, and then to one namespace after the other.
+//! 7. Derivable views get watches first, so that no number of field selectors keeps one from its watch. Among views
+//!    with field selectors, those of all namespaces come first, and then one namespace after the other.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ use anteroom_model::{
     Collection, GroupVersionResource, LabelSelector, NameSelector, ObjectKey, ViewId,
 };
 
-/// A watch saved is worth so many objects more in another one: their list, and their events.
+/// The number of objects in a wide watch that cost as much as a saved watch: their list, and their events.
 pub(super) const OBJECTS_PER_WATCH: u64 = 500;
 
 /// Narrow watches of a type, or of a namespace, whose size is not known.
@@ -191,8 +191,8 @@ pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<WatchScope, Option<u
     spare.collect()
 }
 
-/// Objects that a wide watch brings, where that is known well enough: a namespace is not larger than
-/// its type.
+/// Returns the number of objects of a wide watch, if it is known well enough: a namespace is not larger than its
+/// type.
 fn size_of(scope: &WatchScope, wants: &Wants) -> Option<u64> {
     let small = |objects: &u64| scope.namespace.is_empty() || *objects <= OBJECTS_PER_WATCH;
     wants.objects.filter(small)
@@ -249,7 +249,7 @@ fn narrow(wants: &Wants) -> BTreeSet<WatchScope> {
     scopes
 }
 
-/// The watches of what only the API server can tell.
+/// Returns the watches for field selectors that only the API server can evaluate.
 fn foreign(wants: &Wants) -> BTreeSet<WatchScope> {
     let filters = wants.views.values().filter(|filter| !filter.derivable());
     filters.flat_map(ViewFilter::own).collect()

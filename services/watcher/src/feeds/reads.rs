@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// In so long a time as many single objects are read as may be read at once.
+/// The period in which as many single objects are read as may be read at once.
 const READS_PERIOD: Duration = Duration::from_millis(50);
 
 /// The most lists beside one watch at a time. For more, the watch lists again, on behalf of all.

@@ -30,8 +30,8 @@ use crate::{
     source::{apiserver::Fault, reflect},
 };
 
-/// The time after which the API server is asked again for a size, and whether a wide watch that it forbade is
-/// allowed by now, where nothing is missed without it.
+/// The time after which the API server is asked again for the size of a type, and for a forbidden wide watch without
+/// which nothing is missing.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The time until a forbidden watch is tried again, if a view or an object is not served without it. A right that is
@@ -292,7 +292,7 @@ impl TypeFeed {
         changed
     }
 
-    /// Does what time alone brings about. Returns whether watches have to be planned.
+    /// Does the steps that become due by time alone. Returns whether watches have to be planned.
     pub(super) fn tick(&mut self, idle_after: Duration, now: Instant) -> bool {
         let changed = self.hub.locked(|hub, queue| {
             let rests = hub.references.rest(idle_after, now, queue);

@@ -3,7 +3,7 @@
 //! Whatever is called outside of the API server, registries included, is called by [`HttpClients`], which connect to
 //! permitted addresses alone.
 //!
-//! [`spec`] says what an entry asks for, [`http`] and [`caller`] make one call.
+//! [`spec`] reads an entry's call, [`http`] and [`caller`] make it.
 
 mod address;
 mod caller;

@@ -103,7 +103,7 @@ impl Images {
     /// Returns an image, from memory or from its registry.
     ///
     /// # Errors
-    /// [`FactError::LiveReadFailed`] with the registry's status, or 0 where there was no answer that can be used.
+    /// [`FactError::LiveReadFailed`] with the registry's status, or 0 without a usable answer.
     pub(crate) async fn read(&self, request: &ImageRequest) -> Result<Image, FactError> {
         if let Some(known) = self.cached(request) {
             return Ok(known);

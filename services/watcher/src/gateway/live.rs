@@ -1,5 +1,5 @@
-//! Live reads: what no view answers, read from its source when a rule needs it, by any watcher,
-//! leader or not.
+//! Live reads: data that no view has, read from their source when a rule needs them. Any watcher makes them, leader
+//! or not.
 //!
 //! Writes have an address of their own, so that NATS can limit who may ask for them.
 //!

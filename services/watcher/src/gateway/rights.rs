@@ -18,7 +18,7 @@ use answers::Answers;
 pub(crate) use answers::Need;
 pub(crate) use review::{grant, lacking};
 
-/// The reason why a policy changes nothing that nobody allowed to, for people.
+/// The reason, for people, why a policy without a permission changes nothing.
 pub(crate) const WRITES_FORBIDDEN: &str = "policies that change existing objects have to be allowed by an administrator: name \
      the policy in the watcher's `--allow-writes`";
 

@@ -81,7 +81,7 @@ impl DesiredState {
         self.groups.insert(group, changes);
     }
 
-    /// Returns what changed for this group since the last call: views before their objects.
+    /// Returns the changes for this group since the last call: views before their objects.
     fn take(&mut self, group: Group) -> Vec<DesiredChange> {
         let Some(changes) = self.groups.get_mut(&group) else {
             return Vec::new();
@@ -261,7 +261,7 @@ impl DesiredState {
         }
     }
 
-    /// Once all is known, what this reading did not bring is gone.
+    /// Removes views and objects that this reading did not bring, once everything is known.
     fn settle(&mut self) {
         if !self.is_settled() {
             return;

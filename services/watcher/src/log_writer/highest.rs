@@ -46,14 +46,15 @@ impl HighestPosition {
         });
     }
 
-    /// Returns the highest known position of this log; 0 where none is known.
+    /// Returns the highest known position of this log; 0: none is known.
     pub(crate) fn position_in(&self, incarnation: &Incarnation) -> Revision {
         let logs = self.0.lock();
         let log = logs.iter().find(|log| log.incarnation == *incarnation);
         log.map_or(Revision(0), |log| log.at)
     }
 
-    /// Takes positions in that the log gave out now. `known` is what [`HighestPosition::position_in`] was before.
+    /// Notes positions that the log gave out now. `known` is the result of [`HighestPosition::position_in`] before
+    /// that.
     ///
     /// # Errors
     /// [`Shortened`] if they are not higher.

@@ -69,7 +69,7 @@ fn claim(lease: Option<&Lease>, me: &str) -> Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Take,
-    /// Look again after so long at most.
+    /// Check again after this time at most.
     Wait(Duration),
 }
 
@@ -92,8 +92,8 @@ pub(crate) struct Campaign<'a> {
     pub group: Group,
     /// The watchers that stand for election.
     pub members: &'a Members,
-    /// The highest term that was ever seen. A log that was made anew begins with a higher one, so
-    /// that nobody mistakes a new term for an old one.
+    /// The highest term that this watcher has seen. A log that was created anew begins with a higher term, so that no
+    /// reader mistakes a new term for an old one.
     pub term_seen: u32,
     /// The readiness check that names what the campaign waits for.
     pub bus_check: &'a Check,

@@ -71,7 +71,7 @@ impl LogSnapshot {
         self.views.remove(view).unwrap_or_default()
     }
 
-    /// Takes out the last control records of all other views: they are freed, since nobody wants them.
+    /// Takes the last control records of all other views: nothing desires these views, so they are freed.
     pub(crate) fn drain(&mut self) -> Vec<ViewRecord> {
         let rest = self.views.drain().map(|(_, view)| view);
         rest.filter_map(|view| view.record.or(view.unpurged))

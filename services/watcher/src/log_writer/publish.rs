@@ -82,7 +82,7 @@ impl Publisher {
         result
     }
 
-    /// Returns what `read` finds in the queue, without changing it.
+    /// Returns the result of `read` over the queue, which stays unchanged.
     pub(crate) fn read<R>(&self, read: impl FnOnce(&WriteQueue) -> R) -> R {
         read(&self.shared.queue.lock())
     }

@@ -1,6 +1,6 @@
-//! The API server: the only module that sends it reads. Requests go through [`kube::Client`] for
-//! its TLS and credentials; what comes back is read here, since the product needs what kube's own
-//! reader hides: `Retry-After`, sizes, bookmarks, and lines that are not objects.
+//! The API server: the only module that sends it reads. Requests go through [`kube::Client`] for its TLS and
+//! credentials. Responses are read here, since kube's own reader hides parts that this program needs: `Retry-After`,
+//! sizes, bookmarks, and lines that are not objects.
 
 mod fault;
 mod lines;

@@ -1,7 +1,7 @@
 //! Keeps up with one collection of the API server, for ever: lists it, watches it, and passes objects and events to a
 //! [`Sink`]. [`machine`] decides the next step, and this module carries it out.
 //!
-//! # What an API server's answers prove
+//! # Proofs in an API server's answers
 //!
 //! - A watch that was accepted is not news. After a restore from a backup, an API server accepts a watch from
 //!   a version in its future, and stays silent. So a watch that ended without an event is followed by a list.
@@ -47,18 +47,18 @@ const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// skipped, and the collection is listed again to get its object.
 const LINE_BYTES_MAX: usize = 2 * OBJECT_BYTES_MAX;
 
-/// The longest silence of a source, where nobody says otherwise.
+/// The longest silence of a source, unless an option changes it.
 const STALE_AFTER: Duration = Duration::from_secs(60);
 
 /// The shortest limit for the silence of a source: a watch has to live longer than the time after which it counts as
 /// faulty.
 const STALE_AFTER_MIN: Duration = Duration::from_secs(20);
 
-/// The shortest life of a quiet watch. The API server sends a bookmark two seconds before its end, and what ends sooner
-/// than after five seconds is taken for a fault.
+/// The shortest life of a quiet watch. The API server sends a bookmark two seconds before its end, and a watch that
+/// ends within five seconds counts as a fault.
 const LIFE_MIN: Duration = Duration::from_secs(6);
 
-/// The time between two watches that are opened anew, where there are many.
+/// The time between two watches that are opened anew, if there are many.
 const OPENED_EVERY: Duration = Duration::from_millis(200);
 
 const JSON: &str = "application/json";
@@ -172,7 +172,7 @@ pub(crate) trait Sink: Send {
     /// Takes a note. Waiting here makes the API server wait.
     async fn note(&mut self, note: Note);
 
-    /// Returns whether what comes after the list is wanted. Asked before each watch.
+    /// Returns whether to watch after the list. It is called before each watch.
     fn wants_watch(&self) -> bool {
         true
     }

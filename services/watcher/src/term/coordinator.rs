@@ -31,13 +31,13 @@ const KYVERNO: &str = "kyverno.io";
 /// The group of policies in CEL, and of their exceptions.
 const KYVERNO_CEL: &str = "policies.kyverno.io";
 
-/// The version of `GlobalContextEntry` to read where it is not known which are served.
+/// The version of `GlobalContextEntry` to read while the served versions are unknown.
 const GLOBAL_VERSION: &str = "v2alpha1";
 
-/// The version of `PolicyException` to read where it is not known which are served.
+/// The version of `PolicyException` to read while the served versions are unknown.
 const EXCEPTION_VERSION: &str = "v2";
 
-/// The version of kinds of policies.kyverno.io to read where it is not known which are served.
+/// The version of kinds of policies.kyverno.io to read while the served versions are unknown.
 const CEL_VERSION: &str = "v1";
 
 /// Stands for all namespaces.
@@ -182,7 +182,7 @@ struct Served {
     manifests: Manifests,
     group: &'static str,
     plural: &'static str,
-    /// The version to read where it is not known which are served.
+    /// The version to read while the served versions are unknown.
     version: &'static str,
     view: ViewId,
 }

@@ -54,7 +54,7 @@ struct Cli {
 enum Which {
     /// No policy.
     None,
-    /// One that asks nobody.
+    /// A policy that reads no fact.
     Local,
     /// The hosts of an entry's Ingresses that have this host.
     Hosts,

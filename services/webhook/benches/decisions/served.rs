@@ -1,5 +1,5 @@
-//! The same reviews over TLS, by a client on a thread of its own (`--separate-threads=yes` of callgrind
-//! tells it from the webhook).
+//! The same reviews over TLS, sent by a client on a thread of its own (callgrind's `--separate-threads=yes` separates
+//! it from the webhook).
 
 use std::{
     sync::{

@@ -1,8 +1,8 @@
 //! The webhook's metrics by the names that Kyverno's metrics have, for dashboards and alerts that know those
 //! (`--kyverno-metric-names`).
 //!
-//! Their labels name kinds and namespaces, so there are far more series. Each rule remembers where it
-//! counts what, so that nothing is looked up by thirteen labels in the way of a decision.
+//! Their labels name kinds and namespaces, so there are far more series. Each rule keeps its own counters, so that a
+//! decision looks up none by thirteen labels.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -39,7 +39,7 @@ const RULE_TARGETS_MAX: usize = 20_000;
 /// Stands for a kind and a namespace beyond that.
 const OTHER: &str = "other";
 
-/// From a rule that asks nobody to one that took all the time there was.
+/// Buckets from a rule without facts to a rule that took its whole time.
 const SECONDS: [f64; 8] = [0.000_1, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0, 10.0];
 
 /// Metrics by Kyverno's names. Cheap to clone.

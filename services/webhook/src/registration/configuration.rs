@@ -43,8 +43,9 @@ impl Configuration {
         object
     }
 
-    /// Names it by its webhooks and their policies: 32 hexadecimal digits of a SHA-256. Tenants choose parts of
-    /// the content, so nobody may be able to make two configurations of one name.
+    /// Returns the name of the content, made from its webhooks and their policies: 32 hexadecimal digits of a
+    /// SHA-256. Tenants choose parts of the content, so it must not be possible to make two configurations with one
+    /// name.
     pub(super) fn content_id(&self) -> String {
         // Plain data, and always JSON.
         let webhooks = serde_json::to_vec(&self.object()).unwrap_or_default();

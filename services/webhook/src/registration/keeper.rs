@@ -136,7 +136,8 @@ impl Keeper {
         }
     }
 
-    /// Made anew only where it may differ: entries come and go by the hundred, and have no part in it.
+    /// Returns the desired configuration. It is made anew only if it may differ: entries come and go by the hundred,
+    /// and have no part in it.
     fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
         let token = self.tokens.wanted(self.phase);
         let is_same = |before: &Wanted| {

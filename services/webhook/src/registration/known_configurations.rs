@@ -33,7 +33,7 @@ impl KnownConfigurations {
         known.push_front((configuration.id.clone(), assignment));
     }
 
-    /// Returns the webhook that was called; `None` if nobody here knows it.
+    /// Returns the webhook that was called; `None`: this process does not know it.
     pub(crate) fn called(
         &self,
         phase: Phase,

@@ -48,7 +48,7 @@ pub(crate) struct PathToken {
 }
 
 impl PathToken {
-    /// Returns what stands before the paths.
+    /// Returns the text before the paths.
     pub(super) fn prefix(&self) -> String {
         format!("{PREFIX}{}", self.token)
     }

@@ -69,7 +69,7 @@ pub(crate) struct ReviewHead<'a> {
     /// The namespace; empty for a cluster-scoped object.
     pub(crate) namespace: Cow<'a, str>,
     pub(super) operation: Cow<'a, str>,
-    /// Their JSON; empty where there is none.
+    /// The JSON of the objects; empty if there is none.
     pub(super) object: &'a str,
     pub(super) old_object: &'a str,
 }
@@ -135,7 +135,7 @@ impl<'a> ReviewHead<'a> {
 }
 
 impl ReviewHead<'_> {
-    /// Its JSON; empty where there is none.
+    /// Returns the object's JSON; empty if there is none.
     pub(crate) fn object(&self) -> &str {
         self.object
     }

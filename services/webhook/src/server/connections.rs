@@ -4,7 +4,7 @@
 //! anybody else stay unproven, so they are few, have little time, and go first. A peer that has proven itself lately, as
 //! the API server that opens another connection, is not counted among them.
 //!
-//! | too many | what goes |
+//! | too many | connection that is closed |
 //! |---|---|
 //! | unproven, of one address | the oldest unproven connection of the address |
 //! | unproven, of all addresses | the oldest one of the address with the most unproven connections |

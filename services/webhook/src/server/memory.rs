@@ -74,8 +74,8 @@ impl ReviewMemory {
         }
     }
 
-    /// Takes room for a review with a body of so many bytes, which is given back when the result is dropped. `None`:
-    /// there was none in half of the time until `deadline`.
+    /// Reserves memory for a review with a body of this size, which is given back when the result is dropped. `None`:
+    /// too little became free in half of the time until `deadline`.
     pub(super) async fn admit(
         &self,
         body: usize,

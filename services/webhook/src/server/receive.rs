@@ -25,8 +25,8 @@ const BODIES_MAX: usize = 4_096;
 /// Bytes of all bodies that are still on their way.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Time in which a body has to bring [`STEP_BYTES`]: a small one is here by then, and a large one over a slow link goes
-/// on.
+/// The time in which a body has to bring [`STEP_BYTES`]. A small body has arrived by then, and a large one over a
+/// slow link goes on.
 const STEP: Duration = Duration::from_secs(3);
 
 /// Bytes that each [`STEP`] has to bring of a body that is not whole.

@@ -39,8 +39,8 @@ const READ_BYTES: usize = 16 * 1024;
 /// Bytes of one write: as many as fit into a record of TLS.
 const WRITE_BYTES: usize = 16 * 1024;
 
-/// A connection that brings nothing for so long is closed, at the latest once as much has passed again.
-/// Longer than an API server keeps an idle one (90 s), so that none is closed while it is taken up again.
+/// The silence after which a connection is closed, at the latest after twice that time. It is longer than an API
+/// server keeps an idle connection (90 s), so that no connection is closed while it is used again.
 const QUIET_MAX: Duration = Duration::from_secs(120);
 
 /// Connections with TLS.

@@ -117,7 +117,7 @@ impl Lease {
         }
     }
 
-    /// Counts what one rule decided.
+    /// Counts the decision of one rule.
     fn count(&mut self, decided: &Decided<'_>, rule: &RuleRecord) {
         let kind = &*decided.review.head.kind.kind;
         let namespace = record::namespace(decided.review);

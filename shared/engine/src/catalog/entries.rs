@@ -1,4 +1,5 @@
-//! Entries by kind and name, built anew from those before at the price of what changed.
+//! Entries by kind and name. A new set shares unchanged entries with the one before, so that it costs only the
+//! changes.
 //!
 //! There may be a hundred thousand entries, most of them implicit, and each change of one entry makes a new catalog.
 //! So a new catalog shares unchanged entries with the catalog before, and each record is decoded once.

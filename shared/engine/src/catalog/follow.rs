@@ -104,7 +104,7 @@ struct CatalogReader {
     kinds: SystemViewCopy<Kinds>,
     policies: SystemViewCopy<PolicySet>,
     exceptions: SystemViewCopy<Exceptions>,
-    /// Up to where all but the exceptions were read last.
+    /// The position up to which all parts but the exceptions were read last.
     position: LogPosition,
     /// Set before each reading.
     marks: Option<CatalogMarks>,

@@ -5,7 +5,7 @@
 //! | changes the object | the next rule sees the changed object |
 //! | does not match, is skipped, changes nothing | the next rule |
 //! | cannot be evaluated, and its policy ignores failures | all that this policy changed is undone; the next policy |
-//! | cannot be evaluated otherwise | the request is refused, and nobody else is asked |
+//! | cannot be evaluated otherwise | the request is refused, and no further policy is asked |
 //!
 //! So either all rules of a policy change the object, or none does.
 

@@ -21,8 +21,8 @@ const LATER: Duration = Duration::from_secs(1);
 /// The most further attempts of one process in a second. More would only add to the load of slow replicas.
 const LATER_PER_SECOND_MAX: u32 = 100;
 
-/// The first pause after nobody could be asked, while who was asked before may still answer. Each is twice as long, up to
-/// [`PAUSE_MAX`].
+/// The first pause if no replica could be asked, while an earlier one may still answer. Each pause is twice as long
+/// as the one before, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// The longest such pause.
@@ -139,7 +139,7 @@ impl AttemptPace {
         }
     }
 
-    /// None was answered for so long. Returns whether one more begins.
+    /// Notes that the wait for an answer is over. Returns whether one more attempt begins.
     fn begin(&mut self, later: &LaterAttempts) -> bool {
         let begins = self.begun < ATTEMPTS_MAX || later.allow();
         self.begun += usize::from(begins);
@@ -151,7 +151,7 @@ impl AttemptPace {
         begins
     }
 
-    /// The last one has reached nobody.
+    /// Notes that the last attempt has reached no replica.
     fn retry(&mut self) {
         self.begun = self.begun.saturating_sub(1);
         self.next_at = Instant::now() + self.pause;

@@ -151,7 +151,7 @@ impl Audit {
         Said::of(read.await.map(|(value, _)| value))
     }
 
-    /// Names where it was read, and no values.
+    /// Logs the result of a comparison, with the place of the read and without values.
     fn log(&self, sample: &Sample, result: AuditResult) {
         let LiveCall::Api { path, .. } = &sample.live.call else {
             return;
@@ -180,8 +180,8 @@ impl Audit {
     }
 }
 
-/// Without what views leave out of objects, and without the resource version of a list, which moves
-/// with every change anywhere in it.
+/// Removes the parts that views leave out of objects, and the resource version of a list, which moves with every
+/// change anywhere in it.
 fn as_kept(mut value: Value) -> Value {
     if let Value::Object(list) = &mut value
         && list.contains_key("items")

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{catalog::Catalog, recorder::SharedRecorder, rule::RuleRef};
 
-/// The longest wait for a view that does not answer where there is another backend; at most half of the time
-/// that is left, too.
+/// The longest wait for a view that does not answer, if there is another backend; it is at most half of the time that
+/// is left, too.
 const FALLBACK_AFTER_MAX: Duration = Duration::from_secs(2);
 
 /// Reads facts of a cluster over the bus. Cheap to clone.
@@ -79,7 +79,7 @@ impl BusFacts {
     /// Writes an object that a rule has changed, of this of its targets.
     ///
     /// # Errors
-    /// [`FactError::WriteFailed`], or why nobody could be asked.
+    /// [`FactError::WriteFailed`], or the reason why no watcher could be asked.
     pub async fn write(
         &self,
         reader: &RuleRef,
@@ -323,7 +323,7 @@ impl FactSource for BusFacts {
     }
 }
 
-/// Returns by when a view has to answer where there is a fallback, which takes time too.
+/// Returns the time by which a view has to answer if there is a fallback, which takes time too.
 fn soon(deadline: Deadline) -> Deadline {
     let now = Instant::now();
     now + (deadline.saturating_duration_since(now) / 2).min(FALLBACK_AFTER_MAX)

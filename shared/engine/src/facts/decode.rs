@@ -26,10 +26,10 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// `work` over so many bytes.
+    /// Does `work` over this many bytes.
     ///
     /// # Errors
-    /// Those of `work`, and [`FactError::DeadlineExceeded`] where it had no place in time.
+    /// The errors of `work`, and [`FactError::DeadlineExceeded`] if no thread was free in time.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: usize,

@@ -50,7 +50,7 @@ pub(super) struct Floor {
 }
 
 impl Floors {
-    /// The least that is to be read of a view now; `None` where nothing was read yet.
+    /// Returns the least position that an answer of the view may have now; `None`: nothing was read yet.
     pub(super) fn get(&self, view: &ViewId) -> Option<Floor> {
         let positions = self.0.lock();
         positions.by_view.get(view).map(|known| known.floor.clone())
@@ -59,7 +59,7 @@ impl Floors {
     /// Notes the position of an answer. Positions of two logs are not compared: the log of the later answer counts.
     ///
     /// # Errors
-    /// [`FactError::RevisionNotReached`] where it is of a log that was left.
+    /// [`FactError::RevisionNotReached`] if it is of a log that was left.
     pub(super) fn raise(&self, view: &ViewId, reply: &QueryReply) -> Result<(), FactError> {
         self.raise_to(view, &reply.incarnation, reply.revision)
             .map_err(|want| FactError::RevisionNotReached {
@@ -125,8 +125,8 @@ impl Position {
 }
 
 impl Positions {
-    /// Costs little for each view that is added: it looks only where there are twice as many as were
-    /// left the last time.
+    /// Removes idle views. This costs little for each view that is added: it runs only once there are twice as many
+    /// views as it left the last time.
     fn forget_idle(&mut self, now: Instant) {
         if self.by_view.len() < self.sweep_at.max(FLOORS_MIN) {
             return;

@@ -1,4 +1,4 @@
-//! Asking a watcher for what no view answers.
+//! Asks a watcher for facts that no view has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -61,7 +61,7 @@ impl Live {
         self
     }
 
-    /// Waits for a watcher for so long, from the begin of an outage on.
+    /// Sets the time for which requests wait for a watcher, from the begin of an outage on.
     pub(super) fn with_patience(mut self, patience: Duration) -> Self {
         self.outages = Outages::new(patience);
         self
@@ -160,7 +160,8 @@ impl Live {
         }
     }
 
-    /// Asks again while there is nobody to ask. What may have arrived and changes something is asked once.
+    /// Asks again while no watcher can be asked. A request that changes something and may have arrived is not
+    /// repeated.
     async fn patiently(
         &self,
         to: &Address,

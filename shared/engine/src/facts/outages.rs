@@ -1,13 +1,13 @@
-//! The views, and the watchers, for which nobody answers at the moment, each with the start of its outage.
+//! The views, and the watchers, that do not answer at the moment, each with the start of its outage.
 //!
 //! A young outage is waited out within the request's own deadline: a replica that starts again is soon back. In an
 //! old outage requests fail at once. Otherwise each would hang until its deadline, and hold its place for so long. One request
 //! at a time looks whether the outage is over; the others wait for its outcome.
 //!
-//! | nobody has answered | a request |
+//! | time without an answer | a request |
 //! |---|---|
-//! | for less than the patience | asks again, until the patience or its deadline is over |
-//! | for longer | fails with the last error; one in [`PROBE_INTERVAL`] asks once |
+//! | less than the patience | asks again, until the patience or its deadline is over |
+//! | longer | fails with the last error; one in [`PROBE_INTERVAL`] asks once |
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-/// The time for which an outage is waited out, if nobody says another one.
+/// The time for which requests wait during an outage, unless an option changes it.
 pub(super) const PATIENCE_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The first pause before somebody looks again; each is twice as long, up to [`PAUSE_MAX`].
@@ -44,7 +44,7 @@ const TAKEN_OVER_AFTER: Duration = Duration::from_millis(500);
 /// The period over which the retries of waiting requests are spread, so that a returning backend is not flooded.
 const SPREAD: Duration = Duration::from_millis(50);
 
-/// Outages that are known at once. What fails beyond that is not waited for.
+/// The most outages that are known at once. Requests do not wait for further ones.
 const OUTAGES_MAX: usize = 4_096;
 
 /// The outages of everything that is asked by a key. Cheap to clone; all clones are one.
@@ -223,7 +223,7 @@ impl Outage {
         }
     }
 
-    /// Returns whether the last request is so long ago that the outage says nothing about the present.
+    /// Returns whether the last request is so long ago that the outage proves nothing about the present.
     fn is_forgotten(&self, now: Instant, patience: Duration) -> bool {
         now >= self.last + patience
     }

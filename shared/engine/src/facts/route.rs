@@ -1,6 +1,6 @@
 //! The backends that have a fact, in order, and when the next one is asked. Pure.
 //!
-//! | what a rule reads | first | then | then |
+//! | read by a rule | first | then | then |
 //! |---|---|---|---|
 //! | an entry, a `resourceCache` | its view | | |
 //! | an API call that is declared to be kept | its view | | |
@@ -55,7 +55,7 @@ pub(super) struct FactRoute {
     pub(super) backends: VecDeque<Backend>,
     /// The route asks about a use of the fact: worth no live read of its own, since the fact has other uses.
     pub(super) is_pushed_down: bool,
-    /// The live read that a view's answer stands for, where it stands for one.
+    /// The live read that a view's answer replaces, if it replaces one.
     pub(super) stands_for: Option<LiveRead>,
 }
 
@@ -109,7 +109,7 @@ impl ViewRead {
     }
 }
 
-/// Returns the route to what `need` asks for, in the name of `reader`.
+/// Returns the route to the data of `need`, in the name of `reader`.
 ///
 /// # Errors
 /// The error that the reader gets where no backend may be asked.
@@ -269,8 +269,8 @@ impl FactLookup<'_> {
         })
     }
 
-    /// The view that evaluates a part in CEL; none where one of its lists is not there, or in another view: then the lists
-    /// are read.
+    /// Returns the view that evaluates a part of an expression in CEL. It returns none if one of the part's lists is
+    /// missing, or in another view: then the lists are read.
     fn part(mut self, target: ApiTarget, cel: &CelRequest) -> Vec<Backend> {
         let mut selections = BTreeMap::new();
         let mut first: Option<ViewRead> = None;
@@ -445,8 +445,8 @@ impl FactLookup<'_> {
         }
     }
 
-    /// Returns whether the API server has such a path: a cluster-scoped resource is in no namespace, and one
-    /// object of a namespaced one is. Of a resource that is not known here, the watcher keeps what fits.
+    /// Returns whether the API server has such a path. A cluster-scoped resource is in no namespace, and an object of
+    /// a namespaced one is in one. For a resource that is not known here, the watcher keeps only fitting paths.
     fn fits(&self, kept: &KeptTarget) -> bool {
         let gvr = match &kept.reference {
             Reference::Object(object) => {

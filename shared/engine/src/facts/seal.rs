@@ -20,7 +20,7 @@ impl Question {
     /// Seals a question with the first of these keys.
     ///
     /// # Errors
-    /// [`FactError::AskerUnknown`] where there is none.
+    /// [`FactError::AskerUnknown`] if there is no key.
     pub(super) fn sealed(keys: &Keys, of: AskedOf<'_>, body: &[u8]) -> Result<Self, FactError> {
         let (body, asked) = keys.ask(of, body).map_err(|error| failed(&error))?;
         Ok(Self {
@@ -29,8 +29,8 @@ impl Question {
         })
     }
 
-    /// Returns an answer in the clear. To a sealed question only a refusal to hear it comes so: `is_refusal` tells
-    /// one. Anything else may be somebody else's.
+    /// Opens an answer. To a sealed question only a refusal of the question may come in the clear, which `is_refusal`
+    /// recognises: any other clear answer may be forged.
     pub(super) fn answer(
         &self,
         answer: Bytes,

@@ -36,7 +36,7 @@ pub trait FactSource {
 /// The facts that a rule needs for its next step.
 #[derive(Debug)]
 pub struct RuleRequests<'a> {
-    /// The number of the rule, which tells its facts apart from those of other rules.
+    /// The number of the rule, which marks the facts of the rule.
     pub asker: usize,
     /// The rule that asks.
     pub reader: &'a RuleRef,
@@ -55,7 +55,7 @@ pub struct FactAnswer {
     pub id: u32,
     /// The answer itself.
     pub answer: FactResult,
-    /// The origin of the answer; `None` where nobody answered.
+    /// The origin of the answer; `None`: there was no answer.
     pub origin: Option<Arc<Origin>>,
     /// The fact travelled sealed, and everything derived from the fact must be withheld too.
     pub secret: bool,

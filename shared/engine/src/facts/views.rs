@@ -31,12 +31,12 @@ use crate::{recorder::SharedRecorder, rule::RuleRef};
 pub(super) struct Views {
     bus: Arc<dyn Bus>,
     recorder: SharedRecorder,
-    /// Without an answer for so long, another replica is asked.
+    /// The time without an answer after which another replica is asked.
     hedge: Duration,
     later: Arc<LaterAttempts>,
     asker_keys: Keys,
     floors: Arc<Floors>,
-    /// The outages of views that nobody serves.
+    /// The outages of views that no replica serves.
     outages: Outages<ViewId>,
 }
 
@@ -117,7 +117,7 @@ impl Views {
         let _ = self.floors.raise_to(view, incarnation, revision);
     }
 
-    /// Waits for a view that nobody serves for so long, from the begin of its outage on.
+    /// Sets the time for which requests wait for a view that no replica serves, from the begin of its outage on.
     pub(super) fn with_patience(mut self, patience: Duration) -> Self {
         self.outages = Outages::new(patience);
         self
@@ -214,7 +214,7 @@ impl Views {
         Ok((reply, true))
     }
 
-    /// The question as it travels: sealed, where it is about Secrets.
+    /// Returns the question as it travels: sealed, if it is about Secrets.
     fn sealed(&self, question: &Question) -> Result<seal::Question, FactError> {
         let floor = self.floors.get(&question.view);
         let (revision_min, revision_min_of) = floor

@@ -35,7 +35,7 @@ pub struct Triggers {
     pub seen: usize,
     /// Triggers with which a rule failed.
     pub failed: usize,
-    /// Some could not be read: nobody knows whether they are all.
+    /// Some triggers could not be read, so it is unknown whether these are all.
     pub is_unread: bool,
 }
 
@@ -157,7 +157,7 @@ impl Judge {
     }
 }
 
-/// The rules that what exists triggers, and the kinds of their triggers.
+/// Returns the rules that existing objects trigger, and the kinds of their triggers.
 fn rules(entry: &CompiledPolicy) -> impl Iterator<Item = (&Arc<RuleName>, Vec<KindPattern>)> {
     entry.outcome.iter().flat_map(|policy| {
         let named = policy.rules().iter().zip(&entry.names);

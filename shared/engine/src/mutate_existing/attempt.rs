@@ -4,8 +4,8 @@
 //! |---|---|
 //! | all is written, or nothing is to be | done |
 //! | the trigger is not stored | again, three times: the API server may not have stored it yet |
-//! | an object was another one by then | again, soon |
-//! | nobody answered, or was busy | again, later each time |
+//! | an object changed meanwhile | again, soon |
+//! | no watcher answered, or it was busy | again, later each time |
 //! | it was refused, or the rule cannot be evaluated | it failed |
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub enum TriggerSource {
 pub(super) enum AttemptOutcome {
     /// The trigger did not take effect, or not yet.
     NotStored,
-    /// The rule does not speak of the trigger, or is gone.
+    /// The rule does not match the trigger, or is gone.
     NotMatched,
     /// No object is to be changed.
     Unchanged,
@@ -74,7 +74,7 @@ pub(super) fn first(source: TriggerSource) -> Duration {
     }
 }
 
-/// Returns the step after so many attempts.
+/// Returns the step after this many attempts.
 pub(super) fn next(attempts: u32, came: AttemptOutcome) -> NextAttempt {
     let later = PAUSE * 2_u32.pow(attempts.saturating_sub(1).min(8));
     let again = |pause, reason| match attempts < ATTEMPTS_MAX {

@@ -30,7 +30,7 @@ impl TargetNamespace {
     }
 }
 
-/// The targets where nothing may be written.
+/// The targets to which the API server forbids all writes.
 #[derive(Debug, Default)]
 pub(super) struct ForbiddenTargets {
     places: BTreeSet<TargetNamespace>,

@@ -48,7 +48,7 @@ pub(super) async fn look_up(
     Ok(items.and_then(Vec::pop))
 }
 
-/// Returns what became of a request whose object is `stored` like this; `None`: there is none. Pure.
+/// Returns the effect of a request whose object is now `stored` (`None`: no object is). Pure.
 pub(super) fn effect(request: &AdmissionRequest, stored: Option<Value>) -> TriggerEffect {
     if request.operation() == Operation::Delete {
         return match stored.filter(|stored| is_same(request, stored) && !is_being_deleted(stored)) {

@@ -24,7 +24,7 @@ use crate::{
 /// The most objects of an evaluation that are written at once.
 const WRITES_MAX: usize = 4;
 
-/// The longest time for one write: nobody says that a watcher has died which was asked.
+/// The longest time for one write: the death of a watcher that was asked is announced by no message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The longest time for looking up a trigger.
@@ -49,8 +49,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that tells of failures by `violations`. `trusts_reviews`: reviews come from the API server for certain, so
-    /// what may not be looked up is believed.
+    /// Returns a worker that reports failures through `violations`. `trusts_reviews`: reviews certainly come from the
+    /// API server, so a review is believed if its object may not be read.
     pub fn new(
         engine: Engine,
         violations: Violations,
@@ -276,7 +276,7 @@ impl Worker {
         writes.collect().await
     }
 
-    /// Tells of what nothing came of.
+    /// Reports a trigger that was dropped.
     pub fn dropped(&self, triggered: &Triggered) {
         for (rule, _) in &triggered.rules {
             self.recorder.mutate_existing("dropped");

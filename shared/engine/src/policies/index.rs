@@ -26,14 +26,14 @@ struct NameIndex {
     of_others: Candidates,
 }
 
-/// The policies that may speak of a resource.
+/// The policies that may match a resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CandidatePolicies<'a> {
     by_kind: &'a Candidates,
     by_plural: &'a Candidates,
 }
 
-/// The policies that may speak of a kind, or of a plural.
+/// The policies that may match a kind, or a plural.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidates {
     everywhere: Positions,
@@ -122,7 +122,7 @@ impl NameIndex {
 }
 
 impl<'a> CandidatePolicies<'a> {
-    /// The positions of those that speak of a namespace, in order; `None`: of any.
+    /// Returns the positions of the policies that match requests of a namespace, in order; `None`: of any namespace.
     pub(super) fn positions(&self, namespace: Option<&str>) -> Cow<'a, [usize]> {
         let by_kind = self.by_kind.positions(namespace);
         let by_plural = self.by_plural.positions(namespace);
@@ -173,7 +173,7 @@ impl Candidates {
         }
     }
 
-    /// The positions of those that speak of a namespace, in order; `None`: of any.
+    /// Returns the positions of the policies that match requests of a namespace, in order; `None`: of any namespace.
     fn positions(&self, namespace: Option<&str>) -> Cow<'_, [usize]> {
         let everywhere = &self.everywhere.positions;
         let mut more: Vec<usize> = match namespace {
@@ -194,7 +194,7 @@ impl Candidates {
         Cow::Owned(more)
     }
 
-    /// Returns whether none speaks of the namespace.
+    /// Returns whether no policy matches requests of the namespace.
     fn is_of_none(&self, namespace: Option<&str>) -> bool {
         let of_namespaces = match namespace {
             None => !self.by_namespace.is_empty(),

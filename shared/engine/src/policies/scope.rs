@@ -9,8 +9,8 @@ use super::CompiledPolicy;
 
 /// The policies that a call is about, and the effect of an error outside of any policy.
 ///
-/// A call that comes by a webhook configuration that nobody knows here is about all policies: so nothing that is
-/// enforced is let by while configurations and policies change.
+/// A call by a webhook configuration that this process does not know is about all policies. So no policy in force is
+/// skipped while configurations and policies change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallScope {
     /// The phase of the rules.

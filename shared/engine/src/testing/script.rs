@@ -20,7 +20,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// Answers for a variable after so many milliseconds. Of other variables no answer ever comes.
+    /// Answers for a variable after this many milliseconds. For other variables no answer ever comes.
     #[must_use]
     pub fn with(mut self, variable: &str, after_ms: u64, answer: Result<Value, FactError>) -> Self {
         let after = Duration::from_millis(after_ms);

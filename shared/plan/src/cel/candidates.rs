@@ -1,4 +1,4 @@
-//! The objects that can matter to a macro, as indexes tell them.
+//! The objects that can matter to a macro, by its indexes.
 
 use std::{cell::RefCell, iter};
 

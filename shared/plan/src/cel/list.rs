@@ -18,7 +18,7 @@ use crate::{Index, IndexKey, Scalar};
 /// Objects that are looked through between two questions whether to go on.
 pub const PACE_OBJECTS: usize = 64;
 
-/// A list of so many objects is looked through as fast as an index is asked.
+/// The size of a list up to which a scan is as fast as an index.
 const FEW_OBJECTS: usize = 16;
 
 /// So few objects are read at once, and no other index is asked for fewer.
@@ -66,8 +66,8 @@ impl<'a> ViewList<'a> {
         &self.objects
     }
 
-    /// Returns whether some objects were left out because the host did not go on: what an evaluation came to is
-    /// not the value then.
+    /// Returns whether some objects were left out because the host ended the scan: the result of the evaluation is
+    /// not valid then.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
     }

@@ -52,7 +52,7 @@ impl NewestVersions {
         self.newest.get(object).unwrap_or(object)
     }
 
-    /// One that is to be put into the index anew, where there are too many; it is noted no more.
+    /// Takes an object that has to be inserted into the index anew, if there are too many notes; its note is removed.
     pub(super) fn take_one_over(&mut self) -> Option<Object> {
         while self.order.len() > NEWEST_MAX || self.held_bytes > NEWEST_BYTES_MAX {
             let first = self.order.pop_front()?;

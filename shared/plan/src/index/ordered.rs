@@ -55,7 +55,7 @@ impl Ordered {
         }
     }
 
-    /// `None`: nobody has asked for it yet.
+    /// Returns the values in order; `None`: they have not been sorted yet.
     pub(super) fn get(&self) -> Option<&Values> {
         self.values.get()
     }

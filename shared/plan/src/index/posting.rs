@@ -63,7 +63,7 @@ impl Posting {
         }
     }
 
-    /// Returns the bytes that it takes less; `None` where nothing is left.
+    /// Removes the object. Returns the bytes that were freed; `None`: no object is left.
     pub(super) fn remove(&mut self, object: &Object) -> Option<usize> {
         let Self::Many(objects) = self else {
             return None;

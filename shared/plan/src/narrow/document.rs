@@ -10,7 +10,7 @@ use super::{
     terms,
 };
 
-/// Functions that ask what of their first argument is alike a member of the second.
+/// Functions that compare the members of their first argument with those of the second.
 const MEMBERSHIPS: [&str; 4] = ["all_in", "all_not_in", "any_in", "any_not_in"];
 
 /// Functions that ask of a key that is no list if it is alike a member of the second argument. Of a list they ask more.
@@ -121,8 +121,8 @@ impl<'e> Search<'e> {
         Ok(DocumentPart::Apart)
     }
 
-    /// `first || `[]``. A list that objects contribute to is never anything else than a list, so what
-    /// stands in for an empty one is the same.
+    /// `first || `[]``. A list that objects contribute to is never anything but a list, so the replacement of an
+    /// empty list is an empty list too.
     fn or_nothing(&mut self, first: TermId, at: DocumentPart) -> Result<DocumentPart, Scan> {
         match self.term(first, at)? {
             DocumentPart::Objects(stream) => Ok(DocumentPart::Objects(stream)),

@@ -82,7 +82,7 @@ impl Chain {
         }
     }
 
-    /// A key: what `term` is for each element, and with `in_list` the elements of that.
+    /// Returns a key: the value of `term` for each element, or, with `in_list`, the elements of that value.
     pub(super) fn key(&self, ast: &Ast, term: TermId, in_list: bool, leaf: Leaf) -> Option<Key> {
         let mut graft = Graft::new(ast);
         let (root, depth) = match (self, ast.term(term)) {
@@ -131,7 +131,7 @@ pub(super) struct Stream {
     pub(super) chain: Option<Rc<Chain>>,
     /// The list that each object contributes, exactly, with parameters.
     pub(super) whole: Rc<Chain>,
-    /// The chain is exactly what each contributes.
+    /// The chain is exactly the list that each object contributes.
     pub(super) is_exact: bool,
     /// Ways to find the objects that contribute anything, or raise an error.
     pub(super) ways: Vec<Narrow>,

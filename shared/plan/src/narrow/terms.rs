@@ -55,8 +55,8 @@ pub(crate) fn are_empty_lists(ast: &Ast, terms: &[TermId]) -> bool {
     !terms.is_empty() && terms.iter().all(is_empty)
 }
 
-/// The term whose value a call of this function gives, where that is a list: nothing else stands in for
-/// one. The others cannot fail.
+/// Returns the term whose value a call of this function returns, if that value is a list. The other arguments cannot
+/// fail.
 pub(crate) fn standing_in(ast: &Ast, function: &str, arguments: &[TermId]) -> Option<TermId> {
     let (first, rest) = arguments.split_first()?;
     let is_literal = |term: &TermId| matches!(ast.term(*term), Term::Literal(_));

@@ -1,12 +1,12 @@
-//! The rules that Kyverno derives from those on Pods for what makes Pods: one for the controllers whose
-//! Pod template stands in `spec.template`, one for CronJobs.
+//! The rules for Pod controllers that Kyverno derives from rules on Pods: one for the controllers whose Pod template
+//! is `spec.template`, and one for CronJobs.
 //!
 //! The compiler derives no rules from a policy in three cases:
-//! - one of its rules speaks of Pods and of other kinds at once;
+//! - a rule matches Pods and other kinds at once;
 //! - a rule selects by names, labels or annotations, which a template need not share with its controller;
-//! - no rule names Pods, or what makes them, without a group and a version.
+//! - no rule names Pods, or their controllers, without a group and a version.
 //!
-//! A derived rule speaks of its own controllers alone, whatever else its filters let through.
+//! A derived rule matches only its own controllers, whatever else its filters allow.
 
 use serde_json::{Map, Value, json};
 

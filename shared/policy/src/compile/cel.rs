@@ -79,7 +79,7 @@ const REASONS: &[&str] = &[
 pub(super) struct RuleSite<'p> {
     /// The namespace of a `Policy`.
     pub(super) home: Option<&'p str>,
-    /// From the object to the template of its Pods, of a rule that is derived for what makes Pods.
+    /// The path from the object to its Pod template, for a derived rule.
     pub(super) template: &'p [&'p str],
     /// The rule's own message.
     pub(super) message: &'p str,

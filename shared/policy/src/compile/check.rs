@@ -19,8 +19,8 @@ const DENY: KnownFields = KnownFields {
     later: &[],
 };
 
-/// Compiles the check that is given; `None` where there is none, which is for the caller to say. `about` is
-/// the expression of the value that a pattern is compared with.
+/// Compiles the check of a rule; `None`: there is none, which the caller handles. `about` is the expression of the
+/// value that a pattern is compared with.
 pub(super) fn compile(
     of: &ManifestObject<'_>,
     about: &str,

@@ -16,7 +16,7 @@ pub(super) struct KnownFields {
     pub(super) later: &'static [&'static str],
 }
 
-/// A value of the manifest and where it stands.
+/// A value of the manifest, with its path.
 pub(super) struct Field<'m> {
     value: &'m Value,
     path: Cow<'m, str>,

@@ -135,7 +135,7 @@ fn target(
     })
 }
 
-/// Returns whether a rule changes Secrets that exist, which nobody does here.
+/// Returns whether a rule changes existing Secrets, which is not supported.
 pub(super) fn are_secrets(mutate: &Value) -> bool {
     let mut targets = mutate["targets"].as_array().into_iter().flatten();
     targets.any(|target| target["kind"] == "Secret")

@@ -159,7 +159,7 @@ pub fn derived_rules(manifest: &Value) -> Vec<Value> {
     derived.into_iter().map(|derived| derived.rule).collect()
 }
 
-/// Compiles the rules that are derived from the policy's own for what makes Pods.
+/// Compiles the rules for Pod controllers that are derived from the policy's own rules.
 fn derive_rules(
     metadata: &Field<'_>,
     own: &Field<'_>,

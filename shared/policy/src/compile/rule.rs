@@ -79,7 +79,7 @@ const VALIDATE_WAYS: &[&str] = &[
     "cel",
 ];
 
-/// `template` is the path to the template of Pods, of a rule that is derived for what makes Pods.
+/// Compiles a rule. `template` is the path to the Pod template, for a derived rule.
 pub(super) fn compile(
     field: &Field<'_>,
     actions: &Actions,
@@ -276,8 +276,8 @@ fn without_cel(rule: &ManifestObject<'_>, problems: &mut Problems) {
     }
 }
 
-/// Kyverno takes images out of other kinds for `verifyImages` alone, and refuses this elsewhere: `images` of
-/// such a rule would not be what its author thinks.
+/// Refuses `imageExtractors`. Kyverno takes images out of other kinds for `verifyImages` alone, and refuses the field
+/// elsewhere: `images` of such a rule would differ from its author's expectation.
 fn without_extractors(rule: &ManifestObject<'_>, problems: &mut Problems) {
     let field = rule.get("imageExtractors");
     let field = field.filter(|field| field.value() != &serde_json::json!({}));

@@ -248,7 +248,7 @@ impl EntryCompiler<'_> {
         Some(Some(text.to_owned()))
     }
 
-    /// Compiles the group, as in `networking.k8s.io`, also where it is written as the beginning of a path.
+    /// Compiles the group, as in `networking.k8s.io`. It may also be written as the beginning of a path.
     fn group(
         &mut self,
         cache: &ManifestObject<'_>,

@@ -18,7 +18,7 @@ pub(super) fn message(
     Some(template)
 }
 
-/// Returns what parsing gave, with its expressions numbered; a problem is noted.
+/// Returns the result of parsing, with its expressions numbered; a failure is noted as a problem.
 pub(super) fn parsed<T: Number>(
     path: &str,
     result: Result<T, TemplateProblem>,

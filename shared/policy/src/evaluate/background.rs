@@ -42,7 +42,7 @@ const NEVER_SCANNED: &[(&str, &str)] = &[
 pub enum NotScanned {
     /// The policy says so: `spec.background: false`.
     Off,
-    /// The policy is about who asks, and nobody asks.
+    /// The policy selects by users, and a scan has none.
     Users,
     /// The policy has no rule that validates.
     NothingToValidate,
@@ -77,7 +77,7 @@ impl Policy {
         self.rules_of(Phase::Validation)
     }
 
-    /// The kinds that the policy is evaluated on where they exist; none where it is not scanned.
+    /// Returns the kinds whose existing objects the policy judges; none if it is not scanned.
     pub fn scanned_kinds(&self) -> Vec<KindPattern> {
         if self.not_scanned().is_some() {
             return Vec::new();
@@ -153,8 +153,8 @@ pub fn scanned<'k>(
 }
 
 impl<'a> Evaluation<'a> {
-    /// Begins on an object that exists: `request` is what would create it, by nobody. Whether the policy
-    /// is evaluated at admission makes no difference.
+    /// Begins an evaluation of an existing object: `request` would create the object, without a user. It does not
+    /// matter whether the policy is evaluated at admission.
     pub fn of_existing(policy: &'a Policy, rule: &'a Rule, request: &'a AdmissionRequest) -> Self {
         let within = |namespace| request.object_namespace() == namespace;
         let applies = policy.namespace().is_none_or(within);

@@ -134,7 +134,7 @@ pub(super) fn budget() -> Budget {
     }
 }
 
-/// Evaluates, and charges what that took to the meter of the review.
+/// Evaluates, and charges the steps to the review's meter.
 pub(super) fn spend<'v, T>(
     machine: &mut Machine<'v>,
     evaluate: impl FnOnce(&mut Machine<'v>) -> T,

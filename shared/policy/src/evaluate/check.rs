@@ -19,8 +19,8 @@ use super::{
 };
 use crate::ir::{Operation, Rule, conditions::Conditions, rule::Check, template::ValueTemplate};
 
-/// Judges. `element` is what patterns speak of, if it is not the object itself; `place` is where the
-/// check stands, for errors. `None` while a fact is waited for.
+/// Judges an object. `element` is the value that patterns are about, if it is not the object itself; `place` is the
+/// path of the check, for errors. `None` while a fact is missing.
 pub(super) fn judge(
     rule: &Rule,
     check: &Check,
@@ -123,7 +123,7 @@ fn judge_pattern(
     })
 }
 
-/// The first that matches decides; where none speaks of the object, none is violated.
+/// Judges by several patterns. The first one that matches decides; if none is about the object, none is violated.
 fn judge_any(
     rule: &Rule,
     patterns: &[Arc<Value>],

@@ -68,8 +68,8 @@ pub(super) fn evaluate<'r>(
     })
 }
 
-/// While one condition waits, those after it may ask too, so that their questions travel with its own.
-/// They ask about uses of facts alone: a fact travels only where it is known to be needed.
+/// Evaluates further conditions while one waits, so that their questions travel with its own. They ask only for
+/// subqueries: a whole fact travels only if it is certainly needed.
 fn look_ahead<'c>(stop: &Stop, after: impl Iterator<Item = &'c Condition>, scope: &mut Scope<'_>) {
     if !matches!(stop, Stop::Pending) {
         return;
@@ -106,7 +106,7 @@ fn holds(
     Ok(condition.operator.holds(&key, &value))
 }
 
-/// The verdict where one side is a fact that the other can be looked for in.
+/// Returns the verdict of a condition, if one operand is a fact in which a replica can look for the other operand.
 fn pushed_down_verdict(condition: &Condition, scope: &mut Scope<'_>) -> Result<Option<bool>, Stop> {
     let sides = [
         (&condition.value, &condition.key),

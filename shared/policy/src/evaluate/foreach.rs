@@ -32,7 +32,7 @@ pub(super) struct Lists(Vec<Option<SharedElements>>);
 /// The elements of a list, each shared with the scopes that refer to it.
 pub(super) type SharedElements = Arc<[Arc<Value>]>;
 
-/// The path of a `foreach`, for errors: written out only where there is one.
+/// The path of a `foreach`, for errors. Its text is only made if an error needs it.
 struct ForEachPath<'p> {
     outer: &'p dyn Display,
     at: usize,

@@ -13,7 +13,7 @@ use crate::ir::{
 pub enum Conditions {
     /// All are true, or there are none.
     Met,
-    /// One is false, or a namespaced policy does not speak of the request's namespace: no rule is evaluated.
+    /// A condition is false, or a namespaced policy is not about the request's namespace: no rule is evaluated.
     NotMet,
     /// No condition is false, and one failed with this error: the policy's `failurePolicy` decides.
     Failed(RuleError),

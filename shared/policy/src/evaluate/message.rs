@@ -8,8 +8,8 @@ use crate::ir::{Rule, template::Template};
 /// Returns the message of a violation: the rule's message, and the messages of the conditions that were met. `None`
 /// while a fact is missing.
 ///
-/// A variable in it that cannot be resolved must not hide the violation: then, as in Kyverno, the
-/// conditions' messages stand alone; where there are none, the rule's message stands as written.
+/// A variable in the message that cannot be resolved must not hide the violation. Then, as in Kyverno, the message is
+/// made of the conditions' messages; without these, it is the rule's message as the manifest has it.
 pub(super) fn denial(
     rule: &Rule,
     conditions: &[&Template],

@@ -38,7 +38,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Takes the objects that are changed and that nobody has taken yet.
+    /// Takes the changed objects that were not taken yet.
     pub(super) fn take_changed(&mut self) -> Vec<ChangedObject> {
         std::mem::take(&mut self.walk.changed)
     }
@@ -57,7 +57,7 @@ struct TargetWalk {
     seen: usize,
     /// Objects that are changed.
     count: usize,
-    /// Changed objects that nobody has taken yet.
+    /// Changed objects that were not taken yet.
     changed: Vec<ChangedObject>,
     /// The first.
     error: Option<RuleError>,

@@ -26,7 +26,7 @@ pub(super) struct Pass<'a> {
     pub(super) request: Cow<'a, AdmissionRequest>,
     pub(super) states: States,
     pub(super) lists: foreach::Lists,
-    /// It is of the old state, as if it were made now, by nobody.
+    /// The pass judges the old object, as if it were created now, without a user.
     pub(super) is_earlier: bool,
     /// The rule matches, and its preconditions are met. Later steps need not evaluate either again.
     pub(super) applies: bool,

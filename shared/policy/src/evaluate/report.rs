@@ -73,8 +73,8 @@ pub struct RuleReport {
     pub facts: Vec<FactRead>,
     /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`](crate::PolicyException::name) has them.
     pub excepted_by: Vec<String>,
-    /// The objects that exist already and are to be written, of a rule with `mutate.targets`, but for those that
-    /// were [taken](super::Evaluation::take_changed) before: also where it came to an error with others.
+    /// The existing objects to write, for a rule with `mutate.targets`, without those that were
+    /// [taken](super::Evaluation::take_changed) before. There may be some even if the rule failed on others.
     pub changed: Vec<ChangedObject>,
     /// Further results: audit annotations of a policy in CEL by their keys, and which of its validations decided
     /// (`cel.validationIndex`).
@@ -86,7 +86,7 @@ pub struct RuleReport {
 /// The outcome of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleOutcome {
-    /// The rule does not speak of this request.
+    /// The rule does not match this request.
     NotMatched,
     /// The rule matched, and then did not apply.
     Skipped {

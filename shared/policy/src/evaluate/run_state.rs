@@ -1,4 +1,5 @@
-//! The state of an evaluation beside its facts: time and chance, limits, what exceptions allow, and further results.
+//! The state of an evaluation beside its facts: time and random values, limits, the values that exceptions allow, and
+//! further results.
 
 use std::{
     collections::BTreeMap,
@@ -44,7 +45,7 @@ impl RunState {
         }
     }
 
-    /// Notes what expressions in CEL asked for.
+    /// Notes whether expressions in CEL asked for the time or for random values.
     pub(super) fn note_arrival(&self, machine: &Machine<'_>) {
         if machine.depends_on_arrival() {
             self.asks_arrival.store(true, Ordering::Relaxed);

@@ -27,7 +27,7 @@ use root::Root;
 use states::EntryState;
 pub(super) use states::States;
 
-/// Bytes of what one expression gives in a rule; more is an error.
+/// The most bytes of an expression's result in a rule; a larger one is an error.
 const RESULT_BYTES_MAX: u64 = limits::RESULT_BYTES_MAX as u64;
 
 /// Steps of one expression in a rule, about a tenth of a second of work: a list of 100,000 facts is

@@ -90,7 +90,7 @@ pub(crate) fn hole(at: usize) -> String {
     format!("v{at}")
 }
 
-/// An expression and where it stands, for errors.
+/// An expression with its path, for errors.
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) place: String,

@@ -10,7 +10,7 @@ pub(crate) struct CelMutation {
     /// Conditions, variables, annotations and facts; it judges nothing.
     pub(crate) around: Cel,
     pub(crate) patches: Vec<CelPatch>,
-    /// The path from the object to the template of its Pods, of a derived rule: patches are of what stands there.
+    /// The path from the object to its Pod template, for a derived rule: patches are about the template.
     pub(crate) template: Vec<String>,
     /// The CustomResourceDefinitions of the kinds that it may be about.
     pub(crate) definitions: Vec<Definition>,

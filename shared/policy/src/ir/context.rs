@@ -53,8 +53,8 @@ impl ContextFact {
             .filter(|_| self.nondeterministic_query().is_none())
     }
 
-    /// Its expression, if that speaks of the time or of chance: it is evaluated in the rule then, over the
-    /// data whole.
+    /// Returns the entry's expression if it uses the time or random values. Then the rule evaluates it, over the
+    /// whole data.
     pub(crate) fn nondeterministic_query(&self) -> Option<&Prepared> {
         let query = self.query.as_ref();
         query.filter(|query| calls_nondeterministic(query.expression()))

@@ -17,7 +17,7 @@ impl Driver {
         targets: true,
     };
 
-    /// All but what needs an API server: objects that exist already are not changed.
+    /// The abilities of a driver without an API server: it has all but changing existing objects.
     pub const ALL: Self = Self {
         image_providers: true,
         targets: false,

@@ -36,7 +36,7 @@ pub struct Filtered<'a> {
     pub subresource: &'a str,
     /// The namespace; empty for a cluster-scoped object.
     pub namespace: &'a str,
-    /// Empty where it is not known yet.
+    /// The name; empty if it is not known yet.
     pub name: &'a str,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct MutateExisting {
     pub(crate) is_triggered_by_own: bool,
 }
 
-/// The objects, and what becomes of each.
+/// The selection of the objects, and the change of each.
 #[derive(Debug)]
 pub(crate) enum ExistingWork {
     /// `mutate.targets`; never empty.

@@ -65,7 +65,7 @@ impl Policy {
         &self.not_run
     }
 
-    /// The rules of a phase, in the manifest's order, but for those that change what exists already.
+    /// Returns the rules of a phase, in the manifest's order, without rules that change existing objects.
     pub fn rules_of(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
         let of_phase = self.rules_called_in(phase);
         of_phase.filter(|rule| !rule.changes_existing())

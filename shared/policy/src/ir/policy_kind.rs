@@ -100,7 +100,7 @@ impl PolicyKind {
         !matches!(self, Self::Cluster | Self::Namespaced)
     }
 
-    /// Returns whether its policies live in a namespace, which they speak of alone.
+    /// Returns whether policies of this kind live in a namespace, and match only requests there.
     pub fn is_namespaced(self) -> bool {
         matches!(
             self,

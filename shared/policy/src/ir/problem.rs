@@ -13,7 +13,7 @@ pub struct Problem {
     pub code: ErrorCode,
     /// The field, as in `spec.rules[0].validate.pattern`.
     pub path: String,
-    /// The reason, and what to do about it.
+    /// The reason, and the remedy.
     pub message: String,
 }
 

@@ -8,9 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ir::ImageCredentials;
 
-/// The name of the implicit entry that says which calls of the API server are answered from views,
-/// where that is not every one that a view can answer. It is never bound; the reason of its failure is
-/// [`CALLS_OFF`] or [`CALLS_DECLARED`].
+/// The name of the implicit entry that limits which calls of the API server are answered from views, if not all that
+/// a view can answer are. It is never bound; the reason of its failure is [`CALLS_OFF`] or [`CALLS_DECLARED`].
 pub const CALLS: &str = "calls";
 
 /// The name of the record by which the watcher says as whom it writes objects that rules change
@@ -117,8 +116,8 @@ pub struct NamedObject {
 }
 
 impl Reference {
-    /// Its canonical text: the name of the implicit entry that it is published as. The same for every
-    /// policy that refers to the same, declared or not. Cut where it is long.
+    /// Returns the reference's canonical text, which is the name of its implicit entry. It is the same for every
+    /// policy with an equal reference, declared or not. A long text is cut.
     pub fn name(&self) -> String {
         bounded(self.text())
     }
@@ -224,8 +223,8 @@ pub enum FactTarget {
         /// `None`: GET. Otherwise POST with this body.
         data: Option<Value>,
     },
-    /// `configMap`. The request's expression makes `{data, metadata}` of the object, and changes
-    /// nothing where that was done before.
+    /// `configMap`. The request's expression makes `{data, metadata}` of the object, and changes nothing if that was
+    /// done before.
     ConfigMap {
         /// The object, by name.
         object: ObjectKey,
@@ -259,7 +258,7 @@ pub enum FactTarget {
 /// The prefix of a ConfigMap's text, which no entry's name and no path begins with.
 pub(crate) const CONFIG_MAP: &str = "configmap ";
 
-/// Returns what stands before the query.
+/// Returns the part of the path before the query.
 fn without_query(text: &str) -> &str {
     text.split(['?', '#']).next().unwrap_or_default()
 }
@@ -323,7 +322,7 @@ pub struct KeptTarget {
     pub label_selector: String,
     /// Only objects whose `metadata.name` or `metadata.namespace` match; empty: all.
     pub field_selector: String,
-    /// At most so many.
+    /// The most objects that the list may have; `None`: there is no limit.
     pub limit: Option<u64>,
 }
 

@@ -49,14 +49,14 @@ pub enum RequestError {
 /// An admission request. Rules match its `object`, or `oldObject` of a DELETE.
 #[derive(Clone, Debug)]
 pub struct AdmissionRequest {
-    /// The context that variables are resolved in: `request`, `serviceAccountName`,
-    /// `serviceAccountNamespace`, and `images` where there are any.
+    /// The context in which variables are resolved: `request`, `serviceAccountName`, `serviceAccountNamespace`, and
+    /// `images` if there are any.
     root: Map<String, Value>,
     operation: Operation,
     kind: RequestKind,
     /// The namespace that rules match, independent of the context.
     namespace: String,
-    /// Null where nobody gave them.
+    /// The labels of the namespace; null if they were not given.
     namespace_labels: Value,
     arrival: Option<Arrival>,
     /// The schema of its kind, if that is none of Kubernetes' own.

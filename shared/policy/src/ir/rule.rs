@@ -1,4 +1,4 @@
-//! A compiled rule: its match, the facts that it reads, and its work. Pure.
+//! A compiled rule: the match, the facts to read, and the work. Pure.
 
 use std::sync::Arc;
 
@@ -263,13 +263,13 @@ impl Validation {
 pub(crate) enum Check {
     /// `deny`: a violation where these are met.
     Deny(Conditions),
-    /// `pattern`: a violation where it does not match.
+    /// `pattern`: it is a violation if the pattern does not match.
     Pattern(ValueTemplate),
     /// `anyPattern`: it is a violation if none of these patterns matches.
     AnyPattern(Vec<ValueTemplate>),
     /// `podSecurity`: a violation where the Pod is less than its standard asks for.
     PodSecurity(PodSecurity),
-    /// `cel`: a violation where one of its expressions is not true.
+    /// `cel`: it is a violation if one of the expressions is not true.
     Cel(Box<Cel>),
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Settings {
     pub(crate) emit_warning: bool,
     pub(crate) background: bool,
     pub(crate) applies_one: bool,
-    /// `webhookConfiguration.matchConditions`: where one is false, the policy says nothing of a request.
+    /// `webhookConfiguration.matchConditions`: if one is false, the policy does not judge a request.
     pub(crate) match_conditions: Vec<Program>,
     pub(crate) reporting: Reporting,
 }

@@ -68,7 +68,7 @@ impl Pushdown {
         found(&self.subqueries, expression)
     }
 
-    /// The query for all that the rule reads of a fact, where that is less than the fact.
+    /// Returns the query for the fields that the rule reads of a fact, if that is less than the fact.
     pub(crate) fn projection(&self, fact: ExpressionId) -> Option<&Expression> {
         found(&self.projections, fact)
     }

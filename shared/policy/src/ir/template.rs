@@ -70,7 +70,7 @@ pub(crate) trait Resolve {
 pub(crate) enum TemplateProblem {
     /// The template is malformed.
     Invalid(String),
-    /// The text is what Kyverno knows and this crate does not evaluate.
+    /// Kyverno knows this text, but this crate cannot evaluate it.
     Unsupported(String),
 }
 
@@ -95,7 +95,7 @@ enum Segment {
 #[derive(Clone, Debug)]
 pub(crate) struct Variable {
     query: Prepared,
-    /// The query with `request.oldObject` in place of `request.object`, if it speaks of that.
+    /// The query with `request.oldObject` in place of `request.object`, if it names that.
     on_delete: Option<Prepared>,
 }
 

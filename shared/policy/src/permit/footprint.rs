@@ -28,7 +28,7 @@ use crate::ir::{
 pub(super) struct Footprint {
     /// The whole value may change to anything.
     anything: bool,
-    /// The values that may replace this one; null: it may be removed.
+    /// The values that may replace the present value; null: the value may be removed.
     values: Vec<Value>,
     /// By the name of a field or the index of an element.
     fields: BTreeMap<String, Footprint>,

@@ -1,9 +1,9 @@
 //! The dependency of an expression on one variable.
 //!
-//! A walk down the tree from the root, as far as terms are evaluated on the context itself: JMESPath has
-//! no way back to the context from inside a projection, a filter or a pipe, so a variable can be referred
-//! to in no other place. Where every such term is the variable, or has nothing to do with it, the
-//! expression is a function of the variable's value, and can be evaluated where that is.
+//! This walks down the syntax tree from the root, as far as terms are evaluated on the context itself. JMESPath has
+//! no way back to the context from inside a projection, a filter or a pipe, so a variable can be named in no other
+//! place. If every such term is the variable, or does not depend on it, the expression is a function of the
+//! variable's value. A replica with that value can then evaluate it.
 
 use std::ops::Range;
 
@@ -99,8 +99,8 @@ fn is_itself(ast: &Ast, id: TermId, name: &dyn Fn(&str) -> Name) -> bool {
     }
 }
 
-/// Returns whether the term's value can be a missing key, wherever it is evaluated. `is_there` tells fields
-/// that never are.
+/// Returns whether the term's value can be a missing key, wherever it is evaluated. `is_there` returns whether a term
+/// is a field that is never missing.
 pub(super) fn can_miss(ast: &Ast, id: TermId, is_there: &dyn Fn(TermId) -> bool) -> bool {
     match ast.term(id) {
         Term::Field(_) => !is_there(id),
@@ -153,8 +153,8 @@ fn reads_all(ast: &Ast, id: TermId) -> bool {
     }
 }
 
-/// Returns whether an expression may end with a missing key, where that is an error. It cannot where whatever
-/// takes the value of a field forgives it. True of a text that is no expression.
+/// Returns whether an expression may end with a missing key, where that is an error. It cannot if every use of a
+/// field's value accepts null. Returns true for a text that is no expression.
 pub fn may_miss_key(expression: &str) -> bool {
     Expression::parse(expression).map_or(true, |expression| {
         let ast = expression.ast();

@@ -157,8 +157,8 @@ impl Rule {
         params.chain(namespace).chain(called).collect()
     }
 
-    /// Returns the facts that its CEL expressions read by calls, in the order of the policy's fields. A list counts where
-    /// it is used, also by a variable.
+    /// Returns the facts that the rule's CEL expressions read by calls, in the order of the policy's fields. A list
+    /// counts where it is used, also through a variable.
     fn called_in_cel(&self, cel: &Cel) -> Vec<ExplainedRead> {
         let mut reads = Vec::new();
         for (field, program) in self.placed_programs(cel) {

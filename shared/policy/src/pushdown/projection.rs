@@ -1,4 +1,4 @@
-//! The fields of a fact that a rule can read, where it wants the fact whole.
+//! The fields of a fact that a rule can read, for facts that the rule needs whole.
 //!
 //! The analysis follows a fact from its context entry through variables of the context and elements of a `foreach`.
 //! Fields that no expression and no pattern of the rule reads need not travel.
@@ -26,7 +26,7 @@ use crate::ir::{
     template::Prepared,
 };
 
-/// The query for all that the rule reads of each fact, where that is less than the fact.
+/// Returns, for each fact of which the rule reads less than the whole, the query for the fields that it reads.
 pub(super) fn queries_of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
     let mut facts = Vec::new();
     let mut all = |entries: &[Arc<ContextEntry>]| {

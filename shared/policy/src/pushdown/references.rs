@@ -14,8 +14,8 @@ use crate::ir::{
 };
 
 impl Policy {
-    /// The entries that the rules read, each once. Those whose name has a variable in it are left
-    /// out: nobody knows them before a request comes.
+    /// Returns the entries that the rules read, each once. Entries with a variable in their name are left out: the
+    /// name is unknown before a request comes.
     pub fn entries(&self) -> impl Iterator<Item = (EntryKind, &str)> {
         let names: BTreeSet<_> = self
             .sources()

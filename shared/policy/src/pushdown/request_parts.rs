@@ -191,7 +191,7 @@ impl RequestParts {
         self.0.unite(&other.0);
     }
 
-    /// Reads a field of a request from its JSON text; `None` where it is not among the parts.
+    /// Reads a field of a request from its JSON text; `None`: it is not among the parts.
     ///
     /// # Errors
     /// Where the text is no JSON, or nests too deep.
@@ -237,7 +237,8 @@ impl RequestParts {
         self.add_to(path, &Tree::All);
     }
 
-    /// It is looked whether something stands at a path, and what, unless it is an object.
+    /// Notes that an expression tests whether a value exists at a path. The value itself is kept too, unless it is an
+    /// object.
     fn touch(&mut self, path: &[&str]) {
         self.add_to(path, &Tree::NONE);
     }
@@ -356,7 +357,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
-/// A key, which is copied only where it is kept or has escapes in it.
+/// A key, which is copied only if it is kept or has escapes in it.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {

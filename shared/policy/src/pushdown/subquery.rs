@@ -8,7 +8,7 @@
 //! | the same | `rules[0].host` | `(items[].spec.rules[])[0].host` |
 //! | the same | AnyIn `rules[].host` | `any_in($key, items[].spec.rules[] \| [].host)` |
 //!
-//! A pipe forgives a missing key at each of its stages, so it stands only where none can be missing.
+//! A pipe gives null for a missing key at each of its stages, so it is used only where no key can be missing.
 
 use anteroom_functions::{condition_function, operator::Operator};
 use anteroom_jmespath::{
@@ -255,7 +255,7 @@ fn alternative(list: &str) -> Option<(String, String)> {
     }
 }
 
-/// A query for a verdict is worth it where it saves a list from travelling.
+/// Checks whether a query for a verdict is worthwhile: it is if it saves a list from travelling.
 fn check(is_list: bool) -> Result<(), String> {
     match is_list {
         true => Ok(()),
@@ -263,7 +263,7 @@ fn check(is_list: bool) -> Result<(), String> {
     }
 }
 
-/// Returns whether the value is a list, if it is anything. `known` tells fields that are.
+/// Returns whether the value is a list, if it exists. `known` returns whether a term is a field that is a list.
 fn is_list(ast: &Ast, id: TermId, known: &dyn Fn(TermId) -> bool) -> bool {
     match ast.term(id) {
         Term::Field(_) => known(id),

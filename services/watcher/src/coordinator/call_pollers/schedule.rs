@@ -58,7 +58,7 @@ pub(super) struct Schedule {
     failures: u32,
     /// When the last good answer came, in this term or, as readers say, in an earlier one.
     good: Option<Instant>,
-    /// Until when readers may say how old the data of an earlier term are, where it left any.
+    /// The time until which readers may report the age of an earlier term's data, if there are any.
     age_awaited_until: Option<Instant>,
 }
 

@@ -50,9 +50,9 @@ pub(crate) struct PolicyManifest {
     pub references: Vec<Reference>,
     /// The kinds whose objects are scanned for it.
     pub scanned: Vec<KindPattern>,
-    /// The policy reads Secrets and nobody allowed it to.
+    /// The policy reads Secrets without a permission.
     pub secrets_forbidden: bool,
-    /// The policy changes existing objects and nobody allowed it to.
+    /// The policy changes existing objects without a permission.
     pub writes_forbidden: bool,
     /// The reason why this version is held back: it is over a quota, or does not compile.
     pub held_back: Option<Failure>,
@@ -85,8 +85,8 @@ fn api_version(object: &RawObject, kind: PolicyKind) -> &'static str {
 }
 
 impl PolicyManifest {
-    /// Reads and compiles a policy. A manifest that cannot be published counts as its author's problem, like a
-    /// compile error: nobody serves the policy.
+    /// Reads and compiles a policy. A manifest that cannot be published counts as a problem of its author, like a
+    /// compile error: it is not enforced.
     pub(crate) fn read(object: &RawObject, kind: PolicyKind) -> (Self, Option<Record>) {
         let mut read = Self {
             api_version: api_version(object, kind),
@@ -191,7 +191,7 @@ impl PolicyManifest {
     }
 }
 
-/// Returns the changes of what exists that a policy's rules make, each once for a rule.
+/// Returns the changes of existing objects by the policy's rules, each once for a rule.
 fn changes(policy: &Policy) -> Vec<(String, Need)> {
     let mut changes = Vec::new();
     for rule in policy.rules_on_existing() {

@@ -250,7 +250,7 @@ impl Reconciler {
         });
     }
 
-    /// Once all kinds were listed, what none had is gone, and the view is synced.
+    /// Once all kinds were listed, policies that no list had are gone, and the view is synced.
     fn policies_listed(&mut self, kind: PolicyKind, now: Instant) {
         for (id, gone) in self.policies.complete(kind, now) {
             let delete = Write::Delete(id.0.clone(), ChangeOrigin::List);

@@ -96,8 +96,9 @@ impl OptionCounts {
         }
     }
 
-    /// Pinned and sealed where one asks for it; the largest limit, and none where one asks for none;
-    /// given up, and in a namespace's quota, only where all say so.
+    /// Combines the options of all dependents. The view is pinned or sealed if one asks for it. Its limit is the
+    /// largest one, or none if one asks for none. It is given up, or counts into a namespace's quota, only if all say
+    /// so.
     fn together(&self) -> ViewOptions {
         let limited: usize = self.limits.values().sum();
         let largest = self.limits.last_key_value().map(|(bytes, _)| *bytes);
@@ -129,8 +130,8 @@ impl Needs {
         self.views.keys()
     }
 
-    /// The entry needed `before` and needs `after`. `between` stands between what begins and what
-    /// ends: readers learn of the new view before the old one goes.
+    /// Replaces the needs `before` of an entry by `after`. `between` comes after the views that begin and before
+    /// those that end: readers learn of the new view before the old one is freed.
     pub(super) fn exchange(
         &mut self,
         id: &EntryId,

@@ -51,8 +51,8 @@ fn requirement(expression: &LabelRequirement) -> Result<String, Failure> {
     }
 }
 
-/// Keys and values are put into the selector's text, so what could change its meaning is refused;
-/// the API server checks the rest.
+/// Checks keys and values that are put into the selector's text: characters that could change its meaning are
+/// refused. The API server checks the rest.
 fn check_label<'a>(key: &str, values: impl IntoIterator<Item = &'a String>) -> Result<(), Failure> {
     let plain = |text: &str| {
         text.bytes()

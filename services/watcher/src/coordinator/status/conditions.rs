@@ -18,7 +18,7 @@ const MESSAGE_CHARS_MAX: usize = 2_048;
 /// The type of the condition.
 const READY: &str = "Ready";
 
-/// The message of a policy that is ready, where there is nothing else to say.
+/// The message of a policy that is ready, if there is no other.
 pub(crate) const SERVED: &str = "the policy is served";
 
 /// The content of a `Ready` condition, or of a condition that replaces it.
@@ -32,7 +32,7 @@ pub(crate) struct Ready {
     pub reason: String,
     /// For people.
     pub message: String,
-    /// The generation that it speaks of.
+    /// The generation of the object that the condition is about.
     pub generation: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Statuses of entries and policies, made anew where something changed that they speak of. Pure.
+//! The statuses of entries and policies, made anew when their content may have changed. Pure.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -33,13 +33,13 @@ use crate::{
     source::discovery::Catalog,
 };
 
-/// Every so many ticks, every entry is looked at: ages grow by themselves.
+/// The number of ticks after which every entry is visited, since ages grow by themselves.
 const TICKS_PER_ROUND: u32 = 5;
 
 /// The reason of a view that the API server forbids.
 const FORBIDDEN: &str = "Forbidden";
 
-/// Entries that are looked at in one tick; where there are more, the others follow in the next.
+/// The most entries that are visited in one tick; the others follow in the next ticks.
 const ENTRIES_PER_TICK: usize = 2_000;
 
 /// Objects to be looked at again, and the conditions of entries as they were found last.

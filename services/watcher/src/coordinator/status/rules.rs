@@ -1,9 +1,9 @@
 //! The part of a policy's status about its rules: the count of each kind, the rules derived for Pod
 //! controllers, and the rules that do not run. Pure.
 //!
-//! `rulecount` and `autogen` are Kyverno's fields, with its meaning: derived rules are counted too.
-//! `notRun` is ours: `[{rule, kind, message}]`; so is `notPermitted`, of rules that change what exists and lack a right
-//! to: `[{rule, message}]`, while there are any. Policies of policies.kyverno.io have `autogen` alone, with Kyverno's
+//! `rulecount` and `autogen` are Kyverno's fields, with its meaning: derived rules are counted too. `notRun` is ours:
+//! `[{rule, kind, message}]`. So is `notPermitted`, for rules that change existing objects without the right to:
+//! `[{rule, message}]`, while there are any. Policies of policies.kyverno.io have `autogen` alone, with Kyverno's
 //! `configs`.
 
 use std::sync::Arc;
@@ -156,7 +156,7 @@ pub(crate) fn not_permitted(changes: &[(String, Need)], found: &LackingRights) -
     })
 }
 
-/// Returns the rules of a policy that nobody allowed to change anything: `[{rule, message}]`.
+/// Returns the rules that change existing objects, for a policy without that permission: `[{rule, message}]`.
 pub(crate) fn forbidden(changes: &[(String, Need)]) -> Value {
     let mut rules: Vec<_> = changes.iter().map(|(rule, _)| rule).collect();
     rules.dedup();

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// The shortest time from stopping a view to feeding it again.
 const WAIT_MIN: Duration = Duration::from_secs(5);
 
-/// The longest time from stopping a view to feeding it again, where there is room.
+/// The longest time from stopping a view to feeding it again, if there is room.
 const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The longest time for which a resuming view keeps the other stopped views waiting.
@@ -70,7 +70,7 @@ impl MemoryRoom {
         self.bytes > self.bytes_max
     }
 
-    /// Returns whether a view of so many bytes may be fed again.
+    /// Returns whether a view of this size may be fed again.
     fn holds(self, view_bytes: u64) -> bool {
         let reserve = self.bytes_max / RESERVE_PART;
         self.bytes
@@ -95,7 +95,7 @@ impl ShedView {
 }
 
 impl ShedViews {
-    /// The view takes so many bytes, and is stopped.
+    /// Notes that the view is stopped, with the bytes that it takes.
     pub(super) fn stop(&mut self, share: u64, view: &ViewId, bytes: u64, now: Instant) {
         let before = self.views.remove(view);
         let stops = before.as_ref().map_or(0, |before| before.stops);

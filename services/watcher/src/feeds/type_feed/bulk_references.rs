@@ -108,8 +108,8 @@ impl TypeFeed {
     }
 }
 
-/// Returns the read of the object beside the watch; `Some(None)` where the next list of the watch brings it,
-/// `None` where it has to wait.
+/// Returns the read of the object beside the watch; `Some(None)`: the watch's next list brings it; `None`: it has to
+/// wait.
 fn read_object(hub: &mut Hub, scope: &WatchScope, object: &ObjectKey) -> Option<Option<Joining>> {
     let (era, waiting) = (hub.references.era, hub.references.fresh.len());
     let watch = hub.watches.get_mut(scope)?;

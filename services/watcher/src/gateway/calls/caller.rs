@@ -46,7 +46,7 @@ impl Caller {
         &self.api
     }
 
-    /// Makes a call, and reads what came as JSON.
+    /// Makes a call, and reads the response as JSON.
     ///
     /// # Errors
     /// [`CallFault`].
@@ -155,7 +155,7 @@ impl CallSpec {
 /// Parses a response as JSON.
 ///
 /// # Errors
-/// [`CallFault::Unreadable`], which says where, and not what: the text may be a secret.
+/// [`CallFault::Unreadable`], with the position of the fault and without the text, which may be secret.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, CallFault> {
     read(bytes).map_err(parse_fault)
 }

@@ -75,7 +75,7 @@ pub(crate) enum CallFault {
     NotAsked {
         /// The host, as `host:port` if the URL has a port.
         host: String,
-        /// The network that the address is in, and what an administrator can do about it.
+        /// The network of the address, and the option by which an administrator can allow it.
         refusal: &'static str,
     },
     /// The bundle of certificates cannot be used.
@@ -128,7 +128,7 @@ impl CallFault {
         }
     }
 
-    /// The status code; 0 where there was no answer.
+    /// Returns the status code; 0: there was no answer.
     pub(crate) fn code(&self) -> u16 {
         match self {
             Self::Status { code, .. } => *code,
@@ -136,7 +136,7 @@ impl CallFault {
         }
     }
 
-    /// For the metric of errors: the status code, or what else it is.
+    /// Returns the label for the metric of errors: the status code, or a word for another fault.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Status { code, .. } => code.to_string(),

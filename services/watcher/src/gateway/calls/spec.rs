@@ -195,7 +195,7 @@ impl CallSpec {
     }
 }
 
-/// Without what may be secret.
+/// Omits texts that may be secret.
 impl fmt::Debug for CallSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallSpec")

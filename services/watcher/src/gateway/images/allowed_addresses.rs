@@ -1,7 +1,7 @@
 //! The registries that may be asked, and their addresses. Pure.
 //!
-//! The author of a Pod names the host, and the owner of a name says where it is. So addresses are judged once a
-//! name is resolved, and only those that may be are connected to: nobody resolves it again in between.
+//! The author of a Pod names the host, and the owner of a domain name chooses its address. So addresses are checked
+//! after a name is resolved, and the connection uses only the checked addresses, without resolving the name again.
 
 use std::net::IpAddr;
 

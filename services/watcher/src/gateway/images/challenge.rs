@@ -101,7 +101,7 @@ impl Realm {
         asked.map_err(|_| super::document::unusable("it sends for a token to no URL"))
     }
 
-    /// `service=…&scope=…`: to pull from the repository, where the registry does not say for what.
+    /// Returns `service=…&scope=…`: the right to pull from the repository, unless the registry names another scope.
     pub(super) fn form(&self, repository: &str) -> String {
         let own = format!("repository:{repository}:pull");
         let scope = if self.scope.is_empty() {

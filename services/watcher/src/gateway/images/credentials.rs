@@ -52,7 +52,7 @@ pub(super) struct Config(Vec<(CredentialScope, Result<Credential, Wrong>)>);
 /// The registry and the repositories that a credential is for.
 #[derive(Debug, PartialEq, Eq)]
 struct CredentialScope {
-    /// Perhaps with wildcards, and with the port where it has one.
+    /// The host, perhaps with wildcards and a port.
     host: String,
     /// Parts of repositories' names, the first ones.
     path: Vec<String>,

@@ -16,8 +16,8 @@ const VALUE_BYTES: usize = 700;
 /// platform counts as one.
 const PLATFORM: (&str, &str) = ("linux", "amd64");
 
-/// The manifests that an index names; `None` for a manifest. What could be read as either is neither: who
-/// runs the image may read it otherwise.
+/// Returns the manifests that an index names; `None`: the document is a manifest. A document that could be read as
+/// either is an error, since the program that runs the image may read it as the other one.
 pub(super) fn entries_of_index(manifest: &Value) -> Result<Option<&Vec<Value>>, CallFault> {
     let entries = manifest.get("manifests").and_then(Value::as_array);
     let has_layers = ["config", "layers"]
@@ -59,7 +59,7 @@ pub(super) fn of_platform(entries: &[Value]) -> Result<&Value, CallFault> {
     entries.iter().find(is_chosen).ok_or_else(none)
 }
 
-/// The digest of what an entry of an index is about.
+/// Returns the digest of the document that an entry of an index names.
 pub(super) fn of_entry(entry: &Value) -> Result<&str, CallFault> {
     let digest = entry["digest"].as_str();
     checked_digest(digest.ok_or_else(|| unusable("an index has an entry without a digest"))?)
@@ -113,7 +113,8 @@ pub(super) fn has_digest(body: &[u8], request: &str) -> Result<(), CallFault> {
     }
 }
 
-/// Values in a document, or more. What stands in a text is none: labels of images have whole documents in them.
+/// Returns the number of values in a document, or more. Values within texts do not count: labels of images have whole
+/// documents in them.
 fn values(body: &[u8]) -> usize {
     let (mut count, mut in_text, mut escaped) = (0, false, false);
     for byte in body {

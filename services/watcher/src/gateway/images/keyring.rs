@@ -211,7 +211,7 @@ async fn read_folder(folder: &Path) -> Result<Option<KeyringFile>, CallFault> {
     Ok(None)
 }
 
-/// `None` where it is not there.
+/// Reads a file; `None`: there is no such file.
 async fn read(path: &Path) -> Result<Option<KeyringFile>, CallFault> {
     let config = parsed(path).await;
     let config = config.map_err(|problem| wrong(path, &problem))?;

@@ -26,7 +26,7 @@ pub(super) struct Location {
     pub(super) identifier: String,
     /// The digest, or else the tag.
     pub(super) asked: String,
-    /// Whom to ask, with the port where there is one.
+    /// The host to ask, with a port if the reference has one.
     pub(super) host: String,
     /// True if the registry uses http.
     pub(super) is_insecure: bool,

@@ -1,4 +1,4 @@
-//! Asks one image's registry, as long as the image is read, and signs in where it asks for it.
+//! Asks the registry of one image for as long as the image is read, and signs in if the registry asks for it.
 //!
 //! The author of a Pod chooses the registry, which may belong to anyone. So credentials are found by the registry's
 //! own name. They are sent to the registry and to the token server that it names, and never to the target of a

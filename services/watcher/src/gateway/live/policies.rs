@@ -38,7 +38,7 @@ pub(super) struct Policies {
 #[derive(Clone, Debug)]
 struct Compiled {
     version: ResourceVersion,
-    /// `None` where it does not compile.
+    /// The compiled policy; `None`: it does not compile.
     policy: Option<Arc<Policy>>,
 }
 

@@ -50,7 +50,7 @@ impl From<ExistingObjects> for Need {
 
 #[derive(Debug)]
 struct Question {
-    /// The right that lacks, or `None` where none does; nothing where there was no answer yet.
+    /// The answer: the missing right, or `None` if none is missing. Without an answer yet: nothing.
     answer: Option<Option<String>>,
     due: Instant,
     /// The wait after the next answer, if it lacks still.

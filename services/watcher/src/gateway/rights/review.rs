@@ -73,8 +73,8 @@ pub(super) async fn ask(
     }
 }
 
-/// Returns the right that the watcher lacks to change objects of a kind, with what to grant; `None`
-/// if none. An empty namespace or name means all.
+/// Returns the right that the watcher lacks to change objects of a kind, as text with the remedy; `None`: it lacks
+/// none. An empty namespace or name means all.
 ///
 /// # Errors
 /// Where the API server does not say.
@@ -116,7 +116,7 @@ pub(crate) async fn lacking(
     }))
 }
 
-/// Returns what an administrator grants.
+/// Returns the text of a role that an administrator has to grant.
 pub(crate) fn grant(kind: &KindRecord) -> String {
     let (group, resource) = (&kind.gvr.group, &kind.gvr.resource);
     format!(

@@ -25,7 +25,7 @@ impl Pace {
 }
 
 impl Publisher {
-    /// Lets changes gather for a while, unless what waits is in a hurry.
+    /// Lets changes gather for a while, unless some waiting item is urgent.
     pub(super) async fn gather(&self, pace: &Pace) {
         let Some(until) = pace.begun.map(|begun| begun + GATHER) else {
             return;

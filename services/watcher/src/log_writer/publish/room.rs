@@ -26,12 +26,12 @@ const LARGE_PART: u64 = 8;
 /// The bytes that the log keeps of a record beside its body, about: subject, headers and framing.
 const RECORD_BYTES: u64 = 320;
 
-/// The bytes of so many objects in the log, about.
+/// Returns the bytes that this many objects take in the log, about.
 pub(super) fn bytes_in_log(objects: u64, body_bytes: u64) -> u64 {
     body_bytes.saturating_add(objects.saturating_mul(RECORD_BYTES))
 }
 
-/// The size of the log when it was last looked at, with what this writer has done since.
+/// The size of the log at the last look, with the writes of this writer since then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     size: LogSize,
@@ -53,13 +53,13 @@ impl Room {
         self.size.bytes = self.size.bytes.saturating_sub(bytes);
     }
 
-    /// Returns whether a view of so many bytes is large.
+    /// Returns whether a view of this size is large.
     pub(super) fn is_large(&self, view_bytes: u64) -> bool {
         let bytes_max = self.size.bytes_max;
         bytes_max.is_some_and(|bytes_max| view_bytes > bytes_max / LARGE_PART)
     }
 
-    /// Returns whether objects of so many bytes may be written, of a view that then takes `view_bytes`.
+    /// Returns whether objects of this size may be written for a view that then takes `view_bytes`.
     pub(super) fn holds(&self, bytes: u64, view_bytes: u64) -> bool {
         let Some(bytes_max) = self.size.bytes_max else {
             return true;

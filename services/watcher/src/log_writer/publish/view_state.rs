@@ -193,7 +193,7 @@ impl ViewWriteState {
         self.lists.begin()
     }
 
-    /// Ends the list: all of the view was listed, and what comes now is younger.
+    /// Ends the list: the whole view was listed, and later changes are newer.
     pub(super) fn end_list(&mut self) {
         self.freshness.end_list();
     }

@@ -71,7 +71,7 @@ pub(crate) struct ViewStats {
     pub skipped: u64,
     /// The time at which the source was last heard from.
     pub heard: Option<Instant>,
-    /// The age of its news in the log; `u64::MAX` where it was never heard from.
+    /// The age of the view's news in the log; `u64::MAX`: the source was never heard from.
     pub news_age_ms: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The queue of everything that has to be written to the log, in its order. Pure.
 //!
-//! One queue for all views: changes and control records leave it in the order in which they came,
-//! except that a change takes the place of an older one of its key. A control record is made when
-//! it leaves, so it speaks of exactly what stands before it in the log.
+//! One queue for all views. Changes and control records leave it in the order in which they came, except that a
+//! change replaces an older one of its key. A control record is made when it leaves the queue, so it describes
+//! exactly the records before it in the log.
 
 mod full;
 mod quota;
@@ -366,8 +366,8 @@ impl WriteQueue {
         self.pending_bytes < self.pending_bytes_max
     }
 
-    /// Returns whether what waits may wait a little for more: few changes, and nothing that says where a view
-    /// stands, for which somebody may be waiting.
+    /// Returns whether the queue may wait a little for more changes: it has few changes and no control record, for
+    /// which a reader may be waiting.
     pub(crate) fn may_gather(&self) -> bool {
         let few = 1..=GATHERED_MAX;
         let changes = |item| matches!(item, &Item::Change { .. });

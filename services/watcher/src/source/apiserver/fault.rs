@@ -10,7 +10,7 @@ use thiserror::Error;
 /// The longest `Retry-After` that is followed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(120);
 
-/// Why a read has no result, by what has to be done about it.
+/// The reason why a read has no result, by the step to take.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum Fault {
     /// The API server refuses and says why: no such resource (404), forbidden (403), a selector
@@ -167,7 +167,7 @@ impl Fault {
         }
     }
 
-    /// For the metric of errors: the status code, or what else it is.
+    /// Returns the label for the metric of errors: the status code, or a word for another fault.
     pub(crate) fn code(&self) -> String {
         match self {
             Self::Refused { code, .. }
@@ -196,7 +196,7 @@ impl Fault {
     }
 }
 
-/// Returns an error with its causes, since only the causes tell what happened in the transport.
+/// Returns the text of an error with its causes, since only the causes explain a failure of the transport.
 pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,5 +1,5 @@
-//! The definitions of the policies and exceptions of policies.kyverno.io, for clusters that do not have Kyverno's. Each
-//! field is typed, so that the API server refuses what has another type; expressions are checked when they are
+//! The definitions of the policies and exceptions of policies.kyverno.io, for clusters that do not have Kyverno's.
+//! Each field is typed, so that the API server refuses a value of another type; expressions are checked when they are
 //! compiled.
 
 use anteroom_policy::PolicyKind;
@@ -19,7 +19,7 @@ struct KindNames {
     short: &'static str,
 }
 
-/// The definition of a kind of policy; of one of kyverno.io, nobody asks for it here.
+/// Returns the definition of a kind of policies.kyverno.io.
 pub(super) fn policy(kind: PolicyKind) -> CustomResourceDefinition {
     let names = KindNames {
         kind: kind.as_str(),

@@ -36,8 +36,7 @@ pub(super) fn definition() -> CustomResourceDefinition {
     serde_json::from_value(crd).expect("a definition")
 }
 
-/// A field that is left out is no null, as Kyverno has it: null would count as given where one of two
-/// must be.
+/// Forbids null for fields, as Kyverno does: null would count as given where one of two fields must be.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -10,8 +10,8 @@ use crate::source::apiserver::{ApiServer, Fault};
 /// The largest discovery document that is read. A cluster with 1,000 kinds sends about 1 MiB.
 const DOCUMENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Everything that the API server serves: two requests where it can aggregate, else one for each
-/// group version, of which each may fail alone.
+/// Returns everything that the API server serves: by two requests if it can aggregate, else by one for each group
+/// version, of which each may fail alone.
 ///
 /// # Errors
 /// Where `/api` or `/apis` itself cannot be read: then nothing new is known.

@@ -55,7 +55,7 @@ fn places(catalog: &Catalog) -> BTreeSet<GroupVersion> {
         .collect()
 }
 
-/// Every group version that is registered; none where that may not be read.
+/// Returns every group version that is registered; none if the watcher may not read them.
 ///
 /// # Errors
 /// It cannot be read now: then nothing is known to be gone.

@@ -1,7 +1,7 @@
 //! The decision whether to believe a refusal. Pure.
 //!
-//! An API server that starts answers before it has read its own rules, and forbids everything for that
-//! moment: nobody's rights were taken away. It says itself that it is not ready then.
+//! An API server that starts answers before it has read its own rules, and forbids everything for that moment,
+//! although no right was taken away. It then says itself that it is not ready.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) enum RefusalVerdict {
     /// The refusal may come from a time before the API server was ready. The watcher asks once more, and believes the
     /// second answer.
     AskAgain,
-    /// The refusal tells nothing.
+    /// The refusal proves nothing.
     Unconfirmed,
 }
 

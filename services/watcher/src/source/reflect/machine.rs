@@ -1,4 +1,4 @@
-//! The life of one watch, pure: what came in, what to do next.
+//! The life of one watch, pure: an input goes in, the next step comes out.
 //!
 //! ```text
 //!            pages                 events, bookmarks, its end
@@ -57,7 +57,7 @@ pub(super) enum ReflectorCommand {
     },
     /// Ask for the first page with one object, only to learn the collection's version.
     Probe,
-    /// Watch what comes after this version.
+    /// Watch for changes after this version.
     Watch {
         /// The last version that was heard of.
         from: ResourceVersion,

@@ -19,7 +19,7 @@ pub(crate) struct RawObject {
     pub json: Bytes,
 }
 
-/// An object that has no name: nobody could ask for it.
+/// An object without a name, which no query could ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub String);
 

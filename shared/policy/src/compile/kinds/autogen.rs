@@ -1,4 +1,4 @@
-//! The rules that Kyverno derives from a policy on Pods for what makes Pods.
+//! The rules for Pod controllers that Kyverno derives from a policy on Pods.
 //!
 //! Rules are derived only from a policy with exactly one resource rule, on Pods of `v1`. That rule may not select by
 //! anything that a template need not share with its controller.

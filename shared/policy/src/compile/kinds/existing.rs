@@ -30,7 +30,7 @@ pub(super) struct Targets<'m> {
     has_rules: bool,
 }
 
-/// The types of objects, and what holds for each.
+/// The types of objects, and the constraints on each object.
 pub(super) struct Chosen {
     pub(super) types: Vec<TargetType>,
     pub(super) label_selector: String,
@@ -54,7 +54,7 @@ pub(super) fn targets<'m>(spec: &ManifestObject<'m>) -> Option<Targets<'m>> {
     })
 }
 
-/// Compiles what `targets` say, or else `written`, the policy's `matchConstraints`.
+/// Compiles `targets`, or else `written`, the policy's `matchConstraints`.
 pub(super) fn compile(
     targets: Option<&Targets<'_>>,
     written: &Field<'_>,

@@ -227,7 +227,7 @@ impl PolicyStep<'_> {
         })
     }
 
-    /// Returns the namespace of an object, or its labels where nothing else is read.
+    /// Returns the namespace of an object, or only its labels if nothing else is read.
     fn namespace(
         &mut self,
         request: &AdmissionRequest,

@@ -1,4 +1,4 @@
-//! Entries that are read outside: what to ask for, with every variable in its place.
+//! Entries that read facts: the questions to ask, with every variable resolved.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ impl Scope<'_> {
         value.map(Some)
     }
 
-    /// Evaluates the fact's own expression here, where it could not be sent along.
+    /// Evaluates the fact's own expression here, because it could not travel with the question.
     fn evaluated_here(
         &mut self,
         name: &str,
@@ -89,8 +89,7 @@ impl Scope<'_> {
         }
     }
 
-    /// All that the rule can read of the fact, where that is asked for in its place. `None`: it has to be
-    /// the fact.
+    /// Returns the question for the fields that the rule reads of the fact; `None`: the whole fact is needed.
     fn cut(
         &mut self,
         name: &str,
@@ -253,7 +252,8 @@ fn fact_error(variable: &str, entry: String, source: FactError) -> Interrupt {
     }))
 }
 
-/// A value that cannot stand where it is put. Nothing stands in for it: it may have been made to fail.
+/// Returns the error for a value that cannot stand in a field. No default replaces it: the value may have been made
+/// to fail.
 fn refused(variable: &str, field: &str, source: VariableError) -> Interrupt {
     Interrupt::Rule(Box::new(RuleError::Variable {
         place: format!("context entry `{variable}`: {field}"),

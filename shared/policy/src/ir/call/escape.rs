@@ -1,4 +1,4 @@
-//! Percent escapes, and what may stand where.
+//! Percent escapes, and the characters that may stand in a segment.
 
 use std::fmt::Write as _;
 

@@ -182,8 +182,8 @@ fn is_plural(text: &str) -> bool {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// The selectors of a query. Literal selectors narrow the view, and the rest narrow what the query reads from the
-/// view.
+/// The selectors of a query. Literal selectors narrow the view, and the others narrow the objects that the query
+/// reads from it.
 #[derive(Default)]
 struct Filters {
     literal_labels: String,

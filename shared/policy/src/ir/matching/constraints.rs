@@ -1,4 +1,4 @@
-//! `matchConstraints`: the requests that a policy of policies.kyverno.io speaks of. Pure.
+//! `matchConstraints`: the requests that a policy of policies.kyverno.io matches. Pure.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::ir::{AdmissionRequest, Operation, Phase};
 pub(crate) struct Constraints {
     pub(crate) include: Vec<ResourceRule>,
     pub(crate) exclude: Vec<ResourceRule>,
-    /// About the labels of the object's namespace, or of the object where it is a Namespace.
+    /// The selector of the labels of the object's namespace, or of the object if it is a Namespace.
     pub(crate) namespace_selector: Option<Selector>,
     /// About the labels of either state of the object.
     pub(crate) object_selector: Option<Selector>,

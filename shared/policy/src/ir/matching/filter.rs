@@ -13,7 +13,7 @@ pub(crate) struct Match {
     pub(crate) exclude: Option<Filters>,
     /// The only kinds that a derived rule matches, whatever its filters say. Empty: any.
     pub(crate) kinds_alone: Vec<&'static str>,
-    /// The match is an exemption: where nobody is known to have made a request, it does not hold for users.
+    /// The match is an exemption: for a request without a known user, its filters of users do not hold.
     pub(crate) spares: bool,
 }
 
@@ -177,8 +177,7 @@ impl Filter {
         }
     }
 
-    /// Compares the user. If nobody is known to have made the request, a filter of users selects nothing and
-    /// excludes nothing.
+    /// Compares the user. For a request without a known user, a filter of users selects nothing and excludes nothing.
     fn matches_users(
         &self,
         request: &AdmissionRequest,
@@ -232,7 +231,7 @@ fn object_name(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// `namespaces` of a filter speaks of a Namespace by its name.
+/// Returns the namespace that `namespaces` of a filter is compared with: for a Namespace, its own name.
 fn namespace_to_match(request: &AdmissionRequest) -> &str {
     if request.is_about_namespace() {
         object_name(request.matched_object())

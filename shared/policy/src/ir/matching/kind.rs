@@ -16,7 +16,7 @@ pub struct ServedKind<'a> {
     pub version: &'a str,
     /// The kind, as in `Ingress`.
     pub kind: &'a str,
-    /// The plural, as in `ingresses`; empty where it is not known.
+    /// The plural, as in `ingresses`; empty if it is unknown.
     pub resource: &'a str,
     /// Empty for the resource itself.
     pub subresource: &'a str,
@@ -195,7 +195,8 @@ impl fmt::Display for KindPattern {
     }
 }
 
-/// `*`, `v1`, `v2beta1`: one digit each, which tells a version from a kind in two-part spellings.
+/// Returns whether a text is a version: `*`, `v1`, `v2beta1`. One digit each distinguishes a version from a kind in
+/// two-part spellings.
 fn is_version(text: &str) -> bool {
     if text == "*" {
         return true;

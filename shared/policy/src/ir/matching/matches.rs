@@ -5,7 +5,7 @@ use super::{
 };
 use crate::ir::{AdmissionRequest, Operation, Phase};
 
-/// The requests that a rule speaks of.
+/// The requests that a rule matches.
 #[derive(Debug)]
 pub(crate) enum Matches {
     /// `match` and `exclude` of kyverno.io.
@@ -17,7 +17,7 @@ pub(crate) enum Matches {
 }
 
 impl Matches {
-    /// Returns whether the rule speaks of the request, as far as `known` tells.
+    /// Returns whether the rule matches the request, as far as `known` decides that.
     pub(crate) fn matches(&self, request: &AdmissionRequest, known: &Surroundings) -> Matched {
         match self {
             Self::Filters(matches) => matches.matches(request, known),

@@ -29,8 +29,8 @@ impl Match {
     }
 }
 
-/// Returns the operations that a filter registers for. As in Kyverno, a deletion is never changed, and
-/// CONNECT counts only where it is named.
+/// Returns the operations that a filter registers for. As in Kyverno, a deletion is never changed, and CONNECT counts
+/// only if the filter names it.
 fn operations(phase: Phase, said: &[Operation]) -> Vec<Operation> {
     match (phase, said) {
         (Phase::Mutation, []) => vec![Operation::Create, Operation::Update],

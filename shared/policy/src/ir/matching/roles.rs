@@ -31,8 +31,9 @@ pub(crate) fn names_of_user(request: &AdmissionRequest) -> Value {
     names.into_iter().collect()
 }
 
-/// The roles by RoleBindings and ClusterRoleBindings, as [`BINDINGS_OF_USER`] finds them. A RoleBinding grants a
-/// ClusterRole in its own namespace, so elsewhere it is none that the user has; a Role says where it is from.
+/// Returns the roles that RoleBindings and ClusterRoleBindings grant, as [`BINDINGS_OF_USER`] finds them. A
+/// RoleBinding grants a ClusterRole only in its own namespace, so elsewhere the user does not have it; a Role is
+/// named with its namespace.
 pub(crate) fn roles_of(
     request: &AdmissionRequest,
     bindings: &Value,

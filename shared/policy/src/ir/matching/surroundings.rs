@@ -75,7 +75,7 @@ impl Not for Matched {
 /// The facts about a request that the request does not carry.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
-    /// An object, or null where it has none.
+    /// The labels as an object, or null if there are none.
     pub(crate) namespace_labels: Option<Arc<Value>>,
     pub(crate) roles: Option<Roles>,
 }

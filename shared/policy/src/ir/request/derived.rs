@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{AdmissionRequest, ROLES, RequestKind, Roles, text};
 use crate::ir::Operation;
 
-/// A user, and a group, that nobody is.
+/// A user, and a group, that does not exist.
 const NOBODY: &str = "anteroom:nobody";
 
 impl AdmissionRequest {
@@ -116,8 +116,8 @@ impl AdmissionRequest {
         request
     }
 
-    /// The request of a user of whom nothing is known: what asks for the service account finds no such
-    /// variable. For drivers without a cluster.
+    /// Returns the request with an unknown user: an expression that reads the service account finds no such variable.
+    /// For drivers without a cluster.
     #[must_use]
     pub fn by_unknown_user(mut self) -> Self {
         for name in ["serviceAccountName", "serviceAccountNamespace"] {
@@ -146,8 +146,8 @@ impl AdmissionRequest {
         self
     }
 
-    /// The request of an operation on an object that exists: what constraints on such objects are about, and what an
-    /// object says that triggers a rule on itself. `None`: it is no object with a kind.
+    /// Returns the request of an operation on an existing object. Constraints on such objects are compared with it,
+    /// and it is the request of an object that triggers a rule on itself. `None`: it is no object with a kind.
     pub(crate) fn on_existing(
         object: &Value,
         resource: &str,

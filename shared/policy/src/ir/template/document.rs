@@ -1,4 +1,4 @@
-//! Patterns and patches: what stands in them may speak of its own place.
+//! Patterns and patches, whose texts may refer to their own place in the document.
 //!
 //! `{{ @ }}` stands for the object's value at the place of the text. `$(…)` stands for another text of the same
 //! pattern, named by an absolute path or by a path relative to the text: `$(./../name)` is the sibling `name`. Both

@@ -54,7 +54,7 @@ impl Template {
         pieces.into_iter().map(Self::of_parts).collect()
     }
 
-    /// Returns the template without a text that it begins with; unchanged where it does not.
+    /// Returns the template without a text at its beginning; unchanged if it does not begin with that text.
     pub(crate) fn without_prefix(&self, prefix: &str) -> Self {
         let mut parts = self.parts.clone();
         if let Some(Segment::Text(text)) = parts.first_mut()

@@ -1,7 +1,7 @@
 //! Expressions with variables in them, prepared once instead of pasted together per request.
 //!
-//! A policy writes `items[?metadata.name == '{{ request.object.metadata.name }}']`. What becomes of
-//! the variable depends on where it stands:
+//! A policy writes `items[?metadata.name == '{{ request.object.metadata.name }}']`. The treatment of the variable
+//! depends on its place:
 //!
 //! | where | becomes |
 //! |---|---|
@@ -11,8 +11,8 @@
 //! | in a quoted identifier | the identifier, quoted anew for each request |
 //! | where only a number or a part of an identifier can stand | the same, if it is letters, digits, `_` and `-` only; else an error |
 //!
-//! So no value from a request can change what an expression does, and in all but the last two cases
-//! the expression is one text for all requests.
+//! So no value from a request can change the meaning of an expression, and in all but the last two cases the
+//! expression has one text for all requests.
 
 mod lex;
 mod number;
@@ -159,7 +159,7 @@ impl Prepared {
         }
     }
 
-    /// Returns the expression, where it is the same for every request.
+    /// Returns the expression, if it is the same for every request.
     pub(crate) fn fixed(&self) -> Option<&Expression> {
         match &self.form {
             Form::Fixed(expression) => Some(expression),
@@ -234,7 +234,8 @@ impl Prepared {
     }
 }
 
-/// The place is one in the text that was parsed, which is shown where it is not as written.
+/// Returns the message for a parse error. Its position is in the text that was parsed, which is shown if it differs
+/// from the manifest's.
 fn parse_problem(source: &str, text: &str, error: &ParseError) -> String {
     if source == text {
         format!("`{source}`: {error}")
@@ -250,7 +251,7 @@ fn is_name(text: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// A text in quotes, cut where it is long.
+/// Returns a text in quotes; a long text is cut.
 fn quoted(text: &str) -> String {
     const SHOWN_CHARACTERS: usize = 64;
     let shown: String = text.chars().take(SHOWN_CHARACTERS).collect();

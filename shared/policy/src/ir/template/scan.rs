@@ -44,7 +44,7 @@ pub(super) fn scan(text: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// The length of what stands between the braces.
+/// Returns the length of the text between the braces.
 fn hole_end(text: &str) -> Result<usize, String> {
     // The number of closing characters for each open brace: two or one.
     let mut open = vec![2];

@@ -8,7 +8,7 @@ use super::RequestParts;
 /// it is a Pod.
 const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
 
-/// Adds what `ast` reads, if it is evaluated on a rule's context.
+/// Adds the parts that `ast` reads, if it is evaluated on a rule's context.
 pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
     let mut reader = PartsReader { ast, parts };
     let result = reader.term(ast.root(), &TermValue::Context);

@@ -16,13 +16,13 @@ use crate::coordinator::status::{
 /// The time after which a condition that was written must have come back by the watch.
 pub(super) const SEEN_AFTER: Duration = Duration::from_secs(10);
 
-/// The shortest time between two writes of an entry's figures, where there are few entries.
+/// The shortest time between two writes of an entry's figures, if there are few entries.
 pub(super) const FIGURES_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The time that each status adds to `FIGURES_INTERVAL`: all statuses together are written at most 50 times a second.
 pub(super) const FIGURES_APART: Duration = Duration::from_millis(20);
 
-/// The time between two writes of an entry of which only the time has moved, where there are few.
+/// The time between two writes of an entry's status if only its time has moved, and there are few entries.
 pub(super) const TIME_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time that each status adds to `TIME_INTERVAL`.
@@ -106,7 +106,7 @@ pub(super) struct Plan {
     pub(super) transition: bool,
 }
 
-/// The time between two writes of one status, where nothing but figures or times changed.
+/// The time between two writes of one status, if only figures or times have changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WritePace {
     pub(super) figures: Duration,
@@ -114,7 +114,7 @@ pub(super) struct WritePace {
 }
 
 impl WritePace {
-    /// Returns the pace for so many statuses.
+    /// Returns the pace for this many statuses.
     pub(super) fn of(count: usize) -> Self {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         Self {

@@ -25,7 +25,7 @@ pub(crate) trait AddressFilter: Send + Sync {
     /// Returns whether calls to this address are permitted.
     fn permits(&self, address: IpAddr) -> bool;
 
-    /// Returns where a refused host is, and what an administrator can do about it, for people.
+    /// Returns the network of a refused host, and the option by which an administrator can allow it, for people.
     fn refusal(&self) -> &'static str;
 }
 
@@ -182,7 +182,7 @@ impl Resolve for Filtering {
     }
 }
 
-/// Returns the usual reasons for which a certificate is refused, and what to do.
+/// Returns the usual reasons for which a certificate is refused, and the remedy.
 fn in_words(problem: &CertificateError) -> Option<&'static str> {
     Some(match problem {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {

@@ -94,7 +94,7 @@ impl LiveReader {
         Ok((!place.is_empty()).then(|| place.to_owned()))
     }
 
-    /// The names of what stands on a page, and where the next one begins.
+    /// Returns the names of the objects on a page, and the place where the next page begins.
     async fn passed_over(
         &self,
         kind: &KindRecord,

@@ -9,15 +9,15 @@ use crate::log_writer::publish::work::ChangeOrigin;
 pub(in crate::log_writer::publish) struct Freshness {
     /// The time at which the source was last heard from.
     heard: Option<Instant>,
-    /// The time at which the source was last heard from before the view was opened anew, until the log says that its
-    /// differences are complete: that old is what readers are served meanwhile.
+    /// The time at which the source was last heard from before the view was opened anew. It counts until the
+    /// differences are complete in the log, since readers are served data of that age meanwhile.
     served_heard: Option<Instant>,
     /// The time at which the source was last heard from before the running list, if a list runs: the list's objects
     /// may be as old.
     heard_before_list: Option<Instant>,
     /// The time of the oldest change of the batch on its way.
     in_flight_since: Option<Instant>,
-    /// The time of the oldest change that was dropped, until readers are told that the view failed.
+    /// The time of the oldest change that was dropped, until readers learn that the view failed.
     untold_since: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ impl Freshness {
         self.heard_before_list = self.heard;
     }
 
-    /// All of the view was listed: what comes now is younger.
+    /// Ends the list: the whole view was listed, and later changes are newer.
     pub(super) fn end_list(&mut self) {
         self.heard_before_list = None;
     }
@@ -92,9 +92,8 @@ impl Freshness {
         changes.into_iter().flatten().min()
     }
 
-    /// Returns how long ago the source was last heard from, plus how long the oldest change has waited; `u64::MAX`
-    /// where it was never heard from. While the differences of a new epoch are on their way, it is the age of what
-    /// readers are served.
+    /// Returns the time since the source was last heard from, plus the wait of the oldest change; `u64::MAX`: it was
+    /// never heard from. While the differences of a new epoch are on their way, it is the age of the served data.
     pub(super) fn news_age_ms(&self, oldest_pending: Option<Instant>, now: Instant) -> u64 {
         let Some(heard) = self.served_heard.or(self.heard) else {
             return u64::MAX;

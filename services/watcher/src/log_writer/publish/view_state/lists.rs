@@ -5,7 +5,7 @@
 pub(super) struct Lists {
     /// The last that began; 0: none did.
     last: u32,
-    /// Objects that were last heard of before this list have to be written again.
+    /// Objects whose last news came before this list have to be written again.
     rewritten_since: u32,
     /// Objects without a name that were passed over since the last one began.
     skipped: u64,

@@ -137,7 +137,7 @@ impl ViewWriteState {
         }
     }
 
-    /// The state to tell in the place of one that was meant before the view was suspended.
+    /// Returns the state to publish in place of a state that was queued before the view was suspended.
     pub(in crate::log_writer::publish) fn truthful(&self, state: ViewState) -> ViewState {
         match state {
             ViewState::Synced if self.is_suspended() => self.state_when_listed(),
@@ -145,7 +145,7 @@ impl ViewWriteState {
         }
     }
 
-    /// Returns the state to tell readers once a list is complete.
+    /// Returns the state to publish once a list is complete.
     pub(in crate::log_writer::publish) fn state_when_listed(&self) -> ViewState {
         let Suspension::Since { over, .. } = self.suspension else {
             return ViewState::Synced;

@@ -85,8 +85,8 @@ impl WriteQueue {
         self.queue.push_front(Item::Dropped(Box::new(record)));
     }
 
-    /// The log had no room for the batch: of its views with new objects, the largest is suspended. Returns what
-    /// remains to be written; an error: the batch as it was, since it has no such view.
+    /// Handles a batch for which the log had no room: of its views with new objects, the largest is suspended.
+    /// Returns the rest of the batch; an error: the unchanged batch, since it has no such view.
     pub(crate) fn refuse(&mut self, batch: Batch, now: Instant) -> Result<Batch, Batch> {
         let puts = batch.records.iter().filter(|(record, _)| is_put(record));
         let with_puts: HashSet<_> = puts.map(|(record, _)| record.view().clone()).collect();

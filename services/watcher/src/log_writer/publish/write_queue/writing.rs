@@ -1,4 +1,4 @@
-//! The next work of the writer, and what becomes of a view once it is done.
+//! The next work of the writer, and the state of a view once the work is done.
 
 use anteroom_model::{
     Revision, ViewId, ViewState,

@@ -6,7 +6,7 @@ use crate::ir::template::{Segment, Template, ValueTemplate, Variable};
 /// A function that is called for each expression.
 type Visitor<'v, 'a> = dyn FnMut(&'a Prepared) + 'v;
 
-/// In which form an expression is wanted that speaks of `request.object`.
+/// The wanted forms of an expression that names `request.object`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forms {
     /// The form that is written.
