@@ -1,4 +1,4 @@
-//! Takes deltas and queries through a replica in one process, one after the other, and says how many.
+//! Sends deltas and queries to a replica in the same process, one after the other, and prints their number.
 //!
 //! The cost of an evaluation step without NATS. Run under callgrind with two numbers of rounds: the difference is the
 //! cost of the rounds, without the cost of the start. `cargo xtask instructions` does that.

@@ -16,7 +16,7 @@ const REPLY_SHARE: u32 = 10;
 /// The most that is kept for that.
 const REPLY_MAX: Duration = Duration::from_millis(50);
 
-/// Until when a call's results have to be there, so that its reply arrives before the caller gives up.
+/// The time by which a call's results have to be complete, so that its reply arrives before the caller gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,

@@ -44,7 +44,7 @@ impl Derived {
         }
     }
 
-    /// Their size in memory.
+    /// Returns the size of all indexes and counters in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.indexes.bytes() + self.counters.bytes()
     }

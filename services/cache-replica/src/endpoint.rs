@@ -1,10 +1,9 @@
 //! The endpoint of one view: the addresses at which its calls arrive.
 //!
-//! To be subscribed to the view's own address is to be ready. The endpoint subscribes once the view is
-//! complete and fresh (or has its source's own error to give), and leaves by draining: calls on their way
-//! are answered.
+//! An endpoint that is subscribed to the view's own address is ready. It subscribes once the view is complete and
+//! fresh (or has an error of its source to return), and leaves by draining: calls on their way are answered.
 //!
-//! It is subscribed to the view's other address ([`Address::Fallback`]) as long as the view is known,
+//! The endpoint is subscribed to the view's other address ([`Address::Fallback`]) as long as the view is known,
 //! whatever its state.
 
 use std::{sync::Arc, time::Duration};
@@ -73,7 +72,7 @@ impl ViewEndpoint {
         }
     }
 
-    /// Takes every call of a subscription until it ends, which it does by draining after `stop`.
+    /// Answers every call of a subscription until the subscription ends, which it does by draining after `stop`.
     async fn take_all(&self, mut serving: Serving, stop: &CancellationToken, calls: &TaskTracker) {
         let mut draining = false;
         loop {

@@ -24,7 +24,7 @@ type WaitQueue = VecDeque<oneshot::Sender<FairSlot>>;
 struct QueueState {
     free: usize,
     cluster: WaitQueue,
-    /// None is empty.
+    /// The queues of callers by namespace; none is empty.
     namespaces: BTreeMap<String, WaitQueue>,
     /// The waiting namespaces in the order of their turns.
     turns: VecDeque<String>,
@@ -113,7 +113,7 @@ impl QueueState {
         self.sweep_at = SWEEP_MIN.max(2 * self.queued);
     }
 
-    /// Takes out who is next.
+    /// Takes the next waiting caller.
     fn next(&mut self) -> Option<oneshot::Sender<FairSlot>> {
         let next = self.take_next()?;
         self.queued -= 1;

@@ -23,7 +23,7 @@
 //! `endpoint` subscribes to a view's address while the view is complete and fresh, and leaves it by draining.
 //! Beside it, a fallback address answers for every view, whatever its state.
 //!
-//! It never talks to the API server.
+//! A replica never talks to the API server.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

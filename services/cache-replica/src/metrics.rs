@@ -13,7 +13,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
 };
 
-/// From a result that was kept to a scan of a large view.
+/// Buckets from a remembered result to a scan of a large view.
 const DURATION_BUCKETS_SECONDS: [f64; 12] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5,
 ];

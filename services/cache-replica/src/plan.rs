@@ -158,7 +158,7 @@ impl Plans {
         }
     }
 
-    /// Their size in memory.
+    /// Returns the size of all plans in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.compiled.weighted_size() + self.cel.bytes()
     }

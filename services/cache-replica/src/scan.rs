@@ -49,14 +49,14 @@ const LULL: Duration = Duration::from_millis(10);
 /// The resources that all scans share.
 #[derive(Debug)]
 pub(crate) struct Scans {
-    /// One for each slice that is evaluated.
+    /// The slots for slices, one for each evaluation of a slice.
     lanes: Arc<FairSlots>,
     /// The most lanes that one scan has at once.
     width: usize,
-    /// One for each evaluation over a whole view.
+    /// The slots for evaluations over whole views.
     wholes: Arc<FairSlots>,
     begun: Instant,
-    /// When the last short query came in, in microseconds from `begun`.
+    /// The time of the last short query, in microseconds from `begun`.
     short_us: AtomicU64,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Scan {
 struct Progress {
     next: usize,
     left: Budget,
-    /// One for each stretch.
+    /// The results, one for each stretch.
     parts: Vec<Option<SliceResult>>,
     fault: Option<NoPart>,
 }

@@ -54,7 +54,7 @@ const REMEMBERED_MAX: usize = 10_000;
 /// The namespace of Events on objects that have none.
 const NAMESPACE_OF_CLUSTER: &str = "default";
 
-/// Takes Events in, without waiting. Cheap to clone.
+/// A queue for Events; adding one never waits. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     queue: mpsc::Sender<Event>,

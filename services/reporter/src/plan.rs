@@ -450,7 +450,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
     }
 }
 
-/// Whom a step is about.
+/// Returns the object that a step is about.
 fn uid<S: ViewSnapshot>(step: &WalkStep<S::Object>) -> Option<String> {
     match step {
         WalkStep::Judge(object) => S::uid(object),

@@ -28,8 +28,8 @@ use crate::{
 /// as many from earlier times.
 pub(crate) const REPORTS_MAX: usize = OBJECTS_MAX + OBJECTS_MAX / 2;
 
-/// One part in this many of the limit is reserved for settled reports, so that unsettled ones keep
-/// none of those out. The reader looks at as many more of a list, in turns, and forgets them then.
+/// The part of the limit that is reserved for settled reports, so that unsettled reports do not displace them. The
+/// reader looks at as many further reports of a list, in turns, and forgets them then.
 const ROOM: usize = 8;
 
 /// Waits after a write that failed, in milliseconds.
@@ -363,7 +363,7 @@ impl PublishedReports {
         ReportAction::ReadFirst
     }
 
-    /// Takes in the content of a report of an earlier time: it is looked at as any other.
+    /// Takes the content of a report of an earlier time. The report is then looked at like any other.
     pub(crate) fn was_read(&mut self, key: &ReportKey, now: Instant) {
         let key = self.shared(key);
         let row = self.row(&key);

@@ -192,13 +192,13 @@ impl Scanner {
         self.metrics.facts_waiting(self.rescans.waiting());
     }
 
-    /// Has the policies concerned judge everything anew, by facts as they are now or newer ones.
+    /// Has the policies concerned judge everything anew, by present or newer facts.
     fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         self.plan.anew(&is_concerned);
         self.judge_by_new_facts(is_concerned);
     }
 
-    /// Has these policies judge by facts as they are now, or newer ones.
+    /// Has these policies judge by present or newer facts.
     fn judge_by_new_facts(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         let changes = &self.changes;
         let expected = self

@@ -144,7 +144,7 @@ impl ReportWriter {
         async move { store.list(place).await }.boxed().fuse()
     }
 
-    /// Takes in a part of a list; where the next one is.
+    /// Takes a part of a list. Returns the position of the next part.
     fn listed(&mut self, part: ReportPage) -> Result<Option<ListPosition>, Fault> {
         let now = Instant::now();
         let (listed, next) = part?;
@@ -220,7 +220,7 @@ impl ReportWriter {
         Ok(())
     }
 
-    /// Takes the next reports: reports due again, and changed reports, with their objects.
+    /// Takes the next report to look at, with its object: reports that are due again, then reports with new findings.
     fn next(&mut self) -> Option<(ReportKey, Option<Owner>)> {
         if let Some(due) = self.published.take_due(Instant::now()) {
             return Some((due, None));

@@ -1,4 +1,4 @@
-//! One term as a group's leader: from the log's index to whatever ends it.
+//! A term as a group's leader, from the reading of the log's index to its end.
 
 mod coordinator;
 mod feeder;
@@ -45,7 +45,7 @@ const BEAT_GATHER: Duration = Duration::from_millis(20);
 /// The reason why a term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TermOutcome {
-    /// It has to be led again, or stood by.
+    /// The term is over: the group has to be led again, or stood by.
     Over(End),
     /// The group belongs with another watcher. The lease was handed back.
     HandedOver,

@@ -24,7 +24,8 @@ pub(crate) struct Beats {
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) webhook: String,
     pub(crate) catalogs: Catalogs,
-    /// One for each configuration. Empty if somebody else keeps the configurations, and sees to it that the API server calls.
+    /// The positions of the configurations, one for each. Empty if another program keeps the configurations, and
+    /// ensures that the API server calls this webhook.
     pub(crate) called: Vec<watch::Receiver<Called>>,
 }
 

@@ -27,7 +27,7 @@ struct Patterns {
     asked: Vec<String>,
 }
 
-/// Why no policy is asked.
+/// The reason why no policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExemptBy {
     /// A resource filter.

@@ -63,7 +63,7 @@ pub(crate) struct WebhookMetrics {
 /// The series that nearly every decision counts.
 #[derive(Debug, Default)]
 struct Usual {
-    /// Without an error, of each phase: denied, allowed.
+    /// Decisions without an error, for each phase: denied, allowed.
     decisions: [[OnceLock<Counter>; 2]; 2],
     /// Queries that were answered.
     query_seconds: OnceLock<Histogram>,

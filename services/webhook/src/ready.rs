@@ -43,7 +43,7 @@ use tokio::time::Instant;
 /// Missing things that a message names; the rest are counted.
 const NAMED_MAX: usize = 8;
 
-/// Without a beat for this long, a replica is no longer counted on.
+/// The silence after which a replica does not count.
 const SILENCE_MAX: Duration = Duration::from_millis(REPLICA_SILENCE_MAX_MS);
 
 /// Time after the start in which missing things hold readiness back: one that never comes must not stop a rollout.

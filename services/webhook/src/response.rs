@@ -213,7 +213,7 @@ fn failure<'a>(code: u16, reason: &'static str, message: &'a str) -> Status<'a> 
     }
 }
 
-/// In the shape that users of Kyverno know.
+/// Returns the message of a denial, in the shape that users of Kyverno know.
 fn denial(review: &Review<'_>, blocked: &[Blocked]) -> String {
     let head = &review.head;
     let kind = &head.kind.kind;
@@ -371,7 +371,7 @@ pub(crate) fn record(decision: &Decision, arrival: Arrival) -> String {
     String::from_utf8(record).unwrap_or_default()
 }
 
-/// At most `bytes_max` of `text`, and never half a character.
+/// Returns at most `bytes_max` of `text`, and never half a character.
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

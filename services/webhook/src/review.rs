@@ -51,7 +51,7 @@ pub(crate) enum ReviewError {
     Version {
         /// The kind that it names.
         kind: String,
-        /// And in which version.
+        /// The API version of the body.
         api_version: String,
     },
     /// There is no `request`.

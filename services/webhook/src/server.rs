@@ -8,8 +8,8 @@
 //! | `/policies` | none: policies themselves are admitted |
 //! | `/probe` | none: every review is refused, see [`registration::proof`](crate::registration::proof) |
 //!
-//! Before each stands `/r/TOKEN`, which the API server knows from the webhook configurations: see [`PathTokens`]. Without
-//! it nothing is read or decided, unless plain paths are allowed.
+//! Before each of these paths stands `/r/TOKEN`, which the API server knows from the webhook configurations: see
+//! [`PathTokens`]. Without the token nothing is read or decided, unless plain paths are allowed.
 //!
 //! A path that this process does not know comes from a configuration that another webhook wrote, or from a
 //! hand-written one. Such a call admits nothing for that reason.
@@ -177,7 +177,7 @@ impl Service<http::Request<Incoming>> for Endpoint {
     }
 }
 
-/// Who may ask for decisions.
+/// The callers that may ask for decisions.
 #[derive(Clone, Debug)]
 pub(crate) struct Callers {
     pub(crate) tokens: PathTokens,

@@ -47,7 +47,7 @@ pub(crate) struct TaskHandles<'a> {
 }
 
 impl<'a> TaskHandles<'a> {
-    /// None is begun yet.
+    /// Prepares the start; no part runs yet.
     pub(crate) fn new(args: &'a Args, bus: Arc<dyn Bus>, service: &'a Service) -> Self {
         let mut metrics = WebhookMetrics::registered(&service.metrics);
         if args.kyverno_metric_names {

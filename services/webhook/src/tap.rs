@@ -83,7 +83,7 @@ impl Taps {
         }))
     }
 
-    /// Takes note of a decision.
+    /// Notes a decision.
     pub(crate) fn decided(&self, decided: Decided<'_>) {
         let is_notable = !decided.decision.allowed() || decided.decision.error;
         if is_notable || self.0.leases.load(Ordering::Relaxed) > 0 {
@@ -188,7 +188,7 @@ impl Teller {
         Ok(())
     }
 
-    /// Until the subscription ends.
+    /// Sends records to taps until the subscription ends.
     async fn send_records(&self) -> Result<(), anteroom_bus::BusError> {
         let mut asked = self.bus.signals::<Tap>().await?;
         let mut due = interval(TELL_INTERVAL);

@@ -88,7 +88,7 @@ mod tests {
         told_of(operation, dry_run, action, unscanned, &["taken"])
     }
 
-    /// One entry for each message of a rule.
+    /// Returns the violation for a decision with a rule record for each message.
     fn told_of(
         operation: &str,
         dry_run: bool,

@@ -1,4 +1,4 @@
-//! Takes a review through all policies that concern it.
+//! The decision on a review: evaluates all policies that concern the review.
 //!
 //! Rules that judge an object are asked side by side. Mutating rules are asked one after the other, policy by policy
 //! in order of name: each sees the object as the earlier rules left it.
@@ -28,7 +28,7 @@ use crate::{
 };
 use mutation::{Mutation, NextAsked};
 
-/// Takes requests and objects through the policies, with facts of `F`. Cheap to clone.
+/// Evaluates policies on requests and objects, with facts of `F`. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Engine<F = BusFacts> {
     catalogs: Catalogs,
@@ -179,7 +179,7 @@ impl<F: FactSource> Engine<F> {
         Ok(decision)
     }
 
-    /// Takes the object through the rules that change it. Returns their records, and the patch.
+    /// Evaluates the rules that change the object. Returns their records, and the patch.
     async fn change(
         &self,
         catalog: &Catalog,

@@ -75,7 +75,8 @@ pub(crate) async fn drive<'s, F: FactSource>(
     }
 }
 
-/// Takes a rule to its end where every fact is at hand. A rule that would have to wait is out of time. Needs no runtime.
+/// Evaluates a rule to its end if every fact is at hand. A rule that would have to wait is out of time. Needs no
+/// runtime.
 pub fn drive_at_once<'s, F: FactSource>(source: &'s F, rule: RuleRun<'s>) -> RuleReport {
     let mut rules = [rule];
     let catalog = Catalog::default();

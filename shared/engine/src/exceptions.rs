@@ -59,7 +59,7 @@ impl CompiledException {
 }
 
 impl Exceptions {
-    /// From the manifests, compiling only those that `before` does not have.
+    /// Builds the set from manifests, compiling only those that `before` does not have.
     pub fn build(before: &Self, manifests: impl IntoIterator<Item = (ObjectKey, Bytes)>) -> Self {
         let known: HashMap<&ObjectKey, &Arc<CompiledException>> = before
             .entries

@@ -1,4 +1,4 @@
-//! Takes existing objects through the policies, as requests are taken: for reports on them.
+//! Judges existing objects by the policies, as requests are judged, for reports on them.
 //!
 //! A [`Judge`] follows the log for policies, entries and kinds, as a webhook does, and asks the replicas
 //! for facts. It serves nothing, and registers nothing.
@@ -42,7 +42,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(10);
 /// second queries would take capacity from admission. Unanswered queries are asked again later.
 const HEDGE: Duration = TIMEOUT;
 
-/// Takes existing objects through the policies. Cheap to clone.
+/// Judges existing objects by the policies. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Judge {
     engine: Engine,
@@ -66,7 +66,7 @@ pub struct RuleJudgement {
     pub policy: ObjectKey,
     /// The rule's name.
     pub rule: String,
-    /// Its outcome.
+    /// The rule's outcome.
     pub outcome: RuleOutcome,
     /// Further results by name; `exceptions` has the names of the exceptions that skipped the rule.
     pub properties: BTreeMap<String, String>,
@@ -79,7 +79,7 @@ pub struct RuleJudgement {
 /// A collection that is scanned for a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collection {
-    /// Its resource and kind.
+    /// The collection's resource and kind.
     pub kind: KindRecord,
     /// The view that holds it; `None`: there is none yet, or none any more.
     pub view: Option<ViewId>,
@@ -290,7 +290,7 @@ impl CatalogSnapshot {
 }
 
 impl ScannedPolicy {
-    /// Its key among the policies of all kinds.
+    /// Returns the policy's key, unique among all kinds.
     pub fn key(&self) -> &ObjectKey {
         &self.0.key
     }

@@ -10,7 +10,7 @@ use anteroom_policy::{KindPattern, ServedKind};
 pub struct Kinds {
     records: Vec<KindRecord>,
     by_resource: HashMap<GroupVersionResource, usize>,
-    /// By the kind alone: few groups have one of the same name.
+    /// The records by kind alone: few groups have a kind of the same name.
     by_kind: HashMap<String, Vec<usize>>,
 }
 

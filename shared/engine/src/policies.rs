@@ -233,7 +233,7 @@ impl RequestSubject<'_> {
 /// All policies, and the index of those that a request may concern. Immutable.
 #[derive(Debug, Default)]
 pub struct PolicySet {
-    /// In order of key.
+    /// The policies in order of key.
     entries: Vec<Arc<CompiledPolicy>>,
     indexes: ByPhase<Index>,
     /// New versions of policies that do not compile. The version before them stays in force.
@@ -242,9 +242,10 @@ pub struct PolicySet {
 
 /// The policies that a request concerns.
 pub struct Concerned<'a> {
-    /// In order of key.
+    /// The policies in order of key.
     pub policies: Vec<&'a CompiledPolicy>,
-    /// All that they read of the request. It may have more, but nothing that policies of other namespaces read.
+    /// All parts of the request that they read. There may be further parts, but none that only policies of other
+    /// namespaces read.
     pub parts: Cow<'a, RequestParts>,
 }
 

@@ -27,7 +27,7 @@ pub trait Recorder: fmt::Debug + Send + Sync {
     /// Counts a view's answer that was to be compared with a live one.
     fn audit(&self, _result: AuditResult) {}
 
-    /// Takes in the policies that are in force from now on; nothing is counted of any other.
+    /// Takes over the policies in force; from now on nothing is counted for any other.
     fn policies(&self, _policies: &PolicySet) {}
 
     /// Counts an attempt of a rule on objects that exist already, by its outcome.
@@ -53,7 +53,7 @@ pub enum AuditResult {
     Same,
     /// The view's answer differs from the live one.
     Different,
-    /// One of the two could not be read.
+    /// The view or the API server could not be read.
     Error,
     /// The limit of comparisons at once is reached.
     Skipped,

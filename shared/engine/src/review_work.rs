@@ -109,7 +109,7 @@ impl<'l> ReviewWork<'l> {
         self.steps_left == 0
     }
 
-    /// Takes a rule one step further; one that there is no time for, or that takes too much, is ended.
+    /// Evaluates the next step of a rule. A rule for which there is no time, or that takes too many steps, is ended.
     pub(crate) async fn step<'r>(
         &mut self,
         rule: &mut RuleRun<'r>,

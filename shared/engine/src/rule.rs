@@ -18,7 +18,7 @@ pub struct RuleName {
     /// `name`, or `namespace/name` of a namespaced policy; its kind stands before the name if it is of
     /// policies.kyverno.io.
     pub policy: String,
-    /// In whose name it reads facts; has the rule's own name.
+    /// The reader of the rule's facts, with the rule's own name.
     pub reader: RuleRef,
     /// Existing objects are not scanned by the policy.
     pub unscanned: bool,

@@ -21,7 +21,7 @@ use crate::{
 pub struct NamedRule<'a> {
     /// The policy.
     pub policy: &'a Policy,
-    /// One of its rules.
+    /// The rule to evaluate.
     pub rule: &'a Rule,
     /// The names of the rule.
     pub name: &'a Arc<RuleName>,
@@ -77,7 +77,7 @@ impl<'a> RuleRun<'a> {
         self
     }
 
-    /// Takes the policy's conditions for met, so that they are not evaluated.
+    /// Treats the policy's conditions as met, so that they are not evaluated.
     pub(crate) fn with_conditions_met(mut self) -> Self {
         self.evaluation = self.evaluation.with_conditions_met();
         self
@@ -163,7 +163,7 @@ impl<'a> RuleRun<'a> {
         tells
     }
 
-    /// Takes the existing objects that it has changed since the last call.
+    /// Takes the existing objects that the rule has changed since the last call.
     pub(crate) fn take_changed(&mut self) -> Vec<ChangedObject> {
         match &mut self.report {
             Some(report) => std::mem::take(&mut report.changed),

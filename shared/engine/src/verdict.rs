@@ -43,10 +43,10 @@ pub struct RuleRecord {
     pub knows_secrets: bool,
 }
 
-/// In place of the message of a rule that has read Secrets, for all but the user.
+/// Replaces the message of a rule that has read Secrets, for everyone but the user.
 pub(crate) const WITHHELD: &str = "withheld, since the rule has read Secrets";
 
-/// One fact that a rule asked for.
+/// A fact that a rule asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FactRecord {
     /// The name of the fact's source, for people: an entry's name, or a path.
@@ -63,7 +63,7 @@ impl RuleRecord {
         RuleResult::of(&self.outcome)
     }
 
-    /// Its outcome for logs, Events and reports.
+    /// Returns the rule's outcome for logs, Events and reports.
     pub fn public_outcome(&self) -> RuleOutcome {
         match &self.outcome {
             RuleOutcome::Fail { .. } if self.knows_secrets => RuleOutcome::Fail {
@@ -79,7 +79,7 @@ impl RuleRecord {
         }
     }
 
-    /// Its further results for logs, Events and reports: none of a rule that has read Secrets.
+    /// Returns the rule's further results for logs, Events and reports: none of a rule that has read Secrets.
     pub fn public_properties(&self) -> impl Iterator<Item = (&String, &String)> {
         self.properties.iter().filter(|_| !self.knows_secrets)
     }
@@ -113,7 +113,7 @@ pub struct Triggered {
     pub by_manager: bool,
 }
 
-/// One reason for a denial.
+/// A reason for a denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The policy, as in [`RuleName::policy`].

@@ -9,8 +9,8 @@ use anteroom_wire::body::BodyNode;
 /// one of the field that it stands in.
 const DEPTH_MAX: usize = 4;
 
-/// In how many fields of its elements a list may differ; one with more differs in anything. Long lists
-/// would be held in memory once more otherwise, and a reader of such a list is concerned by most changes.
+/// The most fields in which the elements of a list may differ; a list with more differs in anything. Long lists would
+/// otherwise be held in memory once more, and most changes concern a reader of such a list.
 const FIELDS_MAX: usize = 64;
 
 /// The changes between two states of a view.
@@ -36,7 +36,7 @@ pub(crate) enum Changed {
 /// The difference of two values.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Difference {
-    /// In anything.
+    /// The values may differ in every part.
     Whole,
     /// The values differ in these fields. Either both are objects, and each field has its own difference. Or both are
     /// lists of the same length whose elements differ in place, and a field may be named several times.

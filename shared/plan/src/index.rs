@@ -154,7 +154,7 @@ impl Index {
         self.always.len()
     }
 
-    /// Its size in memory, in bytes.
+    /// Returns the index's size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let slots = self.by_value.capacity() * (size_of::<(Scalar, Posting)>() + 1);
         let patterns = self.patterns.capacity() * (size_of::<Box<str>>() + 1);

@@ -59,18 +59,18 @@ pub enum Narrow {
 pub struct Probe {
     /// The key of each object.
     pub key: Key,
-    /// When it agrees with the operand.
+    /// The condition under which a key agrees with the operand.
     pub matching: Matching,
     /// The value that the key has to agree with.
     pub operand: Operand,
-    /// One object for each thing that is asked for is enough: only whether there is one matters.
+    /// One object for each looked-up value is enough: it only matters whether there is one.
     pub once: bool,
     /// The list that an object contributes to this request, where its key may give more. An object that
     /// stands for all others must contribute the value that is asked for.
     pub check: Option<Expression>,
 }
 
-/// When a key agrees with an operand.
+/// The condition under which a key agrees with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Matching {
     /// A value of the object equals the operand by `==`.
@@ -97,7 +97,7 @@ pub enum Operand {
     Literal(serde_json::Value),
 }
 
-/// Why all objects have to be looked through.
+/// The reason why all objects have to be scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// The part of the expression that needs them all.
@@ -137,7 +137,7 @@ impl Narrow {
         self.probes().iter().any(asks)
     }
 
-    /// One of several ways, without brackets around a single one.
+    /// Combines several lookups; a single lookup stays as it is.
     fn all(mut ways: Vec<Self>) -> Option<Self> {
         ways.dedup();
         // Most objects may have what a policy names itself: that is for want of anything else.

@@ -34,7 +34,7 @@ pub struct SliceResult(Content);
 enum Content {
     /// An array, as a body.
     List(Bytes),
-    /// One for each count.
+    /// The values of the counts, one for each.
     Counts(Vec<u64>),
 }
 
@@ -150,7 +150,7 @@ impl Sliced {
 }
 
 impl SliceResult {
-    /// Its size on the heap.
+    /// Returns the result's size on the heap.
     pub fn bytes(&self) -> usize {
         match &self.0 {
             Content::List(bytes) => bytes.len(),

@@ -10,7 +10,7 @@ use anteroom_jmespath::{
 /// Texts that stand in the place of terms. Each is a term that needs no parentheses.
 #[derive(Debug, Default)]
 pub(crate) struct Swaps {
-    /// In the place of a term whole.
+    /// Texts that replace a whole term.
     pub(crate) terms: HashMap<TermId, String>,
     /// Texts that replace a number of first steps of a path, or of first stages of a pipe.
     pub(crate) stages: HashMap<TermId, (usize, String)>,
@@ -110,7 +110,7 @@ impl<'e> TermWriter<'e> {
         }
     }
 
-    /// In parentheses, where they make a difference beside an operator.
+    /// Writes a term as an operand, in parentheses if they make a difference beside an operator.
     pub(crate) fn operand(&self, id: TermId) -> String {
         match self.is_single(id) {
             true => self.term(id),

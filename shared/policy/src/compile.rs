@@ -1,4 +1,4 @@
-//! From a manifest to a policy.
+//! Compiles manifests to policies.
 //!
 //! The manifest is walked field by field against tables of known fields, so that no field goes unread: a field
 //! is evaluated, or changes nothing that is decided here, or is a problem. Walking goes on after a problem.

@@ -1,4 +1,4 @@
-//! One rule taken through one request, without IO.
+//! Evaluates one rule for one request, without IO.
 //!
 //! [`Evaluation`] is the entry: it steps until it needs facts or is done. This is the top layer: it knows `ir`, and
 //! the notes of `pushdown` there.

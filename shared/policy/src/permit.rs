@@ -35,14 +35,14 @@ const IMAGES_DIFFER: &str = "another entry of this name in the rule has other `i
 pub enum Call<'a> {
     /// A path of the API server.
     Api {
-        /// With its query.
+        /// The path, with its query.
         path: &'a str,
         /// `None`: GET. Otherwise POST with this body.
         data: Option<&'a Value>,
     },
     /// A service outside of the API server.
     Service {
-        /// Its URL.
+        /// The URL of the service.
         url: &'a str,
         /// `None`: GET. Otherwise POST with this body.
         data: Option<&'a Value>,
@@ -54,7 +54,7 @@ pub enum Call<'a> {
     },
     /// The data of an image in its registry.
     Image {
-        /// Its reference.
+        /// The image's reference.
         reference: &'a str,
     },
 }
@@ -87,7 +87,7 @@ pub enum Permit<'p> {
     },
 }
 
-/// Why a call is not made.
+/// The reason why a call is not made.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// The policy has no such rule, or the rule no such context entry that calls anybody.

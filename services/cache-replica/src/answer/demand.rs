@@ -1,4 +1,4 @@
-//! From which position on a request wants to be answered.
+//! The log position that a request demands of a view.
 
 use anteroom_mirror::{ServedFrom, ViewHandle};
 use anteroom_model::{FactError, Incarnation, Revision};

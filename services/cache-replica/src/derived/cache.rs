@@ -57,7 +57,7 @@ pub(super) trait Derive: Debug + Send + Sync + Sized + 'static {
     fn follow(&mut self, changes: &Changes);
     /// The state that it is of.
     fn at(&self) -> &Snapshot;
-    /// Its size in memory.
+    /// Returns the size in memory.
     fn bytes(&self) -> usize;
 }
 
@@ -121,7 +121,7 @@ impl<T: Derive> DerivedCache<T> {
         slot.ask(state, wait_max, advance, ask)
     }
 
-    /// Their size in memory.
+    /// Returns the size of all indexes or counters in memory.
     pub(super) fn bytes(&self) -> u64 {
         let views = self.views.lock();
         let slots = views.values().flat_map(|of| of.slots.values());

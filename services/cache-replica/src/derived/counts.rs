@@ -37,7 +37,7 @@ impl RewrittenQuery {
 /// Parameters of which some stand for counts.
 pub(crate) struct CountParameters<'e> {
     pub(crate) counts: &'e [Count],
-    /// One for each count.
+    /// The values of the counts, one for each.
     pub(crate) values: &'e [Value],
     /// The parameters of the request.
     pub(crate) own: &'e dyn Parameters,

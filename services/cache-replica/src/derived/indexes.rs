@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{AskedState, Derived};
 use crate::plan::{Plan, document};
 
-/// With so few objects found, no other index is asked for fewer.
+/// The number of found objects up to which no other index is asked.
 const FEW: usize = 16;
 
 /// A query's lookup in one state of a view.

@@ -55,7 +55,7 @@ pub(crate) struct Batch {
     examined: AtomicU64,
 }
 
-/// One query of a batch.
+/// A query of a batch, with the batch.
 #[derive(Clone, Copy)]
 pub(super) struct QueryContext<'b> {
     pub(super) batch: &'b Batch,
@@ -106,7 +106,7 @@ impl Prepared {
         }
     }
 
-    /// Its key in caches of results.
+    /// Returns the query's key in caches of results.
     pub(super) fn key(&self) -> &QueryKey {
         self.key.get_or_init(|| QueryKey::of(&self.query))
     }

@@ -1,9 +1,8 @@
 //! Queries in CEL. An evaluation asks for indexes while it runs, so how long it takes is seen only then.
 //!
-//! It is tried where the call arrived, within few steps. If those do not suffice, a worker takes it, as long as
-//! it looks through no long list. Otherwise it runs in turns with other scans, a slice at a time. An attempt
-//! that has to be given up is begun anew in the next place. That costs little: it is given up where the long
-//! list begins.
+//! A query in CEL is tried on arrival, within few steps. If those do not suffice, a worker evaluates it, unless it
+//! scans a long list. Otherwise it runs in turns with other scans, a slice at a time. An attempt that is given up
+//! begins anew at the next place. That costs little, since it is given up where the long list begins.
 
 mod documents;
 
@@ -45,7 +44,7 @@ pub(crate) struct CelPrepared {
     pub(super) selects: Vec<Select>,
 }
 
-/// One query in CEL of a batch.
+/// A query in CEL of a batch, with the batch.
 #[derive(Clone, Copy)]
 pub(super) struct CelQueryContext<'b> {
     batch: &'b Batch,
@@ -86,7 +85,7 @@ impl<'b> CelQueryContext<'b> {
 /// The place of an evaluation, which says how many objects it may look through.
 #[derive(Debug)]
 enum EvaluationPlace<'b> {
-    /// In the task in which the call arrived.
+    /// On arrival, in the call's task.
     Inline,
     /// On a worker.
     Worker,

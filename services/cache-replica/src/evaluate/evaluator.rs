@@ -34,7 +34,7 @@ const EVALUATIONS_PER_CORE: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Evaluator {
     pub(super) budget: Budget,
-    /// One for each evaluation on a worker thread.
+    /// The slots for evaluations on worker threads.
     pub(super) workers: Arc<FairSlots>,
     pub(super) plans: Plans,
     pub(super) derived: Derived,

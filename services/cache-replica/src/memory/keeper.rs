@@ -55,7 +55,7 @@ pub(crate) struct Moved {
     since: u64,
     why: Why,
     times: u32,
-    /// When its return was asked for.
+    /// The time at which the mirror was asked to load the view again.
     coming: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! When each view was last asked for, and why one is not there.
+//! The time of each view's last use, and the reason of its eviction.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(crate) struct Uses {
 pub(crate) struct Use {
     since: Instant,
     at: AtomicU64,
-    /// Why it was evicted, if it is.
+    /// The reason of the view's eviction, if it is evicted.
     evicted: Mutex<Option<String>>,
     /// The bodies of the view are sealed in the log.
     sealed: AtomicBool,
@@ -73,7 +73,7 @@ impl Use {
         self.at.store(now(self.since).max(1), Ordering::Relaxed);
     }
 
-    /// When somebody last did; 0: never.
+    /// Returns the time of the last query; 0: there was none.
     pub(crate) fn at(&self) -> u64 {
         self.at.load(Ordering::Relaxed)
     }

@@ -9,7 +9,7 @@
 //!    last known size: those that were asked for since first, then the most recently used.
 //! 5. For an evicted view that a query asked for, and that is not huge, older views are evicted: those that no query
 //!    has used for [`REST_MS`].
-//! 6. With each eviction soon after its return a view waits longer before it comes back.
+//! 6. A view that is evicted soon after its return waits longer before it comes back.
 
 /// The share of the limit that may be taken once a view has come back. The rest stays free, so that it
 /// is not evicted again at the next change.
@@ -38,7 +38,7 @@ pub(crate) struct EvictableView {
     pub(crate) bytes_max: Option<u64>,
     /// The view is pinned, or one of the system's own.
     pub(crate) stays: bool,
-    /// When it was last asked for; 0: never.
+    /// The time of the last query; 0: there was none.
     pub(crate) used_at: u64,
     /// Decides between views that were last used at the same moment: the lowest value is evicted first. The value
     /// differs between replicas, so that not all of them evict the same view.
@@ -60,7 +60,7 @@ pub(crate) enum Phase {
     },
 }
 
-/// Why a view was evicted.
+/// The reason of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Why {
     /// The view is over a limit of its own.

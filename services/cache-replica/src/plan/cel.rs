@@ -96,7 +96,7 @@ impl CelPlans {
         Self(cache.weigher(weigh).build())
     }
 
-    /// Their size in memory.
+    /// Returns the size of all plans in memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.weighted_size()
     }

@@ -1,4 +1,4 @@
-//! Takes in the policies as they are now, and the views that they are scanned on.
+//! Takes over the present policies, and the views that they are scanned on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -31,7 +31,7 @@ struct PolicyReads {
     due: Option<Instant>,
     /// The time at which the rescan began, until its end.
     begun: Option<Instant>,
-    /// Not before then.
+    /// The time before which the policy does not judge everything anew.
     rests_until: Instant,
 }
 

@@ -83,7 +83,7 @@ impl FactTimeoutBackoff {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Takes in the outcome of a rule.
+    /// Notes the outcome of a rule.
     fn note(&self, is_error: bool, was_answered: bool, took: Duration) {
         if was_answered && !is_error {
             self.regain();
@@ -97,7 +97,7 @@ impl FactTimeoutBackoff {
 pub(super) struct Tools {
     pub(super) judge: Judge,
     pub(super) known: CatalogSnapshot,
-    /// In order of key.
+    /// The policies, in order of key.
     pub(super) policies: Vec<ScannedPolicy>,
     pub(super) fact_timeout: FactTimeoutBackoff,
     pub(super) metrics: ReporterMetrics,

@@ -37,7 +37,7 @@ struct Running {
 }
 
 impl CallPollers {
-    /// None yet, in this term.
+    /// Returns the pollers of a term, of which none runs yet.
     pub(crate) fn new(caller: Caller, publisher: Publisher, metrics: SourceMetrics) -> Self {
         Self {
             caller,

@@ -60,7 +60,7 @@ pub(crate) struct Deps {
     pub entries_check: Arc<Check>,
     /// Ready when policies can be read.
     pub policies_check: Arc<Check>,
-    /// Takes down the memory that entries take.
+    /// Counts the memory that entries take.
     pub memory: Share,
     /// Asks for this watcher's rights.
     pub rights: Rights,

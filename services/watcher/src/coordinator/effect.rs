@@ -17,7 +17,7 @@ use crate::{
     source::reflect::content_version,
 };
 
-/// One thing to do.
+/// An effect that the coordinator asks for.
 #[derive(Debug)]
 pub(super) enum CoordinatorEffect {
     /// Write to a system view.

@@ -61,7 +61,7 @@ struct PolicyProgress {
     position: Option<Revision>,
     /// The policy has been in force.
     established: bool,
-    /// Since when it could be.
+    /// The time since which the policy could be in force.
     since: Instant,
     /// No replica serves a view that the policy reads.
     unserved_view: bool,
@@ -149,7 +149,7 @@ impl EnforcementTracker {
         !self.unenforced.is_empty()
     }
 
-    /// Takes a webhook's heartbeat in. Returns the policies to look at again.
+    /// Takes a webhook's heartbeat. Returns the policies to look at again.
     pub(super) fn webhook_beat(&mut self, beat: WebhookBeat, now: Instant) -> BTreeSet<PolicyId> {
         match self.webhooks.take_beat(beat, now) {
             true => self.unenforced.clone(),

@@ -32,9 +32,10 @@ impl ExceptionKind {
 
 /// The exceptions of both kinds.
 pub(super) struct ExceptionStore {
-    /// One list for each kind, in their order.
+    /// The lists of exceptions, one for each kind, in the kinds' order.
     lists: [ManifestList<ExceptionManifest>; ExceptionKind::ALL.len()],
-    /// By kind: its exceptions cannot be read, so the entries that they need are unknown. Nothing else waits for them.
+    /// A mark for each kind whose exceptions cannot be read. The entries that they need are unknown then, and nothing
+    /// else waits for them.
     refused: [bool; ExceptionKind::ALL.len()],
 }
 

@@ -51,7 +51,7 @@ struct Metadata {
 }
 
 impl Identity {
-    /// Also of an object whose other parts cannot be read.
+    /// Reads the metadata, also of an object whose other parts cannot be read.
     fn read(object: &RawObject) -> Self {
         let Body { metadata, .. } = serde_json::from_slice(&object.json).unwrap_or_default();
         Self {

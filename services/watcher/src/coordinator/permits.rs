@@ -63,7 +63,7 @@ impl CacheApiCalls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NamePattern {
     kind: String,
-    /// Without the kind.
+    /// The pattern of names, without the kind.
     pattern: String,
 }
 
@@ -100,7 +100,7 @@ impl NamePattern {
         self.kind == kind && matches(&self.pattern, name)
     }
 
-    /// By the key among the policies of all kinds.
+    /// Returns whether the pattern includes a policy, by its key among the policies of all kinds.
     fn is_policy(&self, key: &ObjectKey) -> bool {
         let (kind, name) = PolicyKind::of_key(key);
         let kind = kind.as_str().to_ascii_lowercase();

@@ -21,7 +21,7 @@ pub(super) struct PolicyId(pub(super) ObjectKey);
 
 /// The policies of all kinds.
 pub(super) struct PolicyStore {
-    /// One list for each kind, in their order.
+    /// The lists of policies, one for each kind, in the kinds' order.
     lists: [ManifestList<PolicyManifest>; PolicyKind::ALL.len()],
     /// The policies that name an entry.
     readers: HashMap<EntryId, BTreeSet<PolicyId>>,

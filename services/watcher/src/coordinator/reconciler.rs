@@ -66,7 +66,7 @@ const WRITER_WAIT: Duration = Duration::from_secs(15);
 /// The coordinator's knowledge in a term.
 pub(super) struct Reconciler {
     options: Options,
-    /// When the term began.
+    /// The begin of the term.
     begun: Instant,
     entries: EntryStore,
     policies: PolicyStore,
@@ -122,7 +122,7 @@ impl Reconciler {
         reconciler
     }
 
-    /// Takes in the policies that the log has. Call it before the first note.
+    /// Takes over the policies that the log has. Call this before the first note.
     pub(super) fn inherit(&mut self, policies: PoliciesInLog) {
         self.inherited = policies;
     }
@@ -150,7 +150,7 @@ impl Reconciler {
         self.enforcement.is_awaited()
     }
 
-    /// Takes in the kinds that the API server serves, as they were just read.
+    /// Takes the kinds that the API server serves, after they were read.
     pub(super) fn discovered(&mut self, catalog: Arc<Catalog>, now: Instant) {
         let records = catalog.resources.iter().map(|served| &served.record);
         let records = records.filter_map(|record| Record::encode(kind_key(record), record));
@@ -186,7 +186,7 @@ impl Reconciler {
         self.reporter.policies_changed(concerned);
     }
 
-    /// Takes in a control record of the log.
+    /// Takes a control record of the log.
     pub(super) fn log(&mut self, event: LogEvent) {
         self.views.log(event);
     }
@@ -196,7 +196,7 @@ impl Reconciler {
         self.views.beat(beat, now);
     }
 
-    /// Takes in a replica's heartbeat.
+    /// Takes a replica's heartbeat.
     pub(super) fn replica_beat(&mut self, beat: ReplicaBeat, now: Instant) {
         for (view, age_ms) in &beat.ages_ms {
             if let Some(good) = now.checked_sub(Duration::from_millis(*age_ms)) {
@@ -209,26 +209,26 @@ impl Reconciler {
         self.reporter.policies_changed(waiting);
     }
 
-    /// Takes in a webhook's heartbeat.
+    /// Takes a webhook's heartbeat.
     pub(super) fn webhook_beat(&mut self, beat: WebhookBeat, now: Instant) {
         let again = self.enforcement.webhook_beat(beat, now);
         self.reporter.policies_changed(again);
     }
 
-    /// Takes in that something was written to the log.
+    /// Notes that the log has new records.
     pub(super) fn log_written(&mut self) {
         let waiting = self.enforcement.waiting_for_log();
         self.reporter.policies_changed(waiting);
     }
 
-    /// Takes in the watcher's rights, as far as known.
+    /// Takes the watcher's rights, as far as they are known.
     pub(super) fn rights_found(&mut self, found: rights::LackingRights) {
         self.rights = found;
         let changing = self.policies.changing_existing();
         self.reporter.policies_changed(changing);
     }
 
-    /// Takes in as whom this watcher writes: webhooks have to know whose writes are no triggers.
+    /// Takes the user as which this watcher writes. Webhooks need it, since this user's writes are no triggers.
     pub(super) fn writer_found(&mut self, writer: WriterUser, now: Instant) {
         if let WriterUser::Known(user) = &writer {
             self.publish_entry(&EntryRecord {
@@ -246,7 +246,7 @@ impl Reconciler {
         self.settle(now);
     }
 
-    /// Takes in that webhooks are heard from now on only: one that lives may not have been heard yet.
+    /// Notes that webhooks are heard from now on: a live webhook may not have been heard yet.
     pub(super) fn listens_to_webhooks(&mut self, now: Instant) {
         self.enforcement.listen(now);
     }
@@ -341,7 +341,7 @@ impl Reconciler {
         Some(Event::Reference(id.1, resolution))
     }
 
-    /// Takes an event into the registry, and everything that follows from it.
+    /// Applies an event to the registry, and carries out its effects.
     fn apply(&mut self, event: Event) {
         use registry::RegistryEffect as Needed;
         let mut effects = VecDeque::from(self.registry.apply(event));

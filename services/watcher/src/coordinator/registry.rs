@@ -57,7 +57,7 @@ impl Referred {
 pub(crate) struct Needed {
     /// The references whose data must be kept for the dependent.
     pub references: Vec<Referred>,
-    /// It is a policy of a namespace, whose views have a quota in the log.
+    /// The dependent is a policy of a namespace, whose views have a quota in the log.
     pub in_quota: bool,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum RegistryEffect {
 #[derive(Clone, Debug)]
 struct RegisteredEntry {
     record: EntryRecord,
-    /// Its needs, while it is bound.
+    /// The entry's needs, while it is bound to a view.
     held: Option<EntryNeeds>,
     /// The entry lets go of a forbidden view.
     stops: bool,
@@ -141,7 +141,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Takes an event in. An event that changes nothing has no effects.
+    /// Takes an event. An event that changes nothing has no effects.
     pub(crate) fn apply(&mut self, event: Event) -> Vec<RegistryEffect> {
         let mut effects = Vec::new();
         match event {

@@ -26,10 +26,10 @@ use anteroom_model::{
 use anteroom_wire::webhook_beat::WebhookBeat;
 use tokio::time::Instant;
 
-/// Without a beat for this long, a webhook is not waited for.
+/// The silence after which policies do not wait for a webhook.
 const SILENCE_MAX: Duration = Duration::from_millis(WEBHOOK_SILENCE_MAX_MS);
 
-/// With no webhook for this long, nothing is in force.
+/// The time without any webhook after which no policy is in force.
 const AWAY_MAX: Duration = Duration::from_millis(WEBHOOKS_AWAY_MAX_MS);
 
 /// The time that the watcher listens before it knows all live webhooks: one and a half heartbeats.
@@ -44,7 +44,7 @@ const NO_WEBHOOK: &str = "NoWebhook";
 /// The last heartbeat of each webhook.
 #[derive(Debug, Default)]
 pub(crate) struct Webhooks {
-    /// Since when they are listened to.
+    /// The time since which webhooks are heard.
     since: Option<Instant>,
     /// The time at which any webhook was last heard from.
     last: Option<Instant>,
@@ -57,8 +57,8 @@ impl Webhooks {
         self.since = Some(now);
     }
 
-    /// Takes a beat in. Returns whether it may have changed which policies are in force. The position that is only
-    /// compiled changes with every record, and does not count.
+    /// Takes a heartbeat. Returns whether it may have changed which policies are in force. The compiled position
+    /// alone changes with every record, and does not count.
     pub(crate) fn take_beat(&mut self, beat: WebhookBeat, now: Instant) -> bool {
         self.last = Some(now);
         if beat.leaving {
@@ -85,7 +85,7 @@ impl Webhooks {
             && known.is_some_and(|known| now.saturating_duration_since(known) >= AWAY_MAX)
     }
 
-    /// Why a policy that was in force is not any more.
+    /// Checks whether policies that were in force still are.
     ///
     /// # Errors
     /// The reason why it is not in force, for the policy's author.
@@ -96,8 +96,8 @@ impl Webhooks {
         }
     }
 
-    /// Why a policy is not in force yet whose place in this log is `revision`; `None`: it is on its way
-    /// there.
+    /// Checks whether a policy is in force whose position in this log is `revision`; `None`: the policy's record is not
+    /// in the log yet.
     ///
     /// # Errors
     /// The reason why it is not in force, for the policy's author.

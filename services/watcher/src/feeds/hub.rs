@@ -29,7 +29,7 @@ use crate::{
 /// The shortest time between two words to all views of a watch that it is alive.
 const SPREAD: Duration = Duration::from_millis(100);
 
-/// One type.
+/// The state of one type: its views, watches and references.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
     pub(super) watches: BTreeMap<WatchScope, RunningWatch>,
@@ -94,7 +94,7 @@ impl Hub {
         matches!(progress, Some(Progress::Waits { .. }))
     }
 
-    /// Has every object of a view written again, as the next lists of its watches bring it.
+    /// Makes the view write every object again, as the next lists of its watches bring it.
     pub(super) fn reread(&mut self, view: &ViewId, queue: &mut WriteQueue) {
         let Some(member) = self.members.get_mut(view) else {
             return;

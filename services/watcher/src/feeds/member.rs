@@ -1,4 +1,4 @@
-//! One view on a collection, and how far it is with each of its watches.
+//! A view on a collection, and its progress with each of its watches.
 //!
 //! A [`Progress`] stands for one view and one watch:
 //!
@@ -48,7 +48,7 @@ use crate::{
     source::reflect::{Origin, RawObject},
 };
 
-/// One view on a collection.
+/// A view on a collection.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) lease: ViewLease,

@@ -198,7 +198,7 @@ impl References {
         }
     }
 
-    /// Takes a version of an object in. Returns whether the version is news of a reference. `by`: the list that
+    /// Takes a version of an object. Returns whether the version is news about a reference. `by`: the list that
     /// brought the object, which no longer awaits it.
     pub(super) fn take(
         &mut self,

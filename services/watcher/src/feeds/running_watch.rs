@@ -8,7 +8,7 @@ use tokio::{sync::watch, task::AbortHandle};
 
 use super::reads::Reads;
 
-/// One watch.
+/// The state of a running watch.
 #[derive(Debug)]
 pub(super) struct RunningWatch {
     relist: watch::Sender<u64>,

@@ -269,7 +269,7 @@ impl TypeFeed {
         });
     }
 
-    /// Takes the answer in. Returns whether watches have to be planned.
+    /// Takes the answer about forbidden watches. Returns whether watches have to be planned.
     pub(super) fn allowed(&mut self, scopes: &[WatchScope]) -> bool {
         self.probing = false;
         let mut hub = self.hub.lock();

@@ -74,7 +74,7 @@ pub(crate) struct Image {
     pub data: Arc<Value>,
     /// The bytes that the image takes, about.
     pub bytes: usize,
-    /// When the registry was asked.
+    /// The time at which the registry was asked.
     pub begun: Instant,
 }
 

@@ -149,7 +149,7 @@ async fn waits(error: &BusError, stop: &CancellationToken) {
         .await;
 }
 
-/// Takes requests until the place is lost or given up.
+/// Answers requests until the subscription ends.
 async fn take(
     reader: &Arc<LiveReader>,
     address: &Address,

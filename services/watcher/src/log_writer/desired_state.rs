@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::generations::Generations;
 
-/// One change of a group's desired views and objects, for its feeder.
+/// A change of a group's desired views and objects, for its feeder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DesiredChange {
     /// The view is desired, with these options.
@@ -110,7 +110,7 @@ impl DesiredState {
         is_legible && self.read_whole && self.views_synced && self.objects_synced
     }
 
-    /// Takes in an event of the log. Returns whether the API server may serve other kinds now.
+    /// Takes an event of the log. Returns whether the API server may serve other kinds now.
     fn take_in(&mut self, event: LogEvent) -> bool {
         match event {
             LogEvent::Restart { .. } => {

@@ -44,7 +44,7 @@ pub(crate) struct Leadership {
 /// The lease as this candidate finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Claim {
-    /// It is this candidate's own, from before a restart: it may be taken at once.
+    /// The lease is this candidate's own, from before a restart: it may take the lease at once.
     Own,
     /// No watcher holds the lease: the watcher that the group is assigned to may take it at once.
     Free,
@@ -216,7 +216,7 @@ impl Campaign<'_> {
 }
 
 impl Leadership {
-    /// Takes the lease of a group of a new log.
+    /// Takes the lease of a group in a new log.
     #[cfg(test)]
     pub(crate) async fn of_new_log(bus: &dyn Bus, group: Group) -> Self {
         let incarnation = bus.ensure_log().await.unwrap().incarnation;

@@ -66,7 +66,7 @@ impl LogSnapshot {
         Self { views }
     }
 
-    /// Takes a view out, for its new writer.
+    /// Removes a view and returns it, for its new writer.
     pub(crate) fn take(&mut self, view: &ViewId) -> InheritedView {
         self.views.remove(view).unwrap_or_default()
     }

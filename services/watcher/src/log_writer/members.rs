@@ -41,7 +41,7 @@ const BEATS_RETRY: Duration = Duration::from_millis(500);
 /// The last heartbeat of a group's leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeaderBeat {
-    /// Its term.
+    /// The leader's term.
     pub term: u32,
     /// Empty: the lease was handed back.
     pub holder: String,
@@ -74,11 +74,11 @@ struct Heard {
     /// Watchers that stand for election, and when each was last heard.
     candidates: BTreeMap<String, Instant>,
     leaders: HashMap<Group, LeaderBeat>,
-    /// Since when this client hears the bus: silence before that says nothing.
+    /// The time since which this client hears the bus: silence before that proves nothing.
     since: Instant,
     /// True while this watcher stands for election.
     stands: bool,
-    /// This watcher stops, and never stands again.
+    /// The watcher shuts down, and never stands for election again.
     withdrawn: bool,
 }
 
@@ -231,7 +231,7 @@ impl Members {
         }
     }
 
-    /// Takes a beat in.
+    /// Takes a heartbeat.
     pub(crate) fn take_beat(&self, beat: &Beat) {
         let at = Instant::now();
         if let Some(last) = beat.views.iter().map(|view| view.revision).max() {

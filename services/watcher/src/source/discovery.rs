@@ -14,7 +14,7 @@ use anteroom_policy::{KindPattern, ServedKind};
 
 pub(crate) use parse::{DiscoveryDocument, parse_aggregated};
 
-/// One resource of one group version.
+/// A resource of one group version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServedResource {
     /// The record that the other services read.
@@ -37,8 +37,8 @@ pub(crate) struct Broken {
 /// Everything that the API server serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
-    /// In the API server's order of preference: the core group first, then group by group, and in
-    /// each the preferred version first.
+    /// The resources in the API server's order of preference: the core group first, then group by group, and in each
+    /// the preferred version first.
     pub resources: Vec<ServedResource>,
     /// Groups that could not be asked.
     pub broken: Vec<Broken>,
@@ -55,7 +55,7 @@ pub(crate) struct ResourceQuery<'a> {
     pub kind: &'a str,
 }
 
-/// Why words do not name one resource.
+/// The reason why names do not mean exactly one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
     /// The words name no resource until the entry or the API server changes.

@@ -13,7 +13,7 @@ use thiserror::Error;
 /// Written by `kubectl apply`: the object once more, as text.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Why an object cannot be published.
+/// The reason why an object cannot be published.
 #[derive(Debug, Error)]
 pub(crate) enum PruneError {
     /// The object's text is no JSON object, or nests too deep.
@@ -62,7 +62,7 @@ fn pruned(mut object: Map<String, Value>, api_version: &str, kind: &str) -> Map<
 pub(crate) struct Unreadable {
     /// The reason, for people.
     pub problem: String,
-    /// Its labels; `None`: not known.
+    /// The object's labels; `None`: they are not known.
     pub labels: Option<Labels>,
 }
 

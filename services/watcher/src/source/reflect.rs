@@ -508,7 +508,7 @@ impl<S: Sink> Reflector<S> {
         self.step(Input::Failed(fault)).await;
     }
 
-    /// Takes in a refusal, which may be of an API server that has not read its rules yet.
+    /// Handles a refusal, which may come from an API server that has not read its rules yet.
     async fn check_refusal(&mut self, fault: Fault) -> Fault {
         let said = self.api.readiness().await;
         let verdict = self.forbidden_check.judge(said, Instant::now());
@@ -569,7 +569,7 @@ fn not_ready(refused: &Fault) -> Fault {
     }
 }
 
-/// One page of a list, read.
+/// Reads one page of a list.
 async fn fetch(api: ApiServer, path: String, accept: &'static str) -> Result<Page, Fault> {
     let bytes = api.get_as(&path, accept, PAGE_BYTES_MAX).await?;
     parse::page(&bytes)

@@ -271,7 +271,7 @@ impl ManifestReader {
         });
     }
 
-    /// In the version that the API server prefers.
+    /// Reads a kind in the version that the API server prefers.
     async fn read_served(&self, served: Served, namespace: Option<&str>) {
         let mut catalog = self.discovery.catalog.subscribe();
         // Where nothing is known yet, an answer of *not found* would say nothing.

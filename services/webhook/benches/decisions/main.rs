@@ -1,4 +1,4 @@
-//! Takes reviews through webhook and replica in one process, one after the other, and says how many.
+//! Sends reviews through webhook and replica in one process, one after the other, and prints their number.
 //!
 //! The cost of a decision without TLS and NATS. Run under callgrind with two numbers of reviews: the difference is
 //! the cost of the reviews, without the cost of the start. `cargo xtask profile` does that.
@@ -7,7 +7,7 @@
 //! cargo bench -p anteroom-webhook --bench decisions -- --policy hosts --reviews 1000
 //! ```
 //!
-//! With `--over http1` or `--over http2` they are posted over TLS, which is counted too.
+//! With `--over http1` or `--over http2` the reviews are posted over TLS, whose cost counts too.
 #![allow(clippy::print_stdout, reason = "it is what this program is for")]
 #![allow(clippy::unwrap_used, reason = "nothing here comes from outside")]
 

@@ -26,7 +26,7 @@ use crate::world::{Reviews, World};
 pub(crate) enum Http {
     /// A connection for each review that is under way.
     Http1,
-    /// One connection.
+    /// A client's connection.
     Http2,
 }
 

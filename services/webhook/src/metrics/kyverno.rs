@@ -1,8 +1,8 @@
 //! The webhook's metrics by the names that Kyverno's metrics have, for dashboards and alerts that know those
 //! (`--kyverno-metric-names`).
 //!
-//! Their labels name kinds and namespaces, so there are far more series. Each rule keeps its own counters, so that a
-//! decision looks up none by thirteen labels.
+//! The labels of these metrics name kinds and namespaces, so there are far more series. Each rule keeps its own
+//! counters, so that a decision looks up none by thirteen labels.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -294,7 +294,7 @@ impl KyvernoMetrics {
         });
     }
 
-    /// Takes in the policies that are in force now.
+    /// Takes over the policies in force.
     pub(super) fn policies(&self, policies: &PolicySet) {
         self.rules.clear();
         let mut known = HashSet::new();
@@ -329,7 +329,7 @@ struct RequestTarget<'a> {
 }
 
 impl<'a> RequestTarget<'a> {
-    /// One that stands for many.
+    /// Returns the labels of a series that stands for many.
     fn other(self) -> Self {
         Self {
             kind: OTHER,

@@ -22,7 +22,7 @@ pub(super) struct RuleSeries {
     seconds: OnceLock<Histogram>,
     /// The rule's part of Kyverno's labels.
     pub(super) of_rule: OfRule,
-    /// Its series by Kyverno's names.
+    /// The rule's series by Kyverno's names.
     pub(super) seen: SeriesCache,
 }
 

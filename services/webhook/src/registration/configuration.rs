@@ -61,7 +61,7 @@ impl Configuration {
         id[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Its length as JSON.
+    /// Returns the length of the configuration as JSON.
     pub(super) fn bytes(&self) -> usize {
         serde_json::to_vec(&self.object()).map_or(0, |object| object.len())
     }

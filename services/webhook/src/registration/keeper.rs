@@ -102,7 +102,7 @@ struct KeeperState {
 }
 
 impl Keeper {
-    /// Until shutdown.
+    /// Keeps the configuration until shutdown.
     pub(crate) async fn run(
         self,
         mut catalogs: Catalogs,
@@ -260,7 +260,7 @@ impl Keeper {
         }
     }
 
-    /// It is not written: says so, and when to try again.
+    /// Notes that the configuration could not be written, and returns the time of the next attempt.
     fn unwritten(&self, problem: String, state: &mut KeeperState) -> Instant {
         // Once it was written, answering goes on: the API server calls us by what it has.
         if state.write_backoff.attempt() == 0 {

@@ -71,7 +71,7 @@ pub(crate) async fn keep(
     Ok(())
 }
 
-/// Since when another webhook is ahead.
+/// The time since which another webhook is ahead.
 #[derive(Debug, Default)]
 struct LagTimer {
     ahead_since: Option<Instant>,

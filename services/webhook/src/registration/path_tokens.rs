@@ -103,8 +103,8 @@ impl PathTokens {
         self.0.lock().wanted(phase, Instant::now(), clock())
     }
 
-    /// Takes note of a configuration that the API server has: a path with its token, and the period that it names.
-    /// Returns true if another webhook has written a newer token than this one knew.
+    /// Notes a configuration of the API server: a path with its token, and the period that it names. Returns true if
+    /// another webhook has written a newer token than this one knew.
     pub(super) fn read(&self, phase: Phase, path: &str, period: u64) -> bool {
         let token = path
             .strip_prefix(PREFIX)
@@ -116,7 +116,7 @@ impl PathTokens {
         state.read(phase, token, period, Instant::now(), clock())
     }
 
-    /// Takes note that the API server has a configuration with this token.
+    /// Notes that the API server has a configuration with this token.
     pub(super) fn written(&self, phase: Phase, token: &PathToken) {
         let until = Instant::now() + PERIOD;
         let mut state = self.0.lock();
@@ -182,7 +182,7 @@ impl TokenState {
         is_newer
     }
 
-    /// Takes the tokens of the present periods, of their neighbours, and of all periods seen.
+    /// Accepts the tokens of the present periods, of their neighbours, and of all periods seen.
     fn take_those_around(&mut self, clock: u64) {
         let mut taken = Vec::new();
         for phase in PHASES {

@@ -37,9 +37,9 @@ pub(super) const MARGIN: Duration = Duration::from_secs(1);
 pub(super) struct Written {
     /// The configuration equals the desired configuration.
     pub(super) wanted: bool,
-    /// When it was first acknowledged.
+    /// The time of the first acknowledgement.
     pub(super) at: Instant,
-    /// When it was last written.
+    /// The time of the last write.
     pub(super) checked: Instant,
     /// The API server uses the configuration.
     pub(super) proven: bool,

@@ -79,7 +79,7 @@ pub(super) async fn fetch(
     within("read", kind, api(client, wanted).get_opt(&wanted.name)).await
 }
 
-/// Takes note of the token in an object. Returns true if another webhook has written a newer one than this one knew.
+/// Notes the token in an object. Returns true if another webhook has written a newer one than this one knew.
 pub(super) fn note_token(tokens: &PathTokens, phase: Phase, there: &DynamicObject) -> bool {
     let reached = &there.data["webhooks"][0]["clientConfig"];
     let path = [&reached["service"]["path"], &reached["url"]];

@@ -106,7 +106,7 @@ impl Drop for InFlight {
     }
 }
 
-/// When a review was whole, and by when its answer is on its way.
+/// The time at which a review was complete, and the time by which its answer has to be sent.
 #[derive(Clone, Copy)]
 struct Times {
     begun: Instant,

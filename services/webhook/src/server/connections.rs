@@ -52,9 +52,9 @@ pub(super) struct Connections(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// In the order in which they were opened.
+    /// The open connections, in the order in which they were opened.
     open: BTreeMap<u64, Arc<ConnectionState>>,
-    /// When each peer last proved itself.
+    /// The time of each peer's last proof.
     known: HashMap<IpAddr, Instant>,
 }
 
@@ -88,8 +88,8 @@ impl ConnectionState {
 }
 
 impl Connections {
-    /// Takes one more connection, and closes another one for it if need be. `None`: all that there are prove to be in
-    /// use.
+    /// Admits a connection, and closes another one for it if necessary. `None`: all open connections are proven and
+    /// in use.
     pub(super) fn admit(&self, peer: IpAddr) -> Option<Connection> {
         let now = Instant::now();
         let mut table = self.0.lock();

@@ -30,7 +30,7 @@ const SMALL_SHARE: usize = 4;
 /// Bytes of bodies that wait for room at once. With one more, it is refused at once.
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// One place of a semaphore.
+/// The bytes for one place of the semaphore.
 const PLACE_BYTES: usize = 1024;
 
 /// The room for reviews that are being decided.

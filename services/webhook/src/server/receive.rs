@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_secs(3);
 /// Bytes that each [`STEP`] has to bring of a body that is not whole.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// Why there is no body.
+/// The reason why there is no body.
 #[derive(Debug)]
 pub(super) enum NotReceived {
     /// Too much is waited for already.
@@ -143,7 +143,7 @@ struct BodyParts {
 }
 
 impl BodyParts {
-    /// One more part; its length.
+    /// Takes a further part of the body. Returns its length.
     fn take(&mut self, frame: Result<Frame<Bytes>, axum::Error>) -> Result<usize, NotReceived> {
         let frame = frame.map_err(|error| late(error.to_string()))?;
         // Trailers say nothing here.

@@ -144,8 +144,8 @@ impl<S> Accept<TcpStream, S> for BufferedTcp {
 
 /// A stream that collects writes until a flush, and ends once it was quiet for too long.
 ///
-/// It says that it does not write vectors, though TLS does: HTTP/2 then copies small bodies behind their
-/// heads, and flushes all answers that are ready once, not one after the other.
+/// The stream claims not to write vectors, though TLS does. HTTP/2 then copies small bodies behind their headers, and
+/// flushes all ready answers once, not one after the other.
 #[derive(Debug)]
 pub(super) struct CoalescingStream<S> {
     stream: BufWriter<S>,

@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Records of one message.
 const RECORDS_PER_MESSAGE: usize = 64;
 
-/// One operator's tap.
+/// The tap of one operator.
 #[derive(Debug)]
 pub(super) struct Lease {
     tap: Tap,
@@ -25,7 +25,7 @@ pub(super) struct Lease {
     sequence: u64,
     since: Instant,
     summary: Summary,
-    /// By policy, rule, kind and namespace, with a zero byte after each.
+    /// The counts by policy, rule, kind and namespace, with a zero byte after each name.
     rows: HashMap<String, Row>,
     /// The key of a row while it is looked for.
     key: String,

@@ -42,7 +42,7 @@ impl fmt::Debug for Stored {
 }
 
 impl Stored {
-    /// From a Secret's data; `None` if a part is missing or no text.
+    /// Reads the parts from a Secret's data; `None`: a part is missing or no text.
     pub(crate) fn from_data(data: &BTreeMap<String, Vec<u8>>) -> Option<Self> {
         let text = |key| String::from_utf8(data.get(key)?.clone()).ok();
         Some(Self {

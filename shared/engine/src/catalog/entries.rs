@@ -35,7 +35,7 @@ impl Item {
 }
 
 impl EntrySet {
-    /// From the objects of the view (namespace, name and body), reading those alone that `before` does
+    /// Builds the set from the objects of the view (namespace, name and body), decoding only those that `before` does
     /// not have.
     pub fn build<'a>(
         before: &Self,

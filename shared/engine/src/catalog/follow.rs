@@ -110,7 +110,7 @@ struct CatalogReader {
     marks: Option<CatalogMarks>,
 }
 
-/// One view, read as a whole.
+/// A copy of one view, read as a whole.
 struct SystemViewCopy<T> {
     id: ViewId,
     value: Arc<T>,

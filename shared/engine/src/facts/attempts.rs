@@ -33,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 enum Meaning {
     /// Nobody would say anything else.
     Final,
-    /// Another replica may know better, and is to be asked at once.
+    /// Another replica may know better, and should be asked at once.
     AskAnother,
     /// Nobody can be asked now; who was asked before may still answer.
     NobodyElse,
@@ -120,7 +120,7 @@ impl LaterAttempts {
     }
 }
 
-/// When the next attempt begins.
+/// The pace of the attempts: the time of the next one.
 struct AttemptPace {
     /// Attempts that somebody has received.
     begun: usize,

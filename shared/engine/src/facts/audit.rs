@@ -53,7 +53,7 @@ pub(super) struct Sample {
     pub(super) revision: Revision,
 }
 
-/// One side of a comparison: a result, or that there is no such object.
+/// One side of a comparison: a result, or the absence of the object.
 #[derive(Debug, PartialEq)]
 enum Said {
     Value(Value),

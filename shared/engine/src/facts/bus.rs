@@ -71,7 +71,7 @@ impl BusFacts {
         }
     }
 
-    /// Takes no answer of the view any more that is of an earlier state.
+    /// Refuses answers of the view from before this position, from now on.
     pub fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
         self.views.expect(view, incarnation, revision);
     }

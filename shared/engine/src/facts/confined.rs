@@ -87,7 +87,7 @@ fn leads_into(path: &str, namespace: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// At evaluation, with every variable in its place.
+    /// The check at evaluation, with every variable resolved.
     #[test]
     fn a_path_leads_into_the_namespace_or_is_refused() {
         for path in [

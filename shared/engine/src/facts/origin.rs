@@ -15,7 +15,7 @@ pub enum Origin {
         replica: String,
         /// The log that it follows.
         incarnation: String,
-        /// Its position in that log.
+        /// The view's position in that log.
         revision: Revision,
         /// The resource version that the view had there.
         version: String,

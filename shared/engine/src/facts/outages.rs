@@ -54,7 +54,7 @@ pub(super) struct Outages<K>(Arc<OutageState<K>>);
 #[derive(Debug)]
 struct OutageState<K> {
     patience: Duration,
-    /// Their number, so that nothing is looked up while there are none.
+    /// The number of outages, so that nothing is looked up while there are none.
     count: AtomicUsize,
     outages: Mutex<HashMap<K, Outage>>,
 }
@@ -62,7 +62,7 @@ struct OutageState<K> {
 #[derive(Debug)]
 struct Outage {
     since: Instant,
-    /// When a request last failed.
+    /// The time of the last failed request.
     last: Instant,
     error: FactError,
     pause: Duration,
@@ -80,7 +80,7 @@ impl<K> Clone for Outages<K> {
 
 /// The part of a request in finding out whether an outage is over.
 enum Turn<'a, K: Clone + Eq + Hash> {
-    /// This request looks, after a pause.
+    /// This request asks again, after a pause.
     Look {
         pause: Duration,
         _watching: Watching<'a, K>,
@@ -170,7 +170,7 @@ impl<K: Clone + Eq + Hash> Outages<K> {
         }
     }
 
-    /// Takes in a failure. Returns until when to wait at most; `None`: the outage is old.
+    /// Notes a failure. Returns the time until which the request may wait; `None`: the outage is old.
     fn failed(&self, key: &K, error: &FactError, deadline: Instant) -> Option<Instant> {
         let (now, patience) = (Instant::now(), self.0.patience);
         let mut outages = self.0.outages.lock();

@@ -59,7 +59,7 @@ pub(super) struct FactRoute {
     pub(super) stands_for: Option<LiveRead>,
 }
 
-/// One place to ask for a fact.
+/// A backend to ask for a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Backend {
     View(ViewRead),
@@ -72,7 +72,7 @@ pub(super) struct ViewRead {
     pub(super) view: ViewId,
     pub(super) query: Query,
     pub(super) age_max_ms: Option<u64>,
-    /// Its bodies are sealed, and so must the reply be.
+    /// The view's bodies are sealed, and so must the reply be.
     pub(super) secret: bool,
     /// An object that the view does not have is absent. If this is false, the view holds only some of the objects.
     pub(super) absent_is_answer: bool,

@@ -12,7 +12,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// In the clear.
+    /// Returns a question in the clear.
     pub(super) fn open(body: Bytes) -> Self {
         Self { body, asked: None }
     }

@@ -111,7 +111,7 @@ impl Views {
         }
     }
 
-    /// From now on the view has got so far for everybody who asks here.
+    /// Refuses answers of the view from before this position, for every rule that asks here.
     pub(super) fn expect(&self, view: &ViewId, incarnation: &Incarnation, revision: Revision) {
         // The revision is ignored if the log has been left.
         let _ = self.floors.raise_to(view, incarnation, revision);
@@ -250,7 +250,7 @@ impl Views {
         .await
     }
 
-    /// One attempt.
+    /// Makes one attempt.
     async fn send(
         &self,
         at: &Address,

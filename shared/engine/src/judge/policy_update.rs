@@ -21,7 +21,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// The number of times that a part is asked for before the rest is given up.
 const READS_MAX: u32 = 5;
 
-/// Before a part is asked for again.
+/// The pause before a part is asked for again.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// A policy with rules that existing objects trigger. Cheap to clone.
@@ -49,7 +49,7 @@ impl CatalogSnapshot {
 }
 
 impl UpdatedPolicy {
-    /// Its key among the policies of all kinds.
+    /// Returns the policy's key, unique among all kinds.
     pub fn key(&self) -> &ObjectKey {
         &self.0.key
     }

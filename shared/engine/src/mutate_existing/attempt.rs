@@ -24,10 +24,10 @@ pub(super) const LOOKS_MAX: u32 = 4;
 /// The time after which an admitted object is stored, most often.
 const STORED_AFTER: Duration = Duration::from_millis(300);
 
-/// Before the second attempt; twice as long before each that follows.
+/// The pause before the second attempt; before each further attempt it is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// After an object was another one.
+/// The pause after an object had changed meanwhile.
 const PAUSE_OF_CONFLICT: Duration = Duration::from_millis(100);
 
 /// The trigger of a rule.
@@ -48,7 +48,7 @@ pub(super) enum AttemptOutcome {
     NotMatched,
     /// No object is to be changed.
     Unchanged,
-    /// Some were written, and there is none that was not.
+    /// Some objects were written, and no write failed.
     Written,
     /// The stored object had changed since the rule read the object.
     Conflict,

@@ -1,4 +1,5 @@
-//! One attempt of a rule on existing objects: it goes on part by part, and leaves threads to those that admit.
+//! An attempt of a rule on existing objects. It goes on part by part, and leaves threads to the requests at
+//! admission.
 
 use anteroom_functions::meter;
 use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleOutcome, RuleReport};

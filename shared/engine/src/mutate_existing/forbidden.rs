@@ -46,7 +46,7 @@ impl ForbiddenTargets {
         self.places.contains(&TargetNamespace::of(changed))
     }
 
-    /// Takes in the results of the writes of a part.
+    /// Notes the results of the writes of a part.
     pub(super) fn note(&mut self, written: &[(TargetNamespace, Result<(), FactError>)]) {
         for (place, written) in written {
             match written {

@@ -41,7 +41,7 @@ const DELETION_STEPS_MAX: u64 = REVIEW_STEPS_MAX / 10;
 #[derive(Debug)]
 pub struct Worker {
     engine: Engine,
-    /// Takes the failures.
+    /// The queue for reports about failures.
     violations: Violations,
     recorder: SharedRecorder,
     turns: Semaphore,
@@ -71,7 +71,7 @@ impl Worker {
         self.engine.catalog()
     }
 
-    /// Takes the rule to its end; whether it came to one without a failure.
+    /// Evaluates the rule to its end. Returns whether it ended without a failure.
     pub async fn work(
         &self,
         rule: &RuleName,

@@ -21,7 +21,7 @@ pub struct CallScope {
     pub called: Option<CalledWebhook>,
 }
 
-/// One webhook of a known configuration.
+/// A webhook of a known configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalledWebhook {
     /// The configuration's policies.

@@ -127,7 +127,7 @@ impl Counter {
         &self.at
     }
 
-    /// Its size on the heap.
+    /// Returns the counter's size on the heap.
     pub fn bytes(&self) -> usize {
         let slots = self.groups.capacity() * (size_of::<(Box<str>, CountGroup)>() + 1);
         self.name_bytes + slots

@@ -10,7 +10,7 @@ use crate::Probe;
 pub struct CountedExpression {
     /// The expression with the parameters.
     pub rest: Expression,
-    /// One for each parameter.
+    /// The counts, one for each parameter.
     pub counts: Vec<Count>,
 }
 

@@ -37,7 +37,7 @@ impl IndexKey {
 /// The values of one object's key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyValues {
-    /// In order, each once.
+    /// The values in order, each once.
     pub(super) values: Vec<Scalar>,
     /// The object is a candidate in every query: the key failed, or has parts that cannot be looked up.
     pub(super) always: bool,

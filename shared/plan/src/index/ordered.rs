@@ -15,9 +15,9 @@ use crate::Scalar;
 /// The end of texts by which they are in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// By their first characters.
+    /// The values by their first characters.
     Forward,
-    /// By their last characters.
+    /// The values by their last characters.
     Backward,
 }
 

@@ -146,7 +146,7 @@ impl<'e> Search<'e> {
         }
     }
 
-    /// It was evaluated, and is not used.
+    /// Notes that a value was evaluated and is not used.
     fn left(&mut self, at: DocumentPart, by: TermId) -> Result<DocumentPart, Scan> {
         match at {
             DocumentPart::Objects(stream) if !stream.is_base() => {

@@ -20,9 +20,9 @@ pub(super) struct Miss {
 pub(super) enum FalsyValue {
     /// `null`, or a key is missing.
     Null,
-    /// Or an empty list.
+    /// `Null`, or an empty list.
     Lists,
-    /// Or anything else that a condition takes for false.
+    /// `Lists`, or any other value that a condition takes for false.
     False,
 }
 

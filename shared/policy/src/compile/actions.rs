@@ -97,7 +97,7 @@ fn one(field: &Field<'_>, problems: &mut Problems) -> Option<Arc<Override>> {
     }))
 }
 
-/// In the API's spelling, or the older one in lower case.
+/// Reads a failure action, in the API's spelling or the older one in lower case.
 fn failure_action(field: Option<Field<'_>>, problems: &mut Problems) -> Option<FailureAction> {
     let action = field?.known_text(&["Enforce", "Audit", "enforce", "audit"], problems)?;
     Some(match action {

@@ -33,23 +33,23 @@ const NAME_CHARACTERS_MAX: usize = 63;
 /// The prefix of a derived rule's name.
 const PREFIX: &str = "autogen-";
 
-/// One derived rule.
+/// A derived rule.
 pub(super) struct Derived {
     /// The index of the rule from which this rule is derived.
     pub(super) of: usize,
     /// The derived rule as an author would write it, except for its CEL expressions.
     pub(super) rule: Value,
-    /// From the object to the template of its Pods.
+    /// The path from the object to its Pod template.
     pub(super) template: &'static [&'static str],
     /// The kinds that make Pods in this way.
     pub(super) kinds: Vec<&'static str>,
 }
 
-/// One way to make Pods.
+/// A kind of Pod controllers: the place of their template, and the prefix of derived names.
 struct Shape {
     prefix: &'static str,
     kinds: Vec<&'static str>,
-    /// From the object to the template of its Pods.
+    /// The path from the object to its Pod template.
     template: &'static [&'static str],
 }
 

@@ -229,8 +229,8 @@ pub(super) fn variables(
     is_whole.then_some(programs)
 }
 
-/// One of the expressions that must be true. `rule` is the path that errors leave out. `default_message` is that of an
-/// expression without one.
+/// Compiles an expression that must be true. `rule` is the path that errors leave out. `default_message` is the
+/// message of an expression without its own.
 pub(super) fn judged(
     field: &Field<'_>,
     names: &Names,

@@ -33,7 +33,7 @@ pub(super) struct RootNames {
 }
 
 impl RootNames {
-    /// With the names of all entries of a context, of which none is defined yet.
+    /// Adds the names of all entries of a context; none of the entries is defined yet.
     pub(super) fn with_context<'a>(mut self, names: impl Iterator<Item = &'a str>) -> Self {
         self.of_context.extend(names.map(str::to_owned));
         self

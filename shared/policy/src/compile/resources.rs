@@ -137,7 +137,7 @@ fn list(field: &Field<'_>, problems: &mut Problems) -> Vec<Filter> {
         .collect()
 }
 
-/// One filter: of resources, of users, or of both.
+/// Compiles a filter of resources, of users, or of both.
 fn filter(object: &ManifestObject<'_>, problems: &mut Problems) -> Option<Filter> {
     let users = users(object, problems);
     let selects_users = !users.is_empty();

@@ -1,4 +1,4 @@
-//! One rule.
+//! The compiler of one rule.
 
 use std::sync::Arc;
 

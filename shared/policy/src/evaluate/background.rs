@@ -37,7 +37,7 @@ const NEVER_SCANNED: &[(&str, &str)] = &[
     ("wgpolicyk8s.io", "policyreports"),
 ];
 
-/// Why a policy is not evaluated on objects that exist.
+/// The reason why a policy is not evaluated on existing objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotScanned {
     /// The policy says so: `spec.background: false`.
@@ -59,7 +59,7 @@ pub struct ScannedKinds<'k> {
 }
 
 impl Policy {
-    /// Why the policy is not evaluated on objects that exist; `None`: it is.
+    /// Returns the reason why the policy is not evaluated on existing objects; `None`: it is.
     pub fn not_scanned(&self) -> Option<NotScanned> {
         if !self.settings.background {
             Some(NotScanned::Off)

@@ -1,4 +1,4 @@
-//! Why a rule could not be evaluated.
+//! The reasons why a rule could not be evaluated.
 
 use anteroom_cel::EvalError;
 use anteroom_model::{ErrorCode, FactError};
@@ -11,7 +11,7 @@ use super::limits::{
 };
 use crate::ir::{VariableError, VariableErrorKind, reference::CONFIG_MAP};
 
-/// Why a rule could not be evaluated.
+/// The reason why a rule could not be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
     /// A fact could not be read: the error that its entry or its view holds.
@@ -21,7 +21,7 @@ pub enum RuleError {
         variable: String,
         /// The name of the fact's source, for people: an entry's name, or a path.
         entry: String,
-        /// Why there is no answer.
+        /// The error of the fact.
         source: FactError,
     },
     /// A variable could not be resolved.
@@ -68,7 +68,7 @@ pub enum RuleError {
          were not"
     )]
     TooManyObjects {
-        /// In those parts.
+        /// The number of objects in those parts.
         seen: usize,
         /// The name of the objects.
         target: String,
@@ -140,7 +140,8 @@ impl RuleError {
     }
 }
 
-/// Why a fact could not be read. About a ConfigMap in Kyverno's words, as clients match on them.
+/// Returns the reason why a fact could not be read. For a ConfigMap it has Kyverno's words, since clients match on
+/// them.
 fn fact_message(read: &str, error: &FactError) -> String {
     match (read.strip_prefix(CONFIG_MAP), error) {
         (Some(object), FactError::PathOutsideNamespace { namespace, .. }) => {

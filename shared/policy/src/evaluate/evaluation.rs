@@ -19,7 +19,7 @@ use crate::ir::{
     matching::Surroundings,
 };
 
-/// One rule on its way through one request.
+/// The evaluation of one rule for one request.
 ///
 /// Every step evaluates the rule from its beginning with the facts that are known by then. Loaded values stay loaded,
 /// each fact is asked for once, and random values repeat. So a rule takes at most one step more than it reads facts.
@@ -76,8 +76,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// With the exceptions that there are; those that are not about the rule change nothing. An excepted rule
-    /// is skipped before its preconditions: it reads nothing then.
+    /// Adds the exceptions; those that are not about the rule change nothing. An exempted rule is skipped before its
+    /// preconditions, and then reads nothing.
     #[must_use]
     pub fn with_exceptions(
         mut self,
@@ -91,8 +91,8 @@ impl<'a> Evaluation<'a> {
         self
     }
 
-    /// With the policy's conditions known to be [met](super::Conditions::Met): they are not evaluated again. Otherwise the
-    /// first step evaluates them.
+    /// Notes that the policy's conditions are [met](super::Conditions::Met), so that they are not evaluated again.
+    /// Otherwise the first step evaluates them.
     #[must_use]
     pub fn with_conditions_met(mut self) -> Self {
         self.meets_conditions = true;

@@ -1,16 +1,16 @@
-//! Why an evaluation does not go on.
+//! The reasons why an evaluation stops.
 
 use super::{error::RuleError, report::RuleOutcome};
 use crate::ir::VariableError;
 
-/// Why a template or an expression is not resolved.
+/// The reason why a template or an expression is not resolved.
 #[derive(Debug)]
 pub(super) enum Interrupt {
     /// A fact has to arrive first.
     Pending,
-    /// For good, whatever stands around it.
+    /// The rule fails, whatever the expression around it does.
     Rule(Box<RuleError>),
-    /// For good, unless something stands in for it.
+    /// The rule fails, unless the expression around it catches the error.
     Variable(VariableError),
 }
 
@@ -34,7 +34,7 @@ impl Interrupt {
     }
 }
 
-/// Why there is no verdict.
+/// The reason why there is no verdict.
 pub(super) enum Stop {
     /// A fact is waited for.
     Pending,

@@ -93,8 +93,8 @@ fn sentence(mut text: String) -> String {
     text
 }
 
-/// Why a rule was skipped, with the conditions' messages as written: a rule that its preconditions
-/// stop asks for nothing, not even for its messages.
+/// Returns the reason why a rule was skipped, with the conditions' messages as the manifest has them. A rule that its
+/// preconditions stop asks for nothing, not even for its messages.
 pub(super) fn skip(conditions: &[&Template]) -> String {
     let messages = conditions
         .iter()

@@ -1,4 +1,4 @@
-//! One object under the patches of a rule.
+//! Applies the patches of a rule to an object.
 
 use std::{borrow::Cow, sync::Arc};
 

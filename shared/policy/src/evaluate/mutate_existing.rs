@@ -196,7 +196,7 @@ impl TargetWalk {
     }
 }
 
-/// One part of the list.
+/// Patches one part of the list.
 fn part(
     target: &impl TargetObjects,
     wanted: &ExistingObjects,
@@ -264,7 +264,7 @@ fn error_of_unread(
     }
 }
 
-/// One of `mutate.targets` on its way.
+/// The progress of one of `mutate.targets`.
 struct RuleTarget<'t> {
     /// The index of the target.
     at: usize,

@@ -21,7 +21,7 @@ use crate::ir::{
     rule::{Check, Validation, Work},
 };
 
-/// One state of the object against the rule.
+/// The evaluation of a rule on one state of the object.
 pub(super) struct Pass<'a> {
     pub(super) request: Cow<'a, AdmissionRequest>,
     pub(super) states: States,
@@ -73,7 +73,7 @@ pub(super) struct SharedState {
     pub(super) known: Surroundings,
 }
 
-/// Takes the rule through one state of the object; `None` while a fact is waited for.
+/// Evaluates the rule on one state of the object; `None`: a fact is missing.
 pub(super) fn judge<'a>(
     context: RuleContext<'_, 'a>,
     pass: &mut Pass<'a>,

@@ -69,7 +69,7 @@ pub struct RuleReport {
     pub outcome: RuleOutcome,
     /// The consequence of a violation, for this object.
     pub action: FailureAction,
-    /// In the order in which they were asked for.
+    /// The facts, in the order in which they were asked for.
     pub facts: Vec<FactRead>,
     /// The exceptions by which it was skipped, if it was, as [`PolicyException::name`](crate::PolicyException::name) has them.
     pub excepted_by: Vec<String>,
@@ -90,7 +90,7 @@ pub enum RuleOutcome {
     NotMatched,
     /// The rule matched, and then did not apply.
     Skipped {
-        /// Why: its preconditions, or a violation that was there before.
+        /// The reason: the rule's preconditions, or a violation that existed before.
         reason: String,
     },
     /// The request complies.
@@ -105,7 +105,7 @@ pub enum RuleOutcome {
         /// The object with the changes.
         object: Value,
     },
-    /// It is not known whether the request complies.
+    /// The rule failed, so it is unknown whether the request complies.
     Error(RuleError),
 }
 
@@ -125,6 +125,6 @@ pub struct FactRead {
     pub variable: String,
     /// The name of the fact's source, for people: an entry's name, or a path.
     pub entry: String,
-    /// Why there was no answer, if there was none.
+    /// The error, if there was no answer.
     pub error: Option<FactError>,
 }

@@ -16,9 +16,9 @@ use super::limits::FOREACH_ELEMENTS_IN_ALL_MAX;
 /// The state of the evaluation of one rule, from step to step.
 #[derive(Default)]
 pub(super) struct RunState {
-    /// When the rule is evaluated, and its chance.
+    /// The time of the rule's evaluation, and the source of its random values.
     pub(super) seed: Option<EvalSeed>,
-    /// When expressions in CEL are evaluated, and their chance.
+    /// The time for expressions in CEL, and the source of their random values.
     pub(super) arrival: Option<anteroom_cel::Arrival>,
     /// An expression in CEL asked for the arrival.
     asks_arrival: AtomicBool,
@@ -36,7 +36,7 @@ pub(super) struct RunState {
 }
 
 impl RunState {
-    /// With the time of the request and its chance, if they are known.
+    /// Returns a state with the time of the request and the source of random values, if they are known.
     pub(super) fn seeded(seed: Option<EvalSeed>, arrival: Option<anteroom_cel::Arrival>) -> Self {
         Self {
             seed,

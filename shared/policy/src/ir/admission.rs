@@ -19,7 +19,7 @@ impl Operation {
     /// All operations, in the order of a webhook configuration.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// From the API's spelling, as in `CREATE`.
+    /// Reads an operation in the API's spelling, as in `CREATE`.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -43,8 +43,8 @@ impl fmt::Display for Operation {
     }
 }
 
-/// When a rule is asked at admission. The API server asks all that change an object before any that
-/// judge it.
+/// The phase of admission in which a rule is asked. The API server asks all webhooks that change an object before any
+/// that judge it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Rules change the object (`mutate`).
@@ -54,6 +54,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Both, in their order.
+    /// Both phases, in their order.
     pub const ALL: [Self; 2] = [Self::Mutation, Self::Validation];
 }

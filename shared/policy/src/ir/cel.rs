@@ -6,10 +6,10 @@ use anteroom_cel::{Program, Site};
 
 use crate::ir::{CollectionReference, Reference, context::ContextEntry};
 
-/// In place of a context entry's name: the objects that a rule takes parameters from.
+/// Stands for a context entry's name: the objects that a rule takes parameters from.
 pub(crate) const PARAMS: &str = "params";
 
-/// In place of a context entry's name: the namespace that the object is in.
+/// Stands for a context entry's name: the namespace that the object is in.
 pub(crate) const NAMESPACE_OBJECT: &str = "namespaceObject";
 
 /// A query for the objects that [`Params`] may name: objects of one namespace, or of a kind without namespaces.
@@ -23,7 +23,7 @@ pub(crate) struct Cel {
     pub(crate) preconditions: Vec<Placed>,
     /// The variables in order: each may refer to the variables before.
     pub(crate) variables: Vec<Program>,
-    /// All must be true; the first that is not is the violation.
+    /// The expressions that must all be true. The first one that is not true is the violation.
     pub(crate) expressions: Vec<Judged>,
     pub(crate) annotations: Vec<Annotation>,
     pub(crate) params: Option<Params>,
@@ -49,7 +49,7 @@ pub(crate) enum CelDialect {
     },
 }
 
-/// One of `auditAnnotations`.
+/// An entry of `auditAnnotations`.
 #[derive(Debug)]
 pub(crate) struct Annotation {
     pub(crate) key: String,
@@ -97,11 +97,11 @@ pub(crate) struct Placed {
     pub(crate) program: Program,
 }
 
-/// One of the expressions that must be true.
+/// An expression that must be true.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) expression: Placed,
-    /// Its own message or else the rule's; empty: none.
+    /// The expression's message, or else the rule's; empty: none.
     pub(crate) message: String,
     pub(crate) message_expression: Option<Program>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Definition {
     pub(crate) call: String,
 }
 
-/// One of `mutations`.
+/// An entry of `mutations`.
 #[derive(Debug)]
 pub(crate) struct CelPatch {
     /// The path of its expression.

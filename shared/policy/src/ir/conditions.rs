@@ -14,7 +14,7 @@ pub(crate) struct Conditions {
     pub(crate) all: Vec<Condition>,
 }
 
-/// One condition.
+/// A condition of a rule.
 #[derive(Debug)]
 pub(crate) struct Condition {
     pub(crate) key: ValueTemplate,

@@ -10,7 +10,7 @@ use crate::ir::{
     template::{Prepared, Template, ValueTemplate},
 };
 
-/// One entry of a rule's context.
+/// An entry of a rule's context.
 #[derive(Debug)]
 pub(crate) struct ContextEntry {
     pub(crate) name: String,
@@ -20,9 +20,9 @@ pub(crate) struct ContextEntry {
 /// The source of a context entry's value.
 #[derive(Debug)]
 pub(crate) enum Loader {
-    /// From outside: somebody has to be asked.
+    /// A fact, which has to be fetched.
     Fact(Box<ContextFact>),
-    /// From the evaluation itself: the element of a `foreach`.
+    /// A value of the evaluation itself: the element of a `foreach`.
     Given,
     /// `variable`: computed from the rest of the context. A variable has a value, a query, or both.
     Variable {

@@ -24,7 +24,7 @@ pub struct PolicyException {
 /// The part of a `PolicyException` of policies.kyverno.io.
 #[derive(Debug, Default)]
 pub(crate) struct CelException {
-    /// All must be true.
+    /// The conditions, which must all be true.
     pub(crate) conditions: Vec<Placed>,
     /// `images`: seen by expressions as `exceptions.allowedImages`. Where these or the values are given, the policy
     /// is evaluated all the same.

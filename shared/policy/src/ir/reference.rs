@@ -27,7 +27,7 @@ pub const FIELD_MANAGER: &str = "anteroom";
 /// No call is answered from a view.
 pub const CALLS_OFF: &str = "Off";
 
-/// Only calls that declare it are.
+/// Only calls with `cache: true` are answered from views.
 pub const CALLS_DECLARED: &str = "Declared";
 
 /// A source that a policy needs a view of. The watcher keeps the view, with the policy as its dependent, and
@@ -274,7 +274,7 @@ fn write_url(url: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
     write!(f, "{scheme}://{host}{path}")
 }
 
-/// For people: an entry's name, a path; of a URL no part that may be secret.
+/// Returns the name for people: an entry's name, or a path. A URL is shown without parts that may be secret.
 impl std::fmt::Display for FactTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

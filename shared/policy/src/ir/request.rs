@@ -20,7 +20,7 @@ const IMAGES: &str = "images";
 /// The fields of a request that hold the roles of its user.
 const ROLES: [&str; 2] = ["roles", "clusterRoles"];
 
-/// Why a value is not an admission request.
+/// The reason why a value is not an admission request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// A field that every request has is not there, or is of another type.
@@ -64,7 +64,7 @@ pub struct AdmissionRequest {
     subresource: String,
     /// The request was given together with its user's roles, if the user has any.
     says_roles: bool,
-    /// Why the images cannot be determined, if so.
+    /// The reason why the images cannot be determined, if they cannot.
     no_images: Option<String>,
 }
 
@@ -84,7 +84,7 @@ struct RequestKind {
 }
 
 impl AdmissionRequest {
-    /// From `AdmissionReview.request`.
+    /// Reads `AdmissionReview.request`.
     pub fn new(mut request: Value) -> Result<Self, RequestError> {
         let operation = match text(&request, &["operation"]) {
             Some(name) => {
@@ -157,7 +157,7 @@ impl AdmissionRequest {
             .extend(images.map(|images| (IMAGES.to_owned(), images)));
     }
 
-    /// Why the context entry of this name cannot be determined, if so.
+    /// Returns the reason why the context entry of this name cannot be determined, if it cannot.
     pub(crate) fn untold(&self, name: &str) -> Option<&str> {
         self.no_images.as_deref().filter(|_| name == IMAGES)
     }
@@ -357,7 +357,7 @@ fn hash(text: &str) -> u64 {
     })
 }
 
-/// Takes away lists of roles that have none: to an expression they are missing keys. Whether there were any lists.
+/// Removes empty lists of roles, which are missing keys to an expression. Returns whether there were any lists.
 fn take_empty_roles(request: &mut Value) -> bool {
     let mut says = false;
     for name in ROLES {

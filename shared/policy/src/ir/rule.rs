@@ -19,7 +19,7 @@ use crate::ir::{
     template::{Prepared, Template, ValueTemplate},
 };
 
-/// One compiled rule.
+/// A compiled rule.
 #[derive(Debug)]
 pub struct Rule {
     pub(crate) name: String,
@@ -27,7 +27,7 @@ pub struct Rule {
     pub(crate) overrides: Overrides,
     pub(crate) allow_existing_violations: bool,
     pub(crate) matches: Matches,
-    /// In the manifest's order: an entry sees those before it.
+    /// The context entries in the manifest's order: each sees the entries before it.
     pub(crate) context: Vec<Arc<ContextEntry>>,
     pub(crate) preconditions: Conditions,
     pub(crate) message: Option<Template>,
@@ -39,12 +39,12 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Its name, unique in its policy.
+    /// Returns the rule's name, unique in its policy.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// When it is asked.
+    /// Returns the phase in which the rule is asked.
     pub fn phase(&self) -> Phase {
         match self.work {
             Work::Mutate(_) | Work::Patch(_) => Phase::Mutation,
@@ -273,7 +273,7 @@ pub(crate) enum Check {
     Cel(Box<Cel>),
 }
 
-/// One `foreach`: how each element of a list is judged.
+/// A `foreach`: the checks of each element of a list.
 #[derive(Debug)]
 pub(crate) struct ForEach {
     pub(crate) list: Prepared,

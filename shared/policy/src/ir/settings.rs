@@ -77,7 +77,7 @@ pub struct Reporting {
 }
 
 impl Reporting {
-    /// From an annotation's value.
+    /// Reads the severity from an annotation's value.
     pub(crate) fn severity_of(text: &str) -> Option<&'static str> {
         let known = ["critical", "high", "medium", "low", "info"];
         known.into_iter().find(|severity| *severity == text)

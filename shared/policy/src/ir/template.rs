@@ -21,7 +21,7 @@ use scan::{Piece, scan};
 /// Bytes of one text after its variables are resolved; a longer one is an error.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Why a variable could not be resolved.
+/// The reason why a variable could not be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("variable `{expression}`: {message}")]
 pub struct VariableError {
@@ -46,7 +46,7 @@ pub enum VariableErrorKind {
 
 /// The values that a template needs while it is rendered.
 pub(crate) trait Resolve {
-    /// Why it does not go on.
+    /// The reason why the resolver stops.
     type Interrupt: From<VariableError>;
 
     /// Returns whether the request is a DELETE, for which `request.object` means `request.oldObject`.
@@ -65,12 +65,12 @@ pub(crate) trait Resolve {
     fn search(&mut self, bound: &Bound, written: &str) -> Result<Arc<Value>, Self::Interrupt>;
 }
 
-/// Why a text cannot be compiled.
+/// The reason why a text cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TemplateProblem {
     /// The template is malformed.
     Invalid(String),
-    /// Kyverno knows this text, but this crate cannot evaluate it.
+    /// Kyverno evaluates the text, and this version does not.
     Unsupported(String),
 }
 
@@ -309,7 +309,7 @@ impl ValueTemplate {
         }
     }
 
-    /// Takes these fields out of an object; `None` for anything else.
+    /// Takes these fields out of an object; `None`: the value is no object.
     pub(crate) fn fields<const N: usize>(self, names: &[&str; N]) -> Option<[Option<Self>; N]> {
         let mut fields = [const { None }; N];
         match self {

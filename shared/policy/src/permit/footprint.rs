@@ -30,7 +30,7 @@ pub(super) struct Footprint {
     anything: bool,
     /// The values that may replace the present value; null: the value may be removed.
     values: Vec<Value>,
-    /// By the name of a field or the index of an element.
+    /// The footprints of fields and elements, by name or index.
     fields: BTreeMap<String, Footprint>,
     /// The footprint of fields and elements that are not known by name.
     others: Option<Box<Footprint>>,

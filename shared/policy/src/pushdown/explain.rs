@@ -15,7 +15,7 @@ use crate::ir::{
 /// The field of a policy's variables.
 const VARIABLES: &str = "spec.variables";
 
-/// One use of a fact in a rule, and how it is answered.
+/// A use of a fact in a rule, and how it is answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedRead {
     /// The context entry.
@@ -35,7 +35,7 @@ pub struct ExplainedRead {
     pub parameters: Vec<String>,
     /// The fact is read only for the message of a violation.
     pub in_message: bool,
-    /// Why the fact is fetched rather than asked about, if it is.
+    /// The reason why the fact is fetched whole, if it is.
     pub why_whole: Option<String>,
     /// The query is in CEL: the uses that it makes of lists of objects. None: no object is looked at.
     pub list_uses: Option<Vec<ListUse>>,
@@ -61,7 +61,7 @@ pub enum ReadSource {
     Entry {
         /// The kind of resource that declares it.
         kind: EntryKind,
-        /// Its name; of a `globalReference` perhaps with a projection after a dot.
+        /// The entry's name; for a `globalReference`, a projection may follow after a dot.
         name: String,
     },
     /// `resourceCache`, or a call of the API server that a view may answer.

@@ -1,7 +1,7 @@
 //! Expressions about several facts.
 //!
-//! One of the facts is asked for the expression's value, if everything in it that is about another one can
-//! be asked for by itself: it is an argument then, like any other value that the rule knows.
+//! If an expression uses several facts, one of them is asked for the expression's value. This needs every part about
+//! another fact to be asked for by itself. Such a part is then an argument, like any other value that the rule knows.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct FoundUse<'r> {
     pub(super) value: Result<Subquery, String>,
     /// The query for its condition, and whose verdict it is.
     pub(super) verdict: Option<(Subquery, Side, Operator)>,
-    /// Its subqueries are asked, rather than the fact.
+    /// The use's subqueries are asked, rather than the fact.
     pub(super) is_asked_for: bool,
 }
 

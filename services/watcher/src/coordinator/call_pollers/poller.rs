@@ -17,7 +17,7 @@ use crate::{
 /// The interval at which it is looked whether the log has room again.
 const ROOM_INTERVAL: Duration = Duration::from_secs(2);
 
-/// One call that is made for ever.
+/// The task that makes one call again and again.
 pub(super) struct Poller {
     pub(super) caller: Caller,
     pub(super) publisher: Publisher,

@@ -1,4 +1,4 @@
-//! When a call is made again, and which state its view has meanwhile. Pure.
+//! The schedule of a call, and the state of its view between two calls. Pure.
 
 use std::time::Duration;
 
@@ -51,12 +51,12 @@ pub(super) struct NextCall {
     pub wait: Duration,
 }
 
-/// One poller's memory.
+/// The state of one poller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     /// The number of failed calls since the last answer.
     failures: u32,
-    /// When the last good answer came, in this term or, as readers say, in an earlier one.
+    /// The time of the last good answer, in this term or, by readers' reports, in an earlier one.
     good: Option<Instant>,
     /// The time until which readers may report the age of an earlier term's data, if there are any.
     age_awaited_until: Option<Instant>,
@@ -76,7 +76,7 @@ impl Schedule {
         self.good = self.good.max(Some(at));
     }
 
-    /// After a call. `random` is evenly distributed in `0.0..1.0`.
+    /// Returns the next step after a call. `random` is evenly distributed in `0.0..1.0`.
     pub(super) fn step(
         &mut self,
         spec: &CallSpec,

@@ -29,7 +29,7 @@ pub(crate) struct EntryManifest {
     pub kind: EntryKind,
     /// The object's identity.
     pub identity: Identity,
-    /// Its spec, or the reason why that cannot be read.
+    /// The entry's spec, or the reason why it cannot be read.
     pub spec: Result<EntrySpec, Failure>,
     /// The entry's status. For a `GlobalContextEntry`, `last_heard_time` holds its `lastRefreshTime`, and there are
     /// no figures.

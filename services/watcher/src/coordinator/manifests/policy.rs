@@ -27,7 +27,7 @@ const POLICY_API_VERSION: &str = "kyverno.io/v1";
 pub(crate) struct EntryQuery {
     /// The kind that declares the entry.
     pub kind: EntryKind,
-    /// Its name; `None`: a request says which.
+    /// The entry's name; `None`: a request decides it.
     pub name: Option<String>,
     /// An expression over the entry's data; `None`: the query reads all data, or the request decides what it reads.
     pub expression: Option<Expression>,
@@ -44,7 +44,7 @@ pub(crate) struct PolicyManifest {
     pub problems: Vec<Problem>,
     /// The entries that it names.
     pub entries: Vec<(EntryKind, String)>,
-    /// Its queries over entries.
+    /// The policy's queries over entries.
     pub queries: Vec<EntryQuery>,
     /// References that views have to be kept for, or may be.
     pub references: Vec<Reference>,
@@ -64,7 +64,7 @@ pub(crate) struct PolicyManifest {
     pub version: ResourceVersion,
     /// The conditions of its status.
     pub conditions: Vec<Condition>,
-    /// Its rules that are not run.
+    /// The policy's rules that are not run.
     pub not_run: Vec<NotRun>,
     /// The changes of existing objects that the policy's rules make, by rule.
     pub changes: Vec<(String, Need)>,

@@ -45,7 +45,7 @@ impl Manifests {
 }
 
 impl Reconciler {
-    /// Takes in a note of a collection.
+    /// Takes a note of a collection.
     pub(in crate::coordinator) fn note(&mut self, manifests: Manifests, note: Note, now: Instant) {
         match note {
             Note::Begin { .. } => match manifests {
@@ -261,7 +261,7 @@ impl Reconciler {
         self.settle(now);
     }
 
-    /// Takes in that more may be known of the policies as a whole.
+    /// Looks again whether the policies as a whole are known.
     fn policies_known(&mut self) {
         self.policies_wait();
         self.resolve_entries(is_narrowed);
@@ -325,7 +325,7 @@ impl Reconciler {
         self.exceptions_known(now);
     }
 
-    /// Takes in that there are none of a kind: none are to be read, or the API server does not serve it.
+    /// Notes that a kind has no exceptions: an option excludes them, or the API server does not serve the kind.
     pub(super) fn no_exceptions(&mut self, kind: ExceptionKind, now: Instant) {
         let is_news = !self.exceptions.is_absent(kind);
         let exceptions = self.exceptions.list_mut(kind);

@@ -7,7 +7,7 @@ use crate::source::{
     discovery::spec_invalid,
 };
 
-/// In the API server's syntax.
+/// Returns a label selector in the API server's syntax.
 pub(super) fn label_selector(selector: &LabelSelector) -> Result<String, Failure> {
     let labels = selector.match_labels.iter();
     let mut requirements = labels

@@ -28,7 +28,7 @@ pub(crate) struct Ready {
     pub type_: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// In CamelCase.
+    /// The reason, in CamelCase.
     pub reason: String,
     /// For people.
     pub message: String,
@@ -37,7 +37,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// With a status of `True`, `False` or `Unknown`.
+    /// Returns a condition with the status `True`, `False` or `Unknown`.
     pub(crate) fn new(status: &'static str, failure: Failure, generation: i64) -> Self {
         Self::of_type(READY, status, failure, generation)
     }
@@ -193,7 +193,7 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>, holders: 
 pub(crate) struct Need {
     /// The kind that declares it.
     pub kind: EntryKind,
-    /// Its name.
+    /// The entry's name.
     pub name: String,
     /// The entry's condition; `None`: the entry does not exist, or nothing is known about it yet.
     pub ready: Option<Ready>,

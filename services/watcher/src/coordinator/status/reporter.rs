@@ -89,7 +89,7 @@ impl StatusReporter {
         }
     }
 
-    /// Takes in that a view has changed; `state_changed`: for its readers, and not in its figures alone.
+    /// Notes that a view has changed; `state_changed`: for its readers too, and not only in its figures.
     pub(crate) fn view_changed(
         &mut self,
         view: &ViewId,

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::{generations::Generations, log_writer::publish::ViewStats};
 
-/// Without a beat for this long, a replica is not counted.
+/// The silence after which a replica does not count.
 const REPLICA_SILENCE_MAX: Duration = Duration::from_millis(REPLICA_SILENCE_MAX_MS);
 
 /// The state of a view that a replica let go of to save memory.
@@ -157,7 +157,7 @@ impl ViewStatusTable {
         })
     }
 
-    /// Takes an event of the log's control records in.
+    /// Takes an event of the log's control records.
     pub(crate) fn log(&mut self, event: LogEvent) {
         match event {
             LogEvent::Restart { .. } => self.states.begin(),
@@ -185,7 +185,7 @@ impl ViewStatusTable {
         }
     }
 
-    /// Takes a writer's beat in.
+    /// Takes a writer's heartbeat.
     pub(crate) fn beat(&mut self, beat: Beat, now: Instant) {
         for beat in beat.views {
             let before = self.beats.get(&beat.view).map(|(before, _)| before);
@@ -199,7 +199,7 @@ impl ViewStatusTable {
         }
     }
 
-    /// Takes a replica's beat in.
+    /// Takes a replica's heartbeat.
     pub(crate) fn replica(&mut self, beat: ReplicaBeat, now: Instant) {
         let before = self.replicas.remove(&beat.replica);
         let mut views = before.map(|replica| replica.views).unwrap_or_default();

@@ -56,11 +56,11 @@ const RETRY_MAX_MS: u64 = 60_000;
 /// The object whose status is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StatusTarget {
-    /// Its API version, as in `kyverno.io/v1`.
+    /// The object's API version, as in `kyverno.io/v1`.
     pub api_version: &'static str,
-    /// Its kind, as in `ClusterPolicy`.
+    /// The object's kind, as in `ClusterPolicy`.
     pub kind: &'static str,
-    /// Its resource, as in `clusterpolicies`.
+    /// The object's resource, as in `clusterpolicies`.
     pub plural: &'static str,
     /// Empty for a cluster-scoped object.
     pub namespace: String,

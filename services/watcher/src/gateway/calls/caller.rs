@@ -31,8 +31,9 @@ pub(crate) enum Reply {
 }
 
 impl Caller {
-    /// With the API server's credentials for paths of its own, and with nothing for others, which are where `services`
-    /// permits. Of an entry's call at most `bytes_max` are read.
+    /// Returns a caller. It sends the API server's credentials only to paths of the API server. It calls other hosts
+    /// without credentials, at the addresses that `services` permits. It reads at most `bytes_max` of an entry's
+    /// response.
     pub(crate) fn new(api: ApiServer, bytes_max: usize, services: Arc<dyn AddressFilter>) -> Self {
         Self {
             api,

@@ -11,13 +11,13 @@ use crate::source::apiserver::{Fault, with_sources};
 /// The longest part of an error document that a message repeats.
 const PROBLEM_CHARS_MAX: usize = 512;
 
-/// Why a call has no result. Says nothing that may be secret.
+/// The reason why a call has no result. Its text has nothing that may be secret.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum CallFault {
     /// The endpoint answered with an error.
     #[error("{message}")]
     Status {
-        /// Its status code.
+        /// The status code of the answer.
         code: u16,
         /// The server's own words, if any.
         message: String,
@@ -67,7 +67,7 @@ pub(crate) enum CallFault {
          `--registry-config` names"
     )]
     NotMounted {
-        /// Its name.
+        /// The Secret's name.
         secret: String,
     },
     /// A host at an address that is not connected to.
@@ -94,7 +94,7 @@ struct Status {
 }
 
 impl CallFault {
-    /// From an answer that is no success.
+    /// Returns the fault of an answer without success.
     pub(crate) fn status(code: u16, body: &[u8]) -> Self {
         let status: Status = serde_json::from_slice(body).unwrap_or_default();
         let mut message = status.message;

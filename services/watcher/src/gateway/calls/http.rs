@@ -1,4 +1,4 @@
-//! One call of an endpoint outside of the API server, every part limited: time, size, redirects, addresses.
+//! A call of an endpoint outside of the API server, with limits for every part: time, size, redirects, addresses.
 //!
 //! `reqwest` connects and speaks HTTP/1.1. It follows no redirect by itself and uses no proxy and no cookies. Redirects are
 //! followed here, since another origin may get none of the call's headers.
@@ -233,7 +233,7 @@ impl HttpCall {
     }
 }
 
-/// One request of a chain of redirects.
+/// A request in a chain of redirects.
 pub(super) struct Hop {
     url: Url,
     data: Option<Bytes>,

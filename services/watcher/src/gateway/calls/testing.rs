@@ -43,7 +43,7 @@ impl Endpoint {
         Self::run(None, None, Arc::new(answers)).await
     }
 
-    /// With this certificate.
+    /// Starts an endpoint with this certificate.
     pub(crate) async fn start_tls(
         certificate: &Certificate,
         answers: impl Fn(usize, &Request<Incoming>) -> Option<Response<String>> + Send + Sync + 'static,
@@ -186,13 +186,13 @@ pub(crate) fn api_server(
     ApiServer::new(kube::Client::new(service, "default"))
 }
 
-/// One that reaches no API server.
+/// Returns a caller that reaches no API server.
 pub(crate) fn caller(bytes_max: usize) -> Caller {
     let api = api_server(|request| panic!("nobody asks the API server: {}", request.uri()));
     caller_of(api, bytes_max)
 }
 
-/// One that calls endpoints on loopback too.
+/// Returns a caller that calls endpoints on loopback too.
 pub(crate) fn caller_of(api: ApiServer, bytes_max: usize) -> Caller {
     Caller::new(api, bytes_max, Arc::new(on_loopback()))
 }

@@ -9,7 +9,7 @@ use http::uri::Authority;
 
 use crate::gateway::calls::{AddressFilter, AddressKind, address_kind};
 
-/// Whom images are asked of.
+/// The registries that may be asked for images.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registries {
     /// Hosts, with their port where they have one, that are spoken to by http, wherever they are.

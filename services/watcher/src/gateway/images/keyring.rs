@@ -235,7 +235,7 @@ async fn parsed(path: &Path) -> Result<Option<Config>, String> {
     Ok(Some(config))
 }
 
-/// Also where a file stands for the folder that it would be in.
+/// Returns whether the error means that there is no such file, including a file in the place of its folder.
 fn is_absent(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -28,8 +28,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token. Returns how long to wait for it; `None`, and nothing is taken, if that is
-    /// longer than `most`.
+    /// Takes a token. Returns the wait for it; `None`, without taking one, if the wait is longer than `most`.
     pub(super) fn take(&mut self, now: Instant, most: Duration) -> Option<Duration> {
         let at = self.next.max(self.full(now));
         let wait = at.saturating_duration_since(now);

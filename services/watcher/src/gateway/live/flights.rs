@@ -19,7 +19,7 @@ pub(super) struct Flights<K, T> {
 #[derive(Clone, Debug)]
 pub(super) struct Flight<T> {
     landed: Shared<oneshot::Receiver<T>>,
-    /// When it was begun.
+    /// The begin of the read.
     pub(super) begun: Instant,
 }
 

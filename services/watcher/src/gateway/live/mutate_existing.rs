@@ -166,7 +166,7 @@ async fn before(
 }
 
 impl LiveReader {
-    /// One part of the objects that a rule changes, or is triggered by.
+    /// Reads a part of the objects that a rule changes, or of the rule's triggers.
     pub(super) async fn existing(
         &self,
         request: &LiveRequest,

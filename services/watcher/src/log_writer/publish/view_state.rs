@@ -31,7 +31,7 @@ use super::{
     work::{ChangeOrigin, Incoming},
 };
 
-/// One view, as its writer knows it.
+/// A view, as its writer knows it.
 #[derive(Debug)]
 pub(super) struct ViewWriteState {
     pub(super) info: SourceInfo,

@@ -40,9 +40,9 @@ impl ChangeOrigin {
 /// An object that is written to a view.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
-    /// Its version.
+    /// The object's version.
     pub version: ResourceVersion,
     /// The time at which it came.
     pub since: Instant,

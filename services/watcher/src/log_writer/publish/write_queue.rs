@@ -374,7 +374,7 @@ impl WriteQueue {
         few.contains(&self.queue.len()) && self.has_room() && self.queue.iter().all(changes)
     }
 
-    /// Takes no more than this of bodies that wait, if it is less than [`PENDING_BYTES_MAX`].
+    /// Limits the bytes of waiting bodies to this, if it is less than [`PENDING_BYTES_MAX`].
     pub(crate) fn limit_pending(&mut self, bytes_max: usize) {
         self.pending_bytes_max = bytes_max.min(PENDING_BYTES_MAX);
     }

@@ -17,7 +17,7 @@ pub(crate) enum Fault {
     /// that it does not support (400).
     #[error("{failure}")]
     Refused {
-        /// Its status code.
+        /// The status code of the answer.
         code: u16,
         /// The failure that readers of the view see.
         failure: Failure,
@@ -31,19 +31,19 @@ pub(crate) enum Fault {
     /// Ask again later (429, or 503 with `Retry-After`).
     #[error("the API server is busy ({code}): {message}")]
     Throttled {
-        /// Its status code.
+        /// The status code of the answer.
         code: u16,
         /// The shortest time to wait.
         after: Option<Duration>,
-        /// Its words.
+        /// The API server's words.
         message: String,
     },
     /// Anything else that the API server answered.
     #[error("the API server answered {code}: {message}")]
     Server {
-        /// Its status code.
+        /// The status code of the answer.
         code: u16,
-        /// Its words.
+        /// The API server's words.
         message: String,
     },
     /// The connection failed.
@@ -102,7 +102,7 @@ impl Fault {
         }
     }
 
-    /// From an answer that is no success.
+    /// Returns the fault of an answer without success.
     pub(super) fn from_response(head: &http::response::Parts, body: &[u8]) -> Self {
         let mut status: Status = serde_json::from_slice(body).unwrap_or_default();
         status.code = head.status.as_u16();
@@ -120,7 +120,7 @@ impl Fault {
         Self::from_status(status)
     }
 
-    /// From the `Status` of an answer, or of an `ERROR` event inside a watch.
+    /// Returns the fault of the `Status` of an answer, or of an `ERROR` event inside a watch.
     pub(crate) fn from_status(status: Status) -> Self {
         let Status {
             code,

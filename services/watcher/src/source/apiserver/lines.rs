@@ -9,10 +9,10 @@ use super::Fault;
 
 type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, Fault>> + Send>>;
 
-/// One line of a watch.
+/// A line of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Its text, without the line's end.
+    /// The line's text, without its end.
     Text(Bytes),
     /// The line was over the limit, and has been skipped.
     TooLong,

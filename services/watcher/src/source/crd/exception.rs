@@ -3,7 +3,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// Its versions; all say the same. The first is stored.
+/// The versions of the definition, all with the same schema. The first is stored.
 const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
 /// Returns the definition. Its schema has every field, so that the API server refuses a misspelt one at once. The

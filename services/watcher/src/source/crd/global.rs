@@ -9,7 +9,8 @@ use crate::source::api::GlobalContextEntry;
 /// The versions of the API, oldest first.
 const VERSIONS: [&str; 3] = ["v2alpha1", "v2beta1", "v2"];
 
-/// From its types: the derive knows one version, and no "one of" in the API server's own words.
+/// Returns the definition, made from its Rust types. The derive knows only one version, and no "one of" in the API
+/// server's own words, so both are added here.
 pub(super) fn definition() -> CustomResourceDefinition {
     #[expect(clippy::expect_used, reason = "built from types by the unit test")]
     let mut crd = serde_json::to_value(GlobalContextEntry::crd()).expect("a definition");

@@ -74,7 +74,7 @@ pub(super) async fn registered(api: &ApiServer) -> Result<BTreeSet<GroupVersion>
     }
 }
 
-/// Their names are as in `v1.apps`.
+/// Reads the registered group versions, whose names are as in `v1.apps`.
 fn parse(bytes: &[u8]) -> serde_json::Result<BTreeSet<GroupVersion>> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

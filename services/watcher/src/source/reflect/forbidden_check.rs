@@ -43,7 +43,7 @@ impl ForbiddenCheck {
         self.is_confirmed
     }
 
-    /// It is refused: nothing has to be asked until something is allowed.
+    /// Notes that the refusal is confirmed: nothing has to be asked until something is allowed.
     pub(crate) fn confirm(&mut self) {
         self.is_confirmed = true;
     }

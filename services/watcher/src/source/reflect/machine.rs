@@ -64,9 +64,9 @@ pub(super) enum ReflectorCommand {
     },
     /// Wait, then say [`Input::Waited`].
     Wait {
-        /// For how long.
+        /// The time to wait.
         wait: Duration,
-        /// Or until the API server serves something that it did not before.
+        /// The wait also ends when the API server serves something new.
         absent: bool,
     },
 }
@@ -90,7 +90,7 @@ pub(super) enum Input {
     },
     /// A bookmark: the collection's own version.
     Bookmark {
-        /// It; empty where there is none.
+        /// The version; empty if there is none.
         version: ResourceVersion,
     },
     /// The API server ended the watch.
@@ -131,7 +131,7 @@ enum Phase {
     Watch { from: ResourceVersion, heard: bool },
 }
 
-/// One watch.
+/// The state of one watch.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     phase: Phase,
@@ -183,7 +183,7 @@ impl Machine {
         }
     }
 
-    /// Takes an input in. `random` is any number, evenly distributed.
+    /// Takes an input, and returns its effects. `random` is any number, evenly distributed.
     pub(super) fn step(&mut self, input: Input, random: u64) -> Vec<ReflectorEffect> {
         match input {
             Input::Page { version, next } => self.page(version, next),

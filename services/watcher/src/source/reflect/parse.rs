@@ -11,11 +11,11 @@ use crate::source::apiserver::{Fault, Status};
 /// An object as the API server sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawObject {
-    /// Its key.
+    /// The object's key.
     pub key: ObjectKey,
-    /// Its version.
+    /// The object's version.
     pub version: ResourceVersion,
-    /// Its JSON text.
+    /// The object's JSON text.
     pub json: Bytes,
 }
 
@@ -23,18 +23,18 @@ pub(crate) struct RawObject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub String);
 
-/// One page of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub(super) struct Page {
     /// The collection's version.
     pub version: ResourceVersion,
     /// The token of the next page.
     pub next: Option<String>,
-    /// Its objects.
+    /// The objects of the page.
     pub objects: Vec<Result<RawObject, Malformed>>,
 }
 
-/// One event of a watch.
+/// An event of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WatchEvent {
     /// Added or modified.

@@ -37,7 +37,7 @@ const CONTROLLERS: &[(&str, &str, &str)] = &[
 
 const CRON_JOBS: &[(&str, &str, &str)] = &[("batch", "v1", "cronjobs")];
 
-/// One derived rule.
+/// A derived rule.
 pub(super) struct Derived {
     /// The name in the policy's status.
     pub(super) name: &'static str,

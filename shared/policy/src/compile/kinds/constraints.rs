@@ -157,7 +157,7 @@ fn rule(field: &Field<'_>, is_equivalent: bool, problems: &mut Problems) -> Opti
     })
 }
 
-/// None given are all, as `*` is.
+/// Compiles the operations of a rule. Without any, the rule matches all, as with `*`.
 fn operations(rule: &ManifestObject<'_>, problems: &mut Problems) -> Vec<Operation> {
     let Some(field) = rule.get("operations") else {
         return Operation::ALL.to_vec();

@@ -40,7 +40,7 @@ const POSTED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Why a call cannot be made.
+/// The reason why a call cannot be made.
 enum Refused {
     Invalid(String),
     Unsupported(String),

@@ -93,7 +93,7 @@ struct ValidationActions {
 }
 
 impl ValidationActions {
-    /// None are as `Deny` alone.
+    /// Reads the actions. Without any, violations are denied.
     fn of(spec: &ManifestObject<'_>, problems: &mut Problems) -> Self {
         let fields = spec.get("validationActions");
         let fields = fields.map_or_else(Vec::new, |field| field.list(problems));

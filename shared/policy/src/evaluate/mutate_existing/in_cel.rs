@@ -93,7 +93,7 @@ pub(super) fn run(
     Some(walk.outcome())
 }
 
-/// One step of a policy.
+/// A step of a policy that changes existing objects.
 struct PolicyStep<'s> {
     rule: &'s Rule,
     exceptions: &'s [&'s PolicyException],

@@ -42,7 +42,7 @@ impl<'a> Root<'a> {
         self.missed.get()
     }
 
-    /// Why a value that was looked up in the request cannot be determined, if so.
+    /// Returns the reason why a value of the request cannot be determined, if an expression looked one up.
     pub(super) fn untold(&self) -> Option<&'a str> {
         self.untold.get()
     }

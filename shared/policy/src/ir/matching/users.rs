@@ -14,7 +14,7 @@ pub(crate) struct Users {
     pub(crate) cluster_roles: Vec<String>,
 }
 
-/// Each name may hold wildcards.
+/// The names; each may hold wildcards.
 #[derive(Debug)]
 pub(crate) enum SubjectPattern {
     User(String),

@@ -13,16 +13,16 @@ use crate::ir::Operation;
 const NOBODY: &str = "anteroom:nobody";
 
 impl AdmissionRequest {
-    /// With the labels of the namespace that the object is in, which a `namespaceSelector` is about: the
-    /// request does not have them. None are given: it has none.
+    /// Adds the labels of the object's namespace, which a `namespaceSelector` is about: the request does not have
+    /// them. Without this, the namespace has no labels.
     #[must_use]
     pub fn with_namespace_labels(mut self, labels: Map<String, Value>) -> Self {
         self.namespace_labels = Value::Object(labels);
         self
     }
 
-    /// With its user's roles, in `request.roles` and `request.clusterRoles`. The key of an empty list is
-    /// missing, as in Kyverno.
+    /// Adds the roles of the request's user, in `request.roles` and `request.clusterRoles`. An empty list is a
+    /// missing key, as in Kyverno.
     pub(crate) fn with_roles(&self, roles: &Roles) -> Self {
         let mut known = self.clone();
         known.says_roles = true;

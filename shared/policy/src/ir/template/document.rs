@@ -48,7 +48,7 @@ struct TextPath<'d> {
 
 #[derive(Clone, Debug, PartialEq)]
 enum PathSegment<'d> {
-    /// Without its anchor.
+    /// A field of an object, without its anchor.
     Key(&'d str),
     Index(usize),
 }

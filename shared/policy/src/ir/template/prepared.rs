@@ -35,13 +35,13 @@ pub(crate) struct Prepared {
     source: String,
     form: Form,
     parameters: Vec<Parameter>,
-    /// Its number in the rule around it.
+    /// The expression's number in its rule.
     id: ExpressionId,
 }
 
 #[derive(Clone, Debug)]
 enum Form {
-    /// One expression for every request.
+    /// The same expression for every request.
     Fixed(Expression),
     /// Composed and parsed for each request. The sample has stand-ins for values that are not known yet; the compiler
     /// checks the sample.
@@ -167,7 +167,7 @@ impl Prepared {
         }
     }
 
-    /// Its number in the rule around it.
+    /// Returns the expression's number in its rule.
     pub(crate) fn id(&self) -> ExpressionId {
         self.id
     }

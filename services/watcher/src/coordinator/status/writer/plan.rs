@@ -37,7 +37,7 @@ pub(crate) struct Figures {
     pub objects: Option<i64>,
     /// Bytes of their bodies.
     pub bytes: Option<i64>,
-    /// When its source was last heard from.
+    /// The time at which the entry's source was last heard from.
     pub heard: Option<Timestamp>,
 }
 
@@ -50,7 +50,7 @@ impl Figures {
 /// The desired status of an object, beside the object's present state.
 #[derive(Clone, Debug)]
 pub(crate) struct DesiredStatus {
-    /// Its `Ready` condition.
+    /// The object's `Ready` condition.
     pub ready: Ready,
     /// `None` for a policy.
     pub figures: Option<Figures>,

@@ -18,7 +18,7 @@ const SHARED_HEADERS: [HeaderName; 3] = [
 pub(crate) enum Redirects {
     /// Within the scheme, host and port that were asked.
     SameOrigin,
-    /// To any host.
+    /// The request and its headers may go to any host.
     AnyOrigin,
 }
 

@@ -1,4 +1,4 @@
-//! One part of a target's objects, out of a list: it takes as many pages as are needed to find some, within its time.
+//! A part of a target's objects, out of a list: it takes as many pages as are needed to find some, within its time.
 //!
 //! A part is `{items, continue, unread}`: `continue` says where the next one begins, empty at the end; `unread` are
 //! objects that are wanted and too large to be read, as `{namespace, name, message}`.

@@ -19,7 +19,7 @@ fn of_all(kind: &KindRecord, namespace: &str) -> String {
     }
 }
 
-/// One part of a path, and no more: the API server decodes a path before it takes it apart.
+/// Returns whether a text is exactly one segment of a path: the API server decodes a path before it splits it.
 fn is_one(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['*', '?', '/', '%'])
 }

@@ -31,7 +31,7 @@ impl ViewWriteState {
         }
     }
 
-    /// Takes the change of a key for a batch; `None` where the log needs none.
+    /// Takes the change of a key for a batch; `None`: the log needs no change.
     pub(in crate::log_writer::publish) fn take(
         &mut self,
         view: &ViewId,
