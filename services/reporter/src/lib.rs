@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! log ──▶ judge (policies, entries, kinds) ─┐
-//!     ──▶ views of what is scanned ──▶ scanner ──▶ findings ──▶ writer ──▶ PolicyReports at the API server
+//!     ──▶ views of scanned objects ──▶ scanner ──▶ findings ──▶ writer ──▶ PolicyReports at the API server
 //!                                         ▲                     └────▶ Events
 //!                                         └─ facts ── replicas
 //! ```

@@ -17,7 +17,7 @@ pub(crate) struct Match {
     pub(crate) spares: bool,
 }
 
-/// Never empty, and no filter of it is.
+/// The filters of a rule. The list is never empty, and neither is a filter.
 #[derive(Debug)]
 pub(crate) enum Filters {
     /// One must match.
