@@ -139,7 +139,7 @@ fn incoming(shared: &Arc<ClientState>, message: Message) -> Option<Result<Incomi
         .iter()
         .any(|prefix| subject.starts_with(prefix))
     {
-        shared.counters.unreadable();
+        shared.counters.count_unreadable_call();
         tracing::debug!(subject = %message.subject, reply = %subject, "ignored a call whose reply subject is no inbox");
         return None;
     }

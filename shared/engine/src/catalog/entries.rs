@@ -98,8 +98,10 @@ impl EntrySet {
 fn read(key: &ObjectKey, body: &[u8]) -> Option<EntryRecord> {
     let log_unreadable = |error: &dyn Display| {
         tracing::error!(
-        %key, %error,
-        "record of the entry not decoded: policies see no such entry; check that all services have the same version")
+            %key,
+            %error,
+            "record of the entry not decoded: policies see no such entry; check that all services have the same version"
+        );
     };
     anteroom_wire::body::decode(body)
         .inspect_err(|error| log_unreadable(error))

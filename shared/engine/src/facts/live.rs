@@ -178,7 +178,11 @@ impl Live {
                 Err(error @ FactError::NoWatcher) => error,
                 Err(error @ FactError::BusUnavailable { .. }) if changes_nothing => error,
                 asked => {
-                    if asked.as_ref().err().is_none_or(FactError::is_answer) {
+                    if asked
+                        .as_ref()
+                        .err()
+                        .is_none_or(|error| !error.class().retry.is_outage())
+                    {
                         self.outages.answered(&());
                     }
                     return asked;
