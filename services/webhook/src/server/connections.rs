@@ -9,6 +9,9 @@
 //! | unproven, of one address | the oldest unproven connection of the address |
 //! | unproven, of all addresses | the oldest one of the address with the most unproven connections |
 //! | connections | the oldest unproven one, else the proven one that has been idle for longest |
+//!
+//! A handshake takes a signature, so an address that is not known is given few of them in a second. One more of its
+//! connections is closed before the handshake.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -33,6 +36,13 @@ const UNPROVEN_MAX: usize = 64;
 /// Unproven connections of one address at once.
 const UNPROVEN_OF_PEER_MAX: usize = 8;
 
+/// Handshakes of one address that is not known, in a second: on average, and at once after a quiet second.
+const HANDSHAKES_OF_PEER_PER_SECOND_MAX: u32 = 50;
+
+/// Addresses whose handshakes are counted. More are forgotten, those with the fewest handshakes in the last second
+/// first.
+const HANDSHAKE_PEERS_MAX: usize = 1024;
+
 /// Time in which a connection has to prove itself.
 pub(super) const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,6 +66,24 @@ struct Table {
     open: BTreeMap<u64, Arc<ConnectionState>>,
     /// The time of each peer's last proof.
     known: HashMap<IpAddr, Instant>,
+    handshakes: Handshakes,
+}
+
+/// The token buckets of addresses that are not known: when each is full again.
+#[derive(Debug, Default)]
+struct Handshakes(HashMap<IpAddr, Instant>);
+
+/// The reason why a connection is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotTaken {
+    /// All connections that there are prove to be in use.
+    #[error("there are as many connections as this webhook takes")]
+    Full,
+    /// The address has begun as many handshakes as it may.
+    #[error(
+        "an address without a review has {HANDSHAKES_OF_PEER_PER_SECOND_MAX} handshakes in a second"
+    )]
+    TooFast,
 }
 
 /// An accepted connection, whose place is free again once the connection is dropped.
@@ -88,18 +116,24 @@ impl ConnectionState {
 }
 
 impl Connections {
-    /// Admits a connection, and closes another one for it if necessary. `None`: all open connections are proven and
-    /// in use.
-    pub(super) fn admit(&self, peer: IpAddr) -> Option<Connection> {
+    /// Takes one more connection, and closes another one for it if need be.
+    ///
+    /// # Errors
+    /// The connection has to be closed.
+    pub(super) fn admit(&self, peer: IpAddr) -> Result<Connection, NotTaken> {
         let now = Instant::now();
         let mut table = self.0.lock();
         if !table.knows(peer, now) {
+            if !table.handshakes.try_begin(peer, now) {
+                return Err(NotTaken::TooFast);
+            }
             table.make_room_among_unproven(peer);
         }
         if table.open.len() >= CONNECTIONS_MAX {
             let victim = table
                 .oldest_unproven(|_| true)
-                .or_else(|| table.idlest(now))?;
+                .or_else(|| table.idlest(now))
+                .ok_or(NotTaken::Full)?;
             table.close(victim);
         }
         let id = table.next;
@@ -112,11 +146,39 @@ impl Connections {
             closing: CancellationToken::new(),
         });
         table.open.insert(id, Arc::clone(&state));
-        Some(Connection {
+        Ok(Connection {
             id,
             state,
             table: self.clone(),
         })
+    }
+}
+
+impl Handshakes {
+    /// Takes a token of an address; false: it has none.
+    fn try_begin(&mut self, peer: IpAddr, now: Instant) -> bool {
+        const SECOND: Duration = Duration::from_secs(1);
+        let token = SECOND / HANDSHAKES_OF_PEER_PER_SECOND_MAX;
+        let full_at = self.0.get(&peer).map_or(now, |full_at| now.max(*full_at)) + token;
+        if full_at > now + SECOND {
+            return false;
+        }
+        if self.0.insert(peer, full_at).is_none() && self.0.len() > HANDSHAKE_PEERS_MAX {
+            self.forget_some(peer, now);
+        }
+        true
+    }
+
+    /// Forgets addresses with a full bucket; where there are none, the one that has begun the fewest handshakes.
+    fn forget_some(&mut self, but: IpAddr, now: Instant) {
+        self.0.retain(|_, full_at| *full_at > now);
+        if self.0.len() > HANDSHAKE_PEERS_MAX {
+            let others = self.0.iter().filter(|(peer, _)| **peer != but);
+            let fewest = others.min_by_key(|(_, full_at)| **full_at);
+            if let Some(fewest) = fewest.map(|(peer, _)| *peer) {
+                self.0.remove(&fewest);
+            }
+        }
     }
 }
 
@@ -221,9 +283,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn idle_connections_of_one_address_lock_nobody_out() {
         let connections = Connections::default();
-        let hostile: Vec<_> = (0..CONNECTIONS_MAX)
-            .map(|_| connections.admit(peer(1)).unwrap())
-            .collect();
+        let mut hostile = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            hostile.push(connections.admit(peer(1)).unwrap());
+            tokio::time::advance(Duration::from_millis(20)).await;
+        }
         let open = hostile.iter().filter(|one| !is_closed(one)).count();
         assert_eq!(open, UNPROVEN_OF_PEER_MAX);
         let server = connections.admit(peer(2)).unwrap();
@@ -245,6 +309,41 @@ mod tests {
         let server = connections.admit(peer(2)).unwrap();
         let _more = connections.admit(peer(10)).unwrap();
         assert!(!is_closed(&server));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_address_has_few_handshakes_in_a_second_and_holds_up_no_known_one() {
+        let connections = Connections::default();
+        let server = connections.admit(peer(2)).unwrap();
+        server.prove();
+        let taken = |last| {
+            let admitted = (0..1_000).map(|_| connections.admit(peer(last)));
+            admitted.filter(Result::is_ok).count()
+        };
+        assert_eq!((taken(1), taken(3)), (50, 50));
+        let refused = connections.admit(peer(1)).map(drop);
+        assert_eq!(refused, Err(NotTaken::TooFast));
+        assert_eq!(taken(2), 1_000);
+        tokio::time::advance(Duration::from_millis(100)).await;
+        assert_eq!(taken(1), 5);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(taken(1), 50);
+    }
+
+    #[test]
+    fn handshakes_are_counted_for_a_bounded_number_of_addresses() {
+        let mut handshakes = Handshakes::default();
+        let now = Instant::now();
+        while handshakes.try_begin(peer(1), now) {}
+        for at in 0..5_000_u16 {
+            let [high, low] = at.to_be_bytes();
+            assert!(handshakes.try_begin(IpAddr::from([10, 1, high, low]), now));
+            assert!(handshakes.0.len() <= HANDSHAKE_PEERS_MAX);
+        }
+        assert!(!handshakes.try_begin(peer(1), now), "the busiest is kept");
+        let later = now + Duration::from_secs(2);
+        assert!(handshakes.try_begin(peer(2), later));
+        assert_eq!(handshakes.0.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -271,10 +370,10 @@ mod tests {
                 connection
             })
             .collect();
-        assert!(connections.admit(peer(1)).is_none(), "all were just used");
+        assert!(connections.admit(peer(1)).is_err(), "all were just used");
         tokio::time::advance(IDLE_MIN).await;
         proven.iter().skip(1).for_each(Connection::prove);
-        assert!(connections.admit(peer(1)).is_some());
+        assert!(connections.admit(peer(1)).is_ok());
         assert!(is_closed(&proven[0]));
         drop(proven);
         assert!(connections.0.lock().open.is_empty());

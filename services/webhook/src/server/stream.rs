@@ -69,13 +69,11 @@ impl<S: Send + 'static> Accept<TcpStream, S> for Acceptor {
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         let peer = stream.peer_addr().map(|address| address.ip());
-        let connection = peer.map(|peer| self.connections.admit(peer));
-        let connection = match connection {
-            Ok(Some(connection)) => Arc::new(connection),
-            Ok(None) => {
+        let connection = match peer.map(|peer| self.connections.admit(peer)) {
+            Ok(Ok(connection)) => Arc::new(connection),
+            Ok(Err(not_taken)) => {
                 self.metrics.review_error(ErrorCode::BUSY);
-                let full = io::Error::other("there are as many connections as this webhook takes");
-                return ready(Err(full)).boxed();
+                return ready(Err(io::Error::other(not_taken))).boxed();
             }
             Err(error) => return ready(Err(error)).boxed(),
         };
