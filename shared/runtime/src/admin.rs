@@ -6,8 +6,12 @@
 //! | `/livez` | 200 as long as the runtime that does the work ran a task in the last 30 seconds, else 503 |
 //! | `/readyz` | 200 or 503; with `?verbose` every check by name and what it waits for |
 //! | `/metrics` | OpenMetrics text |
+//!
+//! Anybody may ask. So connections are few and short: see [`connections`].
 
-use std::{collections::HashMap, io, thread, time::Instant};
+mod connections;
+
+use std::{collections::HashMap, convert::Infallible, io, thread, time::Instant};
 
 use anyhow::Context as _;
 use axum::{
@@ -40,19 +44,19 @@ pub(crate) fn spawn(
         .build()?;
     let serve = move || {
         let shutdown = service.shutdown.clone();
-        if let Err(error) = runtime.block_on(serve(listener, router(service, liveness))) {
-            shutdown.trigger(format!("{error:#}"));
-        }
+        let served = runtime.block_on(serve(listener, router(service, liveness)));
+        let Err(error) = served;
+        shutdown.trigger(format!("{error:#}"));
     };
     let thread = thread::Builder::new().name("anteroom-admin".to_owned());
     thread.spawn(serve).map(drop)
 }
 
-async fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<()> {
+async fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<Infallible> {
     let failed = "the admin server failed";
     listener.set_nonblocking(true).context(failed)?;
     let listener = TcpListener::from_std(listener).context(failed)?;
-    axum::serve(listener, router).await.context(failed)
+    match connections::serve(&listener, &router).await {}
 }
 
 fn router(service: Service, liveness: Liveness) -> Router {
@@ -173,6 +177,32 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    #[test]
+    fn idle_connections_keep_no_probe_out() {
+        use std::{
+            io::{Read as _, Write as _},
+            net::{TcpListener, TcpStream},
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let liveness = Liveness::new(Instant::now());
+        spawn(listener, Service::new("test"), liveness).unwrap();
+        let connect = || TcpStream::connect(address).unwrap();
+        let mut idle: Vec<_> = (0..200).map(|_| connect()).collect();
+        let begun = Instant::now();
+        let mut probe = connect();
+        probe
+            .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("ok\n"), "{answer}");
+        let mut nothing = [0];
+        assert!(!matches!(idle[0].read(&mut nothing), Ok(1..)), "closed");
+        // Within the time that an idle connection may have.
+        assert!(begun.elapsed().as_secs() < 5);
     }
 
     #[test]
