@@ -158,7 +158,11 @@ pub(crate) fn passed(review: &Review<'_>) -> Bytes {
 /// The answer to a review that cannot be decided on, but has a uid.
 pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Bytes {
     let message = format!("{} {error}", error.code());
-    let refusal = failure(400, "BadRequest", &message);
+    let (code, reason) = match error {
+        ReviewError::OverPart { .. } => (429, "TooManyRequests"),
+        _ => (400, "BadRequest"),
+    };
+    let refusal = failure(code, reason, &message);
     envelope(&Response {
         uid,
         allowed: ignore,

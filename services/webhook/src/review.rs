@@ -65,6 +65,16 @@ pub(crate) enum ReviewError {
         /// The field, as in `object`.
         field: String,
     },
+    /// The requests of one namespace or user take more than their part of the memory for reviews.
+    #[error(
+        "the requests {owner} that are being decided take their part of the webhook's memory: try again"
+    )]
+    OverPart {
+        /// The request's `uid`.
+        uid: String,
+        /// Whose requests, as in `in namespace shop`.
+        owner: String,
+    },
     /// The `request` is not one.
     #[error("the AdmissionReview's request is malformed: {problem}")]
     Request {
@@ -82,6 +92,7 @@ impl ReviewError {
             Self::TooLarge { .. } => ErrorCode::REVIEW_TOO_LARGE,
             Self::Version { .. } => ErrorCode::REVIEW_VERSION,
             Self::TooDeep { .. } => ErrorCode::REVIEW_TOO_DEEP,
+            Self::OverPart { .. } => ErrorCode::REVIEWS_OVER_PART,
             Self::Body { .. } | Self::NotJson { .. } | Self::NoRequest | Self::Request { .. } => {
                 ErrorCode::REVIEW_INVALID
             }
@@ -100,15 +111,15 @@ impl ReviewError {
     pub(crate) fn uid(&self) -> Option<&str> {
         match self {
             Self::Request { uid, .. } => uid.as_deref(),
-            Self::TooDeep { uid, .. } => Some(uid),
+            Self::TooDeep { uid, .. } | Self::OverPart { uid, .. } => Some(uid),
             _ => None,
         }
     }
 
-    /// Returns whether the request is refused under any failure policy, since the unreadable part is the requester's
-    /// choice.
+    /// Returns whether the request is refused under any failure policy, since the unreadable part or the other requests
+    /// are the requester's choice.
     pub(crate) fn always_refuses(&self) -> bool {
-        matches!(self, Self::TooDeep { .. })
+        matches!(self, Self::TooDeep { .. } | Self::OverPart { .. })
     }
 }
 
@@ -196,6 +207,19 @@ impl<'a> Review<'a> {
     /// The operation that the user asks for.
     pub(crate) fn operation(&self) -> Operation {
         self.operation
+    }
+
+    /// The error of a review that finds no memory, since others of its namespace or user take more than their part.
+    pub(crate) fn over_its_part(&self) -> ReviewError {
+        let owner = match &*self.head.namespace {
+            "" => {
+                let user = self.user().unwrap_or_default();
+                format!("of user {}", shortened(&user.username))
+            }
+            namespace => format!("in namespace {}", shortened(namespace)),
+        };
+        let uid = self.head.uid.clone().into_owned();
+        ReviewError::OverPart { uid, owner }
     }
 
     /// The user of the request; `None` if that cannot be read. Read on demand.

@@ -82,6 +82,8 @@ codes! {
     REQUEST_INVALID = "AR206";
     /// The rules of a review took all the steps that a review may take.
     REVIEW_TOO_COSTLY = "AR207";
+    /// The reviews of one namespace or user take more than their part of the webhook's memory.
+    REVIEWS_OVER_PART = "AR208";
     /// The policy uses a feature that this version does not evaluate.
     POLICY_UNSUPPORTED = "AR301";
     /// The policy is malformed.

@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
-use super::{App, receive::NotReceived};
+use super::{App, memory::NoRoom, receive::NotReceived};
 use crate::{
     admission::{self, Admission},
     registration::proof,
@@ -71,21 +71,30 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         Err(NotReceived::Invalid(error)) => return refused(app, about, &error),
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
-    // Only what can be decided on takes room.
-    let Some(_room) = app.memory.admit(body.len(), arrived + timeout).await else {
-        return busy(
-            app,
-            "the reviews that are being decided take all the memory that they may",
-        );
+    let begun = Instant::now();
+    // It borrows from the body, so it needs no room.
+    let review = match Review::parse(&body) {
+        Ok(review) => review,
+        Err(error) => return refused(app, about, &error),
     };
+    // Only what can be decided on takes room.
+    let owner = app.memory.owner(&review);
+    let admitted = app.memory.admit(owner, body.len(), arrived + timeout).await;
+    let room = match admitted {
+        Ok(room) => Some(room),
+        // No more of it is read.
+        Err(_) if is_exempt(app, about, &review) => None,
+        Err(reason) => return without_room(app, about, &review, reason),
+    };
+    let waited = room.as_ref().map_or(Duration::ZERO, |room| room.waited);
     let _in_flight = InFlight::begin(&app.metrics.reviews_in_flight);
     let times = Times {
-        begun: Instant::now(),
+        begun: begun + waited,
         deadline: deadline(arrived, timeout),
     };
     let result = match about {
-        About::Objects(scope) => review(app, scope, &body, times).await,
-        About::Policies => admit(app, timeout, &body, times).await,
+        About::Objects(scope) => decided(app, scope, &review, body.len(), times).await,
+        About::Policies => admit(app, timeout, &review, times).await,
     };
     result.unwrap_or_else(|error| refused(app, about, &error))
 }
@@ -106,7 +115,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The time at which a review was complete, and the time by which its answer has to be sent.
+/// The time at which a review was complete and had its memory, and the time by which its answer has to be sent.
 #[derive(Clone, Copy)]
 struct Times {
     begun: Instant,
@@ -138,30 +147,50 @@ fn busy(app: &App, what: &str) -> Response {
     json(StatusCode::SERVICE_UNAVAILABLE, body)
 }
 
+/// The answer to a review that found no room. Where its own namespace or user takes the room, it is refused under any
+/// failure policy: otherwise large requests would make way for one that a policy forbids.
+fn without_room(app: &App, about: &About, review: &Review<'_>, reason: NoRoom) -> Response {
+    match (reason, about) {
+        (NoRoom::OwnReviews, About::Objects(_)) => refused(app, about, &review.over_its_part()),
+        // A policy that is admitted unseen is compiled before it is in force.
+        (NoRoom::OwnReviews, About::Policies) | (NoRoom::OtherReviews, _) => busy(
+            app,
+            "the reviews that are being decided take all the memory that they may",
+        ),
+    }
+}
+
+/// Returns whether no policy is asked about a review.
+fn is_exempt(app: &App, about: &About, review: &Review<'_>) -> bool {
+    let catalog = app.engine.catalog();
+    let kind = review.head().named_kind(catalog.as_deref());
+    *about != About::Policies && app.exempt.by(kind, review).is_some()
+}
+
 /// Decides and answers.
-async fn review(
+async fn decided(
     app: &App,
     scope: &CallScope,
-    body: &Bytes,
+    review: &Review<'_>,
+    body_bytes: usize,
     times: Times,
 ) -> Result<Response, ReviewError> {
-    let review = Review::parse(body)?;
     let span = Span::current();
     span.record("uid", &*review.head.uid);
     span.record("kind", &*review.head.kind.kind);
     span.record("namespace", &*review.head.namespace);
     span.record("name", &*review.head.name);
     span.record("operation", review.operation().as_str());
-    if proof::is_asked_by(&review) {
+    if proof::is_asked_by(review) {
         // Of the proof of another webhook configuration: no policy keeps the API server from that.
-        return Ok(json(StatusCode::OK, response::passed(&review)));
+        return Ok(json(StatusCode::OK, response::passed(review)));
     }
-    let mut decision = decide(app, &review, scope, times.deadline).await?;
+    let mut decision = decide(app, review, scope, times.deadline).await?;
     let triggered = decision.triggered.take();
     if let Some(triggered) = triggered.filter(|_| !app.is_shadow) {
         let handed_over = app
             .existing
-            .hand_over(triggered, body.len(), times.deadline);
+            .hand_over(triggered, body_bytes, times.deadline);
         handed_over.await;
     }
     let took = times.begun.elapsed();
@@ -169,23 +198,23 @@ async fn review(
     app.metrics
         .decided(phase, decision.allowed(), decision.error, took);
     if let Some(kyverno) = &app.metrics.kyverno {
-        kyverno.decided(&review, phase, &decision, took);
+        kyverno.decided(review, phase, &decision, took);
     }
     if !app.is_shadow
-        && let Some(violation) = violations::violation_of(&review, &decision)
+        && let Some(violation) = violations::violation_of(review, &decision)
     {
         app.violations.send(violation);
     }
     app.taps.decided(Decided {
-        review: &review,
+        review,
         phase,
         decision: &decision,
         took,
     });
-    log(&review, &decision, took);
+    log(review, &decision, took);
     let answer = match app.is_shadow {
-        true => response::recorded(&review, &decision),
-        false => response::decided(&review, &decision),
+        true => response::recorded(review, &decision),
+        false => response::decided(review, &decision),
     };
     Ok(json(StatusCode::OK, answer))
 }
@@ -222,17 +251,16 @@ fn key_of_policy(review: &Review<'_>) -> ObjectKey {
 async fn admit(
     app: &App,
     timeout: Duration,
-    body: &Bytes,
+    review: &Review<'_>,
     times: Times,
 ) -> Result<Response, ReviewError> {
-    let review = Review::parse(body)?;
     if app.is_shadow {
-        return Ok(json(StatusCode::OK, response::passed(&review)));
+        return Ok(json(StatusCode::OK, response::passed(review)));
     }
-    let mut admission = admission_of(app, &review)?;
+    let mut admission = admission_of(app, review)?;
     let asked_until = times.begun + ASKING_MAX.min(timeout / 2);
     let deadline = asked_until.min(times.deadline);
-    let policy = key_of_policy(&review);
+    let policy = key_of_policy(review);
     let asked = admission.ask_for_writes(&policy, app.engine.facts(), deadline);
     asked.await;
     if !admission.refused.is_empty() {
@@ -244,7 +272,7 @@ async fn admit(
         let reason = &*admission.refused.join("; ");
         tracing::info!(kind, namespace, name, reason, "write of a policy refused");
     }
-    let answer = response::admitted(&review, &admission);
+    let answer = response::admitted(review, &admission);
     Ok(json(StatusCode::OK, answer))
 }
 

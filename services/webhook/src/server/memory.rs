@@ -4,16 +4,21 @@
 //! review reserves 32 times its body until it is answered. If too little memory is free, it waits, and is refused if
 //! none gets free in half of its time. Small reviews have a reserve of their own, so that none of them waits for a
 //! large one.
+//!
+//! The namespaces of the requests share each room fairly, so none of them takes the room of the others. A namespace
+//! that is refused because of its own reviews is told so: see [`NoRoom`].
+
+mod fair_bytes;
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    hash::{BuildHasher as _, RandomState},
     time::Duration,
 };
 
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    time::{Instant, timeout_at},
-};
+use tokio::time::Instant;
+
+use crate::review::Review;
+use fair_bytes::{BytesPermit, FairBytes};
 
 /// The memory for each byte of a body, parsed data included.
 const BYTES_PER_BODY_BYTE: usize = 32;
@@ -30,37 +35,35 @@ const SMALL_SHARE: usize = 4;
 /// Bytes of bodies that wait for room at once. With one more, it is refused at once.
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The bytes for one place of the semaphore.
-const PLACE_BYTES: usize = 1024;
-
 /// The room for reviews that are being decided.
 #[derive(Debug)]
 pub(crate) struct ReviewMemory {
-    small: Room,
-    large: Room,
-    waiting_bytes: AtomicUsize,
+    small: FairBytes<ReviewOwner>,
+    large: FairBytes<ReviewOwner>,
+    /// Bodies of reviews that wait for room.
+    waiting: FairBytes<ReviewOwner>,
+    hashes: RandomState,
 }
 
+/// The owner of a review's room: the hash of the request's namespace, or of its user where there is no namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ReviewOwner(u64);
+
+/// Room of one review. Dropping it gives it back.
 #[derive(Debug)]
-struct Room {
-    places: Semaphore,
-    size: u32,
+pub(super) struct ReviewRoom<'a> {
+    _taken: BytesPermit<'a, ReviewOwner>,
+    /// The time for which the review waited for it.
+    pub(super) waited: Duration,
 }
 
-impl Room {
-    fn new(bytes: usize) -> Self {
-        let size = (bytes / PLACE_BYTES).clamp(1, Semaphore::MAX_PERMITS / 2);
-        let size = u32::try_from(size).unwrap_or(u32::MAX);
-        Self {
-            places: Semaphore::new(size as usize),
-            size,
-        }
-    }
-
-    /// Returns the places for a review. A review that is larger than the whole memory takes all places.
-    fn places_for(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes / PLACE_BYTES).map_or(self.size, |places| places.clamp(1, self.size))
-    }
+/// The reason why there is no room for a review.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    /// Other reviews of the same owner take more than its part.
+    OwnReviews,
+    /// Reviews of other owners take it.
+    OtherReviews,
 }
 
 impl ReviewMemory {
@@ -68,19 +71,31 @@ impl ReviewMemory {
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         let small = bytes / SMALL_SHARE;
         Self {
-            small: Room::new(small),
-            large: Room::new(bytes - small),
-            waiting_bytes: AtomicUsize::new(0),
+            small: FairBytes::new(small),
+            large: FairBytes::new(bytes - small),
+            waiting: FairBytes::new(WAITING_BYTES_MAX),
+            hashes: RandomState::new(),
         }
     }
 
-    /// Reserves memory for a review with a body of this size, which is given back when the result is dropped. `None`:
-    /// too little became free in half of the time until `deadline`.
+    /// Returns the owner of a review's room.
+    pub(super) fn owner(&self, review: &Review<'_>) -> ReviewOwner {
+        let namespace = &*review.head.namespace;
+        let user = namespace.is_empty().then(|| review.user());
+        let user = user.flatten().unwrap_or_default();
+        ReviewOwner(self.hashes.hash_one((namespace, &*user.username)))
+    }
+
+    /// Takes room for a review with a body of so many bytes.
+    ///
+    /// # Errors
+    /// There was none in half of the time until `deadline`.
     pub(super) async fn admit(
         &self,
+        owner: ReviewOwner,
         body: usize,
         deadline: Instant,
-    ) -> Option<SemaphorePermit<'_>> {
+    ) -> Result<ReviewRoom<'_>, NoRoom> {
         let bytes = body
             .saturating_mul(BYTES_PER_BODY_BYTE)
             .saturating_add(REVIEW_BYTES_MIN);
@@ -88,48 +103,49 @@ impl ReviewMemory {
             true => &self.small,
             false => &self.large,
         };
-        let places = room.places_for(bytes);
-        if let Ok(taken) = room.places.try_acquire_many(places) {
-            return Some(taken);
+        // A review that is larger than all of the room takes all of it.
+        let bytes = bytes.min(room.bytes_max());
+        if let Some(taken) = room.try_take(owner, bytes) {
+            let waited = Duration::ZERO;
+            return Ok(ReviewRoom {
+                _taken: taken,
+                waited,
+            });
         }
-        let _waiting = self.wait(body)?;
-        let patience = deadline.saturating_duration_since(Instant::now()) / 2;
-        let until = Instant::now() + patience.max(Duration::from_millis(1));
-        timeout_at(until, room.places.acquire_many(places))
-            .await
-            .ok()?
-            .ok()
-    }
-
-    fn wait(&self, bytes: usize) -> Option<WaitingBody<'_>> {
-        let fits = |now: usize| Some(now + bytes).filter(|sum| *sum <= WAITING_BYTES_MAX);
-        let counter = &self.waiting_bytes;
-        counter
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
-            .ok()?;
-        Some(WaitingBody { counter, bytes })
-    }
-}
-
-/// A body that waits for room.
-struct WaitingBody<'a> {
-    counter: &'a AtomicUsize,
-    bytes: usize,
-}
-
-impl Drop for WaitingBody<'_> {
-    fn drop(&mut self) {
-        self.counter.fetch_sub(self.bytes, Ordering::Relaxed);
+        let begun = Instant::now();
+        let patience = deadline.saturating_duration_since(begun) / 2;
+        let until = begun + patience.max(Duration::from_millis(1));
+        let taken = match self.waiting.try_take(owner, body) {
+            Some(_waiting) => room.take_by(owner, bytes, until).await,
+            None => None,
+        };
+        match taken {
+            Some(taken) => Ok(ReviewRoom {
+                _taken: taken,
+                waited: begun.elapsed(),
+            }),
+            None if room.would_exceed_part(owner, bytes)
+                || self.waiting.would_exceed_part(owner, body) =>
+            {
+                Err(NoRoom::OwnReviews)
+            }
+            None => Err(NoRoom::OtherReviews),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
+    use serde_json::json;
 
     use super::*;
 
     const MIB: usize = 1024 * 1024;
+
+    const A: ReviewOwner = ReviewOwner(1);
+    const B: ReviewOwner = ReviewOwner(2);
+    const C: ReviewOwner = ReviewOwner(3);
 
     fn in_seconds(seconds: u64) -> Instant {
         Instant::now() + Duration::from_secs(seconds)
@@ -138,38 +154,88 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_reviews_wait_for_room_and_small_ones_for_none_of_them() {
         let memory = ReviewMemory::new(128 * MIB as u64);
-        let first = memory.admit(3 * MIB, in_seconds(10)).await;
-        assert!(first.is_some());
-        let second = memory.admit(3 * MIB, in_seconds(10));
+        let first = memory.admit(A, 3 * MIB, in_seconds(10)).await;
+        assert!(first.is_ok());
+        let second = memory.admit(A, 3 * MIB, in_seconds(10));
         let mut second = std::pin::pin!(second);
         assert!(second.as_mut().now_or_never().is_none(), "there is no room");
-        let small = memory.admit(2_000, in_seconds(10)).now_or_never();
-        assert!(small.flatten().is_some());
+        let small = memory.admit(A, 2_000, in_seconds(10)).now_or_never();
+        assert_eq!(small.unwrap().unwrap().waited, Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(1)).await;
         drop(first);
-        assert!(second.await.is_some());
-        assert_eq!(memory.waiting_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(second.await.unwrap().waited, Duration::from_secs(1));
+        assert!(memory.waiting.try_take(A, WAITING_BYTES_MAX).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_review_that_finds_no_room_is_refused_after_half_of_its_time() {
         let memory = ReviewMemory::new(128 * MIB as u64);
-        let _first = memory.admit(8 * MIB, in_seconds(10)).await.unwrap();
-        let begun = Instant::now();
-        assert!(memory.admit(MIB, in_seconds(10)).await.is_none());
-        assert_eq!(begun.elapsed().as_secs(), 5);
+        let _first = memory.admit(A, 8 * MIB, in_seconds(10)).await.unwrap();
+        for (owner, reason) in [(A, NoRoom::OwnReviews), (B, NoRoom::OtherReviews)] {
+            let begun = Instant::now();
+            let refused = memory.admit(owner, MIB, in_seconds(10)).await;
+            assert_eq!(refused.map(drop), Err(reason));
+            assert_eq!(begun.elapsed().as_secs(), 5);
+        }
+    }
+
+    /// Objects of 900 KB, in the memory that the chart gives.
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_of_many_large_reviews_leaves_room_to_others_and_is_blamed_itself() {
+        let memory = ReviewMemory::new(160 * MIB as u64);
+        let admit = async |owner| memory.admit(owner, 900_000, in_seconds(10)).await;
+        let mut held = Vec::new();
+        let refused = loop {
+            match admit(A).await {
+                Ok(room) => held.push(room),
+                Err(reason) => break reason,
+            }
+        };
+        assert_eq!((held.len(), refused), (2, NoRoom::OwnReviews));
+        let others = [admit(B).await.unwrap(), admit(C).await.unwrap()];
+        assert!(others.iter().all(|other| other.waited.is_zero()));
+        let refused = admit(ReviewOwner(4)).await;
+        assert_eq!(refused.map(drop), Err(NoRoom::OtherReviews));
     }
 
     #[tokio::test(start_paused = true)]
     async fn bodies_that_wait_are_limited() {
         let memory = ReviewMemory::new(128 * MIB as u64);
-        let _first = memory.admit(8 * MIB, in_seconds(10)).await.unwrap();
-        let mut waiting: Vec<_> = (0..4)
-            .map(|_| Box::pin(memory.admit(8 * MIB, in_seconds(10))))
+        let _first = memory.admit(A, 8 * MIB, in_seconds(10)).await.unwrap();
+        let owners = (2..6).map(ReviewOwner);
+        let mut waiting: Vec<_> = owners
+            .map(|owner| Box::pin(memory.admit(owner, 8 * MIB, in_seconds(10))))
             .collect();
         for waiting in &mut waiting {
             assert!(waiting.as_mut().now_or_never().is_none());
         }
-        let refused = memory.admit(MIB, in_seconds(10)).now_or_never();
-        assert!(refused.unwrap().is_none(), "at once");
+        for (owner, reason) in [
+            (ReviewOwner(6), NoRoom::OtherReviews),
+            (ReviewOwner(2), NoRoom::OwnReviews),
+        ] {
+            let refused = memory.admit(owner, MIB, in_seconds(10)).now_or_never();
+            assert_eq!(refused.unwrap().map(drop), Err(reason), "at once");
+        }
+    }
+
+    #[test]
+    fn a_request_counts_for_its_namespace_and_else_for_its_user() {
+        let memory = ReviewMemory::new(128 * MIB as u64);
+        let owner = |namespace: &str, user: &str| {
+            let review = json!({
+                "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+                "request": {
+                    "uid": "u", "operation": "CREATE", "namespace": namespace, "object": {},
+                    "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+                    "userInfo": { "username": user },
+                },
+            });
+            memory.owner(&Review::parse(review.to_string().as_bytes()).unwrap())
+        };
+        assert_eq!(owner("n", "alice"), owner("n", "bob"));
+        assert_ne!(owner("n", "alice"), owner("m", "alice"));
+        assert_eq!(owner("", "alice"), owner("", "alice"));
+        assert_ne!(owner("", "alice"), owner("", "bob"));
+        assert_ne!(owner("", "n"), owner("n", "n"));
     }
 }

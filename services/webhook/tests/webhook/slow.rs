@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     client::{Client, Http, ingress},
-    cluster::{Cluster, taken, unique_host},
+    cluster::{Cluster, ingresses, taken, unique_host},
 };
 
 /// Requests at once on one connection, one less than the webhook takes.
@@ -90,4 +90,46 @@ async fn the_time_that_a_body_takes_is_part_of_what_the_caller_waits() {
     let (_, left) = message.split_once("no answer within ").unwrap();
     let (left_ms, _) = left.split_once(" ms").unwrap();
     assert!(left_ms.parse::<u64>().unwrap() <= 2_400, "{message}");
+}
+
+/// Whoever crowds the memory with requests that are slow would otherwise get the next one past every such policy.
+#[tokio::test]
+async fn a_namespace_over_its_part_of_the_memory_is_refused_whatever_the_failure_policy() {
+    let ignored = unique_host("hosts", |policy| {
+        policy["spec"]["failurePolicy"] = "Ignore".into();
+    });
+    let cluster = Cluster::with(&[ignored]).await;
+    let _replica = cluster.replica_that(|_, _| None).await;
+    // A small request takes a third of what small requests have.
+    let given = ["--review-memory-limit", "1Mi"];
+    let (_webhook, client) = cluster.webhook_at_once(&given).await;
+    let _beats = cluster.beats(&[ingresses().as_str()]);
+    cluster.service.readiness.wait_ready().await;
+    let slow = tokio::spawn({
+        let client = client.clone();
+        let review = ingress("CREATE", "slow", "a.example");
+        async move { client.review("/validate/ignore?timeout=30s", &review).await }
+    });
+    let metrics = || cluster.service.metrics.encode();
+    while !metrics().contains("anteroom_admission_reviews_in_flight 1") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let path = "/validate/ignore?timeout=1s";
+    let next = ingress("DELETE", "next", "a.example");
+    let refused = client.review(path, &next).await;
+    assert_eq!(refused["allowed"], false, "{refused}");
+    assert_eq!(refused["status"]["code"], 429, "{refused}");
+    let message = refused["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("AR208 the requests in namespace shop"),
+        "{message}"
+    );
+    let mut other = next.clone();
+    other["request"]["namespace"] = "other".into();
+    assert_eq!(client.review(path, &other).await["allowed"], true);
+    let event = json!({ "group": "", "version": "v1", "kind": "Event" });
+    let mut exempt = next;
+    exempt["request"]["kind"] = event;
+    assert_eq!(client.review(path, &exempt).await["allowed"], true);
+    slow.abort();
 }
