@@ -44,6 +44,7 @@ mod cel_exception;
 mod check;
 mod conditions;
 mod context;
+mod counts;
 mod exception;
 mod expressions;
 mod fields;
@@ -61,6 +62,7 @@ mod sources;
 mod templates;
 
 pub use context::CONTEXT_ENTRIES_MAX;
+pub use counts::{KINDS_BYTES_MAX, KINDS_MAX, ManifestCounts};
 pub use mutate_existing::TARGETS_MAX;
 pub(crate) use policy::policy;
 pub use policy::{RULES_MAX, derived_rules, none_run};

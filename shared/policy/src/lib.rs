@@ -61,7 +61,8 @@ mod pushdown;
 pub use anteroom_cel::Arrival;
 pub use anteroom_patch::apply::ObjectSchema;
 pub use compile::{
-    CONTEXT_ENTRIES_MAX, RULES_MAX, STALENESS_MAX_MS, TARGETS_MAX, derived_rules, none_run,
+    CONTEXT_ENTRIES_MAX, KINDS_BYTES_MAX, KINDS_MAX, ManifestCounts, RULES_MAX, STALENESS_MAX_MS,
+    TARGETS_MAX, derived_rules, none_run,
 };
 pub use evaluate::{
     CelRequest, Conditions, EXISTING_BATCHES_MAX, Evaluation, FACTS_PER_RULE_MAX,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     actions::Actions,
     autogen,
+    counts::ManifestCounts,
     fields::{Field, KnownFields, ManifestObject},
     kinds, rule, settings,
 };
@@ -30,6 +31,7 @@ pub(crate) fn policy(manifest: &Value, driver: Driver) -> Result<Policy, Vec<Pro
         problems.invalid("", message);
         None
     } else {
+        ManifestCounts::of(manifest).check(&mut problems);
         let manifest = Field::root(manifest);
         match kinds::kind_of(&manifest) {
             Some(kind) => kinds::compile(kind, &manifest, &mut problems),

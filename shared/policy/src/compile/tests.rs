@@ -7,7 +7,7 @@ use anteroom_functions::testing::any_json;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{CONTEXT_ENTRIES_MAX, RULES_MAX};
+use super::{CONTEXT_ENTRIES_MAX, KINDS_BYTES_MAX, KINDS_MAX, RULES_MAX};
 use crate::{FailureAction, FailurePolicy, MANIFEST_DEPTH_MAX, NotRun, Phase, Rule, compile};
 
 fn problems(manifest: &str) -> String {
@@ -276,6 +276,63 @@ validate:
   deny: {conditions: 5, condition: {}}
 "#
     ));
+}
+
+/// A policy that does not compile is registered no further than some of its kinds.
+#[test]
+fn the_kinds_that_a_policy_names_are_limited_in_number_and_size() {
+    let classic = |kinds: Vec<String>| {
+        json!({
+            "apiVersion": "kyverno.io/v1", "kind": "Policy",
+            "metadata": { "name": "p", "namespace": "n" },
+            "spec": { "rules": [{
+                "name": "r", "validate": { "deny": {} },
+                "match": { "any": [{ "resources": { "kinds": kinds } }] },
+            }] },
+        })
+    };
+    let numbered = |count: usize| {
+        (0..count)
+            .map(|at| format!("g{at}.x/v1/K"))
+            .collect::<Vec<_>>()
+    };
+    let sized = |bytes: usize| vec!["K".repeat(bytes / 16); 16];
+    let in_cel = |rules: usize, groups: usize, resources: usize| {
+        let texts = |count: usize| (0..count).map(|at| format!("t{at}")).collect::<Vec<_>>();
+        let rule = json!({
+            "apiGroups": texts(groups), "apiVersions": ["v1"], "operations": ["CREATE"],
+            "resources": texts(resources),
+        });
+        json!({
+            "apiVersion": "policies.kyverno.io/v1", "kind": "ValidatingPolicy",
+            "metadata": { "name": "p" },
+            "spec": {
+                "matchConstraints": { "resourceRules": vec![rule; rules] },
+                "validations": [{ "expression": "true" }],
+            },
+        })
+    };
+    for (within, beyond) in [
+        (
+            classic(numbered(KINDS_MAX)),
+            classic(numbered(KINDS_MAX + 1)),
+        ),
+        (
+            classic(sized(KINDS_BYTES_MAX)),
+            classic(sized(KINDS_BYTES_MAX + 16)),
+        ),
+        (in_cel(2, 32, 32), in_cel(64, 32, 32)),
+        (in_cel(2, 32, 32), in_cel(3, 32, 32)),
+    ] {
+        assert_eq!(compile(&within).err(), None);
+        let problems = compile(&beyond).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].code.as_str(), "AR302");
+        assert!(
+            problems[0].message.contains("are the limit"),
+            "{problems:?}"
+        );
+    }
 }
 
 #[test]
