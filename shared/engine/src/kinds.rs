@@ -65,24 +65,56 @@ impl Kinds {
     /// Every resource and subresource that `pattern` takes in, in order.
     pub fn covered_by(&self, pattern: &KindPattern) -> Vec<ResourceName> {
         let mut covered = Vec::new();
-        for record in &self.records {
-            let gvr = &record.gvr;
-            let name = |resource: String| ResourceName {
-                group: gvr.group.clone(),
-                version: gvr.version.clone(),
-                resource,
-            };
-            if pattern.is_called_for(ServedKind::of(record, "")) {
-                covered.push(name(gvr.resource.clone()));
-            }
-            for subresource in &record.subresources {
+        for record in self.candidates(pattern) {
+            for subresource in with_subresources(record) {
                 if pattern.is_called_for(ServedKind::of(record, subresource)) {
-                    covered.push(name(format!("{}/{subresource}", gvr.resource)));
+                    covered.push(ResourceName::of(record, subresource));
                 }
             }
         }
         covered
     }
+
+    /// Every resource and subresource, in order.
+    pub fn names(&self) -> impl Iterator<Item = ResourceName> {
+        self.records.iter().flat_map(|record| {
+            with_subresources(record).map(move |subresource| ResourceName::of(record, subresource))
+        })
+    }
+
+    /// The kinds that `pattern` can cover, in order. A policy may name thousands of kinds, so one without wildcards is looked
+    /// up.
+    fn candidates(&self, pattern: &KindPattern) -> Box<dyn Iterator<Item = &KindRecord> + '_> {
+        if pattern.kind.contains(['*', '?']) {
+            return Box::new(self.records.iter());
+        }
+        let named = self.by_kind.get(&pattern.kind).into_iter().flatten();
+        Box::new(named.map(move |at| &self.records[*at]))
+    }
+}
+
+impl ResourceName {
+    fn of(record: &KindRecord, subresource: &str) -> Self {
+        let GroupVersionResource {
+            group,
+            version,
+            resource,
+        } = &record.gvr;
+        Self {
+            group: group.clone(),
+            version: version.clone(),
+            resource: match subresource {
+                "" => resource.clone(),
+                subresource => format!("{resource}/{subresource}"),
+            },
+        }
+    }
+}
+
+/// The resource itself, as an empty text, and its subresources.
+fn with_subresources(record: &KindRecord) -> impl Iterator<Item = &str> {
+    let subresources = record.subresources.iter().map(String::as_str);
+    std::iter::once("").chain(subresources)
 }
 
 #[cfg(test)]
@@ -115,6 +147,15 @@ mod tests {
         );
         assert_eq!(covered("*/scale"), ["apps/v1/deployments/scale"]);
         assert!(covered("Widget").is_empty());
+    }
+
+    #[test]
+    fn every_resource_and_subresource_is_named_once_and_in_order() {
+        let kinds = kinds();
+        let names: Vec<_> = kinds.names().collect();
+        let everything = KindPattern::parse("*/*").unwrap();
+        assert_eq!(names, kinds.covered_by(&everything));
+        assert!(names.iter().any(|name| name.resource == "pods/exec"));
     }
 
     #[test]

@@ -30,11 +30,12 @@ pub struct CalledWebhook {
     pub webhook: usize,
 }
 
-/// The policies of a webhook configuration, each with the one webhook through which it is called.
+/// The policies of a webhook configuration, each with the webhooks through which it is called: most with one, and those
+/// whose kinds are too many to be listed with two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
     webhooks: Vec<String>,
-    by_policy: HashMap<ObjectKey, usize>,
+    by_policy: HashMap<ObjectKey, Vec<usize>>,
 }
 
 impl Assignment {
@@ -42,8 +43,12 @@ impl Assignment {
     pub fn add(&mut self, webhook: String, policies: impl IntoIterator<Item = ObjectKey>) {
         let at = self.webhooks.len();
         self.webhooks.push(webhook);
-        self.by_policy
-            .extend(policies.into_iter().map(|policy| (policy, at)));
+        for policy in policies {
+            let webhooks = self.by_policy.entry(policy).or_default();
+            if webhooks.last() != Some(&at) {
+                webhooks.push(at);
+            }
+        }
     }
 
     /// Returns the position of the webhook with this name.
@@ -51,12 +56,12 @@ impl Assignment {
         self.webhooks.iter().position(|name| name == webhook)
     }
 
-    /// Returns each policy with the name of its webhook, in order of key.
+    /// Returns each policy with the name of each of its webhooks, in order of key and name.
     pub fn policies(&self) -> Vec<(&ObjectKey, &str)> {
-        let named = self
-            .by_policy
-            .iter()
-            .map(|(policy, at)| (policy, &*self.webhooks[*at]));
+        let named = self.by_policy.iter().flat_map(|(policy, webhooks)| {
+            let names = webhooks.iter().map(|at| &*self.webhooks[*at]);
+            names.map(move |name| (policy, name))
+        });
         let mut policies: Vec<_> = named.collect();
         policies.sort_unstable();
         policies
@@ -84,7 +89,7 @@ impl CallScope {
             return true;
         };
         match assignment.by_policy.get(&entry.key) {
-            Some(at) => at == webhook,
+            Some(webhooks) => webhooks.contains(webhook),
             None => entry.class.ignore == self.ignores_errors,
         }
     }
