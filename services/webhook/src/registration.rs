@@ -35,12 +35,12 @@ pub(crate) use known_configurations::KnownConfigurations;
 pub(crate) use path_tokens::PathTokens;
 pub(crate) use webhooks::action;
 
-use webhooks::{NAMESPACE_WEBHOOKS_MAX, ObjectWebhook};
+use webhooks::{Detail, ObjectWebhook};
 
 /// Set by the API server on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// Bytes of a configuration, as JSON. With more, more namespaces share a webhook. The API server takes 1.5 MiB.
+/// Bytes of a configuration, as JSON. With more, the API server is told in less [`Detail`]. It takes 1.5 MiB.
 const CONFIGURATION_BYTES_MAX: usize = 768 * 1024;
 
 /// The webhook through which policies, and exceptions from them, are admitted themselves.
@@ -133,42 +133,54 @@ impl Registration {
         trust_pem: &str,
         prefix: &str,
     ) -> Configuration {
-        let mut namespaced_max = NAMESPACE_WEBHOOKS_MAX;
+        let of_policies = webhooks::of_policies(phase, policies, kinds);
+        let mut detail = Detail::FINEST;
         loop {
-            let made = self.with_at_most(namespaced_max, phase, policies, kinds, trust_pem, prefix);
-            if namespaced_max == 0 || made.bytes() <= CONFIGURATION_BYTES_MAX {
-                return made;
+            let of_objects = self.webhooks_of_objects(phase, &of_policies, kinds, detail);
+            let made = self.of_webhooks(phase, of_objects, detail, trust_pem, prefix);
+            match detail.coarser() {
+                Some(coarser) if made.bytes() > CONFIGURATION_BYTES_MAX => detail = coarser,
+                _ => return made,
             }
-            namespaced_max /= 2;
         }
     }
 
-    /// The configuration with at most `namespaced_max` webhooks of namespaces.
-    fn with_at_most(
+    /// The webhooks of objects, in the order in which they are asked.
+    fn webhooks_of_objects(
         &self,
-        namespaced_max: usize,
         phase: Phase,
-        policies: &PolicySet,
+        of_policies: &[ObjectWebhook],
         kinds: &Kinds,
-        trust_pem: &str,
-        prefix: &str,
-    ) -> Configuration {
+        detail: Detail,
+    ) -> Vec<ObjectWebhook> {
         let is_exempt = |namespace: &str| {
             let mut exempt = self.exempt_namespaces.iter();
             exempt.any(|exempt| exempt == namespace)
         };
-        let mut of_objects = webhooks::webhooks(phase, policies, kinds, is_exempt, namespaced_max);
+        let mut of_objects = webhooks::webhooks(of_policies, kinds, is_exempt, detail);
         if phase == Phase::Mutation {
             // As in Kyverno, what may be passed over changes an object first.
             of_objects.reverse();
         }
+        of_objects
+    }
+
+    /// The configuration with these webhooks of objects.
+    fn of_webhooks(
+        &self,
+        phase: Phase,
+        mut of_objects: Vec<ObjectWebhook>,
+        detail: Detail,
+        trust_pem: &str,
+        prefix: &str,
+    ) -> Configuration {
         let mut assignment = Assignment::default();
         for webhook in &mut of_objects {
             assignment.add(webhook.name(), std::mem::take(&mut webhook.policies));
         }
         let made = of_objects
             .iter()
-            .map(|webhook| self.webhook(phase, webhook, trust_pem));
+            .map(|webhook| self.webhook(phase, webhook, detail, trust_pem));
         let mut webhooks: Vec<_> = made.collect();
         if phase == Phase::Validation {
             webhooks.push(self.of_policies(trust_pem));
@@ -178,7 +190,6 @@ impl Registration {
             name: self.name.clone(),
             webhooks,
             id: String::new(),
-            prefix: String::new(),
             assignment: Arc::new(assignment),
         };
         let id = configuration.content_id();
@@ -191,7 +202,6 @@ impl Registration {
         let probe = self.client_config(format!("{prefix}{}", proof::PATH), trust_pem);
         configuration.webhooks.push(proof::webhook(&id, probe));
         configuration.id = id;
-        configuration.prefix = prefix.to_owned();
         configuration
     }
 
@@ -226,7 +236,13 @@ impl Registration {
     }
 
     /// A webhook for objects, without the path that names its configuration.
-    fn webhook(&self, phase: Phase, of: &ObjectWebhook, trust_pem: &str) -> MutatingWebhook {
+    fn webhook(
+        &self,
+        phase: Phase,
+        of: &ObjectWebhook,
+        detail: Detail,
+        trust_pem: &str,
+    ) -> MutatingWebhook {
         let verb = phase::verb(phase);
         MutatingWebhook {
             name: format!("{}.{verb}.anteroom.svc", of.name()),
@@ -238,7 +254,7 @@ impl Registration {
             }),
             match_conditions: of.namespaces.is_some().then(spare_deletion_of_policies),
             match_policy: Some("Equivalent".to_owned()),
-            namespace_selector: Some(self.namespace_selector(of)),
+            namespace_selector: Some(self.namespace_selector(of, detail)),
             // Whatever another webhook changes afterwards is seen too, as in Kyverno.
             reinvocation_policy: (phase == Phase::Mutation).then(|| "IfNeeded".to_owned()),
             rules: Some(of.rules()),
@@ -274,8 +290,9 @@ impl Registration {
 
     /// A tenant's policies are about the tenant's namespace. And a policy that needs this webhook must never keep
     /// an administrator from repairing the cluster.
-    fn namespace_selector(&self, of: &ObjectWebhook) -> LabelSelector {
-        let (operator, values) = match &of.namespaces {
+    fn namespace_selector(&self, of: &ObjectWebhook, detail: Detail) -> LabelSelector {
+        let named = of.namespaces.as_ref();
+        let (operator, values) = match named.filter(|_| detail.names_namespaces) {
             Some(namespaces) => ("In", namespaces.iter().cloned().collect()),
             None => ("NotIn", self.exempt_namespaces.clone()),
         };

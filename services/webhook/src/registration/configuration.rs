@@ -26,9 +26,7 @@ pub(crate) struct Configuration {
     /// The hash of the content, used in the paths of its webhooks and in the proof that the configuration is in
     /// force.
     pub(crate) id: String,
-    /// The prefix of the paths of its webhooks: see [`PathTokens`](super::PathTokens).
-    pub(crate) prefix: String,
-    /// The webhook of each policy.
+    /// The webhooks of each policy.
     pub(crate) assignment: Arc<Assignment>,
 }
 

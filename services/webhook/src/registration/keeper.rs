@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     Configuration, KnownConfigurations, PathTokens, Registration, configuration,
-    path_tokens::PathToken,
+    path_tokens::{PathToken, without_tokens},
     proof::{self, ProofAnswer},
     step::{self, PROOF_PATIENCE, RegistrationStep, step},
     write::{Content, REQUEST_TIMEOUT, Unwritten, fetch, note_token, write},
@@ -246,7 +246,7 @@ impl Keeper {
                 );
                 now + state.outrun_backoff.next(rand::random())
             }
-            Err(Unwritten::Refused(problem)) => self.unwritten(problem, state),
+            Err(Unwritten::Refused(problem)) => self.unwritten(&problem, state),
         }
     }
 
@@ -260,8 +260,9 @@ impl Keeper {
         }
     }
 
-    /// Notes that the configuration could not be written, and returns the time of the next attempt.
-    fn unwritten(&self, problem: String, state: &mut KeeperState) -> Instant {
+    /// It is not written: says so, and when to try again.
+    fn unwritten(&self, problem: &str, state: &mut KeeperState) -> Instant {
+        let problem = without_tokens(problem);
         // Once it was written, answering goes on: the API server calls us by what it has.
         if state.write_backoff.attempt() == 0 {
             tracing::warn!(
@@ -270,7 +271,7 @@ impl Keeper {
                 "webhook configuration not written: tried again; check the webhook's rights"
             );
         }
-        self.trouble("NotRegistered", problem.clone());
+        self.trouble("NotRegistered", &problem);
         self.check.waits_for(problem);
         Instant::now() + state.write_backoff.next(rand::random())
     }
@@ -306,17 +307,9 @@ impl Keeper {
             ProofAnswer::NotYet => {
                 let kind = configuration::kind(self.phase);
                 let message = format!("the API server has the {kind}, and does not go by it");
-                self.trouble("NotCalled", message);
+                self.trouble("NotCalled", &message);
             }
-            // The API server quotes the path, which is not for those who read the status of a policy.
-            ProofAnswer::Unreachable(said) => {
-                let prefix = &written.configuration.prefix;
-                let said = match &**prefix {
-                    "" => said,
-                    prefix => said.replace(prefix, ""),
-                };
-                self.trouble("NotReached", said);
-            }
+            ProofAnswer::Unreachable(said) => self.trouble("NotReached", &said),
             ProofAnswer::Unknowable(said) => {
                 tracing::warn!(
                     kind = configuration::kind(self.phase),
@@ -347,14 +340,20 @@ impl Keeper {
         });
     }
 
-    fn trouble(&self, reason: &str, message: String) {
-        let trouble = Some(Failure::new(reason, message));
+    fn trouble(&self, reason: &str, message: &str) {
+        let trouble = Some(trouble(reason, message));
         self.called.send_if_modified(|called| {
             let changed = called.trouble != trouble;
             called.trouble = trouble;
             changed
         });
     }
+}
+
+/// Returns the reason why the API server does not call for newer policies. It quotes paths, and their tokens are not for
+/// those who read the status of a policy.
+fn trouble(reason: &str, message: &str) -> Failure {
+    Failure::new(reason, without_tokens(message))
 }
 
 /// Returns true if both catalogs lead to the same configuration.
@@ -389,6 +388,19 @@ mod tests {
         ] {
             let of = |(log, revision, trouble)| called(log, revision, trouble);
             assert_eq!(of(one).and(&of(other)), of(expected), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_trouble_does_not_tell_the_token_of_a_path() {
+        let path = format!("/r/{}/validate/c/fail-10", "0f".repeat(16));
+        for reason in ["NotRegistered", "NotReached"] {
+            let told = trouble(
+                reason,
+                &format!("clientConfig.service.path: {path}: refused"),
+            );
+            let expected = "clientConfig.service.path: /validate/c/fail-10: refused";
+            assert_eq!(told, Failure::new(reason, expected));
         }
     }
 

@@ -24,6 +24,9 @@ use tokio::time::Instant;
 /// The text before the token.
 pub(super) const PREFIX: &str = "/r/";
 
+/// Hexadecimal digits of a token.
+const TOKEN_DIGITS: usize = 32;
+
 /// The label of the key derivation: keys for further purposes would differ.
 const PURPOSE: &[u8] = b"anteroom review path";
 
@@ -207,10 +210,28 @@ fn around(period: u64) -> [u64; 3] {
     [period.saturating_sub(1), period, period.saturating_add(1)]
 }
 
-/// 32 hexadecimal digits.
+/// Returns a text of the API server without the tokens that it quotes: they are not for those who read statuses and logs.
+pub(super) fn without_tokens(text: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once(PREFIX) {
+        kept.push_str(before);
+        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        rest = match digits < TOKEN_DIGITS {
+            true => {
+                kept.push_str(PREFIX);
+                after
+            }
+            false => &after[digits..],
+        };
+    }
+    kept.push_str(rest);
+    kept
+}
+
+/// Returns the token of a period.
 fn token(key: &MacKey, period: u64) -> String {
     let mut tag = key.tag(&[PURPOSE, &period.to_be_bytes()]);
-    tag.truncate(32);
+    tag.truncate(TOKEN_DIGITS);
     tag
 }
 
@@ -249,6 +270,27 @@ mod tests {
         let period = wanted.period;
         state.see(PHASE, &wanted.token, Current { period, until }, clock);
         wanted
+    }
+
+    #[test]
+    fn a_text_without_tokens_has_all_else_of_it() {
+        let prefix = PathToken {
+            period: NOON,
+            token: made(&state("k"), NOON),
+        }
+        .prefix();
+        for (text, expected) in [
+            (
+                format!("path {prefix}/validate/c/fail-10: no"),
+                "path /validate/c/fail-10: no",
+            ),
+            (format!("https://a.b{prefix}{prefix}/x"), "https://a.b/x"),
+            (format!("{prefix}0f"), ""),
+            ("/r/0123/x /r/ö".to_owned(), "/r/0123/x /r/ö"),
+            (String::new(), ""),
+        ] {
+            assert_eq!(without_tokens(&text), expected);
+        }
     }
 
     #[test]

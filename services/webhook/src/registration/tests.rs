@@ -1,4 +1,5 @@
 mod kinds;
+mod sizes;
 
 use anteroom_model::ObjectKey;
 use serde_json::{Value, json};
@@ -533,7 +534,11 @@ fn many_namespaces_share_what_is_left_of_the_webhooks() {
         })
         .collect();
     let reached = reach(&tenants);
-    assert!(reached.len() <= NAMESPACE_WEBHOOKS_MAX, "{}", reached.len());
+    assert!(
+        reached.len() <= webhooks::NAMESPACE_WEBHOOKS_MAX,
+        "{}",
+        reached.len()
+    );
     assert!(
         reached
             .iter()

@@ -8,8 +8,13 @@
 //! | other, of a namespace | its namespace alone; one webhook for each failure policy, with the longest timeout |
 //!
 //! Namespaces whose policies lead to the same rules share one webhook. Beyond [`NAMESPACE_WEBHOOKS_MAX`] the
-//! remaining namespaces share a webhook with united rules. So no policy of a tenant makes the API server send
-//! requests of a namespace that has no policies.
+//! remaining ones share a webhook with united rules. So whatever a tenant writes, no request of a namespace without
+//! policies is sent for it.
+//!
+//! A list of resources has a limit of bytes. Policies whose resources would make the list too long are called for all resources
+//! by a second webhook, for their namespaces: the index finds them. The API server converts a request to a version that a
+//! webhook lists only if the webhook takes no other version of the request. So the first webhook goes on listing what these
+//! policies name in some versions alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +30,15 @@ use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 /// the API server takes objects of 1.5 MiB.
 pub(super) const NAMESPACE_WEBHOOKS_MAX: usize = 128;
 
+/// Bytes of the rules of a namespace, as JSON. Policies that do not fit are called for all resources of it.
+const NAMESPACE_RULES_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of the united rules of namespaces that share a webhook, as JSON.
+const SHARED_RULES_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the rules of all cluster-wide webhooks, as JSON. With more, those of all timeouts share a webhook.
+const CLUSTER_RULES_BYTES_MAX: usize = 256 * 1024;
+
 /// A rule on all resources covers this subresource too.
 const EPHEMERAL_CONTAINERS: &str = "pods/ephemeralcontainers";
 
@@ -39,17 +53,73 @@ pub(super) struct ObjectWebhook {
     /// The namespaces for which the webhook is called; `None`: all but exempt namespaces, and cluster-scoped objects.
     pub(super) namespaces: Option<BTreeSet<String>>,
     pub(super) operations: Operations,
+    /// The policies name too many resources to be listed: the webhook is called for all of them.
+    is_for_all_resources: bool,
     /// The policies that it is called for.
     pub(super) policies: Vec<ObjectKey>,
 }
 
+/// The detail in which the API server is told of policies. With less, the webhooks are called for more requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Detail {
+    /// The most webhooks of namespaces alone.
+    namespaced_max: usize,
+    /// Cluster-wide policies have a webhook for each timeout.
+    is_by_timeout: bool,
+    /// Webhooks of namespaces name their namespaces.
+    pub(super) names_namespaces: bool,
+}
+
+impl Detail {
+    /// All detail that there is.
+    pub(super) const FINEST: Self = Self {
+        namespaced_max: NAMESPACE_WEBHOOKS_MAX,
+        is_by_timeout: true,
+        names_namespaces: true,
+    };
+
+    /// Returns the next lower detail; `None`: there is none.
+    pub(super) fn coarser(self) -> Option<Self> {
+        Some(match self {
+            Self {
+                namespaced_max: 1..,
+                ..
+            } => Self {
+                namespaced_max: self.namespaced_max / 2,
+                ..self
+            },
+            Self {
+                is_by_timeout: true,
+                ..
+            } => Self {
+                is_by_timeout: false,
+                ..self
+            },
+            Self {
+                names_namespaces: true,
+                ..
+            } => Self {
+                names_namespaces: false,
+                ..self
+            },
+            _ => return None,
+        })
+    }
+}
+
 impl ObjectWebhook {
     /// Names it among the webhooks of its configuration: `fail-10`, or `fail.NAMESPACE` after the first of its
-    /// namespaces.
+    /// namespaces; `fail-all` and `fail-all.NAMESPACE` if it lists no resources.
     pub(super) fn name(&self) -> String {
         let action = action(self.class.ignore);
+        let all = if self.is_for_all_resources {
+            "-all"
+        } else {
+            ""
+        };
         match self.namespaces.iter().flatten().next() {
-            Some(namespace) => format!("{action}.{namespace}"),
+            Some(namespace) => format!("{action}{all}.{namespace}"),
+            None if self.is_for_all_resources => format!("{action}{all}"),
             None => format!("{action}-{}", self.class.timeout_seconds),
         }
     }
@@ -81,6 +151,22 @@ impl ObjectWebhook {
         rules.into_iter().map(rule).collect()
     }
 
+    /// The length of its rules as JSON.
+    fn rules_bytes(&self) -> usize {
+        // Plain data, and always JSON.
+        serde_json::to_vec(&self.rules()).map_or(usize::MAX, |rules| rules.len())
+    }
+
+    /// Returns the webhook for the same operations on all resources.
+    fn for_all_resources(self) -> Self {
+        let operations = self.operations.into_values().flatten().collect();
+        Self {
+            operations: Operations::from([(everything("*/*"), operations)]),
+            is_for_all_resources: true,
+            ..self
+        }
+    }
+
     /// Adds the objects for which `other` is called, a webhook with the same failure policy.
     fn unite(&mut self, other: Self) {
         let seconds = &mut self.class.timeout_seconds;
@@ -98,39 +184,204 @@ pub(crate) fn action(ignore: bool) -> &'static str {
     if ignore { "ignore" } else { "fail" }
 }
 
-/// Returns the webhooks that these policies need in a phase: those for the whole cluster first, and of either kind
-/// those that fail first. At most `namespaced_max` are of namespaces alone.
+/// Returns the webhook that each policy would have alone in a phase.
+pub(super) fn of_policies(phase: Phase, policies: &PolicySet, kinds: &Kinds) -> Vec<ObjectWebhook> {
+    let entries = policies.all().iter();
+    entries
+        .map(|entry| of_policy(entry, phase, kinds))
+        .collect()
+}
+
+/// Returns the webhooks that policies need, from the webhook of each: those for the whole cluster first, and of either
+/// kind those that fail first.
 pub(super) fn webhooks(
-    phase: Phase,
-    policies: &PolicySet,
+    of_policies: &[ObjectWebhook],
     kinds: &Kinds,
     is_exempt: impl Fn(&str) -> bool,
-    namespaced_max: usize,
+    detail: Detail,
 ) -> Vec<ObjectWebhook> {
-    let (of_cluster, of_namespaces): (Vec<&CompiledPolicy>, Vec<_>) = policies
-        .all()
+    let (of_cluster, of_namespaces): (Vec<&ObjectWebhook>, Vec<_>) = of_policies
         .iter()
-        .map(|entry| &**entry)
-        .partition(|entry| entry.namespace().is_none());
-    let mut cluster: BTreeMap<WebhookClass, ObjectWebhook> = BTreeMap::new();
-    for entry in of_cluster {
-        let called = of_policy(entry, phase, kinds);
-        add(&mut cluster, entry.class, called);
+        .partition(|webhook| webhook.namespaces.is_none());
+    let mut is_by_timeout = detail.is_by_timeout;
+    let mut cluster = of_the_cluster(&of_cluster, is_by_timeout, kinds);
+    if is_by_timeout && cluster.rules_bytes() > CLUSTER_RULES_BYTES_MAX {
+        is_by_timeout = false;
+        cluster = of_the_cluster(&of_cluster, is_by_timeout, kinds);
     }
-    let mut by_namespace: BTreeMap<(bool, &str), ObjectWebhook> = BTreeMap::new();
-    for entry in of_namespaces {
-        let called = of_policy(entry, phase, kinds);
-        let namespace = entry.namespace().unwrap_or_default();
-        match cluster.get_mut(&entry.class) {
+    let mut by_namespace = Webhooks::default();
+    for called in of_namespaces {
+        let namespace = called.namespaces.iter().flatten().next();
+        let namespace = namespace.map_or("", String::as_str);
+        match cluster.listed.get_mut(&group(called.class, is_by_timeout)) {
             _ if is_exempt(namespace) => {}
-            Some(webhook) if covers(&webhook.operations, &called.operations) => {
-                webhook.policies.extend(called.policies);
+            Some(webhook)
+                if webhook.class.timeout_seconds >= called.class.timeout_seconds
+                    && covers(&webhook.operations, &called.operations) =>
+            {
+                webhook.policies.extend(called.policies.iter().cloned());
             }
-            _ => add(&mut by_namespace, (entry.class.ignore, namespace), called),
+            _ => {
+                let key = (called.class.ignore, namespace);
+                by_namespace.add(key, called.clone(), NAMESPACE_RULES_BYTES_MAX, kinds);
+            }
         }
     }
-    let shared = shared(by_namespace.into_values(), namespaced_max);
-    cluster.into_values().chain(shared).collect()
+    let mut of_cluster: Vec<_> = cluster.into_values().collect();
+    of_cluster.sort_by_key(|webhook| webhook.class.ignore);
+    let shared = shared(by_namespace, detail.namespaced_max, kinds);
+    of_cluster.into_iter().chain(shared).collect()
+}
+
+/// The webhooks of cluster-wide policies.
+fn of_the_cluster(
+    of_policies: &[&ObjectWebhook],
+    is_by_timeout: bool,
+    kinds: &Kinds,
+) -> Webhooks<WebhookClass> {
+    let rules_bytes_max = match is_by_timeout {
+        true => usize::MAX,
+        // There is one for each failure policy.
+        false => CLUSTER_RULES_BYTES_MAX / 2,
+    };
+    let mut cluster = Webhooks::default();
+    for called in of_policies {
+        let key = group(called.class, is_by_timeout);
+        cluster.add(key, (*called).clone(), rules_bytes_max, kinds);
+    }
+    cluster
+}
+
+/// The cluster-wide policies with which a policy of this class shares a webhook.
+fn group(class: WebhookClass, is_by_timeout: bool) -> WebhookClass {
+    let timeout_seconds = match is_by_timeout {
+        true => class.timeout_seconds,
+        false => 0,
+    };
+    WebhookClass {
+        timeout_seconds,
+        ..class
+    }
+}
+
+/// Webhooks that list resources, and those of the policies that have too many of them.
+struct Webhooks<K> {
+    listed: BTreeMap<K, ObjectWebhook>,
+    /// By failure policy.
+    of_all_resources: BTreeMap<bool, ObjectWebhook>,
+}
+
+impl<K: Ord> Default for Webhooks<K> {
+    fn default() -> Self {
+        Self {
+            listed: BTreeMap::new(),
+            of_all_resources: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Ord> Webhooks<K> {
+    /// Adds a webhook to the one of the key, whose rules have at most so many bytes.
+    fn add(&mut self, key: K, webhook: ObjectWebhook, rules_bytes_max: usize, kinds: &Kinds) {
+        if fits(self.listed.get(&key), &webhook, rules_bytes_max) {
+            return add(&mut self.listed, key, webhook);
+        }
+        let in_part = ObjectWebhook {
+            operations: named_in_part(&webhook.operations, kinds),
+            ..webhook.clone()
+        };
+        add(&mut self.listed, key, in_part);
+        let ignore = webhook.class.ignore;
+        add(
+            &mut self.of_all_resources,
+            ignore,
+            webhook.for_all_resources(),
+        );
+    }
+
+    fn rules_bytes(&self) -> usize {
+        self.listed.values().map(ObjectWebhook::rules_bytes).sum()
+    }
+
+    fn into_values(self) -> impl Iterator<Item = ObjectWebhook> {
+        let listed = self.listed.into_values();
+        listed.chain(self.of_all_resources.into_values())
+    }
+}
+
+/// Returns whether the rules of both webhooks together have at most so many bytes.
+fn fits(before: Option<&ObjectWebhook>, webhook: &ObjectWebhook, rules_bytes_max: usize) -> bool {
+    if rules_bytes_max == usize::MAX {
+        return true;
+    }
+    let mut together = ObjectWebhook {
+        policies: Vec::new(),
+        ..webhook.clone()
+    };
+    if let Some(before) = before {
+        let has = |(name, of): (&ResourceName, &BTreeSet<Operation>)| {
+            let there = before.operations.get(name);
+            there.is_some_and(|there| there.is_superset(of))
+        };
+        // As with most policies of a namespace.
+        if webhook.operations.iter().all(has) {
+            return true;
+        }
+        unite(&mut together.operations, before.operations.clone());
+    }
+    together.rules_bytes() <= rules_bytes_max
+}
+
+/// Returns the served resources of which other versions, or those of the same name in other groups, are called for by other
+/// operations, or by none. The API server converts requests for these.
+fn named_in_part(operations: &Operations, kinds: &Kinds) -> Operations {
+    let mut by_resource: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for name in kinds.names() {
+        let of = called_for(operations, &name);
+        by_resource
+            .entry(name.resource.clone())
+            .or_default()
+            .push((name, of));
+    }
+    let in_part = by_resource.into_values().filter(|versions| {
+        let mut operations = versions.iter().map(|(_, operations)| operations);
+        let first = operations.next();
+        operations.any(|other| Some(other) != first)
+    });
+    let named = in_part.flatten().filter(|(_, of)| !of.is_empty());
+    named.collect()
+}
+
+/// Returns the operations on a served resource for which a webhook with these rules is called without a conversion.
+fn called_for(operations: &Operations, name: &ResourceName) -> BTreeSet<Operation> {
+    let resources = match name.resource.split_once('/') {
+        None => vec![
+            name.resource.clone(),
+            "*".to_owned(),
+            format!("{}/*", name.resource),
+            "*/*".to_owned(),
+        ],
+        Some((plural, subresource)) => vec![
+            name.resource.clone(),
+            format!("{plural}/*"),
+            format!("*/{subresource}"),
+            "*/*".to_owned(),
+        ],
+    };
+    let mut called = BTreeSet::new();
+    for group in [&*name.group, "*"] {
+        for version in [&*name.version, "*"] {
+            for resource in &resources {
+                let name = ResourceName {
+                    group: group.to_owned(),
+                    version: version.to_owned(),
+                    resource: resource.clone(),
+                };
+                called.extend(operations.get(&name).into_iter().flatten());
+            }
+        }
+    }
+    called
 }
 
 /// Merges a policy's webhook into the webhook of the key.
@@ -153,30 +404,36 @@ fn of_policy(entry: &CompiledPolicy, phase: Phase, kinds: &Kinds) -> ObjectWebho
         class: entry.class,
         namespaces: namespace.map(|namespace| [namespace].into()),
         operations: operations(entry.targets.get(phase), kinds),
+        is_for_all_resources: false,
         policies: vec![entry.key.clone()],
     }
 }
 
 /// Merges webhooks that are called for the same objects, and all webhooks beyond `max`.
 fn shared(
-    webhooks: impl Iterator<Item = ObjectWebhook>,
+    mut webhooks: Webhooks<(bool, &str)>,
     max: usize,
-) -> impl Iterator<Item = ObjectWebhook> {
+    kinds: &Kinds,
+) -> impl Iterator<Item = ObjectWebhook> + use<> {
     let mut alike: BTreeMap<(WebhookClass, Operations), ObjectWebhook> = BTreeMap::new();
-    for webhook in webhooks {
+    for webhook in std::mem::take(&mut webhooks.listed).into_values() {
         let key = (webhook.class, webhook.operations.clone());
         add(&mut alike, key, webhook);
     }
     let mut kept: Vec<_> = alike.into_values().collect();
-    if kept.len() > max {
+    let mut beyond = Webhooks {
+        listed: BTreeMap::new(),
+        of_all_resources: webhooks.of_all_resources,
+    };
+    if kept.len() + beyond.of_all_resources.len() > max {
         // Webhooks with few resources stay separate.
         kept.sort_by_key(|webhook| webhook.operations.len());
-        let mut beyond = BTreeMap::new();
-        for webhook in kept.split_off(max.saturating_sub(2)) {
-            add(&mut beyond, webhook.class.ignore, webhook);
+        for webhook in kept.split_off(max.saturating_sub(4)) {
+            let ignore = webhook.class.ignore;
+            beyond.add(ignore, webhook, SHARED_RULES_BYTES_MAX, kinds);
         }
-        kept.extend(beyond.into_values());
     }
+    kept.extend(beyond.into_values());
     kept.sort_by_cached_key(|webhook| (webhook.class.ignore, webhook.name()));
     kept.into_iter()
 }

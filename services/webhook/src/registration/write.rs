@@ -301,7 +301,6 @@ mod tests {
             name: "anteroom".to_owned(),
             webhooks: resources.iter().map(webhook).collect(),
             id: String::new(),
-            prefix: String::new(),
             assignment: std::sync::Arc::default(),
         };
         configuration.object()
