@@ -23,7 +23,7 @@
 //! | `resolver`, `resolve`, `permits` | the source of an entry or reference; the permissions by an administrator |
 //! | `registry` | which views are desired, and who needs them |
 //! | `policies_in_log` | the policies that were in force before this term |
-//! | `quotas` | the sources that policies may have kept |
+//! | `quotas`, `policy_size` | the sources that policies may have kept; the size of all policies of a namespace |
 //! | `webhooks`, `enforcement` | live webhooks; whether a policy is in force |
 //! | `status` | statuses: the states of views, conditions, and who writes them |
 //! | `system_views`, `call_pollers` | the views that the coordinator itself writes to the log |
@@ -38,6 +38,7 @@ mod manifest_list;
 mod manifests;
 mod permits;
 mod policies_in_log;
+mod policy_size;
 mod policy_store;
 mod quotas;
 mod reconciler;

@@ -48,6 +48,8 @@ struct Body {
 struct Metadata {
     uid: String,
     generation: i64,
+    #[serde(rename = "creationTimestamp")]
+    created: Option<String>,
 }
 
 impl Identity {
@@ -61,6 +63,12 @@ impl Identity {
             generation: metadata.generation,
         }
     }
+}
+
+/// The time at which the API server created an object, as text that sorts by time; empty where there is none.
+fn created(object: &RawObject) -> String {
+    let Body { metadata, .. } = serde_json::from_slice(&object.json).unwrap_or_default();
+    metadata.created.unwrap_or_default()
 }
 
 /// The API versions of policies and exceptions of policies.kyverno.io, the preferred one first: all say the same.

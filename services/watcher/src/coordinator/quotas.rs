@@ -1,14 +1,21 @@
-//! The quotas of sources that policies may have kept. Pure.
+//! The quotas of policies: of the sources that policies may have kept, and of their own [`sizes`]. Pure.
 //!
 //! Every source costs the API server a watch, and the log and every replica its objects. So the policies of one
 //! namespace have a quota. Above it, only policies of that namespace are held back.
+
+mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anteroom_model::{Failure, own_reason};
 use anteroom_policy::Reference;
 
-use super::{policy_store::PolicyId, registry::Referred};
+use super::{policy_size::PolicySize, policy_store::PolicyId, registry::Referred};
+use sizes::Sizes;
+
+pub(super) use sizes::{
+    NAMESPACE_MANIFESTS_BYTES_MAX, NAMESPACE_POLICIES_MAX, beyond_waiting, is_too_large,
+};
 
 /// Sources of one `Policy`.
 pub(super) const POLICY_SOURCES_MAX: usize = 64;
@@ -42,9 +49,25 @@ pub(super) struct Quotas {
     readers: HashMap<SourceName, BTreeMap<String, usize>>,
     /// The sources that the policies of a namespace read.
     namespaces: HashMap<String, BTreeSet<SourceName>>,
+    sizes: Sizes,
 }
 
 impl Quotas {
+    /// Returns the reason why a policy of this size is held back, if it is.
+    pub(super) fn check_size(&self, id: &PolicyId, size: PolicySize) -> Result<(), Failure> {
+        self.sizes.check(id, size)
+    }
+
+    /// The policy is in force, and has this size.
+    pub(super) fn put_size(&mut self, id: &PolicyId, size: PolicySize) {
+        self.sizes.put(id, size);
+    }
+
+    /// A version of the policy waits, and has this size. Of it and the version in force the larger counts.
+    pub(super) fn put_waiting_size(&mut self, id: &PolicyId, size: PolicySize) {
+        self.sizes.put_larger(id, size);
+    }
+
     /// Returns the reason why a policy that reads these is held back, if it is.
     pub(super) fn check(
         &self,
@@ -110,7 +133,7 @@ impl Quotas {
 
     /// The policy is in force, and reads these.
     pub(super) fn put(&mut self, id: &PolicyId, sources: BTreeSet<SourceName>) {
-        self.remove(id);
+        self.remove_sources(id);
         let namespace = id.0.namespace.to_string();
         for source in &sources {
             let readers = self.readers.entry(source.clone()).or_default();
@@ -123,6 +146,11 @@ impl Quotas {
 
     /// The policy is not in force any more.
     pub(super) fn remove(&mut self, id: &PolicyId) {
+        self.sizes.remove(id);
+        self.remove_sources(id);
+    }
+
+    fn remove_sources(&mut self, id: &PolicyId) {
         let namespace = &*id.0.namespace;
         for source in self.policies.remove(id).unwrap_or_default() {
             let Some(readers) = self.readers.get_mut(&source) else {

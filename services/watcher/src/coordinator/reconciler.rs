@@ -9,6 +9,7 @@
 
 mod held_versions;
 mod notes;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -48,6 +49,7 @@ use crate::{
 
 use held_versions::HeldVersion;
 pub(crate) use notes::Manifests;
+use waiting::WaitingPolicies;
 
 /// Reasons that may vanish when the API server serves other kinds.
 const AWAITED: [&str; 4] = [
@@ -63,6 +65,9 @@ const FORBIDDEN: &str = "Forbidden";
 /// The time that a term waits to learn as whom it writes, before the user that an earlier term published is dropped.
 const WRITER_WAIT: Duration = Duration::from_secs(15);
 
+/// The time that a term waits for the lists of policies, before it puts policies in force that were not.
+const LISTS_WAIT: Duration = Duration::from_secs(15);
+
 /// The coordinator's knowledge in a term.
 pub(super) struct Reconciler {
     options: Options,
@@ -73,6 +78,9 @@ pub(super) struct Reconciler {
     exceptions: ExceptionStore,
     quotas: Quotas,
     held_back: BTreeMap<PolicyId, HeldVersion>,
+    waiting: WaitingPolicies,
+    /// Policies of namespaces that are not in force may be put in force: those that are in force are known.
+    takes_new_policies: bool,
     /// Policies that earlier terms left in the log, and that this term has not read.
     inherited: PoliciesInLog,
     registry: Registry,
@@ -99,6 +107,8 @@ impl Reconciler {
             exceptions: ExceptionStore::default(),
             quotas: Quotas::default(),
             held_back: BTreeMap::new(),
+            waiting: WaitingPolicies::default(),
+            takes_new_policies: false,
             inherited: PoliciesInLog::new(),
             registry: Registry::default(),
             views: ViewStatusTable::default(),
@@ -120,11 +130,6 @@ impl Reconciler {
             }
         }
         reconciler
-    }
-
-    /// Takes over the policies that the log has. Call this before the first note.
-    pub(super) fn inherit(&mut self, policies: PoliciesInLog) {
-        self.inherited = policies;
     }
 
     /// Returns the effects of the events since the last call, in order.
@@ -256,6 +261,10 @@ impl Reconciler {
         if !self.settled {
             self.settle(now); // What it waits for may not come.
         }
+        if now.saturating_duration_since(self.begun) >= LISTS_WAIT {
+            self.take_new_policies();
+        }
+        self.try_all_waiting();
         self.try_held_back();
         let again = self.enforcement.tick(now);
         self.reporter.policies_changed(again);

@@ -4,11 +4,13 @@ use anteroom_jmespath::Expression;
 use anteroom_model::{EntryKind, Failure, ResourceVersion};
 use anteroom_policy::{KindPattern, NotRun, Phase, Policy, PolicyKind, Problem, Reference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde_json::Value;
 
-use super::{Identity, cel_api_version, published, unpublished};
+use super::{Identity, cel_api_version, created, published, unpublished};
 use crate::{
     coordinator::{
         effect::Record,
+        policy_size::PolicySize,
         status::{
             cel_fields::{self, Summary},
             conditions,
@@ -40,6 +42,10 @@ pub(crate) struct PolicyManifest {
     pub api_version: &'static str,
     /// The object's identity.
     pub identity: Identity,
+    /// The time at which the API server created the policy.
+    pub created: String,
+    /// The size of the version that is published; zero where none is.
+    pub size: PolicySize,
     /// The problems for which the policy is not served.
     pub problems: Vec<Problem>,
     /// The entries that it names.
@@ -88,12 +94,7 @@ impl PolicyManifest {
     /// Reads and compiles a policy. A manifest that cannot be published counts as a problem of its author, like a
     /// compile error: it is not enforced.
     pub(crate) fn read(object: &RawObject, kind: PolicyKind) -> (Self, Option<Record>) {
-        let mut read = Self {
-            api_version: api_version(object, kind),
-            identity: Identity::read(object),
-            summary: kind.is_cel().then(Summary::default),
-            ..Self::default()
-        };
+        let mut read = Self::of_author(object, kind);
         match read.compile(object, kind) {
             Ok(published) => {
                 read.version = published.version.clone();
@@ -105,6 +106,54 @@ impl PolicyManifest {
                 read.problems = vec![unpublished(&error)];
                 (read, None)
             }
+        }
+    }
+
+    /// Reads a policy without compiling it: its size, and what its status is written by. The object has all that is published
+    /// of the policy, and its status. `None` if it cannot be published.
+    pub(crate) fn read_size(object: &RawObject, kind: PolicyKind) -> Option<(Self, RawObject)> {
+        let mut read = Self::of_author(object, kind);
+        let (mut manifest, status, published) = read.published(object, kind).ok()?;
+        read.size = PolicySize::of(&manifest, published.body.len());
+        // The status of rules stays as it is.
+        read.rules_now = Some(RulesStatus::default());
+        read.read_conditions(&status);
+        manifest["status"] = status;
+        let object = RawObject {
+            json: manifest.to_string().into(),
+            ..object.clone()
+        };
+        Some((read, object))
+    }
+
+    /// Returns what is known of any object: who wrote it, and when.
+    fn of_author(object: &RawObject, kind: PolicyKind) -> Self {
+        Self {
+            api_version: api_version(object, kind),
+            identity: Identity::read(object),
+            created: created(object),
+            summary: kind.is_cel().then(Summary::default),
+            ..Self::default()
+        }
+    }
+
+    fn published(
+        &self,
+        object: &RawObject,
+        kind: PolicyKind,
+    ) -> Result<(Value, Value, Record), PruneError> {
+        let key = kind.key(&object.key.namespace, &object.key.name);
+        published(object, key, self.api_version, kind.as_str())
+    }
+
+    /// Takes the conditions from a status, and what stands beside them.
+    fn read_conditions(&mut self, status: &Value) {
+        match &mut self.summary {
+            Some(summary) => {
+                *summary = Summary::read(status);
+                self.conditions = cel_fields::read_conditions(status);
+            }
+            None => self.conditions = conditions::read(status.get("conditions").cloned()),
         }
     }
 
@@ -130,6 +179,7 @@ impl PolicyManifest {
             held_back: Some(failure),
             api_version: self.api_version,
             identity: self.identity,
+            created: self.created,
             summary: self.summary,
             problems: self.problems,
             conditions: self.conditions,
@@ -149,9 +199,8 @@ impl PolicyManifest {
     }
 
     fn compile(&mut self, object: &RawObject, kind: PolicyKind) -> Result<Record, PruneError> {
-        let key = kind.key(&object.key.namespace, &object.key.name);
-        let (manifest, status, published) =
-            published(object, key, self.api_version, kind.as_str())?;
+        let (manifest, status, published) = self.published(object, kind)?;
+        self.size = PolicySize::of(&manifest, published.body.len());
         let mut configs = None;
         match anteroom_policy::compile(&manifest) {
             Ok(policy) => {
@@ -180,13 +229,11 @@ impl PolicyManifest {
         if kind.is_cel() {
             self.rules = RulesStatus::of_cel_policy(configs);
             self.rules_now = Some(RulesStatus::read_cel(&status));
-            self.conditions = cel_fields::read_conditions(&status);
-            self.summary = Some(Summary::read(&status));
         } else {
             self.rules = RulesStatus::of_policy(&manifest, &self.not_run);
             self.rules_now = Some(RulesStatus::read(&status));
-            self.conditions = conditions::read(status.get("conditions").cloned());
         }
+        self.read_conditions(&status);
         Ok(published)
     }
 }

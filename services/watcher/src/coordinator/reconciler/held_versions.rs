@@ -53,26 +53,37 @@ impl Reconciler {
     /// Puts a policy in force, or holds it back.
     pub(super) fn policy_read(&mut self, id: PolicyId, policy: HeldVersion) {
         if let Some(failure) = self.not_compiled(&id, &policy.manifest) {
-            // A version that waited for room is not wanted any more.
-            self.held_back.remove(&id);
-            return self.policy_held_back(&id, &policy.manifest, failure);
+            return self.policy_held_back(&id, policy.manifest, failure);
         }
-        match self.quotas.check(&id, &policy.sources) {
+        match self.check_quotas(&id, &policy) {
             Ok(()) => self.policy_admitted(&id, policy),
             Err(failure) => {
-                self.policy_held_back(&id, &policy.manifest, failure);
+                self.policy_held_back(&id, policy.manifest.clone(), failure);
+                self.quotas.put_waiting_size(&id, policy.manifest.size);
                 self.held_back.insert(id, policy);
             }
         }
     }
 
-    /// Returns whether this version compiles, and is within its quotas.
-    pub(super) fn may_be_in_force(&self, id: &PolicyId, policy: &HeldVersion) -> bool {
-        policy.manifest.in_force.is_some() && self.quotas.check(id, &policy.sources).is_ok()
+    fn check_quotas(&self, id: &PolicyId, policy: &HeldVersion) -> Result<(), Failure> {
+        self.quotas.check_size(id, policy.manifest.size)?;
+        self.quotas.check(id, &policy.sources)
     }
 
-    /// Puts the version of a policy in force that an earlier term left in the log, before `now`, which cannot be.
-    pub(super) fn policy_inherited(&mut self, id: &PolicyId, now: &HeldVersion, body: &Bytes) {
+    /// Returns whether this version compiles, and is within its quotas.
+    pub(super) fn may_be_in_force(&self, id: &PolicyId, policy: &HeldVersion) -> bool {
+        policy.manifest.in_force.is_some() && self.check_quotas(id, policy).is_ok()
+    }
+
+    /// Puts the version of a policy in force that an earlier term left in the log, if there is one: the present one cannot
+    /// be. A policy with another UID is another policy.
+    pub(super) fn put_inherited(&mut self, id: &PolicyId, uid: &str) {
+        if let Some(body) = self.inherited.remove(&id.0) {
+            self.policy_inherited(id, uid, &body);
+        }
+    }
+
+    fn policy_inherited(&mut self, id: &PolicyId, uid: &str, body: &Bytes) {
         let Ok(manifest) = anteroom_wire::body::to_json(body) else {
             return;
         };
@@ -82,7 +93,7 @@ impl Reconciler {
             json: manifest.to_string().into(),
         };
         let inherited = self.policy_of(id, &object);
-        let is_same = inherited.manifest.identity.uid == now.manifest.identity.uid;
+        let is_same = inherited.manifest.identity.uid == uid;
         if is_same && self.may_be_in_force(id, &inherited) {
             self.policy_admitted(id, inherited);
         }
@@ -100,16 +111,41 @@ impl Reconciler {
         Some(Failure::new(ready.reason, message))
     }
 
-    fn policy_held_back(&mut self, id: &PolicyId, manifest: &PolicyManifest, failure: Failure) {
+    /// Forgets a version that waits for sources, since there is a newer one.
+    pub(super) fn drop_held_back(&mut self, id: &PolicyId) {
+        if self.held_back.remove(id).is_some() {
+            let in_force = self.policies.get(id).map(|policy| policy.size);
+            self.quotas.put_size(id, in_force.unwrap_or_default());
+        }
+    }
+
+    /// Tells the author of a policy that this version of it is held back.
+    pub(super) fn policy_held_back(
+        &mut self,
+        id: &PolicyId,
+        manifest: PolicyManifest,
+        failure: Failure,
+    ) {
         tracing::warn!(
             policy = %id.0,
             %failure,
             "new version of the policy held back: correct it, or raise the quota"
         );
+        self.put_held_back(id, manifest, failure);
+        self.reporter.policies_changed([id.clone()]);
+    }
+
+    /// Keeps what is known of a version that is held back.
+    pub(super) fn put_held_back(
+        &mut self,
+        id: &PolicyId,
+        manifest: PolicyManifest,
+        failure: Failure,
+    ) {
         let uid = &manifest.identity.uid;
         let before = self.policies.get(id);
         let in_force = before.filter(|before| before.identity.uid == *uid);
-        let manifest = manifest.clone().held_back(failure, in_force);
+        let manifest = manifest.held_back(failure, in_force);
         let change = self.policies.put(id, manifest);
         if let Some(replaced) = change.replaced {
             // The policy that was in force under this name was deleted.
@@ -119,17 +155,17 @@ impl Reconciler {
             let needed = self.policies.rights_needed();
             self.effects.push(CoordinatorEffect::NeedRights(needed));
         }
-        self.reporter.policies_changed([id.clone()]);
     }
 
-    /// Tries policies again that were held back: others may read less by now.
+    /// Tries policies again that were held back, the oldest first: others may read less by now.
     pub(super) fn try_held_back(&mut self) {
         let fits = |(id, policy): (&PolicyId, &HeldVersion)| {
-            let fits = self.quotas.check(id, &policy.sources).is_ok();
-            fits.then(|| id.clone())
+            let fits = self.check_quotas(id, policy).is_ok();
+            fits.then(|| (policy.manifest.created.clone(), id.clone()))
         };
-        let fitting: Vec<_> = self.held_back.iter().filter_map(fits).collect();
-        for id in fitting {
+        let mut fitting: Vec<_> = self.held_back.iter().filter_map(fits).collect();
+        fitting.sort_unstable();
+        for (_, id) in fitting {
             // An earlier policy may have taken the room.
             if let Some(policy) = self.held_back.remove(&id) {
                 self.policy_read(id, policy);
@@ -141,6 +177,7 @@ impl Reconciler {
     pub(super) fn policy_released(&mut self, id: &PolicyId) {
         self.quotas.remove(id);
         self.held_back.remove(id);
+        self.waiting.remove(id);
     }
 
     /// Returns the policy's dependent.

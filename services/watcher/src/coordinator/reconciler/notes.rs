@@ -181,13 +181,16 @@ impl Reconciler {
         self.effects.push(CoordinatorEffect::EntriesWait(waits_for));
     }
 
-    fn policy_put(&mut self, kind: PolicyKind, object: &RawObject) {
+    pub(super) fn policy_put(&mut self, kind: PolicyKind, object: &RawObject) {
         let id = PolicyId::new(kind, &object.key);
+        self.drop_held_back(&id);
+        if self.policy_waits(&id, object) {
+            return;
+        }
         let policy = self.policy_of(&id, object);
-        if let Some(inherited) = self.inherited.remove(&id.0)
-            && !self.may_be_in_force(&id, &policy)
-        {
-            self.policy_inherited(&id, &policy, &inherited);
+        match self.may_be_in_force(&id, &policy) {
+            true => drop(self.inherited.remove(&id.0)),
+            false => self.put_inherited(&id, &policy.manifest.identity.uid),
         }
         self.policy_read(id, policy);
     }
@@ -215,6 +218,7 @@ impl Reconciler {
         } = policy;
         self.held_back.remove(id);
         self.quotas.put(id, sources);
+        self.quotas.put_size(id, manifest.size);
         // The policy's views are desired before readers learn of the policy.
         let uid = Self::dependent_of(&manifest);
         let change = self.policies.put(id, manifest);
@@ -266,8 +270,9 @@ impl Reconciler {
         self.policies_wait();
         self.resolve_entries(is_narrowed);
         if self.policies.waits_for().is_none() {
+            self.forget_inherited();
+            self.take_new_policies();
             self.write(SystemView::Policies, Write::Listed);
-            self.inherited.clear();
         }
     }
 

@@ -1,4 +1,5 @@
 mod held_versions;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -1,0 +1,223 @@
+//! Policies that wait for room in their namespace. They are not compiled, and only so much of them is kept as a namespace
+//! may have in force: so whatever a tenant writes, the coordinator has room for it.
+//!
+//! What is in force stays in force, also after a take-over: it counts first, from the log. Then the oldest policies
+//! have their turn, by the time and the name of their creation. So no policy ceases to be enforced since others are added,
+//! and which ones wait does not depend on the order in which they are listed.
+
+use std::collections::BTreeMap;
+
+use anteroom_model::Failure;
+
+use super::Reconciler;
+use crate::{
+    coordinator::{
+        manifests::PolicyManifest,
+        policies_in_log::PoliciesInLog,
+        policy_size::PolicySize,
+        policy_store::PolicyId,
+        quotas::{
+            NAMESPACE_MANIFESTS_BYTES_MAX, NAMESPACE_POLICIES_MAX, beyond_waiting, is_too_large,
+        },
+        webhooks::NOT_ENFORCED,
+    },
+    source::reflect::RawObject,
+};
+
+/// Policies that wait for room.
+#[derive(Default)]
+pub(super) struct WaitingPolicies(BTreeMap<PolicyId, WaitingPolicy>);
+
+struct WaitingPolicy {
+    /// The time at which the API server created the policy.
+    created: String,
+    size: PolicySize,
+    object: RawObject,
+}
+
+impl WaitingPolicies {
+    /// Adds a policy, and returns those of its namespace that are not kept any more: the newest.
+    fn add(&mut self, id: PolicyId, policy: WaitingPolicy) -> Vec<PolicyId> {
+        let namespace = id.0.namespace.clone();
+        self.0.insert(id, policy);
+        let mut total = PolicySize::default();
+        let turns = self.turns(|id| id.0.namespace == namespace);
+        let beyond = turns.into_iter().filter(|id| {
+            let size = self.0.get(id).map(|policy| policy.size);
+            total = total.zip(size.unwrap_or_default(), usize::saturating_add);
+            total.policies > NAMESPACE_POLICIES_MAX || total.bytes > NAMESPACE_MANIFESTS_BYTES_MAX
+        });
+        let beyond: Vec<_> = beyond.collect();
+        for id in &beyond {
+            self.0.remove(id);
+        }
+        beyond
+    }
+
+    /// Removes a policy that waits no more.
+    pub(super) fn remove(&mut self, id: &PolicyId) {
+        self.0.remove(id);
+    }
+
+    /// Returns the policies that meet the condition, the oldest first.
+    fn turns(&self, condition: impl Fn(&PolicyId) -> bool) -> Vec<PolicyId> {
+        let found = self.0.iter().filter(|(id, _)| condition(id));
+        let mut turns: Vec<_> = found.map(|(id, policy)| (&policy.created, id)).collect();
+        turns.sort_unstable();
+        turns.into_iter().map(|(_, id)| id.clone()).collect()
+    }
+}
+
+impl Reconciler {
+    /// Takes in the policies that the log has. They have their room before any policy that is not there. Call it before the
+    /// first note.
+    pub(in crate::coordinator) fn inherit(&mut self, policies: PoliciesInLog) {
+        for (key, body) in &policies {
+            if let Ok(manifest) = anteroom_wire::body::to_json(body) {
+                let size = PolicySize::of(&manifest, body.len());
+                self.quotas.put_size(&PolicyId(key.clone()), size);
+            }
+        }
+        self.inherited = policies;
+    }
+
+    /// Returns whether a version of a policy has to wait: its namespace has no room for it, or the policies are still being
+    /// listed, and the policy is not in force yet.
+    pub(super) fn policy_waits(&mut self, id: &PolicyId, object: &RawObject) -> bool {
+        self.waiting.remove(id);
+        if !id.is_namespaced() {
+            return false;
+        }
+        // A policy that cannot be published takes no room.
+        let Some((manifest, object)) = PolicyManifest::read_size(object, id.kind()) else {
+            return false;
+        };
+        let size = manifest.size;
+        let created = manifest.created.clone();
+        match self.quotas.check_size(id, size) {
+            Ok(()) if self.takes_new_policies || self.may_be_enforced(id) => return false,
+            Ok(()) => {
+                let namespace = &id.0.namespace;
+                let message =
+                    format!("the other policies of namespace `{namespace}` are read first");
+                self.put_held_back(id, manifest, Failure::new(NOT_ENFORCED, message));
+            }
+            Err(failure) => {
+                self.put_inherited(id, &manifest.identity.uid);
+                self.policy_held_back(id, manifest, failure);
+                if is_too_large(size) {
+                    return true;
+                }
+            }
+        }
+        let policy = WaitingPolicy {
+            created,
+            size,
+            object,
+        };
+        for beyond in self.waiting.add(id.clone(), policy) {
+            self.policy_beyond_waiting(&beyond);
+        }
+        true
+    }
+
+    /// Returns whether webhooks may go by a version of the policy.
+    fn may_be_enforced(&self, id: &PolicyId) -> bool {
+        let policy = self.policies.get(id);
+        self.inherited.contains_key(&id.0) || policy.is_some_and(|policy| policy.in_force.is_some())
+    }
+
+    /// Tells the author of a policy that it waits, and that it is not kept meanwhile.
+    fn policy_beyond_waiting(&mut self, id: &PolicyId) {
+        let Some(mut manifest) = self.policies.get(id).cloned() else {
+            return;
+        };
+        manifest.held_back = Some(beyond_waiting(&id.0.namespace));
+        self.policies.put(id, manifest);
+        self.reporter.policies_changed([id.clone()]);
+    }
+
+    /// Takes in that policies that are not in force may be put in force: all policies are listed, or a list does not come. All
+    /// that wait have their turn.
+    pub(super) fn take_new_policies(&mut self) {
+        if !std::mem::replace(&mut self.takes_new_policies, true) {
+            for id in self.waiting.turns(|_| true) {
+                self.try_waiting(&id);
+            }
+        }
+    }
+
+    /// Tries policies again that wait for room, the oldest first: others may take less by now.
+    pub(super) fn try_all_waiting(&mut self) {
+        if !self.takes_new_policies {
+            return;
+        }
+        for id in self.waiting.turns(|_| true) {
+            let waiting = self.waiting.0.get(&id);
+            let fits =
+                waiting.is_some_and(|policy| self.quotas.check_size(&id, policy.size).is_ok());
+            if fits {
+                self.try_waiting(&id);
+            }
+        }
+    }
+
+    fn try_waiting(&mut self, id: &PolicyId) {
+        if let Some(policy) = self.waiting.0.remove(id) {
+            self.policy_put(id.kind(), &policy.object);
+        }
+    }
+
+    /// Forgets the policies of the log that no list has brought.
+    pub(super) fn forget_inherited(&mut self) {
+        for (key, _) in self.inherited.drain() {
+            self.quotas.remove(&PolicyId(key));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_model::{ObjectKey, ResourceVersion};
+
+    use super::*;
+
+    fn waiting(created: usize, bytes: usize) -> WaitingPolicy {
+        WaitingPolicy {
+            created: format!("2026-01-01T00:{created:02}:00Z"),
+            size: PolicySize {
+                policies: 1,
+                rules: 1,
+                kinds: 1,
+                bytes,
+            },
+            object: RawObject {
+                key: ObjectKey::new("a", "p"),
+                version: ResourceVersion::default(),
+                json: "{}".into(),
+            },
+        }
+    }
+
+    fn id(namespace: &str, name: &str) -> PolicyId {
+        PolicyId(ObjectKey::new(namespace, name))
+    }
+
+    #[test]
+    fn so_many_of_the_oldest_policies_wait_as_a_namespace_may_have() {
+        let mut policies = WaitingPolicies::default();
+        for number in 0..NAMESPACE_POLICIES_MAX {
+            let id = id("a", &format!("p{number}"));
+            assert_eq!(policies.add(id, waiting(30, 1)), []);
+        }
+        let newest = id("a", "p00");
+        assert_eq!(policies.add(newest.clone(), waiting(31, 1)), [newest]);
+        assert_eq!(policies.add(id("b", "p"), waiting(31, 1)), []);
+        let beyond = policies.add(id("a", "z"), waiting(29, 1));
+        assert_eq!(beyond, [id("a", "p99")], "of one time the last by name");
+        let half = NAMESPACE_MANIFESTS_BYTES_MAX / 2;
+        assert_eq!(policies.add(id("b", "q"), waiting(30, half)), []);
+        let beyond = policies.add(id("b", "r"), waiting(29, half));
+        assert_eq!(beyond, [id("b", "p")]);
+    }
+}
