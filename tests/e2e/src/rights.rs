@@ -20,7 +20,7 @@ pub type Scope = (Stock, Option<&'static str>);
 
 /// The part of a right that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum RightPart {
     /// All of it.
     Whole,
     /// Only to watch.
@@ -77,12 +77,17 @@ impl Rights {
     }
 
     /// Takes it away, or a part of it; it counts from before the API server knows.
-    pub async fn take(&self, client: &Client, scope: Scope, taken: Taken) -> anyhow::Result<()> {
+    pub async fn take(
+        &self,
+        client: &Client,
+        scope: Scope,
+        taken: RightPart,
+    ) -> anyhow::Result<()> {
         self.note(scope, false);
         let left: &[&str] = match taken {
-            Taken::Whole => &[],
-            Taken::Watch => &["get", "list"],
-            Taken::List => &["get", "watch"],
+            RightPart::Whole => &[],
+            RightPart::Watch => &["get", "list"],
+            RightPart::List => &["get", "watch"],
         };
         manifests::apply(client, &role(scope, left)).await
     }

@@ -4,7 +4,7 @@
 use std::{fs, time::Duration};
 
 use anteroom_bus::{Address, nats::NatsBus};
-use anteroom_load::{Said, ask, ask_one};
+use anteroom_load::{QueryResult, ask, ask_one};
 use anteroom_model::{ObjectKey, Shape, ViewId};
 use anteroom_simapi::{SimApi, SimConfig};
 use anteroom_wire::query::{Query, Selection};
@@ -108,7 +108,7 @@ impl Simulated {
     ///
     /// # Errors
     /// No answer at all. An error that a replica tells is an answer.
-    pub async fn ask(&self, view: &ViewId, expression: &str) -> anyhow::Result<Said> {
+    pub async fn ask(&self, view: &ViewId, expression: &str) -> anyhow::Result<QueryResult> {
         let query = query(expression, None);
         let to = Address::Fallback(view.clone());
         ask_one(&self.bus, &to, query, DEADLINE).await
@@ -122,7 +122,7 @@ impl Simulated {
         &self,
         view: &ViewId,
         objects: &[ObjectKey],
-    ) -> anyhow::Result<Vec<Said>> {
+    ) -> anyhow::Result<Vec<QueryResult>> {
         let queries = objects.iter().map(|object| {
             let selection = Selection {
                 shape: Shape::Object,

@@ -110,14 +110,14 @@ impl Stock {
 
 /// One number: when it began to be written, and when the API server had said that it is.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct WriteTimes {
     begun: Instant,
     acknowledged: Option<Instant>,
 }
 
 /// Knows when each number was which. The number is the position in its history.
 #[derive(Debug, Default)]
-pub struct Histories(Mutex<HashMap<(Stock, String), Vec<Written>>>);
+pub struct Histories(Mutex<HashMap<(Stock, String), Vec<WriteTimes>>>);
 
 impl Histories {
     /// Makes the namespaces, and the objects that hold the numbers, each of which is 0.
@@ -128,7 +128,7 @@ impl Histories {
             for &of in stock {
                 let begun = Instant::now();
                 world.create(&of.object(namespace, STATE, STATE)).await?;
-                let written = Written {
+                let written = WriteTimes {
                     begun,
                     acknowledged: Some(Instant::now()),
                 };
@@ -170,7 +170,7 @@ impl Histories {
     fn next(&self, key: &(Stock, String)) -> usize {
         let mut all = self.0.lock();
         let history = all.entry(key.clone()).or_default();
-        history.push(Written {
+        history.push(WriteTimes {
             begun: Instant::now(),
             acknowledged: None,
         });

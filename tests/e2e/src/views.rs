@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anteroom_bus::{Address, Bus, BusExt as _, LogEvent, LogScope, nats::NatsBus};
-use anteroom_load::{Said, ask_one};
+use anteroom_load::{QueryResult, ask_one};
 use anteroom_model::{
     Collection, DesiredView, FactError, ObjectKey, ObjectReference, Op, Shape, Source, ViewId,
     system,
@@ -157,7 +157,12 @@ pub(crate) async fn held(bus: &NatsBus, replica: &str, view: &str) -> anyhow::Re
     Ok(keys)
 }
 
-async fn answer(bus: &NatsBus, replica: &str, view: ViewId, query: Query) -> anyhow::Result<Said> {
+async fn answer(
+    bus: &NatsBus,
+    replica: &str,
+    view: ViewId,
+    query: Query,
+) -> anyhow::Result<QueryResult> {
     let replica = replica.to_owned();
     let to = Address::Replica { replica, view };
     ask_one(bus, &to, query, Duration::from_secs(10)).await

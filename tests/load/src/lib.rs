@@ -18,7 +18,7 @@ pub use oracle::{Expected, Oracle, Standing};
 pub use paced::{
     Case, Hosts, Pace, Paced, PacedReport, Protocol, Questions, Slot, Spread, Stall, Template,
 };
-pub use replicas::{Said, ask, ask_one};
+pub use replicas::{QueryResult, ask, ask_one};
 pub use report::{Live, Report};
 pub use review::{Answer, hostile_ingress, ingress, review};
 pub use worker::{Plan, Stop, run};

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 /// The result of one query as a replica tells it.
-pub type Said = Result<Value, FactError>;
+pub type QueryResult = Result<Value, FactError>;
 
 /// Asks a replica, whatever age and revision it serves. Returns a result for each query, or the error by which it refuses
 /// all.
@@ -24,7 +24,7 @@ pub async fn ask(
     to: &Address,
     queries: Vec<Query>,
     deadline: Duration,
-) -> anyhow::Result<Result<Vec<Said>, FactError>> {
+) -> anyhow::Result<Result<Vec<QueryResult>, FactError>> {
     let request = QueryRequest {
         queries,
         ..QueryRequest::default()
@@ -54,7 +54,7 @@ pub async fn ask_one(
     to: &Address,
     query: Query,
     deadline: Duration,
-) -> anyhow::Result<Said> {
+) -> anyhow::Result<QueryResult> {
     match ask(bus, to, vec![query], deadline).await? {
         Ok(mut results) => results.pop().context("one result"),
         Err(refused) => Ok(Err(refused)),

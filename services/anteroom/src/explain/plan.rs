@@ -112,7 +112,7 @@ pub(super) fn read_plan(read: &ExplainedRead, manifests: &Manifests) -> ReadPlan
         over,
     } = source(&read.source, manifests);
     let (asks, plan) = match over {
-        Over::Said(plan) => (read.expression.clone(), plan),
+        Over::Fixed(plan) => (read.expression.clone(), plan),
         Over::Objects {
             document,
             projection,
@@ -155,8 +155,8 @@ struct Source {
 }
 
 enum Over {
-    /// Whatever the expression is.
-    Said(Plan),
+    /// The plan is the same for every expression.
+    Fixed(Plan),
     /// A list of objects.
     Objects {
         document: Document<'static>,
@@ -168,7 +168,7 @@ fn source(source: &ReadSource, manifests: &Manifests) -> Source {
     let said = |text: String, plan| Source {
         text,
         registered: None,
-        over: Over::Said(plan),
+        over: Over::Fixed(plan),
     };
     match source {
         ReadSource::Entry { kind, name } => entry(*kind, name, manifests),
@@ -204,7 +204,7 @@ fn kept(text: String, reference: &Reference, is_list: bool) -> Source {
             document: Document::List { plural: None },
             projection: None,
         },
-        false => Over::Said(Plan::Object),
+        false => Over::Fixed(Plan::Object),
     };
     let registered = Some(Registered {
         kind: EntryKind::Implicit,
@@ -228,7 +228,7 @@ fn entry(kind: EntryKind, written: &str, manifests: &Manifests) -> Source {
     };
     let of = |known: Option<&EntryManifest>| match (known, projection) {
         _ if written.contains("{{") => Err("its name is the request's to say".to_owned()),
-        (Some(entry), _) if entry.is_call => Ok(Over::Said(Plan::Response)),
+        (Some(entry), _) if entry.is_call => Ok(Over::Fixed(Plan::Response)),
         (Some(entry), Some(wanted)) => {
             let mut all = entry.projections.iter();
             match all.find(|(name, _)| name == wanted) {
@@ -249,7 +249,7 @@ fn entry(kind: EntryKind, written: &str, manifests: &Manifests) -> Source {
             name: name.to_owned(),
         }),
         over: of(manifests.entry(kind, name))
-            .unwrap_or_else(|why| Over::Said(Plan::Unknown { why })),
+            .unwrap_or_else(|why| Over::Fixed(Plan::Unknown { why })),
     }
 }
 

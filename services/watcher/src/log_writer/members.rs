@@ -69,8 +69,9 @@ pub(crate) fn divide(members: &BTreeSet<String>) -> BTreeMap<Group, String> {
     division
 }
 
+/// The candidates and the leaders, and this watcher's own part in the election.
 #[derive(Debug)]
-struct Heard {
+struct ElectionState {
     /// Watchers that stand for election, and when each was last heard.
     candidates: BTreeMap<String, Instant>,
     leaders: HashMap<Group, LeaderBeat>,
@@ -86,7 +87,7 @@ struct Heard {
 #[derive(Clone, Debug)]
 pub(crate) struct Members {
     me: Arc<str>,
-    heard: Arc<Mutex<Heard>>,
+    election: Arc<Mutex<ElectionState>>,
     /// Somebody came or went, or a lease was handed back.
     changed: watch::Sender<()>,
     highest: HighestPosition,
@@ -95,7 +96,7 @@ pub(crate) struct Members {
 impl Members {
     /// Returns the members with `me` among them, who stands for election once [`Members::stand`] says so.
     pub(crate) fn new(me: &str) -> Self {
-        let heard = Heard {
+        let election = ElectionState {
             candidates: BTreeMap::new(),
             leaders: HashMap::new(),
             since: Instant::now(),
@@ -104,7 +105,7 @@ impl Members {
         };
         Self {
             me: me.into(),
-            heard: Arc::new(Mutex::new(heard)),
+            election: Arc::new(Mutex::new(election)),
             changed: watch::Sender::new(()),
             highest: HighestPosition::default(),
         }
@@ -123,10 +124,10 @@ impl Members {
     /// Notes whether this watcher can do the work. An unable watcher leads a group only while no other watcher stands
     /// for election.
     pub(crate) fn stand(&self, stands: bool) {
-        let mut heard = self.heard.lock();
-        let stands = stands && !heard.withdrawn;
-        let before = std::mem::replace(&mut heard.stands, stands);
-        drop(heard);
+        let mut election = self.election.lock();
+        let stands = stands && !election.withdrawn;
+        let before = std::mem::replace(&mut election.stands, stands);
+        drop(election);
         if before != stands {
             self.changed.send_replace(());
         }
@@ -136,9 +137,9 @@ impl Members {
     /// the silence.
     pub(crate) async fn withdraw(&self, bus: &dyn Bus) {
         {
-            let mut heard = self.heard.lock();
-            heard.withdrawn = true;
-            heard.stands = false;
+            let mut election = self.election.lock();
+            election.withdrawn = true;
+            election.stands = false;
         }
         self.announce_once(bus, false).await;
     }
@@ -150,14 +151,14 @@ impl Members {
 
     /// Returns the watcher that the group belongs with now.
     pub(crate) fn preferred_leader(&self, group: Group) -> String {
-        let heard = self.heard.lock();
+        let election = self.election.lock();
         let now = Instant::now();
-        let live = heard
+        let live = election
             .candidates
             .iter()
             .filter(|(_, at)| now.saturating_duration_since(**at) < SILENCE_MAX);
         let mut members: BTreeSet<_> = live.map(|(name, _)| name.clone()).collect();
-        if heard.stands || members.is_empty() {
+        if election.stands || members.is_empty() {
             members.insert(self.me.to_string());
         }
         divide(&members)
@@ -167,8 +168,8 @@ impl Members {
 
     /// Returns the last heartbeat of the group's leader, if it is of `term` or later.
     pub(crate) fn last_beat(&self, group: Group, term: u32) -> Option<LeaderBeat> {
-        let heard = self.heard.lock();
-        let beat = heard.leaders.get(&group).cloned();
+        let election = self.election.lock();
+        let beat = election.leaders.get(&group).cloned();
         beat.filter(|beat| beat.term >= term)
     }
 
@@ -176,18 +177,18 @@ impl Members {
     /// the bus could be heard, and from `from` at the earliest.
     pub(crate) fn silence(&self, group: Group, term: u32, from: Instant) -> Duration {
         let beat_at = self.last_beat(group, term).map(|beat| beat.at);
-        let since = self.heard.lock().since.max(from);
+        let since = self.election.lock().since.max(from);
         let last = beat_at.map_or(since, |at| at.max(since));
         Instant::now().saturating_duration_since(last)
     }
 
     /// Groups without a heartbeat of a leader.
     pub(crate) fn leaderless(&self) -> Vec<Group> {
-        let heard = self.heard.lock();
+        let election = self.election.lock();
         let now = Instant::now();
         let led = |group: &Group| {
             // A group that was handed back is led again in a moment.
-            heard.leaders.get(group).is_some_and(|beat| {
+            election.leaders.get(group).is_some_and(|beat| {
                 let silent = now.saturating_duration_since(beat.at);
                 silent < Duration::from_millis(BEAT_SILENCE_MAX_MS)
             })
@@ -237,19 +238,19 @@ impl Members {
         if let Some(last) = beat.views.iter().map(|view| view.revision).max() {
             self.highest.raise(&beat.incarnation, last);
         }
-        let mut heard = self.heard.lock();
+        let mut election = self.election.lock();
         let has_changed = if beat.group == Group::NONE {
             if *beat.holder == *self.me {
                 return;
             }
             if beat.term == 0 {
-                heard.candidates.remove(&beat.holder).is_some()
+                election.candidates.remove(&beat.holder).is_some()
             } else {
-                let before = heard.candidates.insert(beat.holder.clone(), at);
+                let before = election.candidates.insert(beat.holder.clone(), at);
                 before.is_none_or(|before| at.saturating_duration_since(before) >= SILENCE_MAX)
             }
         } else {
-            let later = heard.leaders.get(&beat.group).is_none_or(|last| {
+            let later = election.leaders.get(&beat.group).is_none_or(|last| {
                 // Terms begin anew in a log that was made anew, after a silence.
                 last.term <= beat.term || at.saturating_duration_since(last.at) >= SILENCE_MAX
             });
@@ -259,11 +260,11 @@ impl Members {
                     holder: beat.holder.clone(),
                     at,
                 };
-                heard.leaders.insert(beat.group, last);
+                election.leaders.insert(beat.group, last);
             }
             later && beat.holder.is_empty()
         };
-        drop(heard);
+        drop(election);
         if has_changed {
             self.changed.send_replace(());
         }
@@ -300,7 +301,7 @@ impl Members {
                 _ = interval.tick() => {}
                 _ = changes.changed() => {}
             }
-            let stands = self.heard.lock().stands;
+            let stands = self.election.lock().stands;
             if stands || said {
                 self.announce_once(bus, stands).await;
             }
@@ -328,7 +329,7 @@ impl Members {
         let mut connection = bus.connection();
         loop {
             if *connection.borrow_and_update() == Connection::Up {
-                self.heard.lock().since = Instant::now();
+                self.election.lock().since = Instant::now();
             }
             if connection.changed().await.is_err() {
                 return; // The bus was closed.

@@ -55,12 +55,12 @@ pub(super) struct Sample {
 
 /// One side of a comparison: a result, or the absence of the object.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum ComparedAnswer {
     Value(Value),
     Absent,
 }
 
-impl Said {
+impl ComparedAnswer {
     /// `None`: an error, which says nothing of the data.
     fn of(answer: Result<Value, FactError>) -> Option<Self> {
         match answer {
@@ -91,7 +91,7 @@ impl Audit {
             return;
         };
         let sample = sample();
-        let Some(kept) = Said::of(sample.answer.clone()) else {
+        let Some(kept) = ComparedAnswer::of(sample.answer.clone()) else {
             return;
         };
         let this = self.clone();
@@ -103,7 +103,7 @@ impl Audit {
         });
     }
 
-    async fn compare(&self, sample: &Sample, kept: Said) -> AuditResult {
+    async fn compare(&self, sample: &Sample, kept: ComparedAnswer) -> AuditResult {
         let Some(live) = self.read_live(sample).await else {
             return AuditResult::Error;
         };
@@ -123,7 +123,7 @@ impl Audit {
     }
 
     /// Returns the view's answer once it is the same, or after a while.
-    async fn catch_up(&self, sample: &Sample, live: &Said) -> Option<Said> {
+    async fn catch_up(&self, sample: &Sample, live: &ComparedAnswer) -> Option<ComparedAnswer> {
         const PAUSE: Duration = Duration::from_millis(100);
         let until = Instant::now() + CATCH_UP;
         loop {
@@ -135,20 +135,20 @@ impl Audit {
         }
     }
 
-    async fn read_view(&self, sample: &Sample) -> Option<Said> {
+    async fn read_view(&self, sample: &Sample) -> Option<ComparedAnswer> {
         let question = Question::one(sample.view.clone(), &sample.reader);
         let deadline = Instant::now() + READ_TIMEOUT;
         let answer = self.views.ask(&question, deadline, false).await.ok()?;
-        Said::of(answer.results.into_iter().next()?)
+        ComparedAnswer::of(answer.results.into_iter().next()?)
     }
 
-    async fn read_live(&self, sample: &Sample) -> Option<Said> {
+    async fn read_live(&self, sample: &Sample) -> Option<ComparedAnswer> {
         let deadline = Instant::now() + READ_TIMEOUT;
         let live = sample.live.clone();
         let read = self
             .live
             .read(&sample.reader, &sample.variable, live, deadline);
-        Said::of(read.await.map(|(value, _)| value))
+        ComparedAnswer::of(read.await.map(|(value, _)| value))
     }
 
     /// Logs the result of a comparison, with the place of the read and without values.
@@ -254,9 +254,18 @@ mod tests {
             code,
             message: String::new(),
         };
-        assert_eq!(Said::of(Err(absent)), Some(Said::Absent));
-        assert_eq!(Said::of(Err(live(404))), Some(Said::Absent));
-        assert_eq!(Said::of(Err(live(403))), None);
-        assert_eq!(Said::of(Ok(Value::Null)), Some(Said::Value(Value::Null)));
+        assert_eq!(
+            ComparedAnswer::of(Err(absent)),
+            Some(ComparedAnswer::Absent)
+        );
+        assert_eq!(
+            ComparedAnswer::of(Err(live(404))),
+            Some(ComparedAnswer::Absent)
+        );
+        assert_eq!(ComparedAnswer::of(Err(live(403))), None);
+        assert_eq!(
+            ComparedAnswer::of(Ok(Value::Null)),
+            Some(ComparedAnswer::Value(Value::Null))
+        );
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::world::{Said, World, outcome};
+use self::world::{QueryResult, World, outcome};
 use super::*;
 use crate::rule::RuleRef;
 
@@ -213,7 +213,7 @@ async fn an_undeclared_call_falls_back_to_a_live_read() {
         message: "m".into(),
     };
     // What the view says, of an undeclared call and of a declared one.
-    let cases: [(Option<Said>, &str, &str); 5] = [
+    let cases: [(Option<QueryResult>, &str, &str); 5] = [
         (Some(Ok(json!("view"))), "view", "view"),
         (Some(Err(not_synced())), "live", "AR103"),
         (Some(Err(bad())), "AR202", "AR202"),
@@ -360,7 +360,7 @@ async fn a_config_map_is_looked_for_from_the_nearest_place_on() {
     let value = || Ok(json!({ "data": { "k": "v" } }));
     // The answers of the labelled view, the referenced view and the API server; the expected outcome, and the live
     // reads.
-    let cases: [(Said, Said, Said, &str, usize); 6] = [
+    let cases: [(QueryResult, QueryResult, QueryResult, &str, usize); 6] = [
         (value(), Err(not_synced()), Err(not_synced()), "ok", 0),
         (
             Err(absent("configmaps")),

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use anteroom_e2e::{
     audit,
     check::condition,
-    rights::{Rights, Taken},
+    rights::{RightPart, Rights},
     steady,
     stock::{Histories, NAMESPACES, STOCK, Stock},
     system::SystemPlan,
@@ -57,7 +57,9 @@ async fn story(world: &mut World, seed: u64, rounds: u64) -> anyhow::Result<()> 
     let histories = Histories::begin(world, &STOCK).await?;
     let rights = Rights::begin(&world.client).await?;
     for of in CONFINED {
-        rights.take(&world.client, (of, None), Taken::Whole).await?;
+        rights
+            .take(&world.client, (of, None), RightPart::Whole)
+            .await?;
     }
     world.system.ready().await?;
     let asker = steady::begin(world).await?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anteroom_e2e::{process::Peak, simulated::Simulated, system::SystemPlan, wait};
-use anteroom_load::Said;
+use anteroom_load::QueryResult;
 use anteroom_model::{Collection, FactError, GroupVersionResource, Source, ViewId};
 use anteroom_simapi::SimApi;
 use anyhow::{Context, ensure};
@@ -71,7 +71,7 @@ fn fill(sim: &SimApi, index: usize, random: &mut StdRng) -> anyhow::Result<()> {
 }
 
 /// Either all of it, or why not; never some.
-fn is_honest(index: usize, said: &Said) -> bool {
+fn is_honest(index: usize, said: &QueryResult) -> bool {
     match said {
         Ok(count) => *count == json!(objects(index)),
         Err(FactError::Evicted { .. }) => index != PINNED,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anteroom_e2e::{process::Process, simulated::Simulated, system::SystemPlan};
-use anteroom_load::Said;
+use anteroom_load::QueryResult;
 use anteroom_model::{
     FactError, GroupVersionResource, ObjectKey, Source, ViewId, limits::QUERIES_PER_REQUEST_MAX,
 };
@@ -186,7 +186,7 @@ async fn gone(world: &Simulated, objects: Range<usize>) -> anyhow::Result<()> {
 async fn until(
     world: &Simulated,
     objects: Range<usize>,
-    right: impl Fn(usize, &Said) -> bool,
+    right: impl Fn(usize, &QueryResult) -> bool,
 ) -> anyhow::Result<()> {
     let (began, view) = (Instant::now(), view());
     let mut left: Vec<usize> = objects.collect();
@@ -251,19 +251,19 @@ fn few_watches(world: &Simulated, count: usize) -> anyhow::Result<()> {
 /// The cost of the two processes until now.
 struct Figures {
     at: Instant,
-    watcher: Taken,
-    replica: Taken,
+    watcher: ProcessUsage,
+    replica: ProcessUsage,
 }
 
-struct Taken {
+struct ProcessUsage {
     rss: u64,
     cpu_ms: f64,
 }
 
 impl Figures {
     fn of(world: &Simulated) -> anyhow::Result<Self> {
-        let taken = |process: &Process| -> anyhow::Result<Taken> {
-            Ok(Taken {
+        let taken = |process: &Process| -> anyhow::Result<ProcessUsage> {
+            Ok(ProcessUsage {
                 rss: process.rss_bytes()?,
                 cpu_ms: process.cpu_ms()?,
             })
@@ -277,7 +277,7 @@ impl Figures {
     }
 
     fn tell(&self, after: &Self, what: &str) {
-        let of = |before: &Taken, after: &Taken| {
+        let of = |before: &ProcessUsage, after: &ProcessUsage| {
             let (rss, cpu) = (after.rss >> 20, after.cpu_ms - before.cpu_ms);
             format!("{} -> {rss} MiB, {cpu:.0} ms of CPU", before.rss >> 20)
         };

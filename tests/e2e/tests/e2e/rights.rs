@@ -19,7 +19,7 @@ use anteroom_e2e::{
     audit::Asked,
     check::condition,
     guard::Asker,
-    rights::{Rights, Scope, Taken, scopes},
+    rights::{RightPart, Rights, Scope, scopes},
     stock::{Histories, STOCK},
     system::SystemPlan,
     views,
@@ -136,7 +136,7 @@ async fn edit(world: &World, rights: &Rights, seed: u64, edits: u64) -> anyhow::
     // Namespaces whose own right goes first are left with that on the type.
     for &scope in all.iter().filter(|(_, namespace)| namespace.is_some()) {
         if rng.random_bool(0.5) {
-            rights.take(&world.client, scope, Taken::Whole).await?;
+            rights.take(&world.client, scope, RightPart::Whole).await?;
         }
     }
     for _ in 0..edits {
@@ -147,9 +147,9 @@ async fn edit(world: &World, rights: &Rights, seed: u64, edits: u64) -> anyhow::
         let &&scope = within.choose(&mut rng).context("no scope")?;
         if rights.has(scope) {
             let taken = match rng.random_range(0..6) {
-                0 => Taken::Watch,
-                1 => Taken::List,
-                _ => Taken::Whole,
+                0 => RightPart::Watch,
+                1 => RightPart::List,
+                _ => RightPart::Whole,
             };
             rights.take(&world.client, scope, taken).await?;
         } else {

@@ -33,7 +33,7 @@ pub(super) enum Queued {
 
 /// A change, taken for a batch.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct BatchedChange {
     /// `None`: the object came and went without being written.
     pub(super) delta: Option<Delta<Bytes>>,
     pub(super) body_bytes: usize,

@@ -44,7 +44,7 @@ pub(super) struct ViewWriteState {
     /// The epoch under which changes come in. It is an earlier one once the view was suspended.
     pub(super) accepted_epoch: Epoch,
     suspension: Suspension,
-    wanted: HashMap<ObjectKey, Known>,
+    wanted: HashMap<ObjectKey, WantedObject>,
     pending: HashMap<ObjectKey, Change>,
     lists: Lists,
     /// Bytes of keys and versions.
@@ -78,7 +78,7 @@ pub(super) struct LastControlRecord {
 
 /// An object of the view as the source has it.
 #[derive(Debug)]
-struct Known {
+struct WantedObject {
     version: ResourceVersion,
     body_bytes: u32,
     /// The last list that had begun when it was last heard of.
@@ -100,7 +100,7 @@ impl ViewWriteState {
             digest.add(key, version);
             key_bytes += weight(key, version);
         }
-        let known = |version| Known {
+        let known = |version| WantedObject {
             version,
             body_bytes: 0,
             list: 0,
@@ -181,7 +181,7 @@ impl ViewWriteState {
 
     /// Bytes that keeping this takes: keys, versions, their table, and the bodies that wait.
     pub(super) fn memory(&self) -> u64 {
-        let slots = self.wanted.capacity() * (size_of::<(ObjectKey, Known)>() + 1)
+        let slots = self.wanted.capacity() * (size_of::<(ObjectKey, WantedObject)>() + 1)
             + self.pending.capacity() * (size_of::<(ObjectKey, Change)>() + 1);
         let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
         self.key_bytes + (slots + waiting) as u64
@@ -274,7 +274,7 @@ impl ViewWriteState {
             bytes += change.body_bytes();
             let unwanted = match change.logged {
                 Some(version) => {
-                    let known = Known {
+                    let known = WantedObject {
                         version,
                         body_bytes: 0,
                         list: 0,
@@ -318,7 +318,7 @@ impl ViewWriteState {
         }
         self.key_bytes += weight(&key, &version);
         let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        let known = Known {
+        let known = WantedObject {
             version: version.clone(),
             body_bytes,
             list: self.lists.last(),
@@ -396,7 +396,7 @@ impl ViewWriteState {
         namespace: &str,
         version: &ResourceVersion,
     ) -> Vec<ObjectKey> {
-        let is_missing = |key: &ObjectKey, known: &Known| {
+        let is_missing = |key: &ObjectKey, known: &WantedObject| {
             let is_younger = self.lists.is_current(known.list)
                 && known.version.compare(version) == Some(Ordering::Greater);
             let is_within = namespace.is_empty() || *namespace == *key.namespace;

@@ -23,7 +23,10 @@ fn reader(policy: &str) -> RuleRef {
     }
 }
 
-async fn ask(world: &World, rules: Vec<Vec<FactRequest>>) -> Vec<(usize, u32, Option<Said>)> {
+async fn ask(
+    world: &World,
+    rules: Vec<Vec<FactRequest>>,
+) -> Vec<(usize, u32, Option<QueryResult>)> {
     let readers: Vec<_> = (0..rules.len())
         .map(|at| reader(&format!("p{at}")))
         .collect();

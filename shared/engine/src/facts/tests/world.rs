@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// A replica's answer to one query.
-pub(super) type Said = Result<Value, FactError>;
+pub(super) type QueryResult = Result<Value, FactError>;
 
 /// Everything around the webhook's facts.
 pub(super) struct World {
@@ -116,11 +116,12 @@ impl World {
     pub(super) async fn replica(
         &self,
         at: Address,
-        say: impl Fn(usize, &Query) -> Option<Said> + Send + 'static,
+        say: impl Fn(usize, &Query) -> Option<QueryResult> + Send + 'static,
     ) -> Server {
         self.serve(at, move |call, body| {
             let request = query::decode_request(body).unwrap();
-            let said: Option<Vec<Said>> = request.queries.iter().map(|q| say(call, q)).collect();
+            let said: Option<Vec<QueryResult>> =
+                request.queries.iter().map(|q| say(call, q)).collect();
             let outcome = outcome(said?);
             Some(query::encode_outcome(&outcome).unwrap())
         })
@@ -130,7 +131,7 @@ impl World {
     /// Answers each live read so.
     pub(super) async fn watcher(
         &self,
-        say: impl Fn(usize, LiveRequest) -> Said + Send + 'static,
+        say: impl Fn(usize, LiveRequest) -> QueryResult + Send + 'static,
     ) -> Server {
         let keys = self.asker_keys.clone();
         self.serve(Address::Live, move |call, body| {
@@ -229,8 +230,8 @@ impl World {
 }
 
 /// An error of the replica itself is given once, for the whole request.
-pub(super) fn outcome(said: Vec<Said>) -> Result<QueryReply, FactError> {
-    let of_replica = |said: &Said| {
+pub(super) fn outcome(said: Vec<QueryResult>) -> Result<QueryReply, FactError> {
+    let of_replica = |said: &QueryResult| {
         let error = said.as_ref().err()?;
         error
             .class()

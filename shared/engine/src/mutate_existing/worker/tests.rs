@@ -20,7 +20,7 @@ use super::*;
 use crate::{facts::BusFacts, policies::PolicySet, recorder::NoRecorder};
 
 /// The watcher's answer and its time; `None`: never.
-type Said = Option<(u64, Result<Value, FactError>)>;
+type WatcherAnswer = Option<(u64, Result<Value, FactError>)>;
 
 /// A worker, the policy `p` that it works on, and a watcher.
 struct World {
@@ -64,7 +64,7 @@ fn forbidden() -> FactError {
 impl World {
     async fn new(
         catalog: Arc<Catalog>,
-        say: impl Fn(LiveCall) -> Said + Send + Sync + 'static,
+        say: impl Fn(LiveCall) -> WatcherAnswer + Send + Sync + 'static,
     ) -> Self {
         let (_, catalogs) = watch::channel(Some(catalog));
         Self::following(catalogs, say).await
@@ -72,7 +72,7 @@ impl World {
 
     async fn following(
         catalogs: watch::Receiver<Option<Arc<Catalog>>>,
-        say: impl Fn(LiveCall) -> Said + Send + Sync + 'static,
+        say: impl Fn(LiveCall) -> WatcherAnswer + Send + Sync + 'static,
     ) -> Self {
         let is_look_up = |call: &LiveCall| matches!(call, LiveCall::Existing { objects } if objects.target.is_none());
         let say = move |call| match is_look_up(&call) {
@@ -86,7 +86,7 @@ impl World {
     async fn with_look_ups(
         catalogs: watch::Receiver<Option<Arc<Catalog>>>,
         trusts_reviews: bool,
-        say: impl Fn(LiveCall) -> Said + Send + Sync + 'static,
+        say: impl Fn(LiveCall) -> WatcherAnswer + Send + Sync + 'static,
     ) -> Self {
         let bus = LocalBus::new();
         let reader: Arc<dyn Bus> = Arc::new(bus.join());
@@ -179,7 +179,7 @@ fn with_data(version: &str, a: &str) -> Value {
 /// writes.
 fn watcher(
     looks: Vec<Result<Value, FactError>>,
-) -> (Arc<Mutex<Vec<Value>>>, impl Fn(LiveCall) -> Said) {
+) -> (Arc<Mutex<Vec<Value>>>, impl Fn(LiveCall) -> WatcherAnswer) {
     let (written, at) = (Arc::new(Mutex::new(Vec::new())), AtomicUsize::new(0));
     let told = Arc::clone(&written);
     let say = move |call| {

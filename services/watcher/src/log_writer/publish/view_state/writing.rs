@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use anteroom_model::{Delta, ObjectKey, Op, ResourceVersion, ViewId, ViewRecord, ViewState};
 
 use super::{ViewWriteState, signed};
-use crate::log_writer::publish::pending::{Change, Queued, Taken};
+use crate::log_writer::publish::pending::{BatchedChange, Change, Queued};
 
 impl ViewWriteState {
     pub(super) fn queue(&mut self, key: ObjectKey, mut change: Change) -> (Queued, isize) {
@@ -36,11 +36,11 @@ impl ViewWriteState {
         &mut self,
         view: &ViewId,
         key: &ObjectKey,
-    ) -> Option<Taken> {
+    ) -> Option<BatchedChange> {
         let change = self.pending.remove(key)?;
         let (body_bytes, growth) = (change.body_bytes(), change.growth());
         if change.logged.is_none() && change.op == Op::Delete {
-            return Some(Taken {
+            return Some(BatchedChange {
                 delta: None,
                 body_bytes,
                 growth,
@@ -64,7 +64,7 @@ impl ViewWriteState {
             op: change.op,
         };
         tracing::trace!(%view, %key, "change added to a batch");
-        Some(Taken {
+        Some(BatchedChange {
             delta: Some(delta),
             body_bytes,
             growth,

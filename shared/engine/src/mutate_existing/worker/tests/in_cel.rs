@@ -41,7 +41,7 @@ fn with_resource(object: &Value, kind: &str, plural: &str) -> AdmissionRequest {
 }
 
 /// A watcher that says what it was asked for. The first write of a Pod meets a conflict.
-fn telling() -> (Arc<Mutex<Vec<String>>>, impl Fn(LiveCall) -> Said) {
+fn telling() -> (Arc<Mutex<Vec<String>>>, impl Fn(LiveCall) -> WatcherAnswer) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (into, conflicts) = (Arc::clone(&told), AtomicUsize::new(0));
     let say = move |call| {
