@@ -66,7 +66,7 @@ use crate::{
 pub(crate) use memory::{LIMIT_MIN, Memory, Share};
 use memory::{MemoryStep, Usage};
 pub(crate) use metrics::FeedMetrics;
-use type_feed::{Done, Placed, TypeFeed};
+use type_feed::{AssignOutcome, Done, TypeFeed};
 
 /// The time from the first change of the desired views to the next plan of the watches. The plan takes in all changes
 /// of that time. If four times the duration of the last plan is longer, that time is used.
@@ -357,14 +357,14 @@ impl Feeder {
         self.dirty = None;
         for feed in self.types.values_mut() {
             let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
-            let placed = match std::mem::take(&mut feed.dirty) {
-                true => Placed::ByPlan,
+            let outcome = match std::mem::take(&mut feed.dirty) {
+                true => AssignOutcome::ByPlan,
                 false => feed.assign_to_running_watch(tools, planned, tasks),
             };
-            match placed {
-                Placed::All => {}
-                Placed::Later => self.dirty = Some(begun),
-                Placed::ByPlan => {
+            match outcome {
+                AssignOutcome::All => {}
+                AssignOutcome::Later => self.dirty = Some(begun),
+                AssignOutcome::ByPlan => {
                     #[cfg(test)]
                     {
                         self.plans += 1;
@@ -380,7 +380,7 @@ impl Feeder {
     fn assign_more(&mut self, gvr: &GroupVersionResource) {
         let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
         if let Some(feed) = self.types.get_mut(gvr).filter(|feed| !feed.dirty)
-            && feed.assign_to_running_watch(tools, planned, tasks) != Placed::All
+            && feed.assign_to_running_watch(tools, planned, tasks) != AssignOutcome::All
         {
             self.dirty.get_or_insert_with(Instant::now);
         }

@@ -3,7 +3,7 @@
 mod bulk_references;
 mod watch_context;
 
-pub(super) use bulk_references::Placed;
+pub(super) use bulk_references::AssignOutcome;
 
 use std::{
     cmp::Ordering,

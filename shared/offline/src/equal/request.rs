@@ -98,7 +98,7 @@ pub(super) struct Requests<'s> {
 impl Requests<'_> {
     /// Hands over each request, until there is none more or `take` says so.
     pub(super) fn each(&self, take: &mut dyn FnMut(Request) -> RequestValue) {
-        let mut made = Made {
+        let mut sink = RequestSink {
             seen: HashSet::new(),
             count: 0,
             search: self.search,
@@ -112,7 +112,7 @@ impl Requests<'_> {
                     let request = as_it_is(seed, operation, user);
                     // Of what was made it is enough to be made.
                     let is_asked = !seed.is_made || operation == Operation::Create;
-                    if is_asked && made.add(request, as_given) == RequestValue::Last {
+                    if is_asked && sink.add(request, as_given) == RequestValue::Last {
                         break 'given;
                     }
                 }
@@ -121,15 +121,15 @@ impl Requests<'_> {
         let varied = varied(self.seeds).into_iter();
         let mut varied: Vec<_> = varied.map(|seed| Varied::new(seed, self)).collect();
         let most = varied.iter().map(|one| one.changes.len()).max();
-        let rest = all.saturating_sub(made.count);
-        let single = made.count + rest.saturating_mul(SINGLE_SHARE) / 100;
+        let rest = all.saturating_sub(sink.count);
+        let single = sink.count + rest.saturating_mul(SINGLE_SHARE) / 100;
         'single: for at in 0..most.unwrap_or_default() {
             for own in &mut varied {
                 let Some(change) = own.changes.get(at) else {
                     continue;
                 };
                 for request in self.changed(own.seed, &[change]) {
-                    match made.add(request, single.max(1)) {
+                    match sink.add(request, single.max(1)) {
                         RequestValue::Last => break 'single,
                         RequestValue::Telling if own.telling.len() < TELLING_MAX => {
                             own.telling.push(at);
@@ -160,7 +160,7 @@ impl Requests<'_> {
             if chance.below(OTHER_USER_SHARE) == 0 {
                 request.user = chance.below(self.users);
             }
-            if made.add(request, all) == RequestValue::Last {
+            if sink.add(request, all) == RequestValue::Last {
                 return;
             }
         }
@@ -249,15 +249,15 @@ fn request(seed: &Seed, operation: Operation, object: Value, changes: &[&Variati
     }
 }
 
-/// The requests that are made, each once.
-struct Made<'s> {
+/// Hands on the requests of a search, each once.
+struct RequestSink<'s> {
     seen: HashSet<u64>,
     count: usize,
     search: &'s Search,
     take: &'s mut dyn FnMut(Request) -> RequestValue,
 }
 
-impl Made<'_> {
+impl RequestSink<'_> {
     /// Hands over a request, if it is a new one and asked for. Beyond `limit` there are no more.
     fn add(&mut self, request: Request, limit: usize) -> RequestValue {
         if self.count >= limit {

@@ -11,7 +11,7 @@ use super::{
 use crate::ir::{
     CollectionReference,
     call::check_name,
-    cel::{Annotation, Cel, CelDialect, CelReads, Judged, Params, Placed},
+    cel::{Annotation, Cel, CelDialect, CelReads, Judged, LocatedProgram, Params},
     problem::Problems,
 };
 
@@ -168,14 +168,14 @@ pub(super) fn truth(
     names: &Names,
     around: &str,
     problems: &mut Problems,
-) -> Option<Placed> {
+) -> Option<LocatedProgram> {
     let field = of.required("expression", problems)?;
     let program = program(&field, names, problems)?;
     if !program.can_be_bool() {
         problems.invalid(field.path(), "it must come to true or false");
     }
     let path = field.path();
-    Some(Placed {
+    Some(LocatedProgram {
         place: path.strip_prefix(around).unwrap_or(path).to_owned(),
         program,
     })

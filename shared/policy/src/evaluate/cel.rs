@@ -23,7 +23,8 @@ use super::{
 use crate::ir::{
     FactTarget,
     cel::{
-        Cel, CelDialect, CelReads, Judged, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY, Params, Placed,
+        Cel, CelDialect, CelReads, Judged, LocatedProgram, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY,
+        Params,
     },
 };
 use host::CelHost;
@@ -200,7 +201,7 @@ pub(super) trait Expressions {
 }
 
 /// Conditions of a rule, all of which must be true.
-struct Conditions<'c>(&'c [Placed], CelDialect);
+struct Conditions<'c>(&'c [LocatedProgram], CelDialect);
 
 impl<'c> Conditions<'c> {
     fn of(cel: &'c Cel) -> Self {
@@ -235,7 +236,7 @@ impl Expressions for Judging<'_> {
 
 /// Returns whether all preconditions are met. An unmet precondition wins over an error of a different precondition.
 fn applies<'v>(
-    conditions: &'v [Placed],
+    conditions: &'v [LocatedProgram],
     dialect: CelDialect,
     machine: &mut Machine<'v>,
 ) -> Result<bool, Failed<'v>> {
@@ -290,7 +291,10 @@ fn is_of_expression(error: &EvalError) -> bool {
     !error.is_budget() && !matches!(error, EvalError::Unknown | EvalError::Fact { .. })
 }
 
-fn truth<'v>(expression: &'v Placed, machine: &mut Machine<'v>) -> Result<bool, Failed<'v>> {
+fn truth<'v>(
+    expression: &'v LocatedProgram,
+    machine: &mut Machine<'v>,
+) -> Result<bool, Failed<'v>> {
     let truth = machine.truth(&expression.program);
     truth.map_err(|source| (&*expression.place, source))
 }

@@ -114,9 +114,9 @@ pub(super) fn run(
 
 /// The result of patching one part of a target's objects.
 #[derive(Default)]
-struct Made {
+struct PartResult {
     changed: Vec<ChangedObject>,
-    /// The first of an object.
+    /// The first error of an object.
     error: Option<RuleError>,
     /// Bytes that patches have gone through.
     gone_through: usize,
@@ -166,10 +166,10 @@ impl TargetWalk {
                     target,
                 })));
             }
-            let made = part(target, &reading.wanted, scope)
+            let result = part(target, &reading.wanted, scope)
                 .map(|part| (of_part(target, &part, &reading, scope), part));
-            let (made, part) = match made {
-                Ok((made, part)) if !made.is_pending => (made, part),
+            let (result, part) = match result {
+                Ok((result, part)) if !result.is_pending => (result, part),
                 Ok(_) | Err(Stop::Pending) => {
                     self.reading = Some(reading);
                     return Err(Stop::Pending);
@@ -183,9 +183,9 @@ impl TargetWalk {
             scope.run.keep_drawn();
             self.parts += 1;
             self.seen += part["items"].as_array().map_or(0, Vec::len);
-            self.count += made.changed.len();
-            self.changed.extend(made.changed);
-            if let Some(error) = made.error {
+            self.count += result.changed.len();
+            self.changed.extend(result.changed);
+            if let Some(error) = result.error {
                 self.error.get_or_insert(error);
             }
             match part["continue"].as_str() {
@@ -215,10 +215,11 @@ fn of_part(
     part: &Value,
     reading: &ListProgress,
     scope: &mut Scope<'_>,
-) -> Made {
-    let mut made = Made::default();
+) -> PartResult {
+    let mut result = PartResult::default();
     for told in part["unread"].as_array().into_iter().flatten() {
-        made.error
+        result
+            .error
             .get_or_insert_with(|| error_of_unread(target, &reading.wanted, told));
     }
     let uid = &reading.uid;
@@ -226,20 +227,20 @@ fn of_part(
         if !uid.is_empty() && item["metadata"]["uid"] != **uid {
             continue;
         }
-        match target.object(item, &mut made.gone_through, scope) {
-            Ok(object) => made.changed.extend(object),
-            Err(Stop::Pending) => made.is_pending = true,
+        match target.object(item, &mut result.gone_through, scope) {
+            Ok(object) => result.changed.extend(object),
+            Err(Stop::Pending) => result.is_pending = true,
             Err(Stop::Error(found)) => {
                 // The remaining objects would fail with the same error.
                 let is_last = matches!(*found, RuleError::TooMuchPatched);
-                made.error.get_or_insert(*found);
+                result.error.get_or_insert(*found);
                 if is_last {
                     break;
                 }
             }
         }
     }
-    made
+    result
 }
 
 /// Returns the error of an object that the watcher knows of and did not read.

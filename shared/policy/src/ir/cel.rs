@@ -20,7 +20,7 @@ pub(crate) const PARAMS_QUERY: &str =
 #[derive(Debug)]
 pub(crate) struct Cel {
     /// `celPreconditions`: all must be true, or the rule says nothing.
-    pub(crate) preconditions: Vec<Placed>,
+    pub(crate) preconditions: Vec<LocatedProgram>,
     /// The variables in order: each may refer to the variables before.
     pub(crate) variables: Vec<Program>,
     /// The expressions that must all be true. The first one that is not true is the violation.
@@ -92,7 +92,7 @@ pub(crate) fn hole(at: usize) -> String {
 
 /// An expression with its path, for errors.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct LocatedProgram {
     pub(crate) place: String,
     pub(crate) program: Program,
 }
@@ -100,7 +100,7 @@ pub(crate) struct Placed {
 /// An expression that must be true.
 #[derive(Debug)]
 pub(crate) struct Judged {
-    pub(crate) expression: Placed,
+    pub(crate) expression: LocatedProgram,
     /// The expression's message, or else the rule's; empty: none.
     pub(crate) message: String,
     pub(crate) message_expression: Option<Program>,

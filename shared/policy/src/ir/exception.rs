@@ -4,7 +4,7 @@ use anteroom_functions::{pod_security::Exclusion, wildcard};
 
 use serde_json::Value;
 
-use super::{Policy, Rule, cel::Placed, conditions::Conditions, matching::Matches};
+use super::{Policy, Rule, cel::LocatedProgram, conditions::Conditions, matching::Matches};
 
 /// A compiled `PolicyException`, of kyverno.io or policies.kyverno.io.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct PolicyException {
 #[derive(Debug, Default)]
 pub(crate) struct CelException {
     /// The conditions, which must all be true.
-    pub(crate) conditions: Vec<Placed>,
+    pub(crate) conditions: Vec<LocatedProgram>,
     /// `images`: seen by expressions as `exceptions.allowedImages`. Where these or the values are given, the policy
     /// is evaluated all the same.
     pub(crate) allowed_images: Vec<Value>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::ir::{
     KindPattern,
-    cel::Placed,
+    cel::LocatedProgram,
     cel_mutation::CelMutation,
     conditions::Conditions,
     context::ContextEntry,
@@ -45,7 +45,7 @@ pub(crate) struct CelTargets {
     /// Constraints on each object, as `matchConstraints` are on a request.
     pub(crate) constraints: Constraints,
     /// Gives the objects for a trigger, of those types; `None`: all are meant.
-    pub(crate) expression: Option<Placed>,
+    pub(crate) expression: Option<LocatedProgram>,
     /// The mutation. Its conditions about the trigger come first, then those about each object.
     pub(crate) mutation: CelMutation,
     /// The number of conditions of the trigger.
@@ -132,12 +132,12 @@ impl MutateExisting {
 
 impl CelTargets {
     /// Returns the conditions of the trigger.
-    pub(crate) fn of_trigger(&self) -> &[Placed] {
+    pub(crate) fn of_trigger(&self) -> &[LocatedProgram] {
         &self.mutation.around.preconditions[..self.of_trigger]
     }
 
     /// Returns the conditions of each object.
-    pub(crate) fn of_object(&self) -> &[Placed] {
+    pub(crate) fn of_object(&self) -> &[LocatedProgram] {
         let first = if self.are_like_triggers {
             0
         } else {

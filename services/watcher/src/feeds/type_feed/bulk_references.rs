@@ -24,7 +24,7 @@ const LISTS_APART_FACTOR: u32 = 3;
 
 /// The outcome for references that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::feeds) enum Placed {
+pub(in crate::feeds) enum AssignOutcome {
     /// There is nothing left to do.
     All,
     /// Some wait until more can be read.
@@ -42,25 +42,25 @@ impl TypeFeed {
         tools: &FeedTools,
         planned: &Arc<Notify>,
         tasks: &mut JoinSet<Done>,
-    ) -> Placed {
+    ) -> AssignOutcome {
         let mut hub = self.hub.lock();
         if hub.references.fresh.is_empty() {
-            return Placed::All;
+            return AssignOutcome::All;
         }
         if hub.references.lease.is_none() {
-            return Placed::ByPlan;
+            return AssignOutcome::ByPlan;
         }
         let mut joining = Vec::new();
-        let placed = loop {
+        let outcome = loop {
             let Some(object) = hub.references.fresh.front().cloned() else {
-                break Placed::All;
+                break AssignOutcome::All;
             };
             let Some(scope) = self.wide_for(&hub, &object) else {
-                break Placed::ByPlan;
+                break AssignOutcome::ByPlan;
             };
             if hub.references.awaits_first(&object) {
                 let Some(join) = read_object(&mut hub, &scope, &object) else {
-                    break Placed::Later;
+                    break AssignOutcome::Later;
                 };
                 joining.extend(join.map(|join| (scope.clone(), join)));
             }
@@ -76,7 +76,7 @@ impl TypeFeed {
         };
         self.record_metrics(&hub, tools);
         self.watch_context(tools, planned).join(joining, tasks);
-        placed
+        outcome
     }
 
     /// Removes the reference to an object. Returns whether the watches have to be planned again: not while the wide

@@ -9,7 +9,7 @@ use super::{
     },
     PolicySite,
 };
-use crate::ir::{cel::Placed, problem::Problems};
+use crate::ir::{cel::LocatedProgram, problem::Problems};
 
 const CEL_MATCH_CONDITION: KnownFields = KnownFields {
     evaluated: &["expression", "name"],
@@ -35,7 +35,7 @@ pub(super) fn conditions(
     field: &str,
     names: &Names,
     problems: &mut Problems,
-) -> Vec<Placed> {
+) -> Vec<LocatedProgram> {
     let Some(field) = spec.get(field) else {
         return Vec::new();
     };
@@ -49,11 +49,17 @@ pub(super) fn conditions(
 }
 
 /// Expressions with their parts marked that can be evaluated where their facts are kept.
-pub(super) fn marked(all: Vec<Placed>, variables: &[Program], names: &Names) -> Vec<Placed> {
-    let marked = all.into_iter().map(|Placed { place, program }| Placed {
-        place,
-        program: program.with_subqueries(variables, names),
-    });
+pub(super) fn marked(
+    all: Vec<LocatedProgram>,
+    variables: &[Program],
+    names: &Names,
+) -> Vec<LocatedProgram> {
+    let marked = all
+        .into_iter()
+        .map(|LocatedProgram { place, program }| LocatedProgram {
+            place,
+            program: program.with_subqueries(variables, names),
+        });
     marked.collect()
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::ir::{
     FailurePolicy, NotRun, Rule,
-    cel::{Cel, CelDialect, CelFact, CelReads, Placed},
+    cel::{Cel, CelDialect, CelFact, CelReads, LocatedProgram},
     cel_mutation::{CelMutation, CelPatch, CelPatchKind},
     matching::{Constraints, Matches},
     mutate_existing::{CelTargets, ExistingWork, MutateExisting},
@@ -236,7 +236,7 @@ struct Compiled {
     /// The number of the mutation's conditions that are about the trigger. They come first.
     of_trigger: usize,
     /// The expression that gives the objects.
-    expression: Option<Placed>,
+    expression: Option<LocatedProgram>,
 }
 
 /// The objects that mutations change.
@@ -281,7 +281,7 @@ fn mutation(
         let of_targets = conditions(spec, "targetMatchConditions", &names, problems);
         preconditions.extend(of_targets);
         if let Some(field) = existing.expression {
-            expression = Some(Placed {
+            expression = Some(LocatedProgram {
                 place: field.path().to_owned(),
                 program: program(field, &names, problems)?,
             });

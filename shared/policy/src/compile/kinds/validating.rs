@@ -15,7 +15,7 @@ use super::{
 };
 use crate::ir::{
     FailurePolicy, Rule,
-    cel::{Cel, CelDialect, CelFact, CelReads, Judged, Placed},
+    cel::{Cel, CelDialect, CelFact, CelReads, Judged, LocatedProgram},
     matching::{Constraints, Matches},
     problem::Problems,
     rule::{Check, FailureAction, Validation, Work},
@@ -135,7 +135,7 @@ fn expressions(
         .iter()
         .filter_map(|field| judged(field, &names, "", "", problems));
     let expressions = judged.map(|judged| Judged {
-        expression: Placed {
+        expression: LocatedProgram {
             program: judged
                 .expression
                 .program

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Around, Conditions, Expressions, Failed, around, budget, evaluate, patches};
 use crate::{
     evaluate::{interrupt::Stop, scope::Scope},
-    ir::{cel::Placed, mutate_existing::CelTargets},
+    ir::{cel::LocatedProgram, mutate_existing::CelTargets},
 };
 
 /// Returns whether the trigger meets the policy's conditions.
@@ -28,7 +28,7 @@ pub(in crate::evaluate) fn is_trigger(
 /// Returns the objects that an expression gives for the trigger.
 pub(in crate::evaluate) fn given(
     targets: &CelTargets,
-    expression: &Placed,
+    expression: &LocatedProgram,
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
     let cel = &targets.mutation.around;
@@ -62,13 +62,13 @@ pub(in crate::evaluate) fn patched(
 }
 
 /// The expression that gives objects.
-struct Giving<'p>(&'p Placed);
+struct Giving<'p>(&'p LocatedProgram);
 
 impl Expressions for Giving<'_> {
     type Result = Value;
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Value, Failed<'v>> {
-        let Placed { place, program } = self.0;
+        let LocatedProgram { place, program } = self.0;
         machine.json(program).map_err(|error| (&**place, error))
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     },
     ir::{
         AdmissionRequest, ChangedObject, FactTarget, Operation, PolicyException, Rule,
-        cel::{NAMESPACE_OBJECT, Placed},
+        cel::{LocatedProgram, NAMESPACE_OBJECT},
         exception::CelException,
         matching::{LABELS, Matched, NAMESPACE_SELECTOR, Surroundings},
         mutate_existing::{CelTargets, TargetType},
@@ -296,7 +296,7 @@ impl TargetObjects for CelTarget<'_, '_> {
 /// type stops no other from being changed.
 fn named(
     targets: &CelTargets,
-    expression: &Placed,
+    expression: &LocatedProgram,
     given: &Value,
     home: Option<&str>,
     walk: &mut TargetWalk,
