@@ -13,7 +13,7 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-use crate::registration::Called;
+use crate::registration::ProvenPosition;
 
 /// Limit for the last beat: the bus may be away.
 const LEAVING_MAX: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ pub(crate) struct Beats {
     pub(crate) catalogs: Catalogs,
     /// The positions of the configurations, one for each. Empty if another program keeps the configurations, and
     /// ensures that the API server calls this webhook.
-    pub(crate) called: Vec<watch::Receiver<Called>>,
+    pub(crate) proven: Vec<watch::Receiver<ProvenPosition>>,
 }
 
 impl Beats {
@@ -57,7 +57,7 @@ impl Beats {
                 _ = due.tick() => {}
                 Ok(()) = connection.changed() => {}
                 Ok(()) = self.catalogs.changed() => {}
-                Ok(()) = changed(&mut self.called) => {}
+                Ok(()) = changed(&mut self.proven) => {}
             }
             let beat = self.beat();
             if let Err(error) = self.bus.send(&beat).await {
@@ -68,19 +68,21 @@ impl Beats {
 
     fn beat(&mut self) -> WebhookBeat {
         let compiled = self.catalogs.borrow_and_update().clone();
-        let called = self.called.iter_mut();
-        let called = called.map(|called| called.borrow_and_update().clone());
+        let proven = self.proven.iter_mut();
+        let proven = proven.map(|proven| proven.borrow_and_update().clone());
         beat(
             &self.webhook,
             compiled.map(|catalog| catalog.position.clone()),
-            called.reduce(|one, other| one.and(&other)).as_ref(),
+            proven.reduce(|one, other| one.and(&other)).as_ref(),
         )
     }
 }
 
 /// Waits for a change of the called positions; for ever, if there are none.
-async fn changed(called: &mut [watch::Receiver<Called>]) -> Result<(), watch::error::RecvError> {
-    let changes = called.iter_mut().map(|called| Box::pin(called.changed()));
+async fn changed(
+    proven: &mut [watch::Receiver<ProvenPosition>],
+) -> Result<(), watch::error::RecvError> {
+    let changes = proven.iter_mut().map(|proven| Box::pin(proven.changed()));
     let changes: Vec<_> = changes.collect();
     match changes.is_empty() {
         true => std::future::pending().await,
@@ -88,16 +90,20 @@ async fn changed(called: &mut [watch::Receiver<Called>]) -> Result<(), watch::er
     }
 }
 
-fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -> WebhookBeat {
+fn beat(
+    webhook: &str,
+    compiled: Option<LogPosition>,
+    proven: Option<&ProvenPosition>,
+) -> WebhookBeat {
     let LogPosition {
         incarnation,
         revision,
     } = compiled.unwrap_or_default();
-    let enforced = match called {
+    let enforced = match proven {
         None => revision,
         // Positions of different logs cannot be compared.
-        Some(called) if called.position.incarnation != incarnation => Revision(0),
-        Some(called) => called.position.revision.min(revision),
+        Some(proven) if proven.position.incarnation != incarnation => Revision(0),
+        Some(proven) => proven.position.revision.min(revision),
     };
     WebhookBeat {
         webhook: webhook.to_owned(),
@@ -105,7 +111,7 @@ fn beat(webhook: &str, compiled: Option<LogPosition>, called: Option<&Called>) -
         incarnation,
         compiled: revision,
         enforced,
-        trouble: called.and_then(|called| called.trouble.clone()),
+        trouble: proven.and_then(|proven| proven.trouble.clone()),
     }
 }
 
@@ -121,25 +127,25 @@ mod tests {
             incarnation: Incarnation(log.into()),
             revision: Revision(revision),
         };
-        let called = |position| Called {
+        let proven = |position| ProvenPosition {
             position,
             trouble: Some(Failure::new("X", "why")),
         };
-        for (compiled, called_for, expected) in [
-            (None, Some(called(LogPosition::default())), ("", 0, 0)),
+        for (compiled, proven_for, expected) in [
+            (None, Some(proven(LogPosition::default())), ("", 0, 0)),
             (Some(at("a", 7)), None, ("a", 7, 7)),
-            (Some(at("a", 7)), Some(called(at("a", 5))), ("a", 7, 5)),
-            (Some(at("a", 7)), Some(called(at("a", 9))), ("a", 7, 7)),
-            (Some(at("b", 2)), Some(called(at("a", 9))), ("b", 2, 0)),
+            (Some(at("a", 7)), Some(proven(at("a", 5))), ("a", 7, 5)),
+            (Some(at("a", 7)), Some(proven(at("a", 9))), ("a", 7, 7)),
+            (Some(at("b", 2)), Some(proven(at("a", 9))), ("b", 2, 0)),
         ] {
-            let said = beat("w", compiled, called_for.as_ref());
+            let said = beat("w", compiled, proven_for.as_ref());
             let (log, compiled, enforced) = expected;
             assert_eq!(said.incarnation, Incarnation(log.into()));
             assert_eq!(
                 (said.compiled, said.enforced),
                 (Revision(compiled), Revision(enforced))
             );
-            assert_eq!(said.trouble.is_some(), called_for.is_some());
+            assert_eq!(said.trouble.is_some(), proven_for.is_some());
         }
     }
 }

@@ -30,7 +30,7 @@ use k8s_openapi::{
 use crate::args::Args;
 
 pub(crate) use configuration::Configuration;
-pub(crate) use keeper::{Called, Keeper};
+pub(crate) use keeper::{Keeper, ProvenPosition};
 pub(crate) use known_configurations::KnownConfigurations;
 pub(crate) use path_tokens::PathTokens;
 pub(crate) use webhooks::action;

@@ -212,7 +212,7 @@ impl App {
             let rest = path.strip_prefix('/')?.strip_prefix(phase::verb(phase))?;
             let called = match rest.strip_prefix('/') {
                 None if !rest.is_empty() => return None,
-                None => Called::default(),
+                None => CalledPath::default(),
                 Some(rest) => called(rest),
             };
             let scope = CallScope {
@@ -233,7 +233,7 @@ impl App {
 
 /// The meaning of the path's segments after the verb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Called<'a> {
+struct CalledPath<'a> {
     /// The failure policy of the webhook admits requests after errors. The webhook's name begins with it.
     ignores_errors: bool,
     /// The configuration and the webhook, if the path names both.
@@ -241,13 +241,13 @@ struct Called<'a> {
 }
 
 /// Reads the segments after the verb, as in `CONFIGURATION/fail-10`.
-fn called(rest: &str) -> Called<'_> {
+fn called(rest: &str) -> CalledPath<'_> {
     let ignores = |segment: &str| match segment.split(['-', '.']).next() {
         Some(first) if first == action(true) => Some(true),
         Some(first) if first == action(false) => Some(false),
         _ => None,
     };
-    Called {
+    CalledPath {
         ignores_errors: rest.split('/').find_map(ignores).unwrap_or(false),
         by: rest.split_once('/'),
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_path_says_which_webhook_is_called() {
-        let of = |ignores_errors, by| Called { ignores_errors, by };
+        let of = |ignores_errors, by| CalledPath { ignores_errors, by };
         for (rest, expected) in [
             ("", of(false, None)),
             ("fail", of(false, None)),

@@ -26,7 +26,9 @@ use crate::{
     exempt::Exempt,
     metrics::{KyvernoMetrics, WebhookMetrics},
     ready,
-    registration::{Called, Keeper, KnownConfigurations, PathTokens, Registration, lagging_check},
+    registration::{
+        Keeper, KnownConfigurations, PathTokens, ProvenPosition, Registration, lagging_check,
+    },
     server,
     tap::{Taps, Teller},
     tls,
@@ -116,7 +118,7 @@ impl<'a> TaskHandles<'a> {
         kube: Option<Client>,
         catalogs: &Catalogs,
         trust: &Trust,
-    ) -> Vec<watch::Receiver<Called>> {
+    ) -> Vec<watch::Receiver<ProvenPosition>> {
         let registration = Registration::new(self.args);
         if let Some(client) = &kube {
             let readiness = &self.service.readiness;
@@ -127,7 +129,7 @@ impl<'a> TaskHandles<'a> {
             self.tasks.spawn("left behind", keep);
         }
         let keep = |(client, phase): (Client, Phase)| {
-            let (called_in, called) = watch::channel(Called::default());
+            let (proven_in, proven) = watch::channel(ProvenPosition::default());
             let what = match phase {
                 Phase::Mutation => "mutating webhook configuration",
                 Phase::Validation => "webhook configuration",
@@ -141,11 +143,11 @@ impl<'a> TaskHandles<'a> {
                 tokens: self.tokens.clone(),
                 metrics: self.metrics.clone(),
                 check: readiness.check(what, "policies and a certificate"),
-                called: called_in,
+                proven: proven_in,
             };
             let keep = keeper.run(catalogs.clone(), trust.clone(), self.shutdown());
             self.tasks.spawn(what, keep);
-            called
+            proven
         };
         let clients = kube
             .into_iter()
@@ -158,13 +160,13 @@ impl<'a> TaskHandles<'a> {
         &self,
         address: SocketAddr,
         catalogs: &Catalogs,
-        called: Vec<watch::Receiver<Called>>,
+        proven: Vec<watch::Receiver<ProvenPosition>>,
     ) {
         let beats = Beats {
             bus: self.bus(),
             webhook: self.args.name(address.port()),
             catalogs: catalogs.clone(),
-            called,
+            proven,
         };
         self.tasks.spawn("beats", beats.run(self.shutdown()));
     }

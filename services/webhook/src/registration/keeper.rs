@@ -31,16 +31,16 @@ const WRITE_RETRY_MS: (u64, u64) = (200, 15_000);
 /// Waits after a proof that failed, in milliseconds.
 const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
 
-/// The policies for which the API server calls this webhook.
+/// The position up to which the API server is proven to call this webhook for policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Called {
-    /// Every policy up to here.
+pub(crate) struct ProvenPosition {
+    /// It calls for every policy up to this position.
     pub(crate) position: LogPosition,
-    /// The reason why it does not call for newer ones.
+    /// The reason why the API server does not call for newer policies.
     pub(crate) trouble: Option<Failure>,
 }
 
-impl Called {
+impl ProvenPosition {
     /// Combines two configurations: the older position counts, since a policy may have rules in both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let position = match self.position.incarnation == other.position.incarnation {
@@ -67,11 +67,11 @@ pub(crate) struct Keeper {
     pub(crate) tokens: PathTokens,
     pub(crate) metrics: WebhookMetrics,
     pub(crate) check: Check,
-    pub(crate) called: watch::Sender<Called>,
+    pub(crate) proven: watch::Sender<ProvenPosition>,
 }
 
 /// The desired configuration, with the catalog from which it was made.
-struct Wanted {
+struct DesiredConfiguration {
     catalog: Arc<Catalog>,
     /// The position at which the configuration's policies were first read.
     policies_at: LogPosition,
@@ -86,11 +86,11 @@ struct WrittenConfiguration {
     configuration: Arc<Configuration>,
     /// The newest position whose configuration it is.
     position: LogPosition,
-    /// The position of its policies, as in [`Wanted`], when it was written.
+    /// The position of its policies, as in [`DesiredConfiguration`], when it was written.
     policies_at: LogPosition,
     /// The object's resource version; a different version means that a different writer changed the object.
     version: Option<String>,
-    stands: step::Written,
+    write_state: step::WriteState,
 }
 
 /// State of the loop of a [`Keeper`].
@@ -110,7 +110,7 @@ impl Keeper {
         shutdown: Shutdown,
     ) -> anyhow::Result<()> {
         let stop = shutdown.token();
-        let mut wanted: Option<Wanted> = None;
+        let mut desired: Option<DesiredConfiguration> = None;
         let mut state = KeeperState {
             written: None,
             write_backoff: Backoff::new(WRITE_RETRY_MS.0, WRITE_RETRY_MS.1),
@@ -121,10 +121,10 @@ impl Keeper {
             let catalog = catalogs.borrow_and_update().clone();
             let trusted = trust.borrow_and_update().clone();
             if let (Some(catalog), Some(trusted)) = (catalog, trusted) {
-                wanted = Some(self.want(wanted, catalog, trusted));
+                desired = Some(self.desired_configuration(desired, catalog, trusted));
             }
-            let until = match &wanted {
-                Some(wanted) => self.step(wanted, &mut state).await,
+            let until = match &desired {
+                Some(desired) => self.step(desired, &mut state).await,
                 None => Instant::now() + step::RECHECK,
             };
             tokio::select! {
@@ -138,9 +138,14 @@ impl Keeper {
 
     /// Returns the desired configuration. It is made anew only if it may differ: entries come and go by the hundred,
     /// and have no part in it.
-    fn want(&self, before: Option<Wanted>, catalog: Arc<Catalog>, trust: Arc<str>) -> Wanted {
-        let token = self.tokens.wanted(self.phase);
-        let is_same = |before: &Wanted| {
+    fn desired_configuration(
+        &self,
+        before: Option<DesiredConfiguration>,
+        catalog: Arc<Catalog>,
+        trust: Arc<str>,
+    ) -> DesiredConfiguration {
+        let token = self.tokens.desired(self.phase);
+        let is_same = |before: &DesiredConfiguration| {
             let is_reached_alike = before.trust == trust && before.token == token;
             is_reached_alike && same_registration(&before.catalog, &catalog)
         };
@@ -151,7 +156,7 @@ impl Keeper {
             _ => catalog.position.clone(),
         };
         match before {
-            Some(before) if is_same(&before) => Wanted { catalog, ..before },
+            Some(before) if is_same(&before) => DesiredConfiguration { catalog, ..before },
             _ => {
                 let prefix = token.as_ref().map(PathToken::prefix);
                 let configuration = self.registration.configuration(
@@ -162,7 +167,7 @@ impl Keeper {
                     prefix.as_deref().unwrap_or_default(),
                 );
                 self.known.remember(&configuration);
-                Wanted {
+                DesiredConfiguration {
                     configuration: Arc::new(configuration),
                     catalog,
                     policies_at,
@@ -174,32 +179,32 @@ impl Keeper {
     }
 
     /// Takes the next step, and returns the time of the step after.
-    async fn step(&self, wanted: &Wanted, state: &mut KeeperState) -> Instant {
+    async fn step(&self, desired: &DesiredConfiguration, state: &mut KeeperState) -> Instant {
         if let Some(written) = &mut state.written {
-            written.stands.wanted = written.configuration == wanted.configuration;
-            written.stands.marked = written.policies_at == wanted.policies_at;
-            if written.stands.wanted {
-                written.position = wanted.catalog.position.clone();
+            written.write_state.desired = written.configuration == desired.configuration;
+            written.write_state.marked = written.policies_at == desired.policies_at;
+            if written.write_state.desired {
+                written.position = desired.catalog.position.clone();
             }
         }
-        let stands = state.written.as_ref().map(|written| written.stands);
-        match step(stands, Instant::now()) {
+        let write_state = state.written.as_ref().map(|written| written.write_state);
+        match step(write_state, Instant::now()) {
             RegistrationStep::Rest(until) => {
                 self.publish_position(state);
                 until
             }
-            RegistrationStep::Write => self.write(wanted, state).await,
+            RegistrationStep::Write => self.write(desired, state).await,
             RegistrationStep::Prove => self.prove(state).await,
         }
     }
 
-    async fn write(&self, wanted: &Wanted, state: &mut KeeperState) -> Instant {
-        let acknowledged = match fetch(&self.client, &wanted.configuration).await {
+    async fn write(&self, desired: &DesiredConfiguration, state: &mut KeeperState) -> Instant {
+        let acknowledged = match fetch(&self.client, &desired.configuration).await {
             // The configuration is made anew with the stored token.
             Ok(Some(there)) if note_token(&self.tokens, self.phase, &there) => {
                 return Instant::now();
             }
-            Ok(there) => write(&self.client, &self.content(wanted), there.as_ref()).await,
+            Ok(there) => write(&self.client, &self.content(desired), there.as_ref()).await,
             Err(unwritten) => Err(unwritten),
         };
         self.metrics.registered_configuration(acknowledged.is_ok());
@@ -207,7 +212,7 @@ impl Keeper {
         match acknowledged {
             Ok(version) => {
                 self.check.ready();
-                if let Some(token) = &wanted.token {
+                if let Some(token) = &desired.token {
                     self.tokens.written(self.phase, token);
                 }
                 state.write_backoff.reset();
@@ -215,22 +220,24 @@ impl Keeper {
                 let before = state.written.take();
                 // The object is unchanged since the last write.
                 let before = before.filter(|before| {
-                    before.version == version && before.configuration == wanted.configuration
+                    before.version == version && before.configuration == desired.configuration
                 });
                 if before.is_none() {
                     state.proof_backoff.reset();
                 }
                 state.written = Some(WrittenConfiguration {
-                    configuration: Arc::clone(&wanted.configuration),
-                    position: wanted.catalog.position.clone(),
-                    policies_at: wanted.policies_at.clone(),
+                    configuration: Arc::clone(&desired.configuration),
+                    position: desired.catalog.position.clone(),
+                    policies_at: desired.policies_at.clone(),
                     version,
-                    stands: step::Written {
-                        wanted: true,
-                        at: before.as_ref().map_or(now, |before| before.stands.at),
+                    write_state: step::WriteState {
+                        desired: true,
+                        at: before.as_ref().map_or(now, |before| before.write_state.at),
                         checked: now,
-                        proven: before.as_ref().is_some_and(|before| before.stands.proven),
-                        unknowable: before.is_some_and(|before| before.stands.unknowable),
+                        proven: before
+                            .as_ref()
+                            .is_some_and(|before| before.write_state.proven),
+                        unknowable: before.is_some_and(|before| before.write_state.unknowable),
                         marked: true,
                     },
                 });
@@ -250,13 +257,13 @@ impl Keeper {
         }
     }
 
-    fn content<'w>(&'w self, wanted: &'w Wanted) -> Content<'w> {
+    fn content<'w>(&'w self, desired: &'w DesiredConfiguration) -> Content<'w> {
         Content {
-            configuration: &wanted.configuration,
+            configuration: &desired.configuration,
             marks: self.registration.marks(),
-            position: &wanted.catalog.position,
-            policies_at: &wanted.policies_at,
-            path_period: wanted.token.as_ref().map(|token| token.period),
+            position: &desired.catalog.position,
+            policies_at: &desired.policies_at,
+            path_period: desired.token.as_ref().map(|token| token.period),
         }
     }
 
@@ -280,7 +287,7 @@ impl Keeper {
         let Some(written) = &mut state.written else {
             return Instant::now();
         };
-        let answer = match written.stands.unknowable {
+        let answer = match written.write_state.unknowable {
             true => ProofAnswer::Proven, // The margin has passed.
             false => timeout(
                 REQUEST_TIMEOUT,
@@ -292,18 +299,18 @@ impl Keeper {
         let now = Instant::now();
         match answer {
             ProofAnswer::Proven => {
-                let took = now.saturating_duration_since(written.stands.at);
+                let took = now.saturating_duration_since(written.write_state.at);
                 self.metrics.proven(took);
                 tracing::debug!(
                     kind = configuration::kind(self.phase),
                     took_ms = took.as_millis(),
                     "webhook configuration in use by the API server"
                 );
-                written.stands.proven = true;
+                written.write_state.proven = true;
                 self.publish_position(state);
                 return now;
             }
-            ProofAnswer::NotYet if now < written.stands.at + PROOF_PATIENCE => {}
+            ProofAnswer::NotYet if now < written.write_state.at + PROOF_PATIENCE => {}
             ProofAnswer::NotYet => {
                 let kind = configuration::kind(self.phase);
                 let message = format!("the API server has the {kind}, and does not go by it");
@@ -317,7 +324,7 @@ impl Keeper {
                     "webhook configuration not proven to be in use: the API server does not let this webhook create \
                      a SelfSubjectReview; after a second the configuration counts as in use"
                 );
-                written.stands.unknowable = true;
+                written.write_state.unknowable = true;
                 return now;
             }
         }
@@ -326,25 +333,25 @@ impl Keeper {
 
     /// Publishes the position of a proven configuration.
     fn publish_position(&self, state: &KeeperState) {
-        let Some(written) = state.written.as_ref().filter(|w| w.stands.proven) else {
+        let Some(written) = state.written.as_ref().filter(|w| w.write_state.proven) else {
             return;
         };
-        let called = Called {
+        let proven = ProvenPosition {
             position: written.position.clone(),
             trouble: None,
         };
-        self.called.send_if_modified(|before| {
-            let changed = *before != called;
-            *before = called;
+        self.proven.send_if_modified(|before| {
+            let changed = *before != proven;
+            *before = proven;
             changed
         });
     }
 
     fn trouble(&self, reason: &str, message: &str) {
         let trouble = Some(trouble(reason, message));
-        self.called.send_if_modified(|called| {
-            let changed = called.trouble != trouble;
-            called.trouble = trouble;
+        self.proven.send_if_modified(|proven| {
+            let changed = proven.trouble != trouble;
+            proven.trouble = trouble;
             changed
         });
     }
@@ -368,7 +375,7 @@ mod tests {
 
     #[test]
     fn the_position_called_for_is_that_of_the_lagging_configuration() {
-        let called = |log: &str, revision, trouble: Option<&str>| Called {
+        let proven = |log: &str, revision, trouble: Option<&str>| ProvenPosition {
             position: LogPosition {
                 incarnation: anteroom_model::Incarnation(log.into()),
                 revision: anteroom_model::Revision(revision),
@@ -386,7 +393,7 @@ mod tests {
             (("a", 5, None), ("b", 7, None), ("", 0, None)),
             (("", 0, None), ("b", 7, None), ("", 0, None)),
         ] {
-            let of = |(log, revision, trouble)| called(log, revision, trouble);
+            let of = |(log, revision, trouble)| proven(log, revision, trouble);
             assert_eq!(of(one).and(&of(other)), of(expected), "{one:?} {other:?}");
         }
     }

@@ -102,8 +102,8 @@ impl PathTokens {
     }
 
     /// Returns the token of a configuration that is made now; `None` without a key.
-    pub(super) fn wanted(&self, phase: Phase) -> Option<PathToken> {
-        self.0.lock().wanted(phase, Instant::now(), clock())
+    pub(super) fn desired(&self, phase: Phase) -> Option<PathToken> {
+        self.0.lock().desired(phase, Instant::now(), clock())
     }
 
     /// Notes a configuration of the API server: a path with its token, and the period that it names. Returns true if
@@ -144,7 +144,7 @@ impl PathTokens {
 
 impl TokenState {
     /// `clock`: the period by this machine's clock, which counts only where no configuration names one.
-    fn wanted(&self, phase: Phase, now: Instant, clock: u64) -> Option<PathToken> {
+    fn desired(&self, phase: Phase, now: Instant, clock: u64) -> Option<PathToken> {
         let period = match self.of.get(phase).current {
             None => clock,
             Some(current) if now < current.until => current.period,
@@ -265,11 +265,11 @@ mod tests {
 
     /// Writes what it wants.
     fn write(state: &mut TokenState, now: Instant, clock: u64) -> PathToken {
-        let wanted = state.wanted(PHASE, now, clock).unwrap();
+        let desired = state.desired(PHASE, now, clock).unwrap();
         let until = now + PERIOD;
-        let period = wanted.period;
-        state.see(PHASE, &wanted.token, Current { period, until }, clock);
-        wanted
+        let period = desired.period;
+        state.see(PHASE, &desired.token, Current { period, until }, clock);
+        desired
     }
 
     #[test]
@@ -300,12 +300,12 @@ mod tests {
             tokens.use_key(key);
             tokens
         });
-        let prefix = one.wanted(PHASE).unwrap().prefix();
+        let prefix = one.desired(PHASE).unwrap().prefix();
         let path = format!("{prefix}/validate/c/fail-10");
         assert_eq!(other.accepted(&path), Some("/validate/c/fail-10"));
         assert_eq!(stranger.accepted(&path), None);
         assert_eq!(PathTokens::default().accepted(&path), None);
-        assert_eq!(PathTokens::default().wanted(PHASE), None);
+        assert_eq!(PathTokens::default().desired(PHASE), None);
         for path in ["/validate", "/r/", "/r//validate", "/r/x/validate", ""] {
             assert_eq!(one.accepted(path), None, "{path}");
         }
@@ -341,7 +341,7 @@ mod tests {
                 let written = write(&mut right, now, NOON + hour);
                 let period = written.period;
                 other.read(PHASE, &written.token, period, now, wrong);
-                let next = other.wanted(PHASE, now + PERIOD, wrong).unwrap();
+                let next = other.desired(PHASE, now + PERIOD, wrong).unwrap();
                 assert_eq!(next.period, written.period + 1, "{wrong} in hour {hour}");
                 assert!(right.takes(&next.token) && other.takes(&written.token));
                 assert!(!other.read(PHASE, &written.token, period, now, wrong));
@@ -357,16 +357,16 @@ mod tests {
         let own = write(&mut state, now, NOON);
         let later = made(&state, 107);
         assert!(state.read(PHASE, &later, 107, now, NOON));
-        assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
+        assert_eq!(state.desired(PHASE, now, NOON).unwrap().token, later);
         // An API server whose data were restored: the period does not go back, and its token is taken.
         assert!(!state.read(PHASE, &own.token, NOON, now, NOON));
         assert!(state.takes(&own.token));
-        assert_eq!(state.wanted(PHASE, now, NOON).unwrap().token, later);
+        assert_eq!(state.desired(PHASE, now, NOON).unwrap().token, later);
         // A token of a different key, or of a different period than its configuration names.
         for (token, period) in [("0".repeat(32), 108), (later, 109), (String::new(), 110)] {
             assert!(!state.read(PHASE, &token, period, now, NOON), "{period}");
         }
-        assert_eq!(state.wanted(PHASE, now, NOON).unwrap().period, 107);
+        assert_eq!(state.desired(PHASE, now, NOON).unwrap().period, 107);
     }
 
     #[tokio::test(start_paused = true)]
@@ -381,9 +381,9 @@ mod tests {
             let mut state = state("k");
             let token = made(&state, found);
             state.read(PHASE, &token, found, now, NOON);
-            let wanted = |at| state.wanted(PHASE, at, NOON).unwrap().period;
-            assert_eq!(wanted(now + STEP_MIN), expected, "{found}");
-            let early = wanted(now + STEP_MIN - Duration::from_secs(1));
+            let desired = |at| state.desired(PHASE, at, NOON).unwrap().period;
+            assert_eq!(desired(now + STEP_MIN), expected, "{found}");
+            let early = desired(now + STEP_MIN - Duration::from_secs(1));
             assert_eq!(early, found, "others have read a later period by then");
         }
     }

@@ -34,9 +34,9 @@ pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// A configuration that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WriteState {
     /// The configuration equals the desired configuration.
-    pub(super) wanted: bool,
+    pub(super) desired: bool,
     /// The time of the first acknowledgement.
     pub(super) at: Instant,
     /// The time of the last write.
@@ -59,7 +59,7 @@ pub(super) enum RegistrationStep {
 }
 
 /// Returns the next thing to do at `now`.
-pub(super) fn step(written: Option<Written>, now: Instant) -> RegistrationStep {
+pub(super) fn step(written: Option<WriteState>, now: Instant) -> RegistrationStep {
     let Some(written) = written else {
         return RegistrationStep::Write;
     };
@@ -68,7 +68,7 @@ pub(super) fn step(written: Option<Written>, now: Instant) -> RegistrationStep {
         return RegistrationStep::Write;
     }
     let mark = written.checked + MARK_AFTER;
-    match (written.wanted, written.proven) {
+    match (written.desired, written.proven) {
         (true, true) if written.marked => RegistrationStep::Rest(recheck),
         (true, true) if now < mark => RegistrationStep::Rest(mark),
         (true, true) => RegistrationStep::Write,
@@ -90,23 +90,23 @@ mod tests {
     async fn a_written_configuration_is_proven_before_the_next_write() {
         let at = Instant::now();
         let ms = |ms| at + Duration::from_millis(ms);
-        let after = |wanted, proven| Written {
-            wanted,
+        let after = |desired, proven| WriteState {
+            desired,
             at,
             checked: at,
             proven,
             unknowable: false,
             marked: true,
         };
-        let unmarked = Written {
+        let unmarked = WriteState {
             marked: false,
             ..after(true, true)
         };
-        let unknowable = Written {
+        let unknowable = WriteState {
             unknowable: true,
             ..after(true, false)
         };
-        let checked = Written {
+        let checked = WriteState {
             checked: ms(30_000),
             ..after(true, true)
         };

@@ -48,7 +48,7 @@ pub(super) enum Unwritten {
     Refused(String),
 }
 
-/// The comparison of the object at the API server with the wanted one.
+/// The comparison of the object at the API server with the desired one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WriteVerdict {
     /// The object has the wanted content already.
@@ -73,10 +73,10 @@ pub(super) struct Content<'a> {
 /// Returns the object that the API server has.
 pub(super) async fn fetch(
     client: &Client,
-    wanted: &Configuration,
+    desired: &Configuration,
 ) -> Result<Option<DynamicObject>, Unwritten> {
-    let kind = configuration::kind(wanted.phase);
-    within("read", kind, api(client, wanted).get_opt(&wanted.name)).await
+    let kind = configuration::kind(desired.phase);
+    within("read", kind, api(client, desired).get_opt(&desired.name)).await
 }
 
 /// Notes the token in an object. Returns true if another webhook has written a newer one than this one knew.
@@ -97,24 +97,24 @@ pub(super) fn note_token(tokens: &PathTokens, phase: Phase, there: &DynamicObjec
 /// object has then.
 pub(super) async fn write(
     client: &Client,
-    wanted: &Content<'_>,
+    desired: &Content<'_>,
     there: Option<&DynamicObject>,
 ) -> Result<Option<String>, Unwritten> {
-    let configuration = wanted.configuration;
+    let configuration = desired.configuration;
     let mut next = configuration.object();
-    mark(&mut next, wanted.marks);
-    if let Some(role) = &wanted.marks.owner {
+    mark(&mut next, desired.marks);
+    if let Some(role) = &desired.marks.owner {
         next.metadata.owner_references = Some(vec![owned_by(client, role).await?]);
     }
-    let verdict = there.map(|there| judge(there, &next, wanted.position, wanted.policies_at));
+    let verdict = there.map(|there| judge(there, &next, desired.position, desired.policies_at));
     match verdict {
         Some(WriteVerdict::Same) => Ok(there.and_then(|there| there.resource_version())),
         Some(WriteVerdict::Newer) => Err(Unwritten::Outrun),
         Some(WriteVerdict::Write) | None => {
             next.metadata.resource_version = there.and_then(|there| there.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
-            annotations.insert(POSITION.to_owned(), text(wanted.position));
-            let period = wanted.path_period.map(|period| period.to_string());
+            annotations.insert(POSITION.to_owned(), text(desired.position));
+            let period = desired.path_period.map(|period| period.to_string());
             annotations.extend(period.map(|period| (PATH_PERIOD.to_owned(), period)));
             // The object is ours alone: whatever somebody else wrote into our fields goes.
             let parameters = PatchParams::apply(FIELD_MANAGER).force();
@@ -195,19 +195,19 @@ pub(super) fn is_later(one: &LogPosition, than: &LogPosition) -> bool {
 
 fn judge(
     there: &DynamicObject,
-    wanted: &DynamicObject,
+    desired: &DynamicObject,
     position: &LogPosition,
     policies_at: &LogPosition,
 ) -> WriteVerdict {
-    let (theirs, ours) = (webhooks(there), webhooks(wanted));
+    let (theirs, ours) = (webhooks(there), webhooks(desired));
     let same = theirs.len() == ours.len()
         && ours.iter().all(|(name, ours)| {
             theirs
                 .get(name)
                 .is_some_and(|theirs| has_all_of(theirs, ours))
         })
-        && has_marks(there, wanted)
-        && has_owners(there, wanted);
+        && has_marks(there, desired)
+        && has_owners(there, desired);
     let made_by = made_by(there);
     let is_newer = made_by
         .as_ref()
@@ -230,19 +230,19 @@ fn webhooks(of: &DynamicObject) -> BTreeMap<&str, &Value> {
         .collect()
 }
 
-fn has_marks(there: &DynamicObject, wanted: &DynamicObject) -> bool {
-    let has = |there: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>| {
-        wanted
+fn has_marks(there: &DynamicObject, desired: &DynamicObject) -> bool {
+    let has = |there: &BTreeMap<String, String>, desired: &BTreeMap<String, String>| {
+        desired
             .iter()
             .all(|(name, value)| there.get(name) == Some(value))
     };
-    has(there.labels(), wanted.labels()) && has(there.annotations(), wanted.annotations())
+    has(there.labels(), desired.labels()) && has(there.annotations(), desired.annotations())
 }
 
-fn has_owners(there: &DynamicObject, wanted: &DynamicObject) -> bool {
+fn has_owners(there: &DynamicObject, desired: &DynamicObject) -> bool {
     let there = there.owner_references();
     let is_there = |owner: &OwnerReference| there.iter().any(|there| there.uid == owner.uid);
-    wanted.owner_references().iter().all(is_there)
+    desired.owner_references().iter().all(is_there)
 }
 
 /// Returns true if `theirs` has all fields of `ours` with the same values: defaults of the API server do not count.
@@ -315,11 +315,11 @@ mod tests {
     #[test]
     fn a_webhook_that_has_read_less_keeps_a_newer_configuration() {
         let here = at("a/b", 5);
-        let wanted = of(&["pods"]);
-        let mut labelled = wanted.clone();
+        let desired = of(&["pods"]);
+        let mut labelled = desired.clone();
         let labels = labelled.metadata.labels.get_or_insert_default();
         labels.insert("a".to_owned(), "b".to_owned());
-        let mut marked_so = wanted.clone();
+        let mut marked_so = desired.clone();
         mark(
             &mut marked_so,
             &Marks {
@@ -327,51 +327,63 @@ mod tests {
                 ..Marks::default()
             },
         );
-        let mut owned = wanted.clone();
+        let mut owned = desired.clone();
         owned.metadata.owner_references = Some(vec![OwnerReference {
             uid: "u".to_owned(),
             ..OwnerReference::default()
         }]);
         let other = || of(&["pods", "services"]);
-        for (there, wanted, expected) in [
+        for (there, desired, expected) in [
             // It says nothing of when, or of earlier policies.
-            (wanted.clone(), &wanted, WriteVerdict::Write),
+            (desired.clone(), &desired, WriteVerdict::Write),
             (
-                marked(wanted.clone(), &at("a/b", 2)),
-                &wanted,
+                marked(desired.clone(), &at("a/b", 2)),
+                &desired,
                 WriteVerdict::Write,
             ),
             (
-                marked(wanted.clone(), &at("a/b", 3)),
-                &wanted,
+                marked(desired.clone(), &at("a/b", 3)),
+                &desired,
                 WriteVerdict::Same,
             ),
             (
-                marked(wanted.clone(), &at("a/b", 9)),
-                &wanted,
+                marked(desired.clone(), &at("a/b", 9)),
+                &desired,
                 WriteVerdict::Same,
             ),
-            (other(), &wanted, WriteVerdict::Write),
-            (marked(other(), &at("a/b", 4)), &wanted, WriteVerdict::Write),
-            (marked(other(), &at("a/b", 5)), &wanted, WriteVerdict::Write),
-            (marked(other(), &at("a/b", 6)), &wanted, WriteVerdict::Newer),
+            (other(), &desired, WriteVerdict::Write),
+            (
+                marked(other(), &at("a/b", 4)),
+                &desired,
+                WriteVerdict::Write,
+            ),
+            (
+                marked(other(), &at("a/b", 5)),
+                &desired,
+                WriteVerdict::Write,
+            ),
+            (
+                marked(other(), &at("a/b", 6)),
+                &desired,
+                WriteVerdict::Newer,
+            ),
             // A position of another log says nothing.
-            (marked(other(), &at("z", 6)), &wanted, WriteVerdict::Write),
-            (of(&["services"]), &wanted, WriteVerdict::Write),
-            (of(&[]), &wanted, WriteVerdict::Write),
-            (wanted.clone(), &labelled, WriteVerdict::Write),
+            (marked(other(), &at("z", 6)), &desired, WriteVerdict::Write),
+            (of(&["services"]), &desired, WriteVerdict::Write),
+            (of(&[]), &desired, WriteVerdict::Write),
+            (desired.clone(), &labelled, WriteVerdict::Write),
             (
-                marked(wanted.clone(), &at("a/b", 5)),
+                marked(desired.clone(), &at("a/b", 5)),
                 &marked_so,
                 WriteVerdict::Write,
             ),
             (
-                marked(wanted.clone(), &at("a/b", 9)),
+                marked(desired.clone(), &at("a/b", 9)),
                 &owned,
                 WriteVerdict::Newer,
             ),
             (
-                marked(wanted.clone(), &at("a/b", 5)),
+                marked(desired.clone(), &at("a/b", 5)),
                 &owned,
                 WriteVerdict::Write,
             ),
@@ -382,7 +394,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                judge(&there, wanted, &here, &at("a/b", 3)),
+                judge(&there, desired, &here, &at("a/b", 3)),
                 expected,
                 "{there:?}"
             );
@@ -393,15 +405,15 @@ mod tests {
 
     #[test]
     fn defaults_that_the_api_server_fills_in_are_no_difference() {
-        let (wanted, mut there) = (of(&["pods", "services"]), of(&["services", "pods"]));
+        let (desired, mut there) = (of(&["pods", "services"]), of(&["services", "pods"]));
         for webhook in there.data["webhooks"].as_array_mut().unwrap() {
             webhook["matchPolicy"] = "Equivalent".into();
             webhook["objectSelector"] = json!({});
         }
         let here = at("a", 1);
         let mut there = marked(there, &here);
-        assert_eq!(judge(&there, &wanted, &here, &here), WriteVerdict::Same);
+        assert_eq!(judge(&there, &desired, &here, &here), WriteVerdict::Same);
         there.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
-        assert_eq!(judge(&there, &wanted, &here, &here), WriteVerdict::Write);
+        assert_eq!(judge(&there, &desired, &here, &here), WriteVerdict::Write);
     }
 }
