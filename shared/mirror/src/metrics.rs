@@ -14,13 +14,13 @@ use crate::ViewStatus;
 /// A mirror's metrics. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct MirrorMetrics {
-    objects: Family<OfView, Gauge>,
-    bytes: Family<OfView, Gauge>,
-    age_seconds: Family<OfView, Gauge<f64, AtomicU64>>,
-    answering: Family<OfView, Gauge>,
+    objects: Family<ViewLabels, Gauge>,
+    bytes: Family<ViewLabels, Gauge>,
+    age_seconds: Family<ViewLabels, Gauge<f64, AtomicU64>>,
+    answering: Family<ViewLabels, Gauge>,
     deltas: Family<RecordLabels, Counter>,
-    digest_mismatches: Family<OfView, Counter>,
-    resyncs: Family<Caused, Counter>,
+    digest_mismatches: Family<ViewLabels, Counter>,
+    resyncs: Family<CauseLabels, Counter>,
     loads: Counter,
     undecodable: Counter,
     superseded: Counter,
@@ -28,11 +28,11 @@ pub struct MirrorMetrics {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfView {
+struct ViewLabels {
     view: String,
 }
 
-impl OfView {
+impl ViewLabels {
     fn new(view: &ViewId) -> Self {
         Self {
             view: view.as_str().to_owned(),
@@ -56,7 +56,7 @@ impl RecordLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Caused {
+struct CauseLabels {
     cause: &'static str,
 }
 
@@ -106,26 +106,28 @@ impl MirrorMetrics {
     }
 
     pub(crate) fn view(&self, view: &ViewId, status: &ViewStatus, age_ms: u64) {
-        let of = OfView::new(view);
+        let labels = ViewLabels::new(view);
         let age_seconds = match age_ms {
             u64::MAX => f64::INFINITY,
             ms => ms as f64 / 1e3,
         };
-        self.objects.get_or_create(&of).set(gauge(status.objects));
-        self.bytes.get_or_create(&of).set(gauge(status.bytes));
-        self.age_seconds.get_or_create(&of).set(age_seconds);
+        self.objects
+            .get_or_create(&labels)
+            .set(gauge(status.objects));
+        self.bytes.get_or_create(&labels).set(gauge(status.bytes));
+        self.age_seconds.get_or_create(&labels).set(age_seconds);
         self.answering
-            .get_or_create(&of)
+            .get_or_create(&labels)
             .set(i64::from(status.serves()));
     }
 
     pub(crate) fn removed(&self, view: &ViewId) {
-        let of = OfView::new(view);
-        self.objects.remove(&of);
-        self.bytes.remove(&of);
-        self.age_seconds.remove(&of);
-        self.answering.remove(&of);
-        self.digest_mismatches.remove(&of);
+        let labels = ViewLabels::new(view);
+        self.objects.remove(&labels);
+        self.bytes.remove(&labels);
+        self.age_seconds.remove(&labels);
+        self.answering.remove(&labels);
+        self.digest_mismatches.remove(&labels);
         for changed in [false, true] {
             self.deltas.remove(&RecordLabels::new(view, changed));
         }
@@ -141,19 +143,19 @@ impl MirrorMetrics {
 
     pub(crate) fn digest_mismatch(&self, view: &ViewId) {
         self.digest_mismatches
-            .get_or_create(&OfView::new(view))
+            .get_or_create(&ViewLabels::new(view))
             .inc();
     }
 
     #[cfg(test)]
     pub(crate) fn digest_mismatches_of(&self, view: &ViewId) -> u64 {
         self.digest_mismatches
-            .get_or_create(&OfView::new(view))
+            .get_or_create(&ViewLabels::new(view))
             .get()
     }
 
     pub(crate) fn resync(&self, cause: &'static str) {
-        self.resyncs.get_or_create(&Caused { cause }).inc();
+        self.resyncs.get_or_create(&CauseLabels { cause }).inc();
     }
 
     pub(crate) fn load(&self) {

@@ -65,7 +65,7 @@ pub(super) trait Derive: Debug + Send + Sync + Sized + 'static {
 #[derive(Debug)]
 pub(super) struct DerivedCache<T: Derive> {
     language: Language,
-    views: Mutex<HashMap<ViewId, OfView<T>>>,
+    views: Mutex<HashMap<ViewId, ViewSlots<T>>>,
     changes: Arc<LastChanges>,
     /// Builds run one after the other: each takes a core for as long as a scan.
     builds: Arc<Semaphore>,
@@ -73,7 +73,7 @@ pub(super) struct DerivedCache<T: Derive> {
 }
 
 #[derive(Debug)]
-struct OfView<T: Derive> {
+struct ViewSlots<T: Derive> {
     view: ViewHandle,
     slots: HashMap<T::Key, OwnedSlot<T>>,
 }
@@ -160,24 +160,24 @@ impl<T: Derive> DerivedCache<T> {
             view, namespace, ..
         } = asked;
         let mut views = self.views.lock();
-        let of = views.entry(view.id().clone()).or_insert_with(|| OfView {
+        let slots_of_view = views.entry(view.id().clone()).or_insert_with(|| ViewSlots {
             view: view.clone(),
             slots: HashMap::new(),
         });
-        if !of.view.is(view) {
-            *of = OfView {
+        if !slots_of_view.view.is(view) {
+            *slots_of_view = ViewSlots {
                 view: view.clone(),
                 slots: HashMap::new(),
             };
         }
-        if let Some(owned) = of.slots.get_mut(&key) {
+        if let Some(owned) = slots_of_view.slots.get_mut(&key) {
             if namespace.is_empty() {
                 owned.namespace = Box::default();
             }
             owned.slot.used_ms.store(self.now_ms(), Ordering::Relaxed);
             return Some(Arc::clone(&owned.slot));
         }
-        let namespaces = of.slots.values().map(|owned| &*owned.namespace);
+        let namespaces = slots_of_view.slots.values().map(|owned| &*owned.namespace);
         if !has_room(namespaces, namespace) {
             return None;
         }
@@ -190,7 +190,7 @@ impl<T: Derive> DerivedCache<T> {
             namespace: namespace.into(),
             slot: Arc::clone(&slot),
         };
-        of.slots.insert(key.clone(), owned);
+        slots_of_view.slots.insert(key.clone(), owned);
         drop(views);
         tokio::spawn(Arc::clone(self).build(view.clone(), key, Arc::clone(&slot)));
         Some(slot)

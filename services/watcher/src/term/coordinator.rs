@@ -178,7 +178,7 @@ struct ManifestReader {
 }
 
 /// A kind served in several versions, which depend on the installed definition.
-struct Served {
+struct VersionedKind {
     manifests: Manifests,
     group: &'static str,
     plural: &'static str,
@@ -216,22 +216,22 @@ impl ManifestReader {
                 reader.read(manifests, target, view).await;
             });
         }
-        let served = PolicyKind::IN_CEL.map(|kind| Served {
+        let versioned = PolicyKind::IN_CEL.map(|kind| VersionedKind {
             manifests: Manifests::Policies(kind),
             group: KYVERNO_CEL,
             plural: kind.plural(),
             version: CEL_VERSION,
             view: system::policies(),
         });
-        let global = Served {
+        let global = VersionedKind {
             manifests: Manifests::Entries(EntryKind::Global),
             group: KYVERNO,
             plural: "globalcontextentries",
             version: GLOBAL_VERSION,
             view: system::entries(),
         };
-        for served in served.into_iter().chain([global]) {
-            self.clone().spawn_served(served, None, tasks);
+        for versioned in versioned.into_iter().chain([global]) {
+            self.clone().spawn_versioned(versioned, None, tasks);
         }
     }
 
@@ -245,14 +245,15 @@ impl ManifestReader {
             (ExceptionKind::Classic, KYVERNO, EXCEPTION_VERSION),
             (ExceptionKind::Cel, KYVERNO_CEL, CEL_VERSION),
         ] {
-            let served = Served {
+            let versioned = VersionedKind {
                 manifests: Manifests::Exceptions(kind),
                 group,
                 plural: "policyexceptions",
                 version,
                 view: system::exceptions(),
             };
-            self.clone().spawn_served(served, namespace.clone(), tasks);
+            self.clone()
+                .spawn_versioned(versioned, namespace.clone(), tasks);
         }
     }
 
@@ -264,33 +265,33 @@ impl ManifestReader {
         watch(&self.context, &self.discovery, target, sink, &view).await;
     }
 
-    fn spawn_served(self, served: Served, namespace: Option<Arc<str>>, tasks: &Tasks) {
-        let name = format!("reader of {}.{}", served.plural, served.group);
+    fn spawn_versioned(self, versioned: VersionedKind, namespace: Option<Arc<str>>, tasks: &Tasks) {
+        let name = format!("reader of {}.{}", versioned.plural, versioned.group);
         tasks.spawn_until_shutdown(name, async move {
-            self.read_served(served, namespace.as_deref()).await;
+            self.read_versioned(versioned, namespace.as_deref()).await;
         });
     }
 
     /// Reads a kind in the version that the API server prefers.
-    async fn read_served(&self, served: Served, namespace: Option<&str>) {
+    async fn read_versioned(&self, versioned: VersionedKind, namespace: Option<&str>) {
         let mut catalog = self.discovery.catalog.subscribe();
         // Where nothing is known yet, an answer of *not found* would say nothing.
         let _ = catalog.wait_for(Option::is_some).await;
         loop {
             let preferred = |catalog: &Option<Arc<Catalog>>| {
                 let catalog = catalog.as_deref()?;
-                preferred_version(catalog, &served)
+                preferred_version(catalog, &versioned)
             };
             let version = preferred(&catalog.borrow());
-            let version = version.unwrap_or_else(|| served.version.to_owned());
-            let mut target = target(served.group, &version, served.plural, false);
+            let version = version.unwrap_or_else(|| versioned.version.to_owned());
+            let mut target = target(versioned.group, &version, versioned.plural, false);
             target.collection.namespaces = namespace.map(str::to_owned).into_iter().collect();
             let other = |catalog: &Option<Arc<Catalog>>| {
                 preferred(catalog).is_some_and(|now| now != version)
             };
             let ended = async { catalog.wait_for(other).await.is_err() };
             tokio::select! {
-                () = self.read(served.manifests, target, served.view.clone()) => {}
+                () = self.read(versioned.manifests, target, versioned.view.clone()) => {}
                 ended = ended => if ended {
                     return std::future::pending().await; // The term ends.
                 },
@@ -299,11 +300,11 @@ impl ManifestReader {
     }
 }
 
-fn preferred_version(catalog: &Catalog, served: &Served) -> Option<String> {
+fn preferred_version(catalog: &Catalog, versioned: &VersionedKind) -> Option<String> {
     let found = catalog.resolve(ResourceQuery {
-        group: Some(served.group),
+        group: Some(versioned.group),
         version: None,
-        kind: served.plural,
+        kind: versioned.plural,
     });
     found.ok().map(|found| found.record.gvr.version.clone())
 }

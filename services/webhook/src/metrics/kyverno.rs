@@ -31,10 +31,10 @@ use super::{phase_name, recorder::RuleSeries};
 use crate::review::Review;
 
 /// The most pairs of kind and namespace with series of their own. Further pairs are counted together.
-const TARGETS_MAX: usize = 2_000;
+const SUBJECTS_MAX: usize = 2_000;
 
-/// The most pairs of rule and target with series of their own. Further pairs share a series.
-const RULE_TARGETS_MAX: usize = 20_000;
+/// The most pairs of rule and subject with series of their own. Further pairs share a series.
+const RULE_SUBJECTS_MAX: usize = 20_000;
 
 /// Stands for a kind and a namespace beyond that.
 const OTHER: &str = "other";
@@ -59,21 +59,21 @@ pub(crate) struct KyvernoMetrics {
 /// The label sets counted for rules: they are bounded, and removed with the rules.
 #[derive(Debug, Default)]
 struct KnownSeries {
-    targets: usize,
-    by_rule: HashMap<RuleKey, OfOneRule>,
+    subjects: usize,
+    by_rule: HashMap<RuleKey, KnownRuleSeries>,
 }
 
 /// Namespace and name of the policy, and the rule.
 type RuleKey = (String, String, String);
 
 #[derive(Debug, Default)]
-struct OfOneRule {
+struct KnownRuleSeries {
     /// Hashes of kinds and namespaces of requests.
-    targets: HashSet<u64>,
+    subjects: HashSet<u64>,
     labels: HashSet<ResultLabels>,
 }
 
-impl OfRule {
+impl ConstantRuleLabels {
     fn key(&self) -> RuleKey {
         (self.namespace.clone(), self.name.clone(), self.rule.clone())
     }
@@ -90,7 +90,7 @@ struct RequestLabels {
 
 /// The labels of a rule that are the same for every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct OfRule {
+pub(super) struct ConstantRuleLabels {
     validation_mode: &'static str,
     policy_type: &'static str,
     background_mode: &'static str,
@@ -129,7 +129,7 @@ struct RuleLabels {
     status_ready: &'static str,
 }
 
-impl OfRule {
+impl ConstantRuleLabels {
     pub(super) fn of(rule: &RuleName) -> Self {
         let policy = &rule.reader.policy;
         let (policy_type, namespace) = match &*policy.namespace {
@@ -186,14 +186,14 @@ impl KyvernoMetrics {
         took: Duration,
     ) {
         let allowed = decision.allowed();
-        let whole = RequestTarget::of(review);
-        let target = self.bounded(whole);
-        let key = (&target, phase == Phase::Mutation, allowed);
+        let whole = RequestSubject::of(review);
+        let subject = self.bounded(whole);
+        let key = (&subject, phase == Phase::Mutation, allowed);
         let counted = self.seen.get(&key, || {
             let labels = RequestLabels {
-                resource_kind: target.kind.to_owned(),
-                resource_namespace: target.namespace.to_owned(),
-                resource_request_operation: target.operation,
+                resource_kind: subject.kind.to_owned(),
+                resource_namespace: subject.namespace.to_owned(),
+                resource_request_operation: subject.operation,
                 request_allowed: text(allowed),
                 request_webhook: match phase {
                     Phase::Validation => "ValidatingWebhookConfiguration",
@@ -207,16 +207,21 @@ impl KyvernoMetrics {
         });
         counted.one(took);
         for record in &decision.rules {
-            RuleSeries::with(&record.name, |RuleSeries { of_rule, seen, .. }| {
-                let target = self.bounded_of_rule(whole, of_rule);
-                let key = (&target, record.result() as usize, mode(record.action));
-                let counted = seen.get(&key, || self.rule(target, of_rule, record));
+            RuleSeries::with(&record.name, |RuleSeries { labels, seen, .. }| {
+                let subject = self.bounded_for_rule(whole, labels);
+                let key = (&subject, record.result() as usize, mode(record.action));
+                let counted = seen.get(&key, || self.rule(subject, labels, record));
                 counted.one(record.took);
             });
         }
     }
 
-    fn rule(&self, target: RequestTarget<'_>, of: &OfRule, record: &RuleRecord) -> Counted {
+    fn rule(
+        &self,
+        subject: RequestSubject<'_>,
+        of: &ConstantRuleLabels,
+        record: &RuleRecord,
+    ) -> Counted {
         let labels = ResultLabels {
             // Namespaces may have actions of their own.
             policy_validation_mode: mode(record.action),
@@ -224,9 +229,9 @@ impl KyvernoMetrics {
             policy_background_mode: of.background_mode,
             policy_namespace: of.namespace.clone(),
             policy_name: of.name.clone(),
-            resource_kind: target.kind.to_owned(),
-            resource_namespace: target.namespace.to_owned(),
-            resource_request_operation: target.operation,
+            resource_kind: subject.kind.to_owned(),
+            resource_namespace: subject.namespace.to_owned(),
+            resource_request_operation: subject.operation,
             rule_name: of.rule.clone(),
             rule_result: match record.result() {
                 // It is not among a decision's records.
@@ -237,55 +242,59 @@ impl KyvernoMetrics {
             },
             rule_type: of.rule_type,
             rule_execution_cause: "admission_request",
-            dry_run: text(target.dry_run),
+            dry_run: text(subject.dry_run),
         };
         let counted = Counted {
             count: self.results.get_or_create_owned(&labels),
             seconds: self.execution_seconds.get_or_create_owned(&labels),
         };
         let mut known = self.results_known.lock();
-        let of_rule = known.by_rule.entry(of.key()).or_default();
-        of_rule.labels.insert(labels);
+        let known_rule = known.by_rule.entry(of.key()).or_default();
+        known_rule.labels.insert(labels);
         counted
     }
 
-    /// Returns the target, or beyond the limit one that stands for all further targets.
-    fn bounded<'p>(&self, target: RequestTarget<'p>) -> RequestTarget<'p> {
-        let key = hash(&(target.kind, target.namespace));
+    /// Returns the subject, or beyond the limit the one that stands for all further subjects.
+    fn bounded<'p>(&self, subject: RequestSubject<'p>) -> RequestSubject<'p> {
+        let key = hash(&(subject.kind, subject.namespace));
         let mut known = self.requests_known.lock();
-        if known.contains(&key) || known.len() < TARGETS_MAX {
+        if known.contains(&key) || known.len() < SUBJECTS_MAX {
             known.insert(key);
-            return target;
+            return subject;
         }
-        target.other()
+        subject.other()
     }
 
     /// Bounds the labels as [`Self::bounded`] does, for one rule.
-    fn bounded_of_rule<'p>(&self, target: RequestTarget<'p>, of: &OfRule) -> RequestTarget<'p> {
-        let key = hash(&(target.kind, target.namespace));
+    fn bounded_for_rule<'p>(
+        &self,
+        subject: RequestSubject<'p>,
+        of: &ConstantRuleLabels,
+    ) -> RequestSubject<'p> {
+        let key = hash(&(subject.kind, subject.namespace));
         let mut known = self.results_known.lock();
-        let has_room = known.targets < RULE_TARGETS_MAX;
-        let of_rule = known.by_rule.entry(of.key()).or_default();
-        if of_rule.targets.contains(&key) {
-            return target;
+        let has_room = known.subjects < RULE_SUBJECTS_MAX;
+        let known_rule = known.by_rule.entry(of.key()).or_default();
+        if known_rule.subjects.contains(&key) {
+            return subject;
         }
         if !has_room {
-            return target.other();
+            return subject.other();
         }
-        of_rule.targets.insert(key);
-        known.targets += 1;
-        target
+        known_rule.subjects.insert(key);
+        known.subjects += 1;
+        subject
     }
 
     /// Removes the series of all other rules.
     fn forget_all_but(&self, rules: &HashSet<RuleKey>) {
         let mut known = self.results_known.lock();
         let known = &mut *known;
-        known.by_rule.retain(|key, of_rule| {
+        known.by_rule.retain(|key, known_rule| {
             let stays = rules.contains(key);
             if !stays {
-                known.targets -= of_rule.targets.len();
-                for labels in &of_rule.labels {
+                known.subjects -= known_rule.subjects.len();
+                for labels in &known_rule.labels {
                     self.results.remove(labels);
                     self.execution_seconds.remove(labels);
                 }
@@ -300,7 +309,7 @@ impl KyvernoMetrics {
         let mut known = HashSet::new();
         for entry in policies.all() {
             for rule in &entry.names {
-                let of = OfRule::of(rule);
+                let of = ConstantRuleLabels::of(rule);
                 known.insert(of.key());
                 let labels = RuleLabels {
                     policy_validation_mode: of.validation_mode,
@@ -319,16 +328,16 @@ impl KyvernoMetrics {
     }
 }
 
-/// The labels by which a request is counted.
+/// The kind, namespace and operation by which a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct RequestTarget<'a> {
+struct RequestSubject<'a> {
     kind: &'a str,
     namespace: &'a str,
     operation: &'static str,
     dry_run: bool,
 }
 
-impl<'a> RequestTarget<'a> {
+impl<'a> RequestSubject<'a> {
     /// Returns the labels of a series that stands for many.
     fn other(self) -> Self {
         Self {
@@ -465,9 +474,9 @@ mod tests {
             };
             kyverno.decided(&review, Phase::Validation, &decision, Duration::ZERO);
         }
-        let of = |namespace: &'static str| RequestTarget {
+        let of = |namespace: &'static str| RequestSubject {
             namespace,
-            ..RequestTarget::of(&review)
+            ..RequestSubject::of(&review)
         };
         let text = metrics.encode();
         for mode in ["enforce", "audit"] {
@@ -475,24 +484,24 @@ mod tests {
             let one = text.lines().filter(|found| found.starts_with(&line));
             assert_eq!(one.count(), 1, "{text}");
         }
-        // Beyond the limit, targets are counted together; what is known stays apart.
-        kyverno.results_known.lock().targets = RULE_TARGETS_MAX;
-        let of_rule = &OfRule::of(&name);
-        assert_eq!(kyverno.bounded_of_rule(of("b"), of_rule), of("b").other());
-        assert_eq!(kyverno.bounded_of_rule(of("a"), of_rule), of("a"));
+        // Beyond the limit, subjects are counted together; what is known stays apart.
+        kyverno.results_known.lock().subjects = RULE_SUBJECTS_MAX;
+        let labels = &ConstantRuleLabels::of(&name);
+        assert_eq!(kyverno.bounded_for_rule(of("b"), labels), of("b").other());
+        assert_eq!(kyverno.bounded_for_rule(of("a"), labels), of("a"));
         // And all goes with the rule.
         kyverno.policies(&PolicySet::default());
         let text = metrics.encode();
         assert!(!text.contains("kyverno_policy_results_total{"), "{text}");
         assert!(!text.contains("kyverno_policy_execution_duration_seconds_count{"));
-        assert_eq!(kyverno.results_known.lock().targets, RULE_TARGETS_MAX - 1);
+        assert_eq!(kyverno.results_known.lock().subjects, RULE_SUBJECTS_MAX - 1);
     }
 
     #[test]
     fn beyond_the_limit_places_are_counted_together() {
         let metrics = anteroom_runtime::Service::new("webhook").metrics;
         let kyverno = KyvernoMetrics::registered(&metrics);
-        for number in 0..TARGETS_MAX + 2 {
+        for number in 0..SUBJECTS_MAX + 2 {
             count(&kyverno, "Pod", &number.to_string());
         }
         count(&kyverno, "Pod", "0");
@@ -503,8 +512,8 @@ mod tests {
                 .filter(|line| line.starts_with("kyverno_admission_requests_total{"))
                 .count()
         };
-        assert_eq!(series(&text), TARGETS_MAX + 1);
+        assert_eq!(series(&text), SUBJECTS_MAX + 1);
         assert!(text.contains("resource_kind=\"other\",resource_namespace=\"other\""));
-        assert_eq!(kyverno.seen.0.lock().len(), TARGETS_MAX + 1);
+        assert_eq!(kyverno.seen.0.lock().len(), SUBJECTS_MAX + 1);
     }
 }

@@ -12,7 +12,7 @@ use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use super::{
     WebhookMetrics,
-    kyverno::{OfRule, SeriesCache},
+    kyverno::{ConstantRuleLabels, SeriesCache},
 };
 
 /// The series of one rule, each found at its first use.
@@ -21,7 +21,7 @@ pub(super) struct RuleSeries {
     counters: [OnceLock<Counter>; RuleResult::ALL.len()],
     seconds: OnceLock<Histogram>,
     /// The rule's part of Kyverno's labels.
-    pub(super) of_rule: OfRule,
+    pub(super) labels: ConstantRuleLabels,
     /// The rule's series by Kyverno's names.
     pub(super) seen: SeriesCache,
 }
@@ -31,7 +31,7 @@ impl RuleSeries {
         Self {
             counters: Default::default(),
             seconds: OnceLock::new(),
-            of_rule: OfRule::of(rule),
+            labels: ConstantRuleLabels::of(rule),
             seen: SeriesCache::default(),
         }
     }

@@ -64,14 +64,14 @@ pub(crate) struct PathTokens(Arc<Mutex<TokenState>>);
 #[derive(Default)]
 struct TokenState {
     key: Option<MacKey>,
-    of: ByPhase<OfPhase>,
+    of: ByPhase<PhaseTokens>,
     /// All tokens that are taken.
     taken: Vec<String>,
 }
 
 /// The period and the tokens of a phase, as its configurations at the API server named them.
 #[derive(Default)]
-struct OfPhase {
+struct PhaseTokens {
     /// `None`: none was read or written yet.
     current: Option<Current>,
     /// The tokens of those that were read or written, newest first. An earlier key may have made them.

@@ -28,7 +28,7 @@ use crate::{
     source::apiserver::{ApiServer, Fault},
 };
 
-use plan::{Plan, WritePace, Written, is_news, is_said, plan};
+use plan::{Plan, WritePace, WrittenStatus, is_news, is_said, plan};
 
 pub(crate) use metrics::StatusMetrics;
 pub(crate) use plan::{DesiredStatus, Figures};
@@ -120,7 +120,7 @@ impl StatusTarget {
 #[derive(Debug, Default)]
 struct StatusSlot {
     desired: Option<DesiredStatus>,
-    written: Option<Written>,
+    written: Option<WrittenStatus>,
     retry: Option<(Instant, Backoff)>,
     /// The object stands among the news.
     queued: bool,
@@ -301,7 +301,7 @@ impl StatusWriter {
                     rules,
                     ..
                 } = plan;
-                slot.written = Some(Written {
+                slot.written = Some(WrittenStatus {
                     conditions,
                     summary,
                     figures,

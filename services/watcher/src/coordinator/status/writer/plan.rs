@@ -86,7 +86,7 @@ impl DesiredStatus {
 
 /// A status as it was written last.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenStatus {
     pub(super) conditions: Vec<Condition>,
     pub(super) summary: Option<Summary>,
     pub(super) figures: Figures,
@@ -125,11 +125,11 @@ impl WritePace {
 }
 
 /// Returns whether the object's condition, or its fields about rules, are out of date.
-pub(super) fn is_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+pub(super) fn is_news(desired: &DesiredStatus, written: Option<&WrittenStatus>) -> bool {
     is_condition_news(desired, written) || is_rules_news(desired, written)
 }
 
-pub(super) fn is_condition_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+pub(super) fn is_condition_news(desired: &DesiredStatus, written: Option<&WrittenStatus>) -> bool {
     let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
     if let Some(cel) = &desired.cel {
         let summary = written.and_then(|written| written.summary.as_ref());
@@ -139,14 +139,14 @@ pub(super) fn is_condition_news(desired: &DesiredStatus, written: Option<&Writte
     !before.is_some_and(|condition| desired.ready.is_said_by(condition))
 }
 
-pub(super) fn is_rules_news(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+pub(super) fn is_rules_news(desired: &DesiredStatus, written: Option<&WrittenStatus>) -> bool {
     let before = written.map_or(&desired.rules_now, |written| &written.rules);
     desired.rules.is_some() && desired.rules != *before
 }
 
 /// Returns whether the object has another condition than was written: somebody has written it since, such as a watcher
 /// that led before and did not know yet that it does not any more.
-pub(super) fn is_overwritten(desired: &DesiredStatus, written: &Written) -> bool {
+pub(super) fn is_overwritten(desired: &DesiredStatus, written: &WrittenStatus) -> bool {
     let said = |condition: &Condition| (condition.status.clone(), condition.message.clone());
     desired.wanted().iter().any(|wanted| {
         let found = wanted.find_in(&desired.conditions).map(said);
@@ -158,13 +158,13 @@ pub(super) fn is_overwritten(desired: &DesiredStatus, written: &Written) -> bool
 /// Returns the due write, if any.
 pub(super) fn plan(
     desired: &DesiredStatus,
-    written: Option<&Written>,
+    written: Option<&WrittenStatus>,
     pace: WritePace,
     now: Instant,
     clock: Timestamp,
 ) -> Option<Plan> {
     // The watch shows a write a moment later.
-    let is_seen = |written: &Written| now.saturating_duration_since(written.at) >= SEEN_AFTER;
+    let is_seen = |written: &WrittenStatus| now.saturating_duration_since(written.at) >= SEEN_AFTER;
     let written = written.filter(|written| !(is_seen(written) && is_overwritten(desired, written)));
     let conditions = written.map_or(&desired.conditions, |written| &written.conditions);
     let (news, rules_news) = (
@@ -223,7 +223,7 @@ pub(super) fn plan(
 }
 
 /// Returns whether the object has the whole desired status, so that no write becomes due later.
-pub(super) fn is_said(desired: &DesiredStatus, written: Option<&Written>) -> bool {
+pub(super) fn is_said(desired: &DesiredStatus, written: Option<&WrittenStatus>) -> bool {
     let figures_now = written.map_or(&desired.figures_now, |written| &written.figures);
     let figures = desired.figures.as_ref();
     let stands = written.is_none_or(|written| !is_overwritten(desired, written));

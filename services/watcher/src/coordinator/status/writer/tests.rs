@@ -44,8 +44,8 @@ fn desired(ready: Ready, figures: Option<Figures>) -> DesiredStatus {
     }
 }
 
-fn written(plan: &Plan, at: Instant) -> Written {
-    Written {
+fn written(plan: &Plan, at: Instant) -> WrittenStatus {
+    WrittenStatus {
         conditions: plan.conditions.clone(),
         summary: plan.summary.clone(),
         figures: plan.figures.clone(),
