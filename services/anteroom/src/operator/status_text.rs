@@ -11,7 +11,7 @@ use super::{
     table::one_line,
     tap::{coded_message, fact_text, object_of},
     top::{
-        OperatorState, SPAN, What,
+        OperatorState, SPAN, TopTable,
         text::{Shown, Sort},
     },
     window::{By, Window},
@@ -68,16 +68,16 @@ impl LiveStatus {
 
     /// Returns the table of `anteroom top`: the decisions of the last seconds, by rule.
     pub fn decisions(&mut self) -> String {
-        self.table(What::Policies)
+        self.table(TopTable::Policies)
     }
 
     /// Returns the table of `anteroom top views`, without those that the system needs itself.
     pub fn views(&mut self) -> String {
-        self.table(What::Views)
+        self.table(TopTable::Views)
     }
 
-    fn table(&mut self, what: What) -> String {
-        let shown = Shown::new(what, By::default(), Sort::default());
+    fn table(&mut self, table: TopTable) -> String {
+        let shown = Shown::new(table, By::default(), Sort::default());
         shown.without_system().text(&mut self.heard)
     }
 

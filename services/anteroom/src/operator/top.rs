@@ -49,7 +49,7 @@ const DRAW_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct TopArgs {
     /// What is shown.
     #[arg(value_enum, default_value_t)]
-    what: What,
+    what: TopTable,
 
     /// Tell rows apart by these columns too.
     #[arg(long, value_enum, value_delimiter = ',')]
@@ -121,7 +121,7 @@ impl FilterArgs {
 
 /// The tables that `anteroom top` can show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum TopTable {
     /// Decisions, by rule.
     #[default]
     Policies,
@@ -157,7 +157,7 @@ pub(crate) async fn run(args: TopArgs, service: Service) -> anyhow::Result<()> {
         ..Tap::default()
     };
     let mut tapping = match args.what {
-        What::Policies => Some(Tapping::begin(&bus, tap).await?),
+        TopTable::Policies => Some(Tapping::begin(&bus, tap).await?),
         _ => None,
     };
     let mut beats = Beats::listen(&*bus).await?;
@@ -241,11 +241,11 @@ fn nobody(shown: &Shown, heard: &OperatorState) -> anyhow::Result<()> {
     for (webhook, reason) in &heard.window.refused {
         warn(&format!("webhook {webhook} tells nothing: {reason}"));
     }
-    let is_silent = match shown.what() {
-        What::Policies => heard.system.webhooks().is_empty(),
-        What::Views => heard.system.groups().is_empty(),
-        What::Replicas => heard.system.replicas().is_empty(),
-        What::Webhooks => heard.system.webhooks().is_empty(),
+    let is_silent = match shown.table() {
+        TopTable::Policies => heard.system.webhooks().is_empty(),
+        TopTable::Views => heard.system.groups().is_empty(),
+        TopTable::Replicas => heard.system.replicas().is_empty(),
+        TopTable::Webhooks => heard.system.webhooks().is_empty(),
     };
     if is_silent {
         bail!(

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use anteroom_model::{FactError, ResourceVersion, Shape, Source};
 use anteroom_wire::body::BodyNode;
 
-use super::selected::What;
+use super::selected::SelectedDocument;
 use super::{Select, confined_to, invalid, object, referenced, response};
 use crate::{Object, Read, Store};
 
@@ -56,9 +56,11 @@ impl Select {
                 }));
             }
         };
-        match selected.what {
-            What::One(node) => Ok(Lazy::One(node)),
-            What::Listed { .. } => Err(invalid("one object is asked for, and there is a list")),
+        match selected.document {
+            SelectedDocument::One(node) => Ok(Lazy::One(node)),
+            SelectedDocument::Listed { .. } => {
+                Err(invalid("one object is asked for, and there is a list"))
+            }
         }
     }
 }

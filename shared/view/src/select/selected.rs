@@ -18,13 +18,14 @@ use crate::{
 /// object that was chosen, or none where all were.
 #[derive(Debug)]
 pub struct Selected<'a> {
-    pub(super) what: What<'a>,
+    pub(super) document: SelectedDocument<'a>,
     /// The number of objects that were looked at to find them.
     looked_at: u64,
 }
 
+/// The document that queries read: the chosen objects as a list, or one object.
 #[derive(Debug)]
-pub(super) enum What<'a> {
+pub(super) enum SelectedDocument<'a> {
     Listed {
         store: &'a Store,
         shape: Shape,
@@ -42,7 +43,7 @@ impl<'a> Selected<'a> {
         looked_at: u64,
     ) -> Self {
         Self {
-            what: What::Listed {
+            document: SelectedDocument::Listed {
                 store,
                 shape,
                 chosen,
@@ -53,16 +54,16 @@ impl<'a> Selected<'a> {
 
     fn one(node: BodyNode<'a>) -> Self {
         Self {
-            what: What::One(node),
+            document: SelectedDocument::One(node),
             looked_at: 0,
         }
     }
 
     /// The document that queries are about.
     pub fn node(&self) -> ViewNode<'_> {
-        match &self.what {
-            What::One(node) => ViewNode::body(*node),
-            What::Listed {
+        match &self.document {
+            SelectedDocument::One(node) => ViewNode::body(*node),
+            SelectedDocument::Listed {
                 store,
                 shape,
                 chosen,
@@ -79,9 +80,11 @@ impl<'a> Selected<'a> {
 
     /// The objects of it alone, as an array; empty where it is no list.
     pub fn array(&self) -> ViewNode<'_> {
-        match &self.what {
-            What::One(_) => ViewNode::array_of(&[], false),
-            What::Listed { store, chosen, .. } => ViewNode::array(Listing::of(store, chosen)),
+        match &self.document {
+            SelectedDocument::One(_) => ViewNode::array_of(&[], false),
+            SelectedDocument::Listed { store, chosen, .. } => {
+                ViewNode::array(Listing::of(store, chosen))
+            }
         }
     }
 

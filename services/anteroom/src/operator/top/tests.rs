@@ -50,7 +50,7 @@ fn heard() -> OperatorState {
 }
 
 fn shown(by: By) -> Shown {
-    Shown::new(What::Policies, by, Sort::default())
+    Shown::new(TopTable::Policies, by, Sort::default())
 }
 
 #[test]

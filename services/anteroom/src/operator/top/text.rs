@@ -12,7 +12,7 @@ use super::{
         table::{bytes, count, micros, millis, table},
         window::{By, Decisions, RuleRead, RuleRow},
     },
-    OperatorState, What,
+    OperatorState, TopTable,
 };
 
 /// Columns that rows can be sorted by.
@@ -56,7 +56,7 @@ impl Sort {
 
 /// The content of the screen.
 pub(crate) struct Shown {
-    what: What,
+    table: TopTable,
     by: By,
     sort: Sort,
     is_paused: bool,
@@ -69,9 +69,9 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// Begins without a filter.
-    pub(crate) fn new(what: What, by: By, sort: Sort) -> Self {
+    pub(crate) fn new(table: TopTable, by: By, sort: Sort) -> Self {
         Self {
-            what,
+            table,
             by,
             sort,
             is_paused: false,
@@ -90,8 +90,8 @@ impl Shown {
         }
     }
 
-    pub(super) fn what(&self) -> What {
-        self.what
+    pub(super) fn table(&self) -> TopTable {
+        self.table
     }
 
     pub(super) fn is_typing(&self) -> bool {
@@ -124,15 +124,15 @@ impl Shown {
     pub(crate) fn text(&self, heard: &mut OperatorState) -> String {
         let now = Instant::now();
         heard.system.forget_silent(now);
-        match self.what {
-            What::Policies => {
+        match self.table {
+            TopTable::Policies => {
                 let mut decisions = heard.window.decisions(self.by, now);
                 self.sort.sort(&mut decisions.rules);
                 policies(self, &decisions, heard)
             }
-            What::Views => views(self, &heard.system, now),
-            What::Replicas => replicas(self, &heard.system),
-            What::Webhooks => webhooks(self, &heard.system),
+            TopTable::Views => views(self, &heard.system, now),
+            TopTable::Replicas => replicas(self, &heard.system),
+            TopTable::Webhooks => webhooks(self, &heard.system),
         }
     }
 
@@ -141,8 +141,8 @@ impl Shown {
         let now = Instant::now();
         heard.system.forget_silent(now);
         let system = &heard.system;
-        match self.what {
-            What::Policies => {
+        match self.table {
+            TopTable::Policies => {
                 let mut decisions = heard.window.decisions(self.by, now);
                 self.sort.sort(&mut decisions.rules);
                 let mut all = json!(decisions);
@@ -150,9 +150,9 @@ impl Shown {
                 all["refused"] = json!(heard.window.refused);
                 all
             }
-            What::Views => json!({ "views": system.views(now), "groups": system.groups() }),
-            What::Replicas => json!({ "replicas": system.replicas() }),
-            What::Webhooks => json!({ "webhooks": system.webhooks() }),
+            TopTable::Views => json!({ "views": system.views(now), "groups": system.groups() }),
+            TopTable::Replicas => json!({ "replicas": system.replicas() }),
+            TopTable::Webhooks => json!({ "webhooks": system.webhooks() }),
         }
     }
 

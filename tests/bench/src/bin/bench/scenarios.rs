@@ -24,10 +24,11 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// The subject: in a goal's words, where there is a goal for it.
     pub(crate) about: &'static str,
-    what: What,
+    measurement: Measurement,
 }
 
-enum What {
+/// The measurement that a scenario makes.
+enum Measurement {
     /// Decisions by a policy.
     Decisions { rule: Rule, layout: Layout },
     /// Compiling so many policies.
@@ -170,7 +171,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "count-pods",
         about: "40,000 Pods, filter and count, a GlobalContextEntry",
-        what: What::Decisions {
+        measurement: Measurement::Decisions {
             rule: Rule::PodName,
             layout: Layout {
                 pods: 40_000,
@@ -188,12 +189,12 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "compiled",
         about: "300 policies compiled",
-        what: What::Compiled(300),
+        measurement: Measurement::Compiled(300),
     },
     Scenario {
         name: "scale",
         about: "unique-ingress-host-and-path over 1,000 Ingresses and over 100,000",
-        what: What::Scale,
+        measurement: Measurement::Scale,
     },
     in_cel(
         "cel-no-context",
@@ -253,32 +254,32 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "beside",
         about: "unique-ingress-host-and-path, quiet and while 500 deltas a second arrive",
-        what: What::Beside,
+        measurement: Measurement::Beside,
     },
     Scenario {
         name: "scans",
         about: "unique-ingress-host-and-path over 100,000 Ingresses, quiet and beside long scans",
-        what: What::Scans,
+        measurement: Measurement::Scans,
     },
     Scenario {
         name: "attacked",
         about: "host in a list, quiet and beside four reviews of 20,000 wildcard hosts at once",
-        what: What::Attacked,
+        measurement: Measurement::Attacked,
     },
     Scenario {
         name: "tls",
         about: "unique-ingress-host-and-path, NATS in the clear and over TLS",
-        what: What::OverTls,
+        measurement: Measurement::OverTls,
     },
     Scenario {
         name: "delta",
         about: "one delta with 10 indexed expressions, over 1,000 Ingresses and over 100,000",
-        what: What::Indexed,
+        measurement: Measurement::Indexed,
     },
     Scenario {
         name: "size-7000",
         about: "memory of 7,000 objects of 2 KB",
-        what: What::Size {
+        measurement: Measurement::Size {
             layout: Layout {
                 manifests: &[ENTRY_SERVICES, ENTRY_INGRESSES],
                 ..USUAL
@@ -289,7 +290,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "size-pods",
         about: "memory of 40,000 Pods of 5.2 KB JSON",
-        what: What::Size {
+        measurement: Measurement::Size {
             layout: Layout {
                 pods: 40_000,
                 ..ONLY_PODS
@@ -300,7 +301,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "size-pods-referenced",
         about: "memory of 40,000 Pods with `retain: Referenced` for a label policy",
-        what: What::Size {
+        measurement: Measurement::Size {
             layout: Layout {
                 pods: 40_000,
                 manifests: &[ENTRY_PODS_REFERENCED, LABEL_PODS],
@@ -312,7 +313,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "start",
         about: "a replica's start over 200,000 Pods of 3.7 KB MessagePack",
-        what: What::Start {
+        measurement: Measurement::Start {
             layout: Layout {
                 pods: 200_000,
                 ..ONLY_PODS
@@ -323,7 +324,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "real-pods",
         about: "an entry on 40,000 Pods of a real API server: to its first answer, and memory",
-        what: What::Real {
+        measurement: Measurement::Real {
             pods: 40_000,
             entries: &[
                 Timed {
@@ -370,8 +371,12 @@ const fn usual(
     manifests: &'static [&'static str],
 ) -> Scenario {
     let layout = Layout { manifests, ..USUAL };
-    let what = What::Decisions { rule, layout };
-    Scenario { name, about, what }
+    let measurement = Measurement::Decisions { rule, layout };
+    Scenario {
+        name,
+        about,
+        measurement,
+    }
 }
 
 const fn in_cel(
@@ -381,23 +386,31 @@ const fn in_cel(
     ingresses: usize,
     policies: [&'static [&'static str]; 2],
 ) -> Scenario {
-    let what = What::InCel {
+    let measurement = Measurement::InCel {
         rule,
         ingresses,
         half_have_hosts: false,
         policies,
     };
-    Scenario { name, about, what }
+    Scenario {
+        name,
+        about,
+        measurement,
+    }
 }
 
 const fn half_have_hosts(name: &'static str, about: &'static str, ingresses: usize) -> Scenario {
-    let what = What::InCel {
+    let measurement = Measurement::InCel {
         rule: Rule::Host,
         ingresses,
         half_have_hosts: true,
         policies: HOSTS,
     };
-    Scenario { name, about, what }
+    Scenario {
+        name,
+        about,
+        measurement,
+    }
 }
 
 /// Runs one.
@@ -407,12 +420,12 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
         true => SCALES_QUICK,
         false => SCALES,
     };
-    match &scenario.what {
-        What::Decisions { rule, layout } => {
+    match &scenario.measurement {
+        Measurement::Decisions { rule, layout } => {
             decide(scenario.name, *rule, fewer(layout, settings), settings).await
         }
-        What::Compiled(count) => compiled::run(SIXTEEN, *count),
-        What::Scale => {
+        Measurement::Compiled(count) => compiled::run(SIXTEEN, *count),
+        Measurement::Scale => {
             let side = |ingresses| Side {
                 rule: Rule::HostAndPath,
                 ingresses,
@@ -422,7 +435,7 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
             };
             sides::run(scales.map(side), settings).await
         }
-        What::InCel {
+        Measurement::InCel {
             rule,
             ingresses,
             half_have_hosts,
@@ -437,12 +450,14 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
             };
             sides::run(policies.map(side), settings).await
         }
-        What::Beside => beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await,
-        What::Scans => scans::run(scales[1], entry, settings).await,
-        What::Attacked => {
+        Measurement::Beside => {
+            beside::run(USUAL.ingresses, DELTAS_PER_SECOND, entry, settings).await
+        }
+        Measurement::Scans => scans::run(scales[1], entry, settings).await,
+        Measurement::Attacked => {
             attacked::run(USUAL.ingresses, &[ENTRY_INGRESSES, HOSTS_ENTRY], settings).await
         }
-        What::OverTls => {
+        Measurement::OverTls => {
             let side = |is_encrypted| Side {
                 rule: Rule::HostAndPath,
                 ingresses: USUAL.ingresses,
@@ -452,12 +467,16 @@ pub(crate) async fn run(scenario: &Scenario, settings: &Settings) -> anyhow::Res
             };
             sides::run([false, true].map(side), settings).await
         }
-        What::Indexed => {
+        Measurement::Indexed => {
             indexed::run(scales, DELTAS_PER_SECOND, &[ENTRY_INGRESSES], settings).await
         }
-        What::Size { layout, held } => size::at_rest(fewer(layout, settings), held, settings).await,
-        What::Start { layout, held } => size::start(fewer(layout, settings), held, settings).await,
-        What::Real { pods, entries } => {
+        Measurement::Size { layout, held } => {
+            size::at_rest(fewer(layout, settings), held, settings).await
+        }
+        Measurement::Start { layout, held } => {
+            size::start(fewer(layout, settings), held, settings).await
+        }
+        Measurement::Real { pods, entries } => {
             let fewer = if settings.quick { QUICK_FEWER } else { 1 };
             real::run(pods / fewer, entries, settings).await
         }
