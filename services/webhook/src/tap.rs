@@ -57,10 +57,11 @@ pub(crate) struct Decided<'a> {
 
 /// The taps of a webhook, and the decisions that it keeps for them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Taps(Arc<Inner>);
+pub(crate) struct Taps(Arc<SharedTaps>);
 
+/// The state that clones of [`Taps`] share.
 #[derive(Debug, Default)]
-struct Inner {
+struct SharedTaps {
     /// The number of leases. Each decision reads it.
     leases: AtomicUsize,
     state: Mutex<TapState>,
@@ -77,9 +78,9 @@ struct TapState {
 impl Taps {
     /// Returns taps that are counted in `gauge`.
     pub(crate) fn new(gauge: Gauge) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(SharedTaps {
             gauge,
-            ..Inner::default()
+            ..SharedTaps::default()
         }))
     }
 

@@ -27,17 +27,17 @@ impl Program {
     /// those that it was compiled with: the lists that they read count where they are used, their other facts do not.
     pub fn fact_reads<'p>(&'p self, variables: &'p [Self]) -> Vec<FactRead<'p>> {
         let mut reads = Vec::new();
-        let finder = Finder { variables };
+        let finder = FactReadFinder { variables };
         finder.walk(self.expr(), false, &mut reads);
         reads
     }
 }
 
-struct Finder<'p> {
+struct FactReadFinder<'p> {
     variables: &'p [Program],
 }
 
-impl<'p> Finder<'p> {
+impl<'p> FactReadFinder<'p> {
     /// `is_variable`: the term stands in a variable, whose facts other than lists are its own.
     fn walk(&self, term: &'p Expr, is_variable: bool, reads: &mut Vec<FactRead<'p>>) {
         match term {

@@ -10,9 +10,10 @@ use anteroom_jmespath::Scalar;
 
 /// A path from an object to values in it, as an expression takes it. A clone shares it.
 #[derive(Clone)]
-pub struct KeyPath(Arc<Inner>);
+pub struct KeyPath(Arc<KeyPathData>);
 
-struct Inner {
+/// The content of a path, which its clones share.
+struct KeyPathData {
     steps: Box<[KeyStep]>,
     hash: u64,
 }
@@ -54,7 +55,7 @@ impl KeyPath {
     pub(crate) fn new(steps: Vec<KeyStep>) -> Self {
         let mut hasher = DefaultHasher::new();
         steps.hash(&mut hasher);
-        Self(Arc::new(Inner {
+        Self(Arc::new(KeyPathData {
             hash: hasher.finish(),
             steps: steps.into(),
         }))

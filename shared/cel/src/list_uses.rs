@@ -50,7 +50,7 @@ impl Program {
         variables: &[Self],
         documents: &[ListInput<'_>],
     ) -> Vec<ListUse> {
-        let mut finder = Finder {
+        let mut finder = ListUseFinder {
             names,
             variables,
             documents,
@@ -67,7 +67,7 @@ impl Program {
         variables: &[Self],
         documents: &[ListInput<'_>],
     ) -> bool {
-        let finder = Finder {
+        let finder = ListUseFinder {
             names,
             variables,
             documents,
@@ -77,14 +77,14 @@ impl Program {
     }
 }
 
-struct Finder<'f> {
+struct ListUseFinder<'f> {
     names: &'f Names,
     variables: &'f [Program],
     documents: &'f [ListInput<'f>],
     found: Vec<ListUse>,
 }
 
-impl Finder<'_> {
+impl ListUseFinder<'_> {
     fn walk(&mut self, term: &Expr, depth: usize) {
         match term {
             Expr::Macro(made) => {
@@ -117,11 +117,11 @@ impl Finder<'_> {
         let decides = made.filter.is_some() || made.kind.asks_of_elements();
         let way = match Access::of(made, depth) {
             Some(access) => {
-                let words = Words {
+                let writer = NarrowWriter {
                     names: self.names,
                     body: made.deciding(),
                 };
-                ListAccess::Index(words.narrow(&access.narrow))
+                ListAccess::Index(writer.narrow(&access.narrow))
             }
             None if decides => ListAccess::Condition,
             None => ListAccess::Whole,
@@ -161,12 +161,12 @@ impl Finder<'_> {
 }
 
 /// Writes what elements have to have.
-struct Words<'w> {
+struct NarrowWriter<'w> {
     names: &'w Names,
     body: &'w Expr,
 }
 
-impl Words<'_> {
+impl NarrowWriter<'_> {
     fn narrow(&self, narrow: &Narrow) -> String {
         let joined = |parts: &[Narrow], between: &str| {
             let parts: Vec<_> = parts.iter().map(|part| self.narrow(part)).collect();
@@ -236,7 +236,7 @@ impl fmt::Display for ListUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { term, way } = self;
         match way {
-            ListAccess::Index(words) => write!(f, "index: objects {words}"),
+            ListAccess::Index(writer) => write!(f, "index: objects {writer}"),
             ListAccess::Condition | ListAccess::Whole => {
                 write!(f, "scan: `{term}` {}. {}", way.reason(), way.advice())
             }
@@ -296,8 +296,8 @@ mod tests {
             let program = Program::compile(source, &names).unwrap();
             let documents = [ListInput::List("view"), ListInput::Array("own")];
             let uses = program.list_uses(&names, std::slice::from_ref(&list), &documents);
-            let words: Vec<_> = uses.iter().map(ToString::to_string).collect();
-            assert_eq!(words, expected, "{source}");
+            let writer: Vec<_> = uses.iter().map(ToString::to_string).collect();
+            assert_eq!(writer, expected, "{source}");
         }
     }
 }

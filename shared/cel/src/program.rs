@@ -6,10 +6,11 @@ use crate::{ast::Expr, fact::Site, kind::Kind, request_reads::InputReads, value:
 
 /// A checked expression: immutable, and shared by all evaluations.
 #[derive(Clone, Debug)]
-pub struct Program(Arc<Inner>);
+pub struct Program(Arc<ProgramData>);
 
+/// The content of a program, which its clones share.
 #[derive(Debug)]
-struct Inner {
+struct ProgramData {
     source: String,
     expr: Expr,
     kind: Kind,
@@ -20,7 +21,7 @@ impl Program {
     /// An expression that was checked.
     pub(crate) fn new(source: &str, expr: Expr, kind: Kind) -> Self {
         let reads = InputReads::of(&expr);
-        Self(Arc::new(Inner {
+        Self(Arc::new(ProgramData {
             source: source.to_owned(),
             expr,
             kind,
@@ -31,7 +32,7 @@ impl Program {
     /// Returns the program with a different expression for the same value.
     pub(crate) fn map_expr(self, change: impl FnOnce(Expr) -> Expr) -> Self {
         match Arc::try_unwrap(self.0) {
-            Ok(inner) => Self(Arc::new(Inner {
+            Ok(inner) => Self(Arc::new(ProgramData {
                 expr: change(inner.expr),
                 ..inner
             })),

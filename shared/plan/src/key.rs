@@ -13,9 +13,10 @@ use crate::Probe;
 
 /// The key of each object: a program over it, and the part of the result that is looked up. A clone shares it.
 #[derive(Clone)]
-pub struct Key(Arc<Inner>);
+pub struct Key(Arc<KeyData>);
 
-struct Inner {
+/// The content of a key, which its clones share.
+struct KeyData {
     program: KeyProgram,
     reading: Reading,
     shown: Box<str>,
@@ -64,7 +65,7 @@ impl Key {
     pub(crate) fn new(expression: Expression, reading: Reading, shown: String) -> Self {
         let mut hasher = DefaultHasher::new();
         (expression.as_str(), reading).hash(&mut hasher);
-        Self(Arc::new(Inner {
+        Self(Arc::new(KeyData {
             hash: hasher.finish(),
             program: KeyProgram::Query(expression),
             reading,
@@ -76,7 +77,7 @@ impl Key {
     pub fn path(path: &KeyPath) -> Self {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
-        Self(Arc::new(Inner {
+        Self(Arc::new(KeyData {
             hash: hasher.finish(),
             shown: path.to_string().into(),
             program: KeyProgram::Path(path.clone()),

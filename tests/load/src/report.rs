@@ -16,11 +16,11 @@ const ERROR_KINDS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Live {
     started: Instant,
-    inner: Mutex<Inner>,
+    counts: Mutex<RunCounts>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct RunCounts {
     decisions: u64,
     wrong: u64,
     errors: u64,
@@ -41,7 +41,7 @@ impl Default for Live {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            inner: Mutex::new(Inner {
+            counts: Mutex::new(RunCounts {
                 decisions: 0,
                 wrong: 0,
                 errors: 0,
@@ -64,29 +64,29 @@ pub(crate) fn new_histogram() -> Histogram<u64> {
 
 impl Live {
     pub(crate) fn record(&self, outcome: Outcome, latency: Duration) {
-        let mut inner = self.inner.lock();
+        let mut counts = self.counts.lock();
         let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         // Recording fails only for a histogram that may not grow, unlike this histogram.
-        let _ = inner.latency_us.record(latency_us);
+        let _ = counts.latency_us.record(latency_us);
         match outcome {
             Outcome::Decided { wrong } => {
-                inner.decisions += 1;
+                counts.decisions += 1;
                 if let Some(example) = wrong {
-                    inner.wrong += 1;
-                    if inner.wrong_examples.len() < ERROR_KINDS_MAX {
-                        inner.wrong_examples.push(example);
+                    counts.wrong += 1;
+                    if counts.wrong_examples.len() < ERROR_KINDS_MAX {
+                        counts.wrong_examples.push(example);
                     }
                 }
             }
             Outcome::Error { kind } => {
-                inner.errors += 1;
-                let full = inner.error_kinds.len() >= ERROR_KINDS_MAX;
-                let kind = if full && !inner.error_kinds.contains_key(&kind) {
+                counts.errors += 1;
+                let full = counts.error_kinds.len() >= ERROR_KINDS_MAX;
+                let kind = if full && !counts.error_kinds.contains_key(&kind) {
                     "others".to_owned()
                 } else {
                     kind
                 };
-                *inner.error_kinds.entry(kind).or_default() += 1;
+                *counts.error_kinds.entry(kind).or_default() += 1;
             }
         }
     }
@@ -98,25 +98,25 @@ impl Live {
 
     /// Reports what was counted so far.
     pub fn report(&self) -> Report {
-        let inner = self.inner.lock();
+        let counts = self.counts.lock();
         let seconds = self.started.elapsed().as_secs_f64();
-        let ms = |quantile: f64| inner.latency_us.value_at_quantile(quantile) as f64 / 1000.0;
+        let ms = |quantile: f64| counts.latency_us.value_at_quantile(quantile) as f64 / 1000.0;
         Report {
-            decisions: inner.decisions,
-            wrong: inner.wrong,
-            errors: inner.errors,
+            decisions: counts.decisions,
+            wrong: counts.wrong,
+            errors: counts.errors,
             seconds,
             decisions_per_second: if seconds > 0.0 {
-                inner.decisions as f64 / seconds
+                counts.decisions as f64 / seconds
             } else {
                 0.0
             },
             p50_ms: ms(0.50),
             p95_ms: ms(0.95),
             p99_ms: ms(0.99),
-            max_ms: inner.latency_us.max() as f64 / 1000.0,
-            error_kinds: inner.error_kinds.clone(),
-            wrong_examples: inner.wrong_examples.clone(),
+            max_ms: counts.latency_us.max() as f64 / 1000.0,
+            error_kinds: counts.error_kinds.clone(),
+            wrong_examples: counts.wrong_examples.clone(),
         }
     }
 }

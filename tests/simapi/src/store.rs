@@ -34,12 +34,12 @@ use collection::Collection;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Store {
-    inner: Mutex<Inner>,
+    state: Mutex<StoreState>,
     history_events_max: usize,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct StoreState {
     /// The last one handed out.
     version: u64,
     collections: BTreeMap<ResourceName, Collection>,
@@ -84,24 +84,24 @@ impl Store {
         };
         let resources = built_in().filter(is_served);
         let collections = resources.map(|resource| (resource.name(), Collection::new(resource)));
-        let inner = Inner {
+        let state = StoreState {
             version: 1,
             collections: collections.collect(),
         };
         Self {
-            inner: Mutex::new(inner),
+            state: Mutex::new(state),
             history_events_max,
         }
     }
 
     pub(crate) fn version(&self) -> u64 {
-        self.inner.lock().version
+        self.state.lock().version
     }
 
     /// Every resource that is served, by name.
     pub(crate) fn resources(&self) -> Vec<Arc<ResourceType>> {
-        let inner = self.inner.lock();
-        inner
+        let state = self.state.lock();
+        state
             .collections
             .values()
             .map(|collection| collection.resource.clone())
@@ -109,7 +109,7 @@ impl Store {
     }
 
     pub(crate) fn resource(&self, name: &ResourceName) -> Option<Arc<ResourceType>> {
-        Some(self.inner.lock().collections.get(name)?.resource.clone())
+        Some(self.state.lock().collections.get(name)?.resource.clone())
     }
 
     pub(crate) fn get(
@@ -118,7 +118,7 @@ impl Store {
         namespace: &str,
         name: &str,
     ) -> Option<Arc<Stored>> {
-        self.inner
+        self.state
             .lock()
             .collections
             .get(resource)?
@@ -137,13 +137,13 @@ impl Store {
         let metadata = metadata_mut(&mut object);
         let at = key(&text(metadata, "namespace"), &text(metadata, "name"));
         let definition = (resource.as_str() == CRDS).then(|| ResourceType::from_crd(&object));
-        let mut inner = self.inner.lock();
-        inner.expect(resource, &at, expected)?;
-        let version = inner.version + 1;
+        let mut state = self.state.lock();
+        state.expect(resource, &at, expected)?;
+        let version = state.version + 1;
         let stored = Arc::new(Stored::serialize(object, version));
-        inner.record(resource, at, Some(stored.clone()), self.history_events_max)?;
+        state.record(resource, at, Some(stored.clone()), self.history_events_max)?;
         if let Some(definition) = definition.flatten() {
-            inner.serve(definition);
+            state.serve(definition);
         }
         Ok(stored)
     }
@@ -156,13 +156,13 @@ impl Store {
         name: &str,
         body: Bytes,
     ) -> Result<(), StoreError> {
-        let mut inner = self.inner.lock();
-        let version = inner.version + 1;
+        let mut state = self.state.lock();
+        let version = state.version + 1;
         let stored = Stored {
             malformed: true,
             ..Stored::new(namespace, name, version, body)
         };
-        inner.record(
+        state.record(
             resource,
             key(namespace, name),
             Some(stored.into()),
@@ -179,20 +179,20 @@ impl Store {
         expected: Expected,
     ) -> Result<Option<Arc<Stored>>, StoreError> {
         let at = key(namespace, name);
-        let mut inner = self.inner.lock();
-        inner.expect(resource, &at, expected)?;
-        let Some(before) = inner.collection(resource)?.objects.get(&at).cloned() else {
+        let mut state = self.state.lock();
+        state.expect(resource, &at, expected)?;
+        let Some(before) = state.collection(resource)?.objects.get(&at).cloned() else {
             return Ok(None);
         };
-        inner.record(resource, at, None, self.history_events_max)?;
+        state.record(resource, at, None, self.history_events_max)?;
         let object = || before.parse().unwrap_or_default();
         if resource.as_str() == CRDS
             && let Some(definition) = ResourceType::from_crd(&object())
         {
-            inner.collections.remove(&definition.name());
+            state.collections.remove(&definition.name());
         }
         if resource.as_str() == NAMESPACES {
-            inner.empty_namespace(name, self.history_events_max)?;
+            state.empty_namespace(name, self.history_events_max)?;
         }
         Ok(Some(before))
     }
@@ -206,14 +206,14 @@ impl Store {
         after: Option<&Key>,
         limit: usize,
     ) -> Result<Page, StoreError> {
-        let inner = self.inner.lock();
-        let collection = inner
+        let state = self.state.lock();
+        let collection = state
             .collections
             .get(resource)
             .ok_or(StoreError::NoResource)?;
         let past = match version {
-            Some(version) if version > inner.version => {
-                return Err(StoreError::Future(inner.version));
+            Some(version) if version > state.version => {
+                return Err(StoreError::Future(state.version));
             }
             Some(version) => collection.as_of(version)?,
             None => None,
@@ -222,7 +222,7 @@ impl Store {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = objects.range((start, Bound::Unbounded));
         let mut page = Page {
-            version: version.unwrap_or(inner.version),
+            version: version.unwrap_or(state.version),
             objects: Vec::new(),
             more: None,
         };
@@ -245,8 +245,8 @@ impl Store {
         resource: &ResourceName,
         version: u64,
     ) -> Result<(Vec<Change>, u64), StoreError> {
-        let inner = self.inner.lock();
-        let collection = inner
+        let state = self.state.lock();
+        let collection = state
             .collections
             .get(resource)
             .ok_or(StoreError::NoResource)?;
@@ -257,15 +257,15 @@ impl Store {
             .history
             .partition_point(|change| change.version <= version);
         let changes = collection.history.range(start..).cloned().collect();
-        Ok((changes, inner.version.max(version)))
+        Ok((changes, state.version.max(version)))
     }
 
     pub(crate) fn subscribe(
         &self,
         resource: &ResourceName,
     ) -> Result<watch::Receiver<()>, StoreError> {
-        let inner = self.inner.lock();
-        let collection = inner
+        let state = self.state.lock();
+        let collection = state
             .collections
             .get(resource)
             .ok_or(StoreError::NoResource)?;
@@ -275,10 +275,10 @@ impl Store {
     /// Forgets the history of one resource, or of all: every older version has expired. As in etcd,
     /// a compaction moves the counter on.
     pub(crate) fn compact(&self, resource: Option<&ResourceName>) {
-        let mut inner = self.inner.lock();
-        inner.version += 1;
-        let version = inner.version;
-        for (name, collection) in &mut inner.collections {
+        let mut state = self.state.lock();
+        state.version += 1;
+        let version = state.version;
+        for (name, collection) in &mut state.collections {
             if resource.is_none_or(|resource| resource == name) {
                 collection.history.clear();
                 collection.compacted = version;
@@ -289,11 +289,11 @@ impl Store {
     /// Puts everything back as it was at `version`, the counter included, as restoring a backup of
     /// etcd does.
     pub(crate) fn restore(&self, version: u64, raised_by: u64) -> Result<(), StoreError> {
-        let mut inner = self.inner.lock();
-        if version > inner.version {
-            return Err(StoreError::Future(inner.version));
+        let mut state = self.state.lock();
+        if version > state.version {
+            return Err(StoreError::Future(state.version));
         }
-        let oldest = inner
+        let oldest = state
             .collections
             .values()
             .map(|collection| collection.compacted)
@@ -301,7 +301,7 @@ impl Store {
         if let Some(oldest) = oldest.filter(|oldest| version < *oldest) {
             return Err(StoreError::Expired(oldest));
         }
-        for collection in inner.collections.values_mut() {
+        for collection in state.collections.values_mut() {
             if let Some(past) = collection.as_of(version)? {
                 collection.objects = past;
             }
@@ -313,12 +313,12 @@ impl Store {
                 collection.compacted = version + raised_by;
             }
         }
-        inner.version = version + raised_by;
+        state.version = version + raised_by;
         Ok(())
     }
 }
 
-impl Inner {
+impl StoreState {
     fn collection(&mut self, resource: &ResourceName) -> Result<&mut Collection, StoreError> {
         self.collections
             .get_mut(resource)

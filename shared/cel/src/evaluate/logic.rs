@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The state of an `&&` or `||` after one side.
-enum Side {
+enum OperandState {
     Says(bool),
     Fails(EvalError),
     /// A fact is not there yet.
@@ -38,25 +38,25 @@ impl<'v> Machine<'v> {
         name: &str,
     ) -> Result<Val<'v>, EvalError> {
         let left = match self.side(left, name)? {
-            Side::Says(value) if value == decides => return Ok(Val::Bool(decides)),
+            OperandState::Says(value) if value == decides => return Ok(Val::Bool(decides)),
             left => left,
         };
         match (left, self.side(right, name)?) {
-            (_, Side::Says(value)) if value == decides => Ok(Val::Bool(decides)),
-            (Side::Unknown, _) | (_, Side::Unknown) => Err(EvalError::Unknown),
-            (Side::Fails(error), _) | (_, Side::Fails(error)) => Err(error),
+            (_, OperandState::Says(value)) if value == decides => Ok(Val::Bool(decides)),
+            (OperandState::Unknown, _) | (_, OperandState::Unknown) => Err(EvalError::Unknown),
+            (OperandState::Fails(error), _) | (_, OperandState::Fails(error)) => Err(error),
             _ => Ok(Val::Bool(!decides)),
         }
     }
 
     /// An error here is a limit's.
-    fn side(&mut self, expr: &'v Expr, name: &str) -> Result<Side, EvalError> {
+    fn side(&mut self, expr: &'v Expr, name: &str) -> Result<OperandState, EvalError> {
         match self.eval(expr) {
-            Ok(Val::Bool(value)) => Ok(Side::Says(value)),
-            Ok(other) => Ok(Side::Fails(no_overload(name, &[other]))),
-            Err(EvalError::Unknown) => Ok(Side::Unknown),
+            Ok(Val::Bool(value)) => Ok(OperandState::Says(value)),
+            Ok(other) => Ok(OperandState::Fails(no_overload(name, &[other]))),
+            Err(EvalError::Unknown) => Ok(OperandState::Unknown),
             Err(error) if error.is_budget() => Err(error),
-            Err(error) => Ok(Side::Fails(error)),
+            Err(error) => Ok(OperandState::Fails(error)),
         }
     }
 

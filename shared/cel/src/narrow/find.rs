@@ -12,16 +12,16 @@ use crate::{
 
 /// Returns what elements have for which the body is not definitely `decided`; `None`: that cannot be told.
 pub(super) fn find(body: &Expr, place: usize, decided: bool) -> Option<Narrow> {
-    let mut finder = Finder { at: Vec::new() };
+    let mut finder = NarrowFinder { at: Vec::new() };
     finder.find(body, decided, &MacroScope::new(place))
 }
 
-struct Finder {
+struct NarrowFinder {
     /// The path from the body to the term.
     at: Vec<u16>,
 }
 
-impl Finder {
+impl NarrowFinder {
     fn child<R>(&mut self, place: u16, find: impl FnOnce(&mut Self) -> R) -> R {
         self.at.push(place);
         let found = find(self);

@@ -85,7 +85,7 @@ pub(crate) struct Subqueries {
     /// For its value.
     pub(crate) value: Option<Subquery>,
     /// The query for the verdict of the condition in which the expression is an operand.
-    pub(crate) verdict: Option<(Subquery, Side)>,
+    pub(crate) verdict: Option<(Subquery, ConditionSide)>,
 }
 
 /// A query that stands for an expression, or for a condition, about one variable.
@@ -117,12 +117,12 @@ pub(crate) struct SubqueryArgument {
 
 /// The side of a condition that a query stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum ConditionSide {
     Key,
     Value,
 }
 
-impl Side {
+impl ConditionSide {
     /// The name of the parameter that holds the other side.
     pub(crate) fn other(self) -> &'static str {
         match self {

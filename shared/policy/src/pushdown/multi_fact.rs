@@ -16,7 +16,7 @@ use super::{
 };
 use crate::ir::{
     context::{ContextEntry, ContextFact, FactOrigin},
-    subquery::{Side, Subquery, SubqueryArgument},
+    subquery::{ConditionSide, Subquery, SubqueryArgument},
     template::Prepared,
 };
 
@@ -29,7 +29,7 @@ pub(super) struct FoundUse<'r> {
     /// The query for its value, or why there is none.
     pub(super) value: Result<Subquery, String>,
     /// The query for its condition, and whose verdict it is.
-    pub(super) verdict: Option<(Subquery, Side, Operator)>,
+    pub(super) verdict: Option<(Subquery, ConditionSide, Operator)>,
     /// The use's subqueries are asked, rather than the fact.
     pub(super) is_asked_for: bool,
 }

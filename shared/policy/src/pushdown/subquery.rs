@@ -22,7 +22,7 @@ use super::{
     dependency::{Dependency, Function, can_miss},
     fact::Projection,
 };
-use crate::ir::subquery::{Side, Subquery};
+use crate::ir::subquery::{ConditionSide, Subquery};
 
 const FORGIVEN: &str = "a key that is missing would be an error, and null in the query";
 const REFUSED: &str =
@@ -61,7 +61,11 @@ impl Use<'_> {
     ///
     /// # Errors
     /// Why it is better asked for the expression's value.
-    pub(super) fn verdict(&self, operator: Operator, side: Side) -> Result<Subquery, String> {
+    pub(super) fn verdict(
+        &self,
+        operator: Operator,
+        side: ConditionSide,
+    ) -> Result<Subquery, String> {
         let name = condition_function(operator).ok_or("its operator says nothing of lists")?;
         let (list, function) = match (self.dependency, self.own) {
             // What a projection gives is of no known type, and most often a list.
@@ -90,8 +94,8 @@ impl Use<'_> {
             }
         };
         let asked = |list: &str| match side {
-            Side::Value => format!("{name}(${}, {list})", side.other()),
-            Side::Key => format!("{name}({list}, ${})", side.other()),
+            ConditionSide::Value => format!("{name}(${}, {list})", side.other()),
+            ConditionSide::Key => format!("{name}({list}, ${})", side.other()),
         };
         let text = match alternative(&list) {
             // A list is looked up, and whether it is empty is kept.

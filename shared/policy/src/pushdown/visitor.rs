@@ -13,7 +13,7 @@ use crate::ir::{
     mutate_existing::TargetSpec,
     mutation::{MutateEach, Mutation, Patch},
     rule::{Check, ForEach, Validation, Work},
-    subquery::Side,
+    subquery::ConditionSide,
     template::{Prepared, Template, ValueTemplate},
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct ExpressionSite<'r> {
     /// The expression is evaluated only for the message of a violation.
     pub(super) in_message: bool,
     /// The condition that has the whole expression as an operand.
-    pub(super) side: Option<(Operator, Side)>,
+    pub(super) side: Option<(Operator, ConditionSide)>,
     /// The use of its value.
     pub(super) flow: Flow<'r>,
 }
@@ -186,7 +186,10 @@ impl<'r> RuleVisitor<'_, 'r> {
             value,
             message,
         } = condition;
-        let sides = [("key", Side::Key, key), ("value", Side::Value, value)];
+        let sides = [
+            ("key", ConditionSide::Key, key),
+            ("value", ConditionSide::Value, value),
+        ];
         for (name, side, template) in sides {
             let lone: Vec<_> = template
                 .lone_variable()

@@ -18,7 +18,7 @@ use crate::{
     ir::{
         VariableErrorKind,
         context::Loader,
-        subquery::{Side, Subquery, SubqueryArgument},
+        subquery::{ConditionSide, Subquery, SubqueryArgument},
         template::{Bound, Prepared, ValueTemplate},
     },
 };
@@ -70,7 +70,7 @@ impl Scope<'_> {
         &mut self,
         prepared: &Prepared,
         subquery: &Subquery,
-        side: Option<(Side, Arc<Value>)>,
+        side: Option<(ConditionSide, Arc<Value>)>,
     ) -> Result<Option<Arc<Value>>, Interrupt> {
         if !self.may_ask(subquery) {
             return Ok(None);

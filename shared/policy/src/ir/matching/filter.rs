@@ -46,7 +46,7 @@ pub(crate) struct Filter {
 
 /// The side that a filter stands on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum FilterSide {
     Include,
     Exclude,
 }
@@ -58,13 +58,13 @@ impl Match {
             return Matched::No;
         }
         let side = match self.spares {
-            true => Side::Exclude,
-            false => Side::Include,
+            true => FilterSide::Exclude,
+            false => FilterSide::Include,
         };
         let include = self.include.match_request(request, known, side);
         match &self.exclude {
             Some(exclude) if include != Matched::No => {
-                include.and(!exclude.match_request(request, known, Side::Exclude))
+                include.and(!exclude.match_request(request, known, FilterSide::Exclude))
             }
             _ => include,
         }
@@ -130,7 +130,7 @@ impl Filters {
         &self,
         request: &AdmissionRequest,
         known: &Surroundings,
-        side: Side,
+        side: FilterSide,
     ) -> Matched {
         let mut each = self.filters().iter();
         let mut each = each.by_ref().map(|f| f.matches(request, known, side));
@@ -142,7 +142,12 @@ impl Filters {
 }
 
 impl Filter {
-    fn matches(&self, request: &AdmissionRequest, known: &Surroundings, side: Side) -> Matched {
+    fn matches(
+        &self,
+        request: &AdmissionRequest,
+        known: &Surroundings,
+        side: FilterSide,
+    ) -> Matched {
         if !self.matches_object(request) {
             return Matched::No;
         }
@@ -182,13 +187,13 @@ impl Filter {
         &self,
         request: &AdmissionRequest,
         known: &Surroundings,
-        side: Side,
+        side: FilterSide,
     ) -> Matched {
         match (request.has_user(), side) {
             _ if self.users.is_empty() => Matched::Yes,
             (true, _) => self.users.matches(request, known),
-            (false, Side::Include) => (!self.is_about_users).into(),
-            (false, Side::Exclude) => Matched::No,
+            (false, FilterSide::Include) => (!self.is_about_users).into(),
+            (false, FilterSide::Exclude) => Matched::No,
         }
     }
 

@@ -5,10 +5,10 @@ use crate::ir::matching::SubjectPattern;
 
 /// On the side of `match`.
 fn includes(filter: &Filter, request: &AdmissionRequest) -> bool {
-    matches(filter, request, Side::Include) == Matched::Yes
+    matches(filter, request, FilterSide::Include) == Matched::Yes
 }
 
-fn matches(filter: &Filter, request: &AdmissionRequest, side: Side) -> Matched {
+fn matches(filter: &Filter, request: &AdmissionRequest, side: FilterSide) -> Matched {
     filter.matches(request, &Surroundings::default(), side)
 }
 
@@ -252,7 +252,7 @@ fn a_user_must_match_subjects_roles_and_cluster_roles() {
             ..filter("Pod")
         };
         assert_eq!(includes(&filter, &robot), matches, "{told}");
-        let excludes = super::tests::matches(&filter, &robot, Side::Exclude);
+        let excludes = super::tests::matches(&filter, &robot, FilterSide::Exclude);
         assert_eq!(excludes, matches.into(), "{told}");
     }
 }
@@ -271,7 +271,7 @@ fn filters_on_users_match_nothing_when_the_user_is_unknown() {
     assert!(includes(&of_alice(false), &nobody));
     assert!(!includes(&of_alice(true), &nobody));
     for is_about_users in [false, true] {
-        let excludes = matches(&of_alice(is_about_users), &nobody, Side::Exclude);
+        let excludes = matches(&of_alice(is_about_users), &nobody, FilterSide::Exclude);
         assert_eq!(excludes, Matched::No);
     }
 }
@@ -303,7 +303,7 @@ fn a_namespace_selector_is_about_the_labels_of_the_namespace() {
     // What nobody said is not known, but for an object that is in no namespace.
     let unknown = |namespace| {
         let request = request("CREATE", namespace, &pod("a"));
-        matches(&selected, &request, Side::Include)
+        matches(&selected, &request, FilterSide::Include)
     };
     assert_eq!(unknown("ns"), Matched::Unknown);
     assert_eq!(unknown(""), Matched::No);
