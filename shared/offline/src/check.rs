@@ -9,7 +9,7 @@ use anteroom_policy::Operation;
 use serde::Serialize;
 
 use crate::{
-    bench::apply,
+    scenario::apply,
     suite::{Suite, SuiteError},
 };
 use run::Run;
@@ -67,8 +67,8 @@ pub fn check(suite: &Suite) -> Result<Vec<Row>, SuiteError> {
     let mut loaded = load::load(suite)?;
     let mut runs = Vec::new();
     for operation in operations(suite) {
-        loaded.bench.operation = operation;
-        runs.push((operation, apply(&loaded.bench)));
+        loaded.scenario.operation = operation;
+        runs.push((operation, apply(&loaded.scenario)));
     }
     let mut rows = Vec::new();
     for expected in suite.expected() {

@@ -8,7 +8,7 @@
 //!
 //! Requests are the given objects as they are, then each with one change, then with several. What is changed are
 //! the places that either set of policies reads ([`vocabulary`]), and what is put there are the literals that they
-//! mention, and their neighbours ([`variation`]). Both sides are taken through the bench of `apply`, with the same
+//! mention, and their neighbours ([`variation`]). Both sides are taken through the scenario of `apply`, with the same
 //! facts. It is a search and no proof: what it did not try it says nothing of, and its coverage tells how much that is.
 
 mod coverage;
@@ -45,9 +45,9 @@ use self::{
     vocabulary::Vocabulary,
 };
 use crate::{
-    bench::Bench,
     check::load,
     loaded_policy::LoadedPolicy,
+    scenario::Scenario,
     suite::{Suite, SuiteError},
 };
 
@@ -80,12 +80,12 @@ pub enum EqualError {
 
 /// One of two sets of policies.
 #[derive(Debug)]
-pub struct Side {
+pub struct LoadedPolicies {
     policies: Vec<LoadedPolicy>,
     manifests: Vec<Value>,
 }
 
-impl Side {
+impl LoadedPolicies {
     /// Returns the policies among manifests; `name` is what these are called.
     ///
     /// # Errors
@@ -234,33 +234,33 @@ impl Comparison {
 ///
 /// # Errors
 /// A file of the suite cannot be used.
-pub fn take_suite(bench: &mut Bench, suite: &Suite) -> Result<(), SuiteError> {
-    let own = load::load(suite)?.bench;
+pub fn take_suite(scenario: &mut Scenario, suite: &Suite) -> Result<(), SuiteError> {
+    let own = load::load(suite)?.scenario;
     for resource in own.resources {
-        if !bench.resources.contains(&resource) {
-            bench.resources.push(resource);
+        if !scenario.resources.contains(&resource) {
+            scenario.resources.push(resource);
         }
     }
-    bench.variables.extend(own.variables);
-    bench.exceptions.extend(own.exceptions);
+    scenario.variables.extend(own.variables);
+    scenario.exceptions.extend(own.exceptions);
     if own.user.is_known() {
-        bench.user = own.user;
+        scenario.user = own.user;
     }
-    bench.leaves_out = true;
-    bench.arrival = bench.arrival.or(own.arrival);
-    bench.world.unite(own.world);
-    bench.name_kinds();
+    scenario.leaves_out = true;
+    scenario.arrival = scenario.arrival.or(own.arrival);
+    scenario.world.unite(own.world);
+    scenario.name_kinds();
     Ok(())
 }
 
-/// Searches for requests that two sets of policies decide otherwise. The bench has the objects and the facts; its own
+/// Searches for requests that two sets of policies decide otherwise. The scenario has the objects and the facts; its own
 /// policies are passed over. `is_over` says that there is no time left.
 ///
 /// # Errors
 /// There is no object to begin at.
 pub fn equal(
-    bench: Bench,
-    sides: [Side; 2],
+    scenario: Scenario,
+    sides: [LoadedPolicies; 2],
     search: &Search,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Comparison, EqualError> {
@@ -268,7 +268,7 @@ pub fn equal(
     for manifest in sides.iter().flat_map(|side| &side.manifests) {
         vocabulary.add(manifest);
     }
-    let seeds = seeds(&bench.resources, &vocabulary);
+    let seeds = seeds(&scenario.resources, &vocabulary);
     if seeds.is_empty() {
         return Err(EqualError::NoObject);
     }
@@ -280,7 +280,7 @@ pub fn equal(
     });
     let not_run = not_run.collect::<BTreeSet<_>>().into_iter().collect();
     let mut coverage = policies.each_ref().map(|side| Coverage::new(side));
-    let mut subject = ComparedPolicies::new(bench, policies, &vocabulary);
+    let mut subject = ComparedPolicies::new(scenario, policies, &vocabulary);
     let mut found = FoundDifferences::default();
     let requests = Requests {
         seeds: &seeds,

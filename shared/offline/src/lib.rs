@@ -1,9 +1,9 @@
 //! Policies against files, without a cluster: the engine of the webhook, with facts out of files.
 //!
 //! ```text
-//! policies, resources ──▶ Bench ── run ──▶ Response per policy and resource ──▶ rows ──▶ report
-//! values, entries ────────┘                                                      ▲
-//! kyverno-test.yaml ── what is expected ─────────────────────────────────────────┘
+//! policies, resources ──▶ Scenario ── apply ──▶ Response per policy and resource ──▶ rows ──▶ report
+//! values, entries ────────┘                                                           ▲
+//! kyverno-test.yaml ── what is expected ──────────────────────────────────────────────┘
 //! ```
 //!
 //! Policies are those of kyverno.io and those of policies.kyverno.io that validate or mutate.
@@ -23,7 +23,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `bench` | policies held against resources: [`Bench`] |
+//! | `scenario` | policies held against resources: [`Scenario`] |
 //! | `loaded_policy`, `resource`, `documents` | the inputs, as read from files |
 //! | `request` | the request that a resource stands for |
 //! | `suite`, `find_suites`, `selector` | suites; where they are; which rows run |
@@ -37,7 +37,6 @@
 //! | `equal` | two sets of policies: do they decide alike? |
 
 mod api_path;
-mod bench;
 mod cel_facts;
 mod check;
 mod context;
@@ -54,11 +53,11 @@ mod mutate_existing;
 mod report;
 mod request;
 mod resource;
+mod scenario;
 mod selector;
 mod suite;
 mod values;
 
-pub use bench::{Bench, Response, RuleResponse, Status, apply};
 pub use check::{Row, RowResult, check};
 pub use context::Context;
 pub use declared::DeclaredEntry;
@@ -67,13 +66,14 @@ pub use documents::{
 };
 pub use equal::{
     Comparison, Covered, Decision, Difference, DifferenceKind, EqualError, Example, Explained,
-    Outcome, REQUESTS_MAX, Reported, Search, Side, Stopped, equal, take_suite,
+    LoadedPolicies, Outcome, REQUESTS_MAX, Reported, Search, Stopped, equal, take_suite,
 };
 pub use find_suites::{SUITES_MAX, suites};
 pub use loaded_policy::LoadedPolicy;
 pub use report::{Applied, Checked, Counts, StatusCounts, applied, json, junit, markdown, table};
 pub use request::User;
 pub use resource::Resource;
+pub use scenario::{Response, RuleResponse, Scenario, Status, apply};
 pub use selector::{Selector, SelectorError};
 pub use suite::{Expected, Suite, SuiteError};
 pub use values::{Values, Variables};

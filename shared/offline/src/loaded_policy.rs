@@ -32,7 +32,7 @@ impl LoadedPolicy {
         Self::compiled_for(manifest, Driver::ALL)
     }
 
-    /// Compiles a policy with the rules that change existing objects: for a bench [with
+    /// Compiles a policy with the rules that change existing objects: for a scenario [with
     /// targets](crate::Bench::with_targets).
     pub fn with_targets(manifest: &Value) -> Option<Self> {
         let driver = Driver {

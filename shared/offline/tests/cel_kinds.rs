@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use anteroom_offline::{Bench, LoadedPolicy, Resource, Row, Suite, applied, apply, check};
+use anteroom_offline::{LoadedPolicy, Resource, Row, Scenario, Suite, applied, apply, check};
 use serde_json::{Value, json};
 
 /// Files by their names.
@@ -133,8 +133,8 @@ fn applied_to(policy: &str, resources: &str) -> Vec<Value> {
         .iter()
         .map(|policy| LoadedPolicy::new(policy).unwrap());
     let resources = manifests(resources).into_iter().filter_map(Resource::new);
-    let bench = Bench::new(policies.collect(), resources.collect());
-    let told = applied(&bench, &apply(&bench), false).json();
+    let scenario = Scenario::new(policies.collect(), resources.collect());
+    let told = applied(&scenario, &apply(&scenario), false).json();
     told["results"].as_array().unwrap().clone()
 }
 
@@ -315,8 +315,8 @@ fn reports_name_the_source_and_what_decided() {
     let policy = JUDGING_NAMESPACES.split("---").next().unwrap();
     let policy = LoadedPolicy::new(&manifests(policy)[0]).unwrap();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}});
-    let bench = Bench::new(vec![policy], vec![Resource::new(pod).unwrap()]);
-    let told = applied(&bench, &apply(&bench), true);
+    let scenario = Scenario::new(vec![policy], vec![Resource::new(pod).unwrap()]);
+    let told = applied(&scenario, &apply(&scenario), true);
     let result = &told.policy_reports()[0]["results"][0];
     assert_eq!(result["source"], "KyvernoValidatingPolicy");
     assert_eq!(
@@ -370,8 +370,9 @@ fn an_object_of_a_given_definition_is_merged_by_it() {
     });
     let policies = vec![LoadedPolicy::new(&policy).unwrap()];
     let given = vec![Resource::new(gadget).unwrap()];
-    let bench = Bench::new(policies, given).with_read(vec![Resource::new(definition).unwrap()]);
-    let responses = apply(&bench);
+    let scenario =
+        Scenario::new(policies, given).with_read(vec![Resource::new(definition).unwrap()]);
+    let responses = apply(&scenario);
     let patched = responses[0].patched.as_ref().unwrap();
     assert_eq!(patched["metadata"], json!({"name": "g"}));
     assert_eq!(
@@ -395,8 +396,8 @@ fn a_policy_for_scans_alone_is_looked_at() {
     });
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}});
     let policies = vec![LoadedPolicy::new(&policy).unwrap()];
-    let bench = Bench::new(policies, vec![Resource::new(pod).unwrap()]);
-    assert_eq!(apply(&bench)[0].rules[0].status.as_str(), "fail");
+    let scenario = Scenario::new(policies, vec![Resource::new(pod).unwrap()]);
+    assert_eq!(apply(&scenario)[0].rules[0].status.as_str(), "fail");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use std::{
 };
 
 use anteroom_offline::{
-    Bench, Comparison, EqualError, Search, Side, Suite, equal, manifests, suites, take_suite,
+    Comparison, EqualError, LoadedPolicies, Scenario, Search, Suite, equal, manifests, suites,
+    take_suite,
 };
 use anteroom_policy::{Arrival, Operation};
 
@@ -52,20 +53,21 @@ fn policies(folder: &Path, found: &mut BTreeMap<String, Vec<PathBuf>>) {
 }
 
 fn compared(old: &Path, new: &Path, search: &Search) -> Result<Comparison, EqualError> {
-    let side = |path: &Path| Side::new(manifests(path).unwrap(), &path.display().to_string());
-    let mut bench = Bench::default();
-    bench.arrival = Some(Arrival {
+    let side =
+        |path: &Path| LoadedPolicies::new(manifests(path).unwrap(), &path.display().to_string());
+    let mut scenario = Scenario::default();
+    scenario.arrival = Some(Arrival {
         now_ns: 1_700_000_000_000_000_000,
         seed: 7,
     });
     for path in [old, new] {
         for file in suites(path, "kyverno-test.yaml").unwrap() {
             for suite in Suite::read(&file).unwrap() {
-                take_suite(&mut bench, &suite).unwrap();
+                take_suite(&mut scenario, &suite).unwrap();
             }
         }
     }
-    equal(bench, [side(old)?, side(new)?], search, &|| false)
+    equal(scenario, [side(old)?, side(new)?], search, &|| false)
 }
 
 /// Pairs of the same name, where both folders are whole.

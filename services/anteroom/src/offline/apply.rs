@@ -6,7 +6,7 @@ use std::{
 };
 
 use anteroom_offline::{
-    Applied, Bench, Context, DeclaredEntry, LoadedPolicy, Resource, User, Values, Variables,
+    Applied, Context, DeclaredEntry, LoadedPolicy, Resource, Scenario, User, Values, Variables,
     applied, manifests,
 };
 use anteroom_policy::{Driver, PolicyException};
@@ -217,21 +217,21 @@ fn apply(args: &ApplyArgs) -> anyhow::Result<Applied> {
     if resources.is_empty() {
         bail!("there is no resource in what was given with --resource");
     }
-    let mut bench = Bench::new(policies, resources)
+    let mut scenario = Scenario::new(policies, resources)
         .with_entries(declared)
         .with_targets(objects(read(&args.targets)?))
         .with_read(objects(read(&args.parameters)?));
-    bench.variables = variables(args)?;
-    bench.exceptions = exceptions(&excepting)?;
+    scenario.variables = variables(args)?;
+    scenario.exceptions = exceptions(&excepting)?;
     if let Some(path) = &args.context_file {
-        bench = bench.with_context(Context::read(path)?);
+        scenario = scenario.with_context(Context::read(path)?);
     }
     if let Some(path) = &args.userinfo {
-        bench.user = User::read(path)?;
+        scenario.user = User::read(path)?;
     }
-    bench.arrival = Some(arrival());
-    let responses = anteroom_offline::apply(&bench);
-    Ok(applied(&bench, &responses, args.audit_warn))
+    scenario.arrival = Some(arrival());
+    let responses = anteroom_offline::apply(&scenario);
+    Ok(applied(&scenario, &responses, args.audit_warn))
 }
 
 fn objects(manifests: Vec<Value>) -> Vec<Resource> {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use anteroom_offline::{
-    Bench, Comparison, Context, DeclaredEntry, REQUESTS_MAX, Resource, Search, Side, Suite, User,
-    Values, equal, suites, take_suite,
+    Comparison, Context, DeclaredEntry, LoadedPolicies, REQUESTS_MAX, Resource, Scenario, Search,
+    Suite, User, Values, equal, suites, take_suite,
 };
 use anteroom_policy::{Arrival, Driver, Operation, PolicyException};
 use anyhow::{Context as _, anyhow, bail};
@@ -176,10 +176,10 @@ pub(super) fn compare(args: &EqualArgs) -> anyhow::Result<Comparison> {
     let mut manifests = read(&args.resources)?;
     declared.extend(manifests.iter().filter_map(DeclaredEntry::new));
     manifests.retain(|manifest| DeclaredEntry::new(manifest).is_none());
-    let mut bench = Bench::new(Vec::new(), objects(manifests))
+    let mut scenario = Scenario::new(Vec::new(), objects(manifests))
         .with_entries(declared)
         .with_read(objects(read(&args.parameters)?));
-    bench.arrival = Some(Arrival {
+    scenario.arrival = Some(Arrival {
         seed: args.seed,
         ..arrival()
     });
@@ -194,25 +194,25 @@ pub(super) fn compare(args: &EqualArgs) -> anyhow::Result<Comparison> {
         }
         for file in found {
             for suite in Suite::read(&file)? {
-                take_suite(&mut bench, &suite)
+                take_suite(&mut scenario, &suite)
                     .with_context(|| format!("suite {}", file.display()))?;
             }
         }
     }
     if let Some(path) = &args.values_file {
-        bench.variables.add(Values::read(path)?);
+        scenario.variables.add(Values::read(path)?);
     }
     for (path, value) in args.set.iter().flat_map(|set| &set.0) {
-        bench.variables.set(path.clone(), value.clone());
+        scenario.variables.set(path.clone(), value.clone());
     }
     for manifest in read(&args.exceptions)? {
-        bench.exceptions.push(exception(&manifest)?);
+        scenario.exceptions.push(exception(&manifest)?);
     }
     if let Some(path) = &args.context_file {
-        bench = bench.with_context(Context::read(path)?);
+        scenario = scenario.with_context(Context::read(path)?);
     }
     if let Some(path) = &args.userinfo {
-        bench.user = User::read(path)?;
+        scenario.user = User::read(path)?;
     }
     let search = Search {
         requests_max: args.requests_max,
@@ -221,7 +221,7 @@ pub(super) fn compare(args: &EqualArgs) -> anyhow::Result<Comparison> {
         valid_only: args.valid_only,
     };
     let (begun, most) = (Instant::now(), Duration::from_secs(args.timeout_seconds));
-    Ok(equal(bench, [old, new], &search, &|| {
+    Ok(equal(scenario, [old, new], &search, &|| {
         begun.elapsed() >= most
     })?)
 }
@@ -237,10 +237,13 @@ impl RequestOperation {
 }
 
 /// The policies of a file or a folder, and the entries that they read.
-fn side(path: &Path) -> anyhow::Result<(Side, Vec<DeclaredEntry>)> {
+fn side(path: &Path) -> anyhow::Result<(LoadedPolicies, Vec<DeclaredEntry>)> {
     let manifests = read(std::slice::from_ref(&path.to_owned()))?;
     let declared = manifests.iter().filter_map(DeclaredEntry::new).collect();
-    Ok((Side::new(manifests, &path.display().to_string())?, declared))
+    Ok((
+        LoadedPolicies::new(manifests, &path.display().to_string())?,
+        declared,
+    ))
 }
 
 fn objects(manifests: Vec<Value>) -> Vec<Resource> {

@@ -1,6 +1,6 @@
 //! Admission gives the same result as the offline evaluation of the same policies.
 
-use anteroom_offline::{Bench, LoadedPolicy, Resource, Status, apply};
+use anteroom_offline::{LoadedPolicy, Resource, Scenario, Status, apply};
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ fn offline(policies: &[Value], object: &Value) -> Value {
             .iter()
             .map(|policy| LoadedPolicy::new(policy).unwrap());
         let resource = Resource::new(object.clone()).unwrap();
-        let responses = apply(&Bench::new(loaded.collect(), vec![resource]));
+        let responses = apply(&Scenario::new(loaded.collect(), vec![resource]));
         let fails = |status| status == Status::Error;
         let mut each = responses.iter();
         match each.position(|response| response.rules.iter().any(|rule| fails(rule.status))) {

@@ -6,18 +6,18 @@ use anteroom_policy::{Driver, PolicyException};
 use serde_json::Value;
 
 use crate::{
-    bench::Bench,
     context::Context,
     declared::DeclaredEntry,
     documents::{documents, manifests},
     loaded_policy::LoadedPolicy,
     request::User,
     resource::Resource,
+    scenario::Scenario,
     suite::{Suite, SuiteError},
 };
 
 pub(crate) struct Loaded {
-    pub(crate) bench: Bench,
+    pub(crate) scenario: Scenario,
     /// Kind and name of manifests that are policies of another language.
     pub(super) others: Vec<(String, String)>,
     /// Exceptions that do not compile: the policies that they are about, and why.
@@ -62,7 +62,7 @@ pub(crate) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
         targets.extend(manifests.into_iter().filter_map(Resource::new));
     }
     let mut loaded = Loaded {
-        bench: Bench::new(policies, resources)
+        scenario: Scenario::new(policies, resources)
             .with_targets(targets)
             .with_entries(declared),
         others,
@@ -74,40 +74,40 @@ pub(crate) fn load(suite: &Suite) -> Result<Loaded, SuiteError> {
             loaded.except(&manifest);
         }
     }
-    let bench = &mut loaded.bench;
+    let scenario = &mut loaded.scenario;
     for path in unique(&suite.file.old_resources) {
         let manifests = manifests(&suite.at(path))?;
         let before = manifests.into_iter().filter_map(Resource::new);
-        bench.before.extend(before);
+        scenario.before.extend(before);
     }
     for path in &suite.file.cluster_resources {
         let path = suite.at(path);
         for manifest in manifests(&path)? {
             let others = in_cluster(manifest, &path)?.into_iter();
             let others: Vec<_> = others.filter_map(Resource::new).collect();
-            bench.world.cluster.extend(others.iter().cloned());
-            bench.world.resources.extend(others);
+            scenario.world.cluster.extend(others.iter().cloned());
+            scenario.world.resources.extend(others);
         }
     }
-    bench.leaves_out = true;
-    bench.world.is_cluster = Some(!suite.file.cluster_resources.is_empty());
-    bench.variables = suite.variables()?;
-    bench.arrival = suite.arrival;
+    scenario.leaves_out = true;
+    scenario.world.is_cluster = Some(!suite.file.cluster_resources.is_empty());
+    scenario.variables = suite.variables()?;
+    scenario.arrival = suite.arrival;
     if let Some(path) = &suite.file.userinfo {
-        bench.user = User::read(&suite.at(path))?;
+        scenario.user = User::read(&suite.at(path))?;
     }
-    bench.world.entries = suite.file.global_context_entries.clone();
-    bench.world.responses = suite.file.api_call_responses.clone();
-    for entry in &mut bench.world.entries {
+    scenario.world.entries = suite.file.global_context_entries.clone();
+    scenario.world.responses = suite.file.api_call_responses.clone();
+    for entry in &mut scenario.world.entries {
         for path in &entry.resource_files {
             let documents = documents(&suite.at(path))?;
             entry.resources.get_or_insert_default().extend(documents);
         }
     }
     if let Some(path) = &suite.file.context {
-        bench.take_context(Context::read(&suite.at(path))?);
+        scenario.take_context(Context::read(&suite.at(path))?);
     }
-    bench.name_kinds();
+    scenario.name_kinds();
     Ok(loaded)
 }
 
@@ -162,7 +162,7 @@ impl Loaded {
             return;
         }
         match PolicyException::compile(manifest, Driver::ALL) {
-            Ok(exception) => self.bench.exceptions.push(exception),
+            Ok(exception) => self.scenario.exceptions.push(exception),
             Err(problems) => {
                 let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
                 let listed = |list: &str, field: &str| -> Vec<String> {

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::run::{Named, Run};
 use crate::{
-    bench::{Response, RuleResponse, Status},
     resource::Resource,
+    scenario::{Response, RuleResponse, Status},
     suite::Expected,
     values::is_rule,
 };
@@ -40,7 +40,7 @@ impl Run<'_> {
     pub(super) fn results(&self, expected: &Expected, named: Named<'_>) -> Vec<ObjectResult<'_>> {
         let mut told = Vec::new();
         for response in self.responses(expected) {
-            let resource = &self.loaded.bench.resources[response.resource];
+            let resource = &self.loaded.scenario.resources[response.resource];
             let is_meant = self.is_meant(response, expected, named);
             for rule in self.rules(response, expected) {
                 let targets = rule.changed.iter().cloned().filter_map(Resource::new);
@@ -62,7 +62,7 @@ impl Run<'_> {
             }
         }
         if told.is_empty() && !matches!(named, Named::All) {
-            let targets = self.loaded.bench.world.targets.iter();
+            let targets = self.loaded.scenario.world.targets.iter();
             let targets = targets.filter(|target| self.means(target, expected, named));
             told.extend(targets.filter_map(|target| self.left_alone(expected, target)));
         }
@@ -73,7 +73,7 @@ impl Run<'_> {
     fn left_alone(&self, expected: &Expected, target: &Resource) -> Option<ObjectResult<'_>> {
         let mut found = None;
         for response in self.responses(expected) {
-            let policy = &self.loaded.bench.policies[response.policy];
+            let policy = &self.loaded.scenario.policies[response.policy];
             let compiled = policy.outcome.as_ref().ok()?;
             for rule in self.rules(response, expected) {
                 let mut all = compiled.rules().iter();
@@ -90,7 +90,7 @@ impl Run<'_> {
 
     /// Returns the results of the row's policies.
     fn responses(&self, expected: &Expected) -> impl Iterator<Item = &Response> {
-        let policies = &self.loaded.bench.policies;
+        let policies = &self.loaded.scenario.policies;
         let responses = self.responses.iter();
         responses.filter(|of| self.is_policy(&policies[of.policy], expected))
     }

@@ -7,9 +7,9 @@ use super::{
     row_results::ObjectResult,
 };
 use crate::{
-    bench::{Response, RuleResponse, Status},
     loaded_policy::LoadedPolicy,
     resource::Resource,
+    scenario::{Response, RuleResponse, Status},
     suite::{Expected, ResourceSpec, Suite},
     values::is_rule,
 };
@@ -134,7 +134,7 @@ impl Run<'_> {
         expected: &Expected,
         response: &Response,
     ) -> Option<(String, &'static str, String)> {
-        let policy = self.loaded.bench.policies.get(response.policy)?;
+        let policy = self.loaded.scenario.policies.get(response.policy)?;
         let policy = policy.outcome.as_ref().ok()?;
         let mut rules = policy.rules().iter();
         let resource = self.title(response);
@@ -155,13 +155,13 @@ impl Run<'_> {
     }
 
     fn title(&self, response: &Response) -> String {
-        self.loaded.bench.resources[response.resource].title()
+        self.loaded.scenario.resources[response.resource].title()
     }
 
     /// Returns whether a resource that is named, or a target, is of the row's kind.
     fn has_kind(&self, expected: &Expected, named: Named<'_>) -> bool {
-        let bench = &self.loaded.bench;
-        let mut all = bench.resources.iter().chain(&bench.world.targets);
+        let scenario = &self.loaded.scenario;
+        let mut all = scenario.resources.iter().chain(&scenario.world.targets);
         all.any(|own| own.kind == expected.kind && named.is(own))
     }
 
@@ -171,9 +171,9 @@ impl Run<'_> {
         expected: &Expected,
         named: Named<'_>,
     ) -> bool {
-        let bench = &self.loaded.bench;
-        self.is_policy(&bench.policies[response.policy], expected)
-            && self.means(&bench.resources[response.resource], expected, named)
+        let scenario = &self.loaded.scenario;
+        self.is_policy(&scenario.policies[response.policy], expected)
+            && self.means(&scenario.resources[response.resource], expected, named)
     }
 
     pub(super) fn means(&self, resource: &Resource, expected: &Expected, named: Named<'_>) -> bool {
@@ -194,7 +194,7 @@ impl Run<'_> {
         let is_of_kind = |policy: &LoadedPolicy| expected.is_about(policy.kind);
         let all = || {
             self.loaded
-                .bench
+                .scenario
                 .policies
                 .iter()
                 .filter(|own| is_of_kind(own))
@@ -211,7 +211,7 @@ impl Run<'_> {
 
     /// The name of the row's rule; empty: all of the policy. Policies in CEL have no rules with names.
     pub(super) fn wanted_rule<'e>(&self, expected: &'e Expected) -> &'e str {
-        let mut policies = self.loaded.bench.policies.iter();
+        let mut policies = self.loaded.scenario.policies.iter();
         match policies.find(|policy| self.is_policy(policy, expected)) {
             Some(policy) if policy.kind.is_cel() => "",
             _ => &expected.rule,
@@ -223,8 +223,8 @@ impl Run<'_> {
         if let Some(kind) = expected.other_language() {
             return Some(format!("a {kind} is not run"));
         }
-        let bench = &self.loaded.bench;
-        let mut policies = self.loaded.bench.policies.iter();
+        let scenario = &self.loaded.scenario;
+        let mut policies = self.loaded.scenario.policies.iter();
         let policy = policies.find(|policy| self.is_policy(policy, expected));
         let mut others = self.loaded.others.iter();
         if policy.is_none()
@@ -242,7 +242,7 @@ impl Run<'_> {
         {
             let kind = rule.kind;
             return Some(match kind {
-                "mutate.targets" if bench.world.targets.is_empty() => format!(
+                "mutate.targets" if scenario.world.targets.is_empty() => format!(
                     "a rule with `{kind}` is not run without targets: name files of what it changes in \
                      `targetResources`"
                 ),
@@ -259,7 +259,7 @@ impl Run<'_> {
         if let Some(problem) = &self.problem {
             return Some(("Not a result", problem.clone()));
         }
-        let mut policies = self.loaded.bench.policies.iter();
+        let mut policies = self.loaded.scenario.policies.iter();
         let policy = policies.find(|policy| self.is_policy(policy, expected))?;
         if let Some(problems) = policy.problems() {
             let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();

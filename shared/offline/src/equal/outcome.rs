@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    bench::{Bench, Response, RuleResponse, Status},
     loaded_policy::LoadedPolicy,
+    scenario::{Response, RuleResponse, Scenario, Status},
 };
 
 /// The decision on a request.
@@ -90,14 +90,14 @@ const NOT_GIVEN: &str = "AR206 ";
 const VALIDATION: &str = "cel.validationIndex";
 
 impl Outcome {
-    pub(super) fn of(bench: &Bench, responses: &[Response]) -> Self {
+    pub(super) fn of(scenario: &Scenario, responses: &[Response]) -> Self {
         let rules = responses.iter().flat_map(|response| {
             response
                 .rules
                 .iter()
                 .map(move |rule| (response.policy, rule))
         });
-        let original = bench.resources.first().map(|resource| &resource.value);
+        let original = scenario.resources.first().map(|resource| &resource.value);
         let patched = responses
             .iter()
             .rev()
@@ -111,7 +111,7 @@ impl Outcome {
                 .unwrap_or(Reported::Nothing),
             patched: patched.filter(|patched| Some(patched) != original),
             rules: rules
-                .map(|(policy, rule)| explained(&bench.policies[policy], rule))
+                .map(|(policy, rule)| explained(&scenario.policies[policy], rule))
                 .collect(),
         }
     }

@@ -1,4 +1,4 @@
-//! Both sets of policies on one bench: the objects and the facts are the same for both.
+//! Both sets of policies in one scenario: the objects and the facts are the same for both.
 
 use std::mem::swap;
 
@@ -6,9 +6,9 @@ use anteroom_policy::Operation;
 
 use super::{Example, outcome::Outcome, request::Request, vocabulary::Vocabulary};
 use crate::{
-    bench::{Bench, apply},
     loaded_policy::LoadedPolicy,
     request::User,
+    scenario::{Scenario, apply},
 };
 
 /// The groups of every user.
@@ -19,17 +19,21 @@ const MASTERS: &str = "system:masters";
 
 /// Two sets of policies, and what they decide from.
 pub(super) struct ComparedPolicies {
-    bench: Bench,
+    scenario: Scenario,
     sides: [Vec<LoadedPolicy>; 2],
     /// Two users, with the names of those that are not known from a file.
     users: [(User, Option<String>); 2],
 }
 
 impl ComparedPolicies {
-    pub(super) fn new(mut bench: Bench, sides: [Vec<LoadedPolicy>; 2], of: &Vocabulary) -> Self {
+    pub(super) fn new(
+        mut scenario: Scenario,
+        sides: [Vec<LoadedPolicy>; 2],
+        of: &Vocabulary,
+    ) -> Self {
         let plain = User::named("somebody", &[EVERYBODY.to_owned()], &[]);
-        let first = match bench.user.is_known() {
-            true => bench.user.clone(),
+        let first = match scenario.user.is_known() {
+            true => scenario.user.clone(),
             false => plain,
         };
         // The second user has a name and all groups and roles that the rules mention.
@@ -44,9 +48,9 @@ impl ComparedPolicies {
         let mut roles: Vec<_> = of.roles.iter().cloned().collect();
         roles.push("cluster-admin".to_owned());
         let second = User::named(name, &groups, &roles);
-        bench.policies = Vec::new();
+        scenario.policies = Vec::new();
         Self {
-            bench,
+            scenario,
             sides,
             users: [(first, None), (second, Some(name.to_owned()))],
         }
@@ -58,16 +62,16 @@ impl ComparedPolicies {
 
     /// Returns the outcomes of a request; `None` where it is about no object at all.
     pub(super) fn outcomes(&mut self, request: &Request) -> Option<[Outcome; 2]> {
-        self.bench.resources = vec![request.resource()?];
-        self.bench.operation = Some(request.operation);
-        self.bench.old.clone_from(&request.old);
+        self.scenario.resources = vec![request.resource()?];
+        self.scenario.operation = Some(request.operation);
+        self.scenario.old.clone_from(&request.old);
         let (user, _) = self.users.get(request.user)?;
-        self.bench.user = user.clone();
-        let bench = &mut self.bench;
+        self.scenario.user = user.clone();
+        let scenario = &mut self.scenario;
         Some(self.sides.each_mut().map(|side| {
-            swap(&mut bench.policies, side);
-            let outcome = Outcome::of(bench, &apply(bench));
-            swap(&mut bench.policies, side);
+            swap(&mut scenario.policies, side);
+            let outcome = Outcome::of(scenario, &apply(scenario));
+            swap(&mut scenario.policies, side);
             outcome
         }))
     }

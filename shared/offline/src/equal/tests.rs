@@ -34,9 +34,9 @@ spec:
     - {message: "no latest", expression: "object.spec.containers.all(c, !c.image.endsWith(':latest'))"}
 "#;
 
-fn side(text: &str) -> Side {
+fn side(text: &str) -> LoadedPolicies {
     let manifests = crate::documents::yaml(text).unwrap();
-    Side::new(manifests, "a file").unwrap()
+    LoadedPolicies::new(manifests, "a file").unwrap()
 }
 
 fn pod() -> Value {
@@ -63,8 +63,8 @@ fn search() -> Search {
 }
 
 fn compare_on(object: Value, old: &str, new: &str, search: &Search) -> Comparison {
-    let bench = Bench::new(Vec::new(), Resource::new(object).into_iter().collect());
-    equal(bench, [side(old), side(new)], search, &|| false).unwrap()
+    let scenario = Scenario::new(Vec::new(), Resource::new(object).into_iter().collect());
+    equal(scenario, [side(old), side(new)], search, &|| false).unwrap()
 }
 
 fn run(old: &str, new: &str) -> Comparison {
@@ -269,16 +269,19 @@ fn coverage_says_which_rules_were_hardly_tried() {
 #[test]
 fn without_objects_bare_ones_are_made_of_the_kinds_that_rules_name() {
     let run = |old: &str| {
-        equal(Bench::default(), [side(old), side(CEL)], &search(), &|| {
-            false
-        })
+        equal(
+            Scenario::default(),
+            [side(old), side(CEL)],
+            &search(),
+            &|| false,
+        )
     };
     let found = run(&CLASSIC.replace("!*:latest", "!*:newest")).unwrap();
     assert!(kinds(&found).contains(&DifferenceKind::Judgement));
     assert_eq!(found.objects_given, 0);
     let unknown = |text: &str| side(&text.replace("[Pod]", "['*']"));
     let found = equal(
-        Bench::default(),
+        Scenario::default(),
         [unknown(CLASSIC), unknown(CLASSIC)],
         &search(),
         &|| false,
@@ -299,8 +302,8 @@ fn the_limits_of_a_search_hold_at_their_edges() {
             (max, Some(Stopped::Requests))
         );
     }
-    let bench = || Bench::new(Vec::new(), vec![Resource::new(pod()).unwrap()]);
-    let found = equal(bench(), [side(CLASSIC), side(CEL)], &search(), &|| true).unwrap();
+    let scenario = || Scenario::new(Vec::new(), vec![Resource::new(pod()).unwrap()]);
+    let found = equal(scenario(), [side(CLASSIC), side(CEL)], &search(), &|| true).unwrap();
     assert_eq!((found.requests, found.stopped), (0, Some(Stopped::Time)));
 }
 
@@ -325,7 +328,9 @@ fn the_same_seed_repeats_a_search_and_a_different_seed_changes_it() {
 fn policies_that_cannot_be_compared_are_refused_with_the_reason() {
     let refused = |text: &str| {
         let manifests = crate::documents::yaml(text).unwrap();
-        Side::new(manifests, "new.yaml").unwrap_err().to_string()
+        LoadedPolicies::new(manifests, "new.yaml")
+            .unwrap_err()
+            .to_string()
     };
     for (text, says) in [
         (

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::Checked;
 use crate::{
-    bench::{Bench, Response, Status},
     check::{Row, RowResult},
     resource::Resource,
+    scenario::{Response, Scenario, Status},
 };
 
 /// The number of rules by result.
@@ -98,17 +98,17 @@ fn source(kind: PolicyKind) -> &'static str {
     }
 }
 
-/// Returns the results of a bench. With `audit_warns` a violation of a rule that does not deny is a
+/// Returns the results of a scenario. With `audit_warns` a violation of a rule that does not deny is a
 /// warning.
-pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Applied {
+pub fn applied(scenario: &Scenario, responses: &[Response], audit_warns: bool) -> Applied {
     let mut told = Applied {
         counts: StatusCounts::default(),
         results: Vec::new(),
         broken: Vec::new(),
         not_run: Vec::new(),
-        has_targets: !bench.world.targets.is_empty(),
-        patched: patched(bench, responses),
-        now_s: bench.arrival.and_then(|arrival| {
+        has_targets: !scenario.world.targets.is_empty(),
+        patched: patched(scenario, responses),
+        now_s: scenario.arrival.and_then(|arrival| {
             let seconds = arrival.now_ns.div_euclid(1_000_000_000);
             i64::try_from(seconds).ok()
         }),
@@ -117,7 +117,7 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
         let changed = response.rules.iter().flat_map(|rule| &rule.changed);
         told.patched.extend(changed.cloned());
     }
-    for policy in &bench.policies {
+    for policy in &scenario.policies {
         if let Some(problems) = policy.problems() {
             let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
             told.broken.push((policy.name.clone(), problems.join("; ")));
@@ -135,14 +135,14 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
             };
             told.counts.count(status);
             told.results.push(ReportedResult {
-                object: named(&bench.resources[response.resource]),
-                reporting: bench.policies[response.policy].reporting(),
-                policy: bench.policies[response.policy].name.clone(),
+                object: named(&scenario.resources[response.resource]),
+                reporting: scenario.policies[response.policy].reporting(),
+                policy: scenario.policies[response.policy].name.clone(),
                 rule: rule.rule.clone(),
-                resource: bench.resources[response.resource].title(),
+                resource: scenario.resources[response.resource].title(),
                 status: status.as_str(),
                 message: rule.message.clone(),
-                kind: bench.policies[response.policy].kind,
+                kind: scenario.policies[response.policy].kind,
                 properties: rule.properties.clone(),
             });
         }
@@ -151,14 +151,14 @@ pub fn applied(bench: &Bench, responses: &[Response], audit_warns: bool) -> Appl
 }
 
 /// Returns the resources that rules changed, as they are in the end.
-fn patched(bench: &Bench, responses: &[Response]) -> Vec<Value> {
+fn patched(scenario: &Scenario, responses: &[Response]) -> Vec<Value> {
     let of = |at: usize| {
         let mut all = responses.iter().filter(|response| response.resource == at);
         all.rfind(|response| response.patched.is_some())?
             .patched
             .clone()
     };
-    (0..bench.resources.len()).filter_map(of).collect()
+    (0..scenario.resources.len()).filter_map(of).collect()
 }
 
 fn named(resource: &Resource) -> Value {
@@ -358,7 +358,7 @@ mod tests {
         let broken = LoadedPolicy::new(&json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "broken"},
         }));
-        let mut bench = Bench::new(
+        let mut scenario = Scenario::new(
             vec![
                 policy("Enforce", "e"),
                 policy("Audit", "a"),
@@ -366,12 +366,12 @@ mod tests {
             ],
             vec![pod("good", "b"), pod("bad", "c")],
         );
-        bench.arrival = Some(anteroom_policy::Arrival {
+        scenario.arrival = Some(anteroom_policy::Arrival {
             now_ns: 7_900_000_000,
             seed: 0,
         });
-        let responses = apply(&bench);
-        let counts = |audit_warns| applied(&bench, &responses, audit_warns).counts;
+        let responses = apply(&scenario);
+        let counts = |audit_warns| applied(&scenario, &responses, audit_warns).counts;
         let all = StatusCounts {
             pass: 2,
             fail: 2,
@@ -387,7 +387,7 @@ mod tests {
                 ..all
             }
         );
-        let told = applied(&bench, &responses, true);
+        let told = applied(&scenario, &responses, true);
         let text = told.text(false);
         for line in [
             "policy broken cannot be compiled: AR302",
@@ -445,7 +445,7 @@ mod tests {
         };
         let mut wrong = targets.clone();
         wrong["nope"] = 1.into();
-        let bench = Bench::new(
+        let scenario = Scenario::new(
             vec![
                 policy("some", json!([judges, targets])),
                 policy("none", json!([targets])),
@@ -453,7 +453,7 @@ mod tests {
             ],
             Vec::new(),
         );
-        let told = applied(&bench, &[], false);
+        let told = applied(&scenario, &[], false);
         assert_eq!(told.counts.error, 1);
         let text = told.text(false);
         for line in [
@@ -464,8 +464,8 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
-        let bench = bench.with_targets(vec![Resource::new(secret).unwrap()]);
-        let text = applied(&bench, &[], false).text(false);
+        let scenario = scenario.with_targets(vec![Resource::new(secret).unwrap()]);
+        let text = applied(&scenario, &[], false).text(false);
         assert!(text.contains("targets: Secrets are not changed"), "{text}");
         let not_run = &told.json()["notRun"];
         assert_eq!(not_run.as_array().map(Vec::len), Some(2));

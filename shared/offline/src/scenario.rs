@@ -95,9 +95,9 @@ pub struct Response {
     pub patched: Option<Value>,
 }
 
-/// The policies, resources and facts of a run.
+/// The policies, resources and facts that [`apply`] evaluates.
 #[derive(Debug, Default)]
-pub struct Bench {
+pub struct Scenario {
     /// In the order in which they are asked.
     pub policies: Vec<LoadedPolicy>,
     /// The resources that are asked about.
@@ -123,7 +123,7 @@ pub struct Bench {
     pub(crate) custom_kinds: CustomKinds,
 }
 
-impl Bench {
+impl Scenario {
     /// With these policies and resources, of which a second one of the same name is left out. The
     /// resources are the cluster that rules read, too.
     pub fn new(policies: Vec<LoadedPolicy>, resources: Vec<Resource>) -> Self {
@@ -133,7 +133,7 @@ impl Bench {
                 kept.push(resource);
             }
         }
-        let mut bench = Self {
+        let mut scenario = Self {
             policies,
             world: World {
                 resources: kept.clone(),
@@ -142,8 +142,8 @@ impl Bench {
             resources: kept,
             ..Self::default()
         };
-        bench.name_kinds();
-        bench
+        scenario.name_kinds();
+        scenario
     }
 
     /// And with entries that keep some of the resources.
@@ -218,27 +218,27 @@ impl Bench {
 }
 
 /// Returns the results of every policy on every resource, resource by resource.
-pub fn apply(bench: &Bench) -> Vec<Response> {
+pub fn apply(scenario: &Scenario) -> Vec<Response> {
     let mut responses = Vec::new();
-    for (at, resource) in bench.resources.iter().enumerate() {
+    for (at, resource) in scenario.resources.iter().enumerate() {
         let first = responses.len();
         // The object after the rules applied so far, in the order of the policies.
         let mut patched = None;
-        for (policy, loaded) in bench.policies.iter().enumerate() {
+        for (policy, loaded) in scenario.policies.iter().enumerate() {
             if let Ok(compiled) = &loaded.outcome {
                 responses.push(Response {
                     policy,
                     resource: at,
-                    rules: rules(bench, loaded, compiled, resource, &mut patched, true),
+                    rules: rules(scenario, loaded, compiled, resource, &mut patched, true),
                     patched: patched.clone(),
                 });
             }
         }
         // Validate rules see the object after all mutate rules.
         for response in &mut responses[first..] {
-            let loaded = &bench.policies[response.policy];
+            let loaded = &scenario.policies[response.policy];
             if let Ok(compiled) = &loaded.outcome {
-                let rules = rules(bench, loaded, compiled, resource, &mut patched, false);
+                let rules = rules(scenario, loaded, compiled, resource, &mut patched, false);
                 response.rules.extend(rules);
             }
         }
@@ -248,7 +248,7 @@ pub fn apply(bench: &Bench) -> Vec<Response> {
 
 /// Returns the results of the rules that change the resource, or of the rules that judge the resource.
 fn rules(
-    bench: &Bench,
+    scenario: &Scenario,
     loaded: &LoadedPolicy,
     policy: &Policy,
     resource: &Resource,
@@ -258,18 +258,18 @@ fn rules(
     let mut request = request::request(
         &loaded.bare_name,
         resource,
-        &bench.user,
-        &bench.variables,
-        bench.operation,
-        namespace_labels(bench, resource),
+        &scenario.user,
+        &scenario.variables,
+        scenario.operation,
+        namespace_labels(scenario, resource),
     );
-    if let Some(schema) = bench.custom_kinds.schema(resource) {
+    if let Some(schema) = scenario.custom_kinds.schema(resource) {
         request = request.map(|of| of.with_schema(schema));
     }
-    if let (Ok(of), Some(arrival)) = (&request, bench.arrival) {
+    if let (Ok(of), Some(arrival)) = (&request, scenario.arrival) {
         request = Ok(of.clone().arrived(arrival));
     }
-    if let (Some(old), Ok(of)) = (bench.old_of(resource), &request)
+    if let (Some(old), Ok(of)) = (scenario.old_of(resource), &request)
         && of.operation() == Operation::Update
     {
         request = Ok(of.clone().with_old_object(old.clone()));
@@ -279,7 +279,7 @@ fn rules(
     }
     let mut respond = |rule: &Rule, told: &mut RuleResponse| {
         let outcome = match &request {
-            Ok(request) => judge(bench, loaded, policy, rule, request, resource, told),
+            Ok(request) => judge(scenario, loaded, policy, rule, request, resource, told),
             Err(error) => return Some((Status::Error, error.to_string())),
         };
         match outcome {
@@ -333,13 +333,13 @@ fn rules(
 
 /// The labels of the resource's namespace: from the values, else from the given Namespace. A namespace that was not
 /// given has the label that every namespace has.
-fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
+fn namespace_labels(scenario: &Scenario, resource: &Resource) -> Map<String, Value> {
     let name = &resource.namespace;
     let given = || {
-        let namespace = bench.world.namespace(name).ok()?;
+        let namespace = scenario.world.namespace(name).ok()?;
         namespace["metadata"]["labels"].as_object().cloned()
     };
-    let labels = bench.variables.namespace_labels(name).or_else(given);
+    let labels = scenario.variables.namespace_labels(name).or_else(given);
     let mut labels = labels.unwrap_or_default();
     let own = labels.entry("kubernetes.io/metadata.name");
     own.or_insert_with(|| name.as_str().into());
@@ -349,7 +349,7 @@ fn namespace_labels(bench: &Bench, resource: &Resource) -> Map<String, Value> {
 /// Takes a rule through the engine, with every fact at hand, and returns its outcome. What a violation leads to,
 /// what was left out and what was changed is put into `told`.
 fn judge(
-    bench: &Bench,
+    scenario: &Scenario,
     loaded: &LoadedPolicy,
     policy: &Policy,
     rule: &Rule,
@@ -357,18 +357,19 @@ fn judge(
     resource: &Resource,
     told: &mut RuleResponse,
 ) -> RuleOutcome {
-    let of_rule = bench.variables.of_rule(&loaded.bare_name, rule.name());
-    let of_resource = bench
+    let of_rule = scenario.variables.of_rule(&loaded.bare_name, rule.name());
+    let of_resource = scenario
         .variables
         .of_resource(&loaded.bare_name, &resource.name);
     let request = request::of_rule(request, &of_rule);
-    let labels = namespace_labels(bench, resource);
-    let facts = Facts::new(&bench.world, &of_resource, &of_rule)
+    let labels = namespace_labels(scenario, resource);
+    let facts = Facts::new(&scenario.world, &of_resource, &of_rule)
         .within(&resource.namespace, labels)
-        .with_namespace(bench.variables.namespace(&resource.namespace).cloned())
+        .with_namespace(scenario.variables.namespace(&resource.namespace).cloned())
         .of_policy(policy.namespace());
-    let source = FileFacts::new(facts, bench.leaves_out, loaded.kind.is_cel());
-    let evaluation = Evaluation::start(policy, rule, &request).with_exceptions(&bench.exceptions);
+    let source = FileFacts::new(facts, scenario.leaves_out, loaded.kind.is_cel());
+    let evaluation =
+        Evaluation::start(policy, rule, &request).with_exceptions(&scenario.exceptions);
     let evaluation = source.prepare(evaluation);
     let name = Arc::new(RuleName::of(policy, rule));
     let name = &name;
@@ -422,8 +423,8 @@ mod tests {
         let resources = vec![pod("good", &json!({"a": "b"})), pod("bad", &json!({})), {
             pod("bad", &json!({"a": "again"}))
         }];
-        let bench = Bench::new(policies(), resources);
-        let found: Vec<_> = apply(&bench)
+        let scenario = Scenario::new(policies(), resources);
+        let found: Vec<_> = apply(&scenario)
             .into_iter()
             .map(|response| (response.policy, response.resource, response.rules[0].status))
             .collect();
@@ -436,7 +437,7 @@ mod tests {
                 (1, 1, Status::Warn),
             ]
         );
-        assert!(bench.policies[2].outcome.is_err());
+        assert!(scenario.policies[2].outcome.is_err());
     }
 
     #[test]
@@ -476,11 +477,11 @@ mod tests {
                 "{name: p, annotations: {pod-policies.kyverno.io/autogen-controllers: none}}";
             let mut resource = pod("a", &json!({})).value;
             resource["metadata"]["namespace"] = "default".into();
-            let bench = Bench::new(
+            let scenario = Scenario::new(
                 vec![policy(&spec, metadata)],
                 vec![Resource::new(resource).unwrap()],
             );
-            let responses = apply(&bench);
+            let responses = apply(&scenario);
             let rules: Vec<_> = responses[0]
                 .rules
                 .iter()
@@ -505,18 +506,18 @@ mod tests {
             let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
             vec![Resource::new(manifest).unwrap()]
         };
-        let bench = || {
+        let scenario = || {
             let mut web = pod("web", &json!({})).value;
             web["metadata"]["namespace"] = "shop".into();
             let web = Resource::new(web).unwrap();
-            Bench::new(vec![policy(spec, "{name: p}")], vec![web])
+            Scenario::new(vec![policy(spec, "{name: p}")], vec![web])
         };
-        for (bench, rules) in [
-            (bench(), 0),
-            (bench().with_read(namespace()), 1),
-            (bench().with_targets(namespace()), 1),
+        for (scenario, rules) in [
+            (scenario(), 0),
+            (scenario().with_read(namespace()), 1),
+            (scenario().with_targets(namespace()), 1),
         ] {
-            assert_eq!(apply(&bench)[0].rules.len(), rules);
+            assert_eq!(apply(&scenario)[0].rules.len(), rules);
         }
     }
 }
