@@ -28,7 +28,7 @@ use crate::{
     metrics::ReporterMetrics,
     report::named,
     result::{ReportSubject, RuleResult},
-    shared::{About, SharedFindings},
+    shared::{ReportedPolicy, SharedFindings},
     store::{Fault, within},
 };
 
@@ -84,7 +84,7 @@ impl Recent {
 #[derive(Clone, Debug)]
 pub(crate) struct Violation<'a> {
     pub(crate) policy: &'a ObjectKey,
-    pub(crate) about: Option<&'a About>,
+    pub(crate) reported: Option<&'a ReportedPolicy>,
     pub(crate) subject: &'a ReportSubject,
     pub(crate) result: &'a RuleResult,
     /// The begin of the violation, in seconds since 1970. A later begin makes a new violation.
@@ -124,8 +124,8 @@ impl Events {
     /// Sends Events about a violation that a webhook found at admission. A refused request has no object, so its
     /// Event is on the policy alone. The same Event is sent once within some minutes.
     pub(crate) fn tell_admission(&self, found: &Admission, shared: &SharedFindings, now_s: i64) {
-        let (about, window) = (shared.about(), now_s / AGAIN_AFTER_S);
-        for event in admission_events(found, &about, window) {
+        let (reported, window) = (shared.reported(), now_s / AGAIN_AFTER_S);
+        for event in admission_events(found, &reported, window) {
             let name = event.metadata.name.clone().unwrap_or_default();
             if self.recent.lock().is_new(window, &name) {
                 self.put(event);
@@ -142,7 +142,7 @@ impl Events {
 
 fn admission_events(
     found: &Admission,
-    about: &HashMap<ObjectKey, About>,
+    reported: &HashMap<ObjectKey, ReportedPolicy>,
     window: i64,
 ) -> Vec<Event> {
     let mut events = Vec::new();
@@ -150,7 +150,7 @@ fn admission_events(
         let policy = ObjectKey::new(rule.policy_namespace.as_str(), rule.policy.as_str());
         let told = EventContent {
             policy: &policy,
-            about: about.get(&policy),
+            reported: reported.get(&policy),
             object: ObjectReference {
                 api_version: Some(found.api_version.clone()),
                 kind: Some(found.kind.clone()),
@@ -183,7 +183,7 @@ impl Violation<'_> {
         } = self;
         let told = EventContent {
             policy: self.policy,
-            about: self.about,
+            reported: self.reported,
             object: ObjectReference {
                 api_version: Some(subject.api_version.to_string()),
                 kind: Some(subject.kind.to_string()),
@@ -207,7 +207,7 @@ impl Violation<'_> {
 /// The content of an Event on one rule and one object.
 struct EventContent<'a> {
     policy: &'a ObjectKey,
-    about: Option<&'a About>,
+    reported: Option<&'a ReportedPolicy>,
     object: ObjectReference,
     rule: &'a str,
     /// The result, as in reports.
@@ -264,7 +264,7 @@ impl EventContent<'_> {
             kind: Some(of.as_str().to_owned()),
             namespace,
             name: Some(policy.to_owned()),
-            uid: self.about.and_then(|about| about.uid.clone()),
+            uid: self.reported.and_then(|reported| reported.uid.clone()),
             ..ObjectReference::default()
         };
         self.event(regarding, Some(self.object.clone()), &note)
@@ -379,13 +379,13 @@ mod tests {
         let mut subject = subject("u");
         subject.namespace = namespace.into();
         let policy = ObjectKey::new("", "p");
-        let about = About {
+        let reported = ReportedPolicy {
             uid: Some("pu".to_owned()),
-            ..About::default()
+            ..ReportedPolicy::default()
         };
         let violation = Violation {
             policy: &policy,
-            about: Some(&about),
+            reported: Some(&reported),
             subject: &subject,
             result: &result("r", ReportOutcome::Fail),
             since_s,
@@ -444,7 +444,7 @@ mod tests {
             subject.name = name.into();
             let violation = Violation {
                 policy: &ObjectKey::new("", "p"),
-                about: None,
+                reported: None,
                 subject: &subject,
                 result: &result("r", ReportOutcome::Fail),
                 since_s: 7,

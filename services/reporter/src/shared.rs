@@ -14,7 +14,7 @@ use crate::{findings::Findings, result::ReportSubject};
 
 /// The part of a policy that reports and Events tell.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct About {
+pub(crate) struct ReportedPolicy {
     pub(crate) reporting: Reporting,
     pub(crate) uid: Option<String>,
 }
@@ -47,7 +47,7 @@ pub(crate) type Owner = (OwnerKind, ObjectKey);
 #[derive(Clone, Debug)]
 pub(crate) struct SharedFindings {
     findings: Arc<Mutex<Findings>>,
-    about: Arc<Mutex<Arc<HashMap<ObjectKey, About>>>>,
+    reported: Arc<Mutex<Arc<HashMap<ObjectKey, ReportedPolicy>>>>,
     /// Changes with every change of the findings.
     changed: watch::Sender<()>,
     /// `None`: nothing is known of any object.
@@ -58,7 +58,7 @@ impl SharedFindings {
     pub(crate) fn new() -> Self {
         Self {
             findings: Arc::default(),
-            about: Arc::default(),
+            reported: Arc::default(),
             changed: watch::Sender::new(()),
             unsettled: watch::Sender::new(None),
         }
@@ -80,12 +80,12 @@ impl SharedFindings {
         self.changed.subscribe()
     }
 
-    pub(crate) fn set_about(&self, about: HashMap<ObjectKey, About>) {
-        *self.about.lock() = Arc::new(about);
+    pub(crate) fn set_reported(&self, reported: HashMap<ObjectKey, ReportedPolicy>) {
+        *self.reported.lock() = Arc::new(reported);
     }
 
-    pub(crate) fn about(&self) -> Arc<HashMap<ObjectKey, About>> {
-        Arc::clone(&self.about.lock())
+    pub(crate) fn reported(&self) -> Arc<HashMap<ObjectKey, ReportedPolicy>> {
+        Arc::clone(&self.reported.lock())
     }
 
     pub(crate) fn settle(&self, unsettled: Unsettled) {

@@ -285,10 +285,10 @@ impl ReportWriter {
 
     /// Returns the report that is to be there; `None`: none.
     fn report(&self, key: &ReportKey) -> Option<Report> {
-        let about = self.shared.about();
+        let reported = self.shared.reported();
         self.shared.with(|findings| {
             let of_object = findings.of_object(&key.1)?;
-            let of = |policy: &_| about.get(policy).map(|about| &about.reporting);
+            let of = |policy: &_| reported.get(policy).map(|reported| &reported.reporting);
             Some(report::report(of_object, of))
         })
     }
@@ -324,7 +324,7 @@ impl ReportWriter {
 
     /// Sends Events about new bad results of a report that was written.
     fn send_events(&self, uid: &str) {
-        let about = self.shared.about();
+        let reported = self.shared.reported();
         self.shared.with(|findings| {
             let of_object = findings.of_object(uid);
             let each = of_object.into_iter().flat_map(|of_object| {
@@ -336,7 +336,7 @@ impl ReportWriter {
                 if let Some(events) = self.events.as_ref().filter(|_| is_news) {
                     events.send(&Violation {
                         policy: &finder.policy,
-                        about: about.get(&finder.policy),
+                        reported: reported.get(&finder.policy),
                         subject: &of_object.subject,
                         result: &finding.result,
                         since_s: finding.since_s,

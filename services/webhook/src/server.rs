@@ -63,7 +63,7 @@ use crate::{
 pub(crate) use memory::ReviewMemory;
 pub(crate) use receive::Receiving;
 
-use answer::About;
+use answer::ReviewSubject;
 use connections::Connection;
 use stream::Acceptor;
 
@@ -154,7 +154,7 @@ impl Endpoint {
             return only_posts();
         }
         match route {
-            Route::Reviews(about) => answer::answer(&self.0, about, request).await,
+            Route::Reviews(subject) => answer::answer(&self.0, subject, request).await,
             // Whoever asks here wants to know whether the API server calls us. That is no decision,
             // and counts as none.
             Route::Probe => answer::probed(&self.0, request).await,
@@ -196,7 +196,7 @@ impl Callers {
 /// The purpose of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
-    Reviews(About),
+    Reviews(ReviewSubject),
     Probe,
 }
 
@@ -204,7 +204,7 @@ impl App {
     /// `None`: there is no such path.
     fn route(&self, path: &str) -> Option<Route> {
         match path {
-            POLICIES_PATH => return Some(Route::Reviews(About::Policies)),
+            POLICIES_PATH => return Some(Route::Reviews(ReviewSubject::Policies)),
             proof::PATH => return Some(Route::Probe),
             _ => {}
         }
@@ -226,7 +226,7 @@ impl App {
                     known
                 }),
             };
-            Some(Route::Reviews(About::Objects(scope)))
+            Some(Route::Reviews(ReviewSubject::Objects(scope)))
         })
     }
 }

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::{EntryKind, Failure, Revision};
 
-pub use class::{About, ErrorClass, Retry};
+pub use class::{ErrorClass, ErrorSubject, Retry};
 
 /// A stable code, shown with every error that a user sees; `docs/errors.md` has a section for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -42,7 +42,7 @@ pub use entry::{
     Binding, Dependent, DesiredView, EntryKind, EntryRecord, EntryState, Failure, KindRecord,
     ObjectReference, Projection, Shape, SourceInfo, ViewOptions, ViewRecord, ViewState, own_reason,
 };
-pub use error::{About, ErrorClass, ErrorCode, FactError, Retry};
+pub use error::{ErrorClass, ErrorCode, ErrorSubject, FactError, Retry};
 pub use existing_objects::ExistingObjects;
 pub use group::Group;
 pub use key::{KeyBytes, ObjectKey, key_name};

@@ -8,7 +8,7 @@ use anteroom_model::{ObjectKey, ViewId};
 use tokio::time::Instant;
 
 use super::Scanner;
-use crate::{findings::Finder, shared::About};
+use crate::{findings::Finder, shared::ReportedPolicy};
 
 impl Scanner {
     /// Returns whether `known` is a newer catalog than the scanner's.
@@ -55,7 +55,7 @@ impl Scanner {
         let is_other = |policy: &ObjectKey| !excepts_as || changed.contains(policy);
         let is_new = |policy: &ObjectKey| !self.policies.contains_key(policy);
         let new: BTreeSet<ObjectKey> = policies.keys().filter(|k| is_new(k)).cloned().collect();
-        self.tell_about(about(&policies));
+        self.update_reported(reported(&policies));
         self.metrics.policies(policies.len());
         let reads = policies.iter();
         let reads = reads.map(|(key, policy)| (key.clone(), known.reads(policy)));
@@ -70,10 +70,10 @@ impl Scanner {
     }
 
     /// Reports say it too, though nothing else was found.
-    fn tell_about(&self, about: HashMap<ObjectKey, About>) {
-        let before = self.shared.about();
-        let changed = told_otherwise(&before, &about);
-        self.shared.set_about(about);
+    fn update_reported(&self, reported: HashMap<ObjectKey, ReportedPolicy>) {
+        let before = self.shared.reported();
+        let changed = changed_in_reports(&before, &reported);
+        self.shared.set_reported(reported);
         if !changed.is_empty() {
             self.shared
                 .write(|findings| findings.touch(|policy| changed.contains(policy)));
@@ -114,26 +114,26 @@ impl Scanner {
     }
 }
 
-fn about(policies: &BTreeMap<ObjectKey, ScannedPolicy>) -> HashMap<ObjectKey, About> {
-    let about = |(key, policy): (&ObjectKey, &ScannedPolicy)| {
+fn reported(policies: &BTreeMap<ObjectKey, ScannedPolicy>) -> HashMap<ObjectKey, ReportedPolicy> {
+    let reported = |(key, policy): (&ObjectKey, &ScannedPolicy)| {
         let policy = policy.policy()?;
-        let about = About {
+        let reported = ReportedPolicy {
             reporting: policy.reporting().clone(),
             uid: policy.uid().map(str::to_owned),
         };
-        Some((key.clone(), about))
+        Some((key.clone(), reported))
     };
-    policies.iter().filter_map(about).collect()
+    policies.iter().filter_map(reported).collect()
 }
 
 /// The policies of which reports say something else now.
-fn told_otherwise(
-    before: &HashMap<ObjectKey, About>,
-    now: &HashMap<ObjectKey, About>,
+fn changed_in_reports(
+    before: &HashMap<ObjectKey, ReportedPolicy>,
+    now: &HashMap<ObjectKey, ReportedPolicy>,
 ) -> BTreeSet<ObjectKey> {
-    let changed = now.iter().filter(|(key, about)| {
+    let changed = now.iter().filter(|(key, reported)| {
         let before = before.get(*key);
-        before.is_some_and(|before| before.reporting != about.reporting)
+        before.is_some_and(|before| before.reporting != reported.reporting)
     });
     changed.map(|(key, _)| key.clone()).collect()
 }
@@ -146,25 +146,25 @@ mod tests {
 
     #[test]
     fn a_policy_whose_severity_changes_is_reported_again() {
-        let about = |severity, uid: &str| About {
+        let reported = |severity, uid: &str| ReportedPolicy {
             reporting: Reporting {
                 severity,
                 ..Reporting::default()
             },
             uid: Some(uid.to_owned()),
         };
-        let all = |all: &[(&str, About)]| -> HashMap<ObjectKey, About> {
+        let all = |all: &[(&str, ReportedPolicy)]| -> HashMap<ObjectKey, ReportedPolicy> {
             let all = all.iter();
-            all.map(|(name, about)| (ObjectKey::new("", *name), about.clone()))
+            all.map(|(name, reported)| (ObjectKey::new("", *name), reported.clone()))
                 .collect()
         };
-        let before = all(&[("p", about(None, "1")), ("q", about(None, "1"))]);
+        let before = all(&[("p", reported(None, "1")), ("q", reported(None, "1"))]);
         let now = all(&[
-            ("p", about(Some("high"), "1")),
-            ("q", about(None, "2")),
-            ("new", about(Some("low"), "1")),
+            ("p", reported(Some("high"), "1")),
+            ("q", reported(None, "2")),
+            ("new", reported(Some("low"), "1")),
         ]);
         let expected = BTreeSet::from([ObjectKey::new("", "p")]);
-        assert_eq!(told_otherwise(&before, &now), expected);
+        assert_eq!(changed_in_reports(&before, &now), expected);
     }
 }

@@ -35,14 +35,14 @@ const ASKING_MAX: Duration = Duration::from_secs(2);
 
 /// The subject of a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum ReviewSubject {
     /// Objects, decided by the rules of this scope.
     Objects(CallScope),
     /// Policies themselves.
     Policies,
 }
 
-impl About {
+impl ReviewSubject {
     /// Returns true if an error outside of any policy admits.
     fn ignores_errors(&self) -> bool {
         match self {
@@ -53,12 +53,12 @@ impl About {
 }
 
 /// Answers one request of the API server.
-pub(super) async fn answer(app: &App, about: About, request: Request) -> Response {
+pub(super) async fn answer(app: &App, subject: ReviewSubject, request: Request) -> Response {
     let span = span(request.headers());
-    within(app, &about, request).instrument(span).await
+    within(app, &subject, request).instrument(span).await
 }
 
-async fn within(app: &App, about: &About, request: Request) -> Response {
+async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Response {
     let timeout = timeout(request.uri());
     // The API server has begun to wait, so all time counts from here on.
     let arrived = Instant::now();
@@ -68,14 +68,14 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         .await;
     let body = match received {
         Ok(body) => body,
-        Err(NotReceived::Invalid(error)) => return refused(app, about, &error),
+        Err(NotReceived::Invalid(error)) => return refused(app, subject, &error),
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
     let begun = Instant::now();
     // It borrows from the body, so it needs no room.
     let review = match Review::parse(&body) {
         Ok(review) => review,
-        Err(error) => return refused(app, about, &error),
+        Err(error) => return refused(app, subject, &error),
     };
     // Only what can be decided on takes room.
     let owner = app.memory.owner(&review);
@@ -83,8 +83,8 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
     let room = match admitted {
         Ok(room) => Some(room),
         // No more of it is read.
-        Err(_) if is_exempt(app, about, &review) => None,
-        Err(reason) => return without_room(app, about, &review, reason),
+        Err(_) if is_exempt(app, subject, &review) => None,
+        Err(reason) => return without_room(app, subject, &review, reason),
     };
     let waited = room.as_ref().map_or(Duration::ZERO, |room| room.waited);
     let _in_flight = InFlight::begin(&app.metrics.reviews_in_flight);
@@ -92,11 +92,11 @@ async fn within(app: &App, about: &About, request: Request) -> Response {
         begun: begun + waited,
         deadline: deadline(arrived, timeout),
     };
-    let result = match about {
-        About::Objects(scope) => decided(app, scope, &review, body.len(), times).await,
-        About::Policies => admit(app, timeout, &review, times).await,
+    let result = match subject {
+        ReviewSubject::Objects(scope) => decided(app, scope, &review, body.len(), times).await,
+        ReviewSubject::Policies => admit(app, timeout, &review, times).await,
     };
-    result.unwrap_or_else(|error| refused(app, about, &error))
+    result.unwrap_or_else(|error| refused(app, subject, &error))
 }
 
 /// A review in progress. It is dropped if the caller goes away.
@@ -134,8 +134,8 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     match parsed {
         Ok(refusal) => json(StatusCode::OK, refusal),
         Err(error) => {
-            let about = About::Objects(CallScope::all(Phase::Validation));
-            refused(app, &about, &error)
+            let subject = ReviewSubject::Objects(CallScope::all(Phase::Validation));
+            refused(app, &subject, &error)
         }
     }
 }
@@ -149,11 +149,11 @@ fn busy(app: &App, what: &str) -> Response {
 
 /// The answer to a review that found no room. Where its own namespace or user takes the room, it is refused under any
 /// failure policy: otherwise large requests would make way for one that a policy forbids.
-fn without_room(app: &App, about: &About, review: &Review<'_>, reason: NoRoom) -> Response {
-    match (reason, about) {
-        (NoRoom::OwnReviews, About::Objects(_)) => refused(app, about, &review.over_its_part()),
+fn without_room(app: &App, subject: &ReviewSubject, review: &Review<'_>, reason: NoRoom) -> Response {
+    match (reason, subject) {
+        (NoRoom::OwnReviews, ReviewSubject::Objects(_)) => refused(app, subject, &review.over_its_part()),
         // A policy that is admitted unseen is compiled before it is in force.
-        (NoRoom::OwnReviews, About::Policies) | (NoRoom::OtherReviews, _) => busy(
+        (NoRoom::OwnReviews, ReviewSubject::Policies) | (NoRoom::OtherReviews, _) => busy(
             app,
             "the reviews that are being decided take all the memory that they may",
         ),
@@ -161,10 +161,10 @@ fn without_room(app: &App, about: &About, review: &Review<'_>, reason: NoRoom) -
 }
 
 /// Returns whether no policy is asked about a review.
-fn is_exempt(app: &App, about: &About, review: &Review<'_>) -> bool {
+fn is_exempt(app: &App, subject: &ReviewSubject, review: &Review<'_>) -> bool {
     let catalog = app.engine.catalog();
     let kind = review.head().named_kind(catalog.as_deref());
-    *about != About::Policies && app.exempt.by(kind, review).is_some()
+    *subject != ReviewSubject::Policies && app.exempt.by(kind, review).is_some()
 }
 
 /// Decides and answers.
@@ -237,7 +237,7 @@ async fn decide(
         .await
 }
 
-/// Returns the key of the policy that a review is about, unique among all kinds.
+/// Returns the key of the policy that a review is subject, unique among all kinds.
 fn key_of_policy(review: &Review<'_>) -> ObjectKey {
     let (head, of) = (&review.head, &review.head.kind);
     let api_version = format!("{}/{}", of.group, of.version);
@@ -346,14 +346,14 @@ fn log(review: &Review<'_>, decision: &Decision, took: Duration) {
 
 /// Answers a review that cannot be decided. If it has a uid, the answer is a review, so that the API server's user
 /// reads the reason. Otherwise the answer is an HTTP error, and the API server applies its failure policy.
-fn refused(app: &App, about: &About, error: &ReviewError) -> Response {
+fn refused(app: &App, subject: &ReviewSubject, error: &ReviewError) -> Response {
     let code = error.code();
     app.metrics.review_error(code);
     Span::current().record("otel.status_code", "ERROR");
     tracing::warn!(code = code.as_str(), %error, "review refused: it cannot be decided");
     match error.uid() {
         Some(uid) => {
-            let ignores = app.is_shadow || about.ignores_errors() && !error.always_refuses();
+            let ignores = app.is_shadow || subject.ignores_errors() && !error.always_refuses();
             let answer = response::malformed(uid, error, ignores);
             json(StatusCode::OK, answer)
         }

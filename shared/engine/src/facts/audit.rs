@@ -65,7 +65,7 @@ impl ComparedAnswer {
     fn of(answer: Result<Value, FactError>) -> Option<Self> {
         match answer {
             Ok(value) => Some(Self::Value(as_kept(value))),
-            Err(error) => error.class().about.is_absence().then_some(Self::Absent),
+            Err(error) => error.class().subject.is_absence().then_some(Self::Absent),
         }
     }
 }

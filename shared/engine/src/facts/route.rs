@@ -21,8 +21,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use anteroom_model::{
-    About, Binding, EntryKind, EntryState, FactError, GroupVersionResource, ObjectKey, Shape,
-    Source, ViewId,
+    Binding, EntryKind, EntryState, ErrorSubject, FactError, GroupVersionResource, ObjectKey,
+    Shape, Source, ViewId,
 };
 use anteroom_policy::{
     ApiTarget, CelRequest, CollectionReference, FactRequest, FactTarget, KeptTarget, PolicyKind,
@@ -98,13 +98,13 @@ impl LiveRead {
 impl ViewRead {
     /// Returns whether this error of the view is the fact's final result, so that no further backend is asked.
     pub(super) fn ends_with(&self, error: &FactError) -> bool {
-        match error.class().about {
+        match error.class().subject {
             // The same expression over the same data.
-            About::Evaluation
+            ErrorSubject::Evaluation
             // A live read could not carry the object either, and each request would make one.
-            | About::Unreadable => true,
-            About::Absent => self.absent_is_answer,
-            About::Service | About::Request | About::Source | About::Reader | About::Write => false,
+            | ErrorSubject::Unreadable => true,
+            ErrorSubject::Absent => self.absent_is_answer,
+            ErrorSubject::Service | ErrorSubject::Request | ErrorSubject::Source | ErrorSubject::Reader | ErrorSubject::Write => false,
         }
     }
 }

@@ -6,10 +6,10 @@
 //! | Is it an outage, rather than an answer? | [`Retry::is_outage`] |
 //! | Is another replica asked at once? | [`Retry::another_replica_may_answer`] |
 //! | Does a reader with time left ask the view again? | [`Retry::view_may_come_back`] |
-//! | May a reader fall back from a view to another backend? | [`About`], in `facts::route` of the engine |
-//! | Does the error say that there is no such object? | [`About::is_absence`] |
-//! | May a policy's default stand in? | [`About::is_said_by_source`] |
-//! | Is a part in place of a whole fact given up? | [`About::is_of_query`] |
+//! | May a reader fall back from a view to another backend? | [`ErrorSubject`], in `facts::route` of the engine |
+//! | Does the error say that there is no such object? | [`ErrorSubject::is_absence`] |
+//! | May a policy's default stand in? | [`ErrorSubject::is_said_by_source`] |
+//! | Is a part in place of a whole fact given up? | [`ErrorSubject::is_of_query`] |
 
 use super::FactError;
 
@@ -19,7 +19,7 @@ pub struct ErrorClass {
     /// The possible result of a retry.
     pub retry: Retry,
     /// The subject of the error.
-    pub about: About,
+    pub subject: ErrorSubject,
 }
 
 /// The possible result of a retry.
@@ -39,7 +39,7 @@ pub enum Retry {
 
 /// The subject of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum ErrorSubject {
     /// The service that was to answer, or the state of its data.
     Service,
     /// The expression on the data: every replica finds the same error.
@@ -84,7 +84,7 @@ impl Retry {
     }
 }
 
-impl About {
+impl ErrorSubject {
     /// Returns whether the error is about the query, rather than about the fact.
     pub fn is_of_query(self) -> bool {
         match self {
@@ -130,32 +130,32 @@ impl About {
 impl FactError {
     /// Returns the error's class.
     pub fn class(&self) -> ErrorClass {
-        let (retry, about) = match self {
+        let (retry, subject) = match self {
             Self::NoReplica { .. } | Self::NoWatcher | Self::BusUnavailable { .. } => {
-                (Retry::NobodyThere, About::Service)
+                (Retry::NobodyThere, ErrorSubject::Service)
             }
-            Self::DeadlineExceeded { .. } => (Retry::TimedOut, About::Service),
-            Self::NotSynced { .. } | Self::Evicted { .. } => (Retry::SoonServed, About::Service),
+            Self::DeadlineExceeded { .. } => (Retry::TimedOut, ErrorSubject::Service),
+            Self::NotSynced { .. } | Self::Evicted { .. } => (Retry::SoonServed, ErrorSubject::Service),
             Self::Stale { .. } | Self::RevisionNotReached { .. } | Self::Busy { .. } => {
-                (Retry::AnotherReplica, About::Service)
+                (Retry::AnotherReplica, ErrorSubject::Service)
             }
-            Self::LiveReadBusy { .. } => (Retry::Final, About::Service),
+            Self::LiveReadBusy { .. } => (Retry::Final, ErrorSubject::Service),
             Self::ExpressionInvalid { .. }
             | Self::EvaluationFailed { .. }
-            | Self::BudgetExceeded { .. } => (Retry::Final, About::Evaluation),
-            Self::RequestInvalid { .. } => (Retry::Final, About::Request),
-            Self::ObjectUnreadable { .. } => (Retry::Final, About::Unreadable),
+            | Self::BudgetExceeded { .. } => (Retry::Final, ErrorSubject::Evaluation),
+            Self::RequestInvalid { .. } => (Retry::Final, ErrorSubject::Request),
+            Self::ObjectUnreadable { .. } => (Retry::Final, ErrorSubject::Unreadable),
             Self::ObjectNotFound { .. } | Self::LiveReadFailed { code: 404, .. } => {
-                (Retry::Final, About::Absent)
+                (Retry::Final, ErrorSubject::Absent)
             }
             // The source may be well, and nobody knows what it holds: no default stands in.
             Self::Failed { failure, .. } | Self::EntryInvalid { failure, .. }
                 if failure.is_own() =>
             {
-                (Retry::Final, About::Service)
+                (Retry::Final, ErrorSubject::Service)
             }
             Self::EntryInvalid { .. } | Self::Failed { .. } | Self::LiveReadFailed { .. } => {
-                (Retry::Final, About::Source)
+                (Retry::Final, ErrorSubject::Source)
             }
             Self::EntryNotFound { .. }
             | Self::ProjectionNotFound { .. }
@@ -164,10 +164,10 @@ impl FactError {
             | Self::OutsideNamespace { .. }
             | Self::PathOutsideNamespace { .. }
             | Self::SecretForbidden { .. }
-            | Self::AskerUnknown { .. } => (Retry::Final, About::Reader),
-            Self::WriteFailed { .. } => (Retry::Final, About::Write),
+            | Self::AskerUnknown { .. } => (Retry::Final, ErrorSubject::Reader),
+            Self::WriteFailed { .. } => (Retry::Final, ErrorSubject::Write),
         };
-        ErrorClass { retry, about }
+        ErrorClass { retry, subject }
     }
 }
 
@@ -178,14 +178,14 @@ mod tests {
 
     /// The table of all variants. Its `match` does not compile without one of them.
     macro_rules! table {
-        ($($variant:ident { $($fields:tt)* } => $retry:ident, $about:ident;)*) => {{
+        ($($variant:ident { $($fields:tt)* } => $retry:ident, $subject:ident;)*) => {{
             fn stands_in_the_table(error: &FactError) {
                 match error {
                     $(FactError::$variant { .. } => {})*
                 }
             }
             let rows = vec![
-                $((FactError::$variant { $($fields)* }, Retry::$retry, About::$about),)*
+                $((FactError::$variant { $($fields)* }, Retry::$retry, ErrorSubject::$subject),)*
             ];
             rows.iter().for_each(|(error, ..)| stands_in_the_table(error));
             rows
@@ -236,14 +236,14 @@ mod tests {
             code: 404,
             message: text(),
         };
-        rows.push((not_found, Retry::Final, About::Absent));
+        rows.push((not_found, Retry::Final, ErrorSubject::Absent));
         let full = FactError::Failed {
             view: text(),
             failure: Failure::new(own_reason::LOG_FULL, text()),
         };
-        rows.push((full, Retry::Final, About::Service));
-        for (error, retry, about) in rows {
-            assert_eq!(error.class(), ErrorClass { retry, about }, "{error:?}");
+        rows.push((full, Retry::Final, ErrorSubject::Service));
+        for (error, retry, subject) in rows {
+            assert_eq!(error.class(), ErrorClass { retry, subject }, "{error:?}");
         }
     }
 
@@ -260,19 +260,19 @@ mod tests {
             assert_eq!(retry.another_replica_may_answer(), another, "{retry:?}");
             assert_eq!(retry.view_may_come_back(), comes_back, "{retry:?}");
         }
-        for (about, is_of_query, is_absence, is_said_by_source) in [
-            (About::Service, false, false, false),
-            (About::Evaluation, true, false, false),
-            (About::Request, true, false, false),
-            (About::Unreadable, false, false, false),
-            (About::Absent, false, true, true),
-            (About::Source, false, false, true),
-            (About::Reader, false, false, false),
-            (About::Write, false, false, false),
+        for (subject, is_of_query, is_absence, is_said_by_source) in [
+            (ErrorSubject::Service, false, false, false),
+            (ErrorSubject::Evaluation, true, false, false),
+            (ErrorSubject::Request, true, false, false),
+            (ErrorSubject::Unreadable, false, false, false),
+            (ErrorSubject::Absent, false, true, true),
+            (ErrorSubject::Source, false, false, true),
+            (ErrorSubject::Reader, false, false, false),
+            (ErrorSubject::Write, false, false, false),
         ] {
-            assert_eq!(about.is_of_query(), is_of_query, "{about:?}");
-            assert_eq!(about.is_absence(), is_absence, "{about:?}");
-            assert_eq!(about.is_said_by_source(), is_said_by_source, "{about:?}");
+            assert_eq!(subject.is_of_query(), is_of_query, "{subject:?}");
+            assert_eq!(subject.is_absence(), is_absence, "{subject:?}");
+            assert_eq!(subject.is_said_by_source(), is_said_by_source, "{subject:?}");
         }
     }
 }
