@@ -15,7 +15,7 @@ use std::{
 
 use anteroom_model::{ObjectKey, ViewId};
 
-use self::{interned::Interned, left_out::LeftOut};
+use self::{interned::Interned, left_out::LeftOutObjects};
 use crate::{
     report::{ReportedSince, named},
     result::{ReportOutcome, ReportSubject, RuleResult},
@@ -33,17 +33,17 @@ pub(crate) const GONE_MAX: usize = OBJECTS_MAX;
 /// The part of the limits that has to be free before objects that were left out are taken in again.
 const ROOM: usize = 8;
 
-/// The finder of a result: a policy, on an object of a view.
+/// The scan that found a result: of a policy over the objects of a view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Finder {
+pub(crate) struct PolicyScan {
     pub(crate) policy: ObjectKey,
     pub(crate) view: ViewId,
 }
 
-/// A result with its finder, and with the time since which the result is unchanged.
+/// A result with its scan, and with the time since which the result is unchanged.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
-    pub(crate) finder: Arc<Finder>,
+    pub(crate) scan: Arc<PolicyScan>,
     pub(crate) result: Arc<RuleResult>,
     /// Seconds since 1970.
     pub(crate) since_s: i64,
@@ -55,19 +55,19 @@ pub(crate) struct Finding {
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectFindings {
     pub(crate) subject: ReportSubject,
-    /// The findings by finder, in the order of its rules. Never none.
+    /// The findings by scan, in the order of its rules. Never none.
     pub(crate) findings: Vec<Finding>,
 }
 
 impl ObjectFindings {
-    /// The findings of this finder.
-    pub(crate) fn by_finder(&self, finder: &Finder) -> &[Finding] {
-        &self.findings[self.range(finder)]
+    /// The findings of this scan.
+    pub(crate) fn by_scan(&self, scan: &PolicyScan) -> &[Finding] {
+        &self.findings[self.range(scan)]
     }
 
-    fn range(&self, finder: &Finder) -> Range<usize> {
-        let begin = self.findings.partition_point(|f| *f.finder < *finder);
-        let found = self.findings[begin..].partition_point(|f| *f.finder == *finder);
+    fn range(&self, scan: &PolicyScan) -> Range<usize> {
+        let begin = self.findings.partition_point(|f| *f.scan < *scan);
+        let found = self.findings[begin..].partition_point(|f| *f.scan == *scan);
         begin..begin + found
     }
 
@@ -105,12 +105,12 @@ pub(crate) struct Findings {
     bytes: usize,
     /// Each result once, however many objects have it.
     results: Interned<RuleResult>,
-    finders: HashSet<Arc<Finder>>,
+    scans: HashSet<Arc<PolicyScan>>,
     /// Texts that subjects share: kinds, versions and namespaces.
     texts: Interned<str>,
     /// Objects of this UID, and of all that come after it, are left out.
     horizon: Option<Arc<str>>,
-    left_out: LeftOut,
+    left_out: LeftOutObjects,
     /// Objects that changed since they were last taken, or that are gone.
     changed: BTreeSet<ReportSubject>,
     /// Some changed that are not among them.
@@ -134,21 +134,21 @@ impl Findings {
     pub(crate) fn put(
         &mut self,
         subject: &ReportSubject,
-        finder: &Finder,
+        scan: &PolicyScan,
         results: Vec<RuleResult>,
         now_s: i64,
     ) {
         if results.is_empty() {
-            return self.forget(&subject.uid, finder);
+            return self.forget(&subject.uid, scan);
         }
         if self.is_beyond(&subject.uid) {
-            let finder = self.finder(finder);
-            return self.left_out.put(&subject.uid, &finder);
+            let scan = self.scan(scan);
+            return self.left_out.put(&subject.uid, &scan);
         }
-        self.left_out.remove(&subject.uid, finder);
+        self.left_out.remove(&subject.uid, scan);
         if let Some(of_object) = self.objects.get(&subject.uid) {
             let known = of_object
-                .by_finder(finder)
+                .by_scan(scan)
                 .iter()
                 .map(|finding| &finding.result);
             // Most are as they were.
@@ -156,7 +156,7 @@ impl Findings {
                 return;
             }
         }
-        let finder = self.finder(finder);
+        let scan = self.scan(scan);
         if !self.objects.contains_key(&subject.uid) {
             let subject = self.shared(subject);
             self.keep(ObjectFindings {
@@ -168,7 +168,7 @@ impl Findings {
             return;
         };
         self.bytes = self.bytes.saturating_sub(of_object.bytes());
-        let range = of_object.range(&finder);
+        let range = of_object.range(&scan);
         let known = &of_object.findings[range.clone()];
         let same =
             |result: &RuleResult| known.iter().find(|known| known.result.same_result(result));
@@ -180,7 +180,7 @@ impl Findings {
                     ..known.clone()
                 },
                 None => Finding {
-                    finder: Arc::clone(&finder),
+                    scan: Arc::clone(&scan),
                     result: self.results.take(&result),
                     since_s: now_s,
                     is_new: true,
@@ -199,45 +199,45 @@ impl Findings {
         self.hold_limits();
     }
 
-    /// The finder knows nothing of the object any more.
-    pub(crate) fn forget(&mut self, uid: &str, finder: &Finder) {
-        self.left_out.remove(uid, finder);
+    /// The scan knows nothing of the object any more.
+    pub(crate) fn forget(&mut self, uid: &str, scan: &PolicyScan) {
+        self.left_out.remove(uid, scan);
         let Some(of_object) = self
             .objects
             .get(uid)
-            .filter(|of_object| !of_object.by_finder(finder).is_empty())
+            .filter(|of_object| !of_object.by_scan(scan).is_empty())
         else {
             return;
         };
         let uid = Arc::clone(&of_object.subject.uid);
-        self.narrow(&uid, |found| found == finder);
+        self.narrow(&uid, |found| found == scan);
     }
 
-    /// Forgets the results of all other finders.
-    pub(crate) fn retain(&mut self, is_finder: impl Fn(&Finder) -> bool) {
-        let gone = self.finders.extract_if(|finder| !is_finder(finder));
-        let gone: HashSet<Arc<Finder>> = gone.collect();
+    /// Forgets the results of all other scans.
+    pub(crate) fn retain(&mut self, is_scan: impl Fn(&PolicyScan) -> bool) {
+        let gone = self.scans.extract_if(|scan| !is_scan(scan));
+        let gone: HashSet<Arc<PolicyScan>> = gone.collect();
         if gone.is_empty() {
             return;
         }
         self.left_out.retain(&gone);
-        let is_gone = |finder: &Finder| gone.contains(finder);
+        let is_gone = |scan: &PolicyScan| gone.contains(scan);
         let concerned = self.objects.iter();
-        let concerned = concerned
-            .filter(|(_, of_object)| of_object.findings.iter().any(|f| is_gone(&f.finder)));
+        let concerned =
+            concerned.filter(|(_, of_object)| of_object.findings.iter().any(|f| is_gone(&f.scan)));
         let concerned: Vec<Arc<str>> = concerned.map(|(uid, _)| Arc::clone(uid)).collect();
         concerned.iter().for_each(|uid| self.narrow(uid, is_gone));
     }
 
     /// Removes these finders' findings on an object, and the object itself if no finding is left.
-    fn narrow(&mut self, uid: &str, is_gone: impl Fn(&Finder) -> bool) {
+    fn narrow(&mut self, uid: &str, is_gone: impl Fn(&PolicyScan) -> bool) {
         let Some(mut of_object) = self.objects.remove(uid) else {
             return;
         };
         self.bytes = self.bytes.saturating_sub(of_object.bytes());
         let gone = of_object
             .findings
-            .extract_if(.., |finding| is_gone(&finding.finder));
+            .extract_if(.., |finding| is_gone(&finding.scan));
         gone.for_each(|finding| self.results.release(&finding.result));
         of_object.findings.shrink_to_fit();
         match of_object.findings.is_empty() {
@@ -275,7 +275,7 @@ impl Findings {
             };
             self.bytes = self.bytes.saturating_sub(of_object.bytes());
             for finding in &of_object.findings {
-                self.left_out.put(&uid, &finding.finder);
+                self.left_out.put(&uid, &finding.scan);
                 self.results.release(&finding.result);
             }
             self.gone(&of_object.subject);
@@ -304,14 +304,14 @@ impl Findings {
         self.left_out.objects()
     }
 
-    /// Each finder once.
-    fn finder(&mut self, finder: &Finder) -> Arc<Finder> {
-        if let Some(known) = self.finders.get(finder) {
+    /// Each scan once.
+    fn scan(&mut self, scan: &PolicyScan) -> Arc<PolicyScan> {
+        if let Some(known) = self.scans.get(scan) {
             return Arc::clone(known);
         }
-        let finder = Arc::new(finder.clone());
-        self.finders.insert(Arc::clone(&finder));
-        finder
+        let scan = Arc::new(scan.clone());
+        self.scans.insert(Arc::clone(&scan));
+        scan
     }
 
     fn shared(&mut self, subject: &ReportSubject) -> ReportSubject {
@@ -350,16 +350,16 @@ impl Findings {
             of_object
                 .findings
                 .iter()
-                .any(|f| is_concerned(&f.finder.policy))
+                .any(|f| is_concerned(&f.scan.policy))
         });
         self.changed
             .extend(concerned.map(|of_object| of_object.subject.clone()));
     }
 
-    /// The objects (namespace and name) that this finder could not judge.
-    pub(crate) fn errors_of(&self, finder: &Finder) -> Vec<ObjectKey> {
+    /// The objects (namespace and name) that this scan could not judge.
+    pub(crate) fn errors_of(&self, scan: &PolicyScan) -> Vec<ObjectKey> {
         let has_error = |of_object: &&ObjectFindings| {
-            let mut findings = of_object.by_finder(finder).iter();
+            let mut findings = of_object.by_scan(scan).iter();
             findings.any(|finding| finding.result.outcome == ReportOutcome::Error)
         };
         let objects = self.objects.values().filter(has_error);
@@ -400,7 +400,7 @@ impl Findings {
             .flat_map(|of_object| &mut of_object.findings);
         for finding in findings.filter(|finding| finding.is_new) {
             let result = &finding.result;
-            let (policy, rule) = named(&finding.finder.policy, &result.rule);
+            let (policy, rule) = named(&finding.scan.policy, &result.rule);
             let outcome = result.outcome.as_str();
             if let Some(since_s) = said.get(&(policy, rule, outcome.to_owned())) {
                 finding.since_s = *since_s;
@@ -428,14 +428,14 @@ impl Findings {
 
     /// Everything that is known, for comparison.
     #[cfg(test)]
-    pub(crate) fn all(&self) -> BTreeMap<ReportSubject, BTreeMap<Finder, Vec<RuleResult>>> {
+    pub(crate) fn all(&self) -> BTreeMap<ReportSubject, BTreeMap<PolicyScan, Vec<RuleResult>>> {
         let of_object = |of_object: &ObjectFindings| {
-            let mut by_finder: BTreeMap<Finder, Vec<RuleResult>> = BTreeMap::new();
+            let mut by_scan: BTreeMap<PolicyScan, Vec<RuleResult>> = BTreeMap::new();
             for finding in &of_object.findings {
-                let results = by_finder.entry((*finding.finder).clone());
+                let results = by_scan.entry((*finding.scan).clone());
                 results.or_default().push((*finding.result).clone());
             }
-            (of_object.subject.clone(), by_finder)
+            (of_object.subject.clone(), by_scan)
         };
         self.objects.values().map(of_object).collect()
     }

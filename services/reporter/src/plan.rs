@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anteroom_model::{ObjectKey, ViewId};
 
-use crate::findings::Finder;
+use crate::findings::PolicyScan;
 
 /// The most unreadable objects of one view that are remembered one by one. Where there are more at once, no
 /// finding on any object of the view is known, until all were judged anew.
@@ -214,7 +214,7 @@ impl<S> ScanProgress<S> {
 /// All policies that are scanned, and where they stand.
 #[derive(Debug)]
 pub(crate) struct ScanPlan<S> {
-    finders: BTreeMap<Finder, ScanProgress<S>>,
+    scans: BTreeMap<PolicyScan, ScanProgress<S>>,
     versions: u64,
     /// The unreadable objects may be others than when that was last asked.
     unread_changed: bool,
@@ -223,7 +223,7 @@ pub(crate) struct ScanPlan<S> {
 impl<S> Default for ScanPlan<S> {
     fn default() -> Self {
         Self {
-            finders: BTreeMap::new(),
+            scans: BTreeMap::new(),
             versions: 0,
             unread_changed: true,
         }
@@ -233,34 +233,34 @@ impl<S> Default for ScanPlan<S> {
 impl<S: ViewSnapshot> ScanPlan<S> {
     /// Sets the finders to scan. Finders that are no longer among them are removed, and their findings have to be.
     /// Returns whether any was removed.
-    pub(crate) fn set(&mut self, finders: &BTreeSet<Finder>) -> bool {
+    pub(crate) fn set(&mut self, scans: &BTreeSet<PolicyScan>) -> bool {
         self.unread_changed = true;
-        let before = self.finders.len();
-        self.finders.retain(|finder, _| finders.contains(finder));
-        let forgotten = self.finders.len() != before;
-        for finder in finders {
-            if !self.finders.contains_key(finder) {
+        let before = self.scans.len();
+        self.scans.retain(|scan, _| scans.contains(scan));
+        let forgotten = self.scans.len() != before;
+        for scan in scans {
+            if !self.scans.contains_key(scan) {
                 self.versions += 1;
                 let at = ScanProgress {
                     born: self.versions,
                     version: self.versions,
                     ..ScanProgress::default()
                 };
-                self.finders.insert(finder.clone(), at);
+                self.scans.insert(scan.clone(), at);
             }
         }
         forgotten
     }
 
-    /// Returns whether this finder is among the scanned policies.
-    pub(crate) fn has(&self, finder: &Finder) -> bool {
-        self.finders.contains_key(finder)
+    /// Returns whether this scan is among the scanned policies.
+    pub(crate) fn has(&self, scan: &PolicyScan) -> bool {
+        self.scans.contains_key(scan)
     }
 
     /// Has the policies concerned judge everything anew: they are others now, or time has passed.
     pub(crate) fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
-        for (finder, at) in &mut self.finders {
-            if is_concerned(&finder.policy) {
+        for (scan, at) in &mut self.scans {
+            if is_concerned(&scan.policy) {
                 self.versions += 1;
                 at.version = self.versions;
                 at.is_current = false;
@@ -275,7 +275,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         now: impl Fn(&ViewId) -> Option<S>,
         waits: impl Fn(&ObjectKey) -> bool,
     ) -> Vec<Walk<S>> {
-        let views: BTreeSet<_> = self.finders.keys().map(|f| f.view.clone()).collect();
+        let views: BTreeSet<_> = self.scans.keys().map(|f| f.view.clone()).collect();
         let mut walks = Vec::new();
         for view in views {
             if let Some(state) = now(&view) {
@@ -294,14 +294,14 @@ impl<S: ViewSnapshot> ScanPlan<S> {
     ) {
         // Policies by where they stand; there are few such states.
         let mut groups: Vec<(Option<S>, bool, Walk<S>)> = Vec::new();
-        for (finder, at) in &mut self.finders {
+        for (scan, at) in &mut self.scans {
             let there = at.is_current && at.seen.as_ref().is_some_and(|seen| seen.is(to));
-            if finder.view != *view || at.walks || there {
+            if scan.view != *view || at.walks || there {
                 continue;
             }
             at.walks = true;
-            let policy = at.walker(&finder.policy);
-            let waits = waits(&finder.policy);
+            let policy = at.walker(&scan.policy);
+            let waits = waits(&scan.policy);
             let stands = |(seen, is_current, walk): &&mut (Option<S>, bool, Walk<S>)| {
                 !waits
                     && !walk.waits
@@ -335,19 +335,19 @@ impl<S: ViewSnapshot> ScanPlan<S> {
 
     /// Returns whether the policy has to judge everything anew somewhere, or does so.
     pub(crate) fn is_behind(&self, policy: &ObjectKey) -> bool {
-        let mut finders = self.finders.iter();
-        finders.any(|(finder, at)| finder.policy == *policy && !at.is_current)
+        let mut scans = self.scans.iter();
+        scans.any(|(scan, at)| scan.policy == *policy && !at.is_current)
     }
 
     /// Returns whether every policy has judged everything in its present version.
     pub(crate) fn is_current(&self) -> bool {
-        self.finders.values().all(|at| at.is_current)
+        self.scans.values().all(|at| at.is_current)
     }
 
     /// Returns a walk that judges some objects again, in the state that the policy has reached. `None`: the policy is
     /// on a walk, has reached no state, or none of the objects exists there.
-    pub(crate) fn again(&mut self, finder: &Finder, objects: &[ObjectKey]) -> Option<Walk<S>> {
-        let at = self.finders.get_mut(finder).filter(|at| !at.walks)?;
+    pub(crate) fn again(&mut self, scan: &PolicyScan, objects: &[ObjectKey]) -> Option<Walk<S>> {
+        let at = self.scans.get_mut(scan).filter(|at| !at.walks)?;
         let seen = at.seen.as_ref()?;
         let objects = objects.iter().filter_map(|key| seen.get(key));
         let steps: Vec<_> = objects.map(WalkStep::Judge).collect();
@@ -356,8 +356,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         }
         at.walks = true;
         Some(Walk {
-            view: finder.view.clone(),
-            policies: vec![at.walker(&finder.policy)],
+            view: scan.view.clone(),
+            policies: vec![at.walker(&scan.policy)],
             steps: steps.into_iter(),
             to: None,
             urgent: 0,
@@ -367,18 +367,18 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         })
     }
 
-    /// Returns the finders on this walk whose policies are unchanged.
-    pub(crate) fn on(&self, walk: &Walk<S>) -> Vec<Finder> {
-        let finders = walk.policies.iter().map(|walker| {
-            let finder = Finder {
+    /// Returns the scans on this walk whose policies are unchanged.
+    pub(crate) fn on(&self, walk: &Walk<S>) -> Vec<PolicyScan> {
+        let scans = walk.policies.iter().map(|walker| {
+            let scan = PolicyScan {
                 policy: walker.policy.clone(),
                 view: walk.view.clone(),
             };
-            (finder, walker.born)
+            (scan, walker.born)
         });
-        finders
-            .filter(|(finder, born)| self.finders.get(finder).is_some_and(|at| at.born == *born))
-            .map(|(finder, _)| finder)
+        scans
+            .filter(|(scan, born)| self.scans.get(scan).is_some_and(|at| at.born == *born))
+            .map(|(scan, _)| scan)
             .collect()
     }
 
@@ -389,15 +389,15 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         walk: &mut Walk<S>,
         objects: impl Iterator<Item = (&'o ObjectKey, bool)>,
     ) {
-        let finders = self.on(walk);
+        let scans = self.on(walk);
         for (object, is_readable) in objects {
             if !is_readable {
                 walk.unread.put(object, walk.to.as_ref());
                 continue;
             }
             walk.unread.keys.remove(object);
-            for finder in &finders {
-                if let Some(at) = self.finders.get_mut(finder) {
+            for scan in &scans {
+                if let Some(at) = self.scans.get_mut(scan) {
                     self.unread_changed |= at.unread.keys.remove(object);
                 }
             }
@@ -407,11 +407,11 @@ impl<S: ViewSnapshot> ScanPlan<S> {
     /// The walk is at its end.
     pub(crate) fn arrived(&mut self, walk: Walk<S>) {
         for walker in walk.policies {
-            let finder = Finder {
+            let scan = PolicyScan {
                 policy: walker.policy,
                 view: walk.view.clone(),
             };
-            let at = self.finders.get_mut(&finder);
+            let at = self.scans.get_mut(&scan);
             let Some(at) = at.filter(|at| at.born == walker.born) else {
                 continue;
             };
@@ -430,8 +430,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
     }
 
     /// Returns the objects on which the finder's results are unknown; `None`: all.
-    pub(crate) fn unread_objects(&self, finder: &Finder) -> Option<Vec<&ObjectKey>> {
-        let at = self.finders.get(finder).filter(|at| !at.unread.more)?;
+    pub(crate) fn unread_objects(&self, scan: &PolicyScan) -> Option<Vec<&ObjectKey>> {
+        let at = self.scans.get(scan).filter(|at| !at.unread.more)?;
         let seen = at.seen.as_ref()?;
         // What is gone has nothing to be read.
         let keys = at.unread.keys.iter();
@@ -446,7 +446,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
     /// The number of finders.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.finders.len()
+        self.scans.len()
     }
 }
 

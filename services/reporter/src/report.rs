@@ -82,7 +82,7 @@ pub(crate) fn report<'p>(
     let mut results: Vec<(&ObjectKey, &Finding)> = Vec::new();
     for finding in &of_object.findings {
         summary.add(finding.result.outcome);
-        results.push((&finding.finder.policy, finding));
+        results.push((&finding.scan.policy, finding));
     }
     let count = results.len();
     // What is bad is kept first; then by the policy's name in the report, as Kyverno sorts them.
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::findings::{
         Findings,
-        tests::{finder, result, subject},
+        tests::{result, scan, subject},
     };
 
     fn of_object(given: &[(&str, &str, ReportOutcome)]) -> ObjectFindings {
@@ -235,7 +235,7 @@ mod tests {
             results.push(result(rule, *outcome));
         }
         for (policy, results) in by_policy {
-            findings.put(&subject("u"), &finder(policy), results, 7);
+            findings.put(&subject("u"), &scan(policy), results, 7);
         }
         findings.of_object("u").unwrap().clone()
     }
@@ -297,7 +297,7 @@ mod tests {
             (PolicyKind::Mutating, ["KyvernoMutatingPolicy", "p"]),
         ] {
             let mut findings = Findings::default();
-            let mut of_policy = finder("p");
+            let mut of_policy = scan("p");
             of_policy.policy = kind.key("n", "p");
             let results = || {
                 let mut result = result("defaults", ReportOutcome::Fail);
@@ -320,7 +320,7 @@ mod tests {
             let mut later = Findings::default();
             later.put(&subject("u"), &of_policy, results(), 9);
             later.remember("u", &reported_since(&report));
-            let found = later.of_object("u").unwrap().by_finder(&of_policy);
+            let found = later.of_object("u").unwrap().by_scan(&of_policy);
             let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
             assert_eq!(found, [(7, false)]);
         }
@@ -337,9 +337,9 @@ mod tests {
             result("r", ReportOutcome::Fail),
             result("s", ReportOutcome::Fail),
         ];
-        findings.put(&subject("u"), &finder("p"), now, 9);
+        findings.put(&subject("u"), &scan("p"), now, 9);
         findings.remember("u", &reported_since(&before.manifest));
-        let found = findings.of_object("u").unwrap().by_finder(&finder("p"));
+        let found = findings.of_object("u").unwrap().by_scan(&scan("p"));
         let found: Vec<_> = found.iter().map(|f| (f.since_s, f.is_new)).collect();
         assert_eq!(found, [(7, false), (9, true)]);
         assert!(reported_since(&json!({"results": [{"policy": "p"}, 1]})).is_empty());
@@ -402,7 +402,7 @@ mod tests {
             .map(|number| long(number, ReportOutcome::Pass))
             .collect();
         results.push(long(RESULTS_MAX, ReportOutcome::Fail));
-        findings.put(&subject("u"), &finder("p"), results, 7);
+        findings.put(&subject("u"), &scan("p"), results, 7);
         let manifest = made(findings.of_object("u").unwrap()).manifest;
         let kept = manifest["results"].as_array().unwrap();
         assert_eq!(kept.last().unwrap()["result"], "fail");

@@ -29,7 +29,7 @@ use self::{
     slice_scheduler::{Candidate, Lane, SliceScheduler},
 };
 use crate::{
-    findings::{Finder, Findings},
+    findings::{Findings, PolicyScan},
     metrics::ReporterMetrics,
     plan::{ScanPlan, Walk},
     result::RuleResult,
@@ -230,22 +230,22 @@ impl Scanner {
             walk,
             extended_at: now,
         }));
-        for finder in self.retries.due(now) {
-            let objects = self.shared.with(|findings| findings.errors_of(&finder));
+        for scan in self.retries.due(now) {
+            let objects = self.shared.with(|findings| findings.errors_of(&scan));
             if objects.is_empty() {
-                self.retries.done(&finder);
+                self.retries.done(&scan);
                 continue;
             }
-            match self.plan.again(&finder, &objects) {
+            match self.plan.again(&scan, &objects) {
                 Some(walk) => {
-                    self.fact_timeout(&finder.policy).regain();
+                    self.fact_timeout(&scan.policy).regain();
                     self.walks.push_back(PendingWalk {
                         walk,
                         extended_at: now,
                     });
                 }
                 // It is on its way, and comes to these objects too, or will be due again.
-                None => self.retries.later(&finder, now),
+                None => self.retries.later(&scan, now),
             }
         }
     }
@@ -290,12 +290,12 @@ impl Scanner {
                 walk.extend(&now);
             }
         }
-        let finders = self.plan.on(&walk);
-        let Some(known) = self.known.clone().filter(|_| !finders.is_empty()) else {
+        let scans = self.plan.on(&walk);
+        let Some(known) = self.known.clone().filter(|_| !scans.is_empty()) else {
             self.plan.arrived(walk);
             return None;
         };
-        let policies = finders.iter().map(|finder| &finder.policy);
+        let policies = scans.iter().map(|scan| &scan.policy);
         let fact_timeout = match walk.waits() {
             true => policies
                 .clone()
@@ -345,28 +345,28 @@ impl Scanner {
         let met = found.iter().filter_map(ScannedObject::object);
         self.plan.came_to(&mut waiting.walk, met);
         // Some may be gone meanwhile.
-        let finders = self.plan.on(&waiting.walk);
+        let scans = self.plan.on(&waiting.walk);
         let failed = self.shared.write(|findings| {
-            let mut failed: BTreeSet<&Finder> = BTreeSet::new();
+            let mut failed: BTreeSet<&PolicyScan> = BTreeSet::new();
             let now_s = wall_clock::now().as_second();
             for found in found {
                 match found {
                     ScannedObject::Gone(uid) => {
-                        finders.iter().for_each(|f| findings.forget(&uid, f));
+                        scans.iter().for_each(|f| findings.forget(&uid, f));
                     }
                     ScannedObject::Judged(_, subject, results) => {
-                        // Results and finders have the same order.
+                        // Results and scans have the same order.
                         let mut results = results.into_iter().peekable();
-                        for finder in &finders {
-                            let is_before = |(key, _): &(ObjectKey, _)| *key < finder.policy;
+                        for scan in &scans {
+                            let is_before = |(key, _): &(ObjectKey, _)| *key < scan.policy;
                             while results.next_if(is_before).is_some() {}
-                            let is_own = |(key, _): &(ObjectKey, _)| *key == finder.policy;
+                            let is_own = |(key, _): &(ObjectKey, _)| *key == scan.policy;
                             let own = std::iter::from_fn(|| results.next_if(is_own));
                             let own: Vec<_> = own.map(|(_, result)| result).collect();
                             if own.iter().any(RuleResult::is_error) {
-                                failed.insert(finder);
+                                failed.insert(scan);
                             }
-                            findings.put(&subject, finder, own, now_s);
+                            findings.put(&subject, scan, own, now_s);
                         }
                     }
                     ScannedObject::Unreadable(_) => self.metrics.count_unreadable(),
@@ -378,9 +378,7 @@ impl Scanner {
             failed
         });
         let now = Instant::now();
-        failed
-            .iter()
-            .for_each(|finder| self.retries.put(finder, now));
+        failed.iter().for_each(|scan| self.retries.put(scan, now));
         match waiting.walk.left() {
             0 => self.plan.arrived(waiting.walk),
             _ => self.walks.push_back(waiting),
@@ -405,7 +403,7 @@ impl Scanner {
         for ((policy, _), (kind, view)) in &self.collections {
             let unread = view.as_ref().and_then(|view| {
                 let (policy, view) = (policy.clone(), view.clone());
-                self.plan.unread_objects(&Finder { policy, view })
+                self.plan.unread_objects(&PolicyScan { policy, view })
             });
             match unread {
                 None => drop(unsettled.unseen.insert(kind.clone())),

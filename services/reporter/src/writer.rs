@@ -329,14 +329,14 @@ impl ReportWriter {
             let of_object = findings.of_object(uid);
             let each = of_object.into_iter().flat_map(|of_object| {
                 let findings = of_object.findings.iter();
-                findings.map(move |finding| (of_object, &finding.finder, finding))
+                findings.map(move |finding| (of_object, &finding.scan, finding))
             });
-            for (of_object, finder, finding) in each {
+            for (of_object, scan, finding) in each {
                 let is_news = finding.is_new && finding.result.outcome.is_bad();
                 if let Some(events) = self.events.as_ref().filter(|_| is_news) {
                     events.send(&Violation {
-                        policy: &finder.policy,
-                        reported: reported.get(&finder.policy),
+                        policy: &scan.policy,
+                        reported: reported.get(&scan.policy),
                         subject: &of_object.subject,
                         result: &finding.result,
                         since_s: finding.since_s,

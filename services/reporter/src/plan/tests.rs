@@ -150,8 +150,8 @@ fn view(index: usize) -> ViewId {
     ViewId::new(format!("view{index}"))
 }
 
-fn finder(policy: u8, index: usize) -> Finder {
-    Finder {
+fn scan(policy: u8, index: usize) -> PolicyScan {
+    PolicyScan {
         policy: ObjectKey::new("", policy.to_string()),
         view: view(index),
     }
@@ -166,13 +166,13 @@ impl World {
         }
     }
 
-    fn finders(&self) -> BTreeSet<Finder> {
+    fn scans(&self) -> BTreeSet<PolicyScan> {
         let policies = self.policies.keys();
         policies
             .flat_map(|policy| {
                 Self::views_of(*policy)
                     .into_iter()
-                    .map(|v| finder(*policy, v))
+                    .map(|v| scan(*policy, v))
             })
             .collect()
     }
@@ -201,7 +201,7 @@ impl World {
                 let before = self.policies.insert(policy, content);
                 self.set();
                 if before.is_some_and(|before| before != content) {
-                    let key = finder(policy, 0).policy;
+                    let key = scan(policy, 0).policy;
                     self.plan.anew(|changed| *changed == key);
                 }
             }
@@ -211,21 +211,21 @@ impl World {
             Event::Extend => self.extend(),
             Event::Rescan => self.plan.anew(|_| true),
             Event::Retry(policy, view) => {
-                let finder = finder(policy, usize::from(view));
-                let objects = self.findings.errors_of(&finder);
+                let scan = scan(policy, usize::from(view));
+                let objects = self.findings.errors_of(&scan);
                 let objects: Vec<_> = objects
                     .into_iter()
                     .map(|o| ObjectKey::new("", o.name))
                     .collect();
-                self.walks.extend(self.plan.again(&finder, &objects));
+                self.walks.extend(self.plan.again(&scan, &objects));
             }
         }
     }
 
     fn set(&mut self) {
-        if self.plan.set(&self.finders()) {
+        if self.plan.set(&self.scans()) {
             let plan = &self.plan;
-            self.findings.retain(|finder| plan.has(finder));
+            self.findings.retain(|scan| plan.has(scan));
         }
     }
 
@@ -282,17 +282,17 @@ impl World {
         let objects = met.iter().map(|(key, is_readable)| (key, *is_readable));
         self.plan.came_to(&mut walk, objects);
         for step in steps {
-            for finder in self.plan.on(&walk) {
-                assert_eq!(finder.view, view(index));
-                let number: u8 = finder.policy.name.parse().unwrap();
+            for scan in self.plan.on(&walk) {
+                assert_eq!(scan.view, view(index));
+                let number: u8 = scan.policy.name.parse().unwrap();
                 let content = &self.policies[&number];
                 match &step {
                     WalkStep::Judge(thing) if !is_readable(thing.2) => {}
                     WalkStep::Judge(thing) => {
                         let results = judge(*content, thing.2);
-                        self.findings.put(&subject(*thing), &finder, results, 0);
+                        self.findings.put(&subject(*thing), &scan, results, 0);
                     }
-                    WalkStep::Forget(uid) => self.findings.forget(uid, &finder),
+                    WalkStep::Forget(uid) => self.findings.forget(uid, &scan),
                 }
             }
         }
@@ -315,7 +315,9 @@ impl World {
     }
 
     /// Returns the findings without broken objects, whose earlier findings stay.
-    fn known(&self) -> BTreeMap<ReportSubject, BTreeMap<Finder, Vec<crate::result::RuleResult>>> {
+    fn known(
+        &self,
+    ) -> BTreeMap<ReportSubject, BTreeMap<PolicyScan, Vec<crate::result::RuleResult>>> {
         let things = self.views.iter().flatten();
         let broken = things.filter(|(_, (_, content))| *content == BROKEN);
         let broken = broken.map(|(name, (made, _))| uid(*name, *made));
@@ -325,25 +327,25 @@ impl World {
         known
     }
 
-    /// Returns the data that each finder reported as unreadable.
-    fn unread(&self) -> BTreeMap<Finder, Option<Vec<String>>> {
-        let finders = self.finders().into_iter().map(|finder| {
-            let keys = self.plan.unread_objects(&finder);
+    /// Returns the data that each scan reported as unreadable.
+    fn unread(&self) -> BTreeMap<PolicyScan, Option<Vec<String>>> {
+        let scans = self.scans().into_iter().map(|scan| {
+            let keys = self.plan.unread_objects(&scan);
             let keys = keys.map(|keys| keys.iter().map(|key| key.name.to_string()).collect());
-            (finder, keys)
+            (scan, keys)
         });
-        finders.collect()
+        scans.collect()
     }
 
     /// Returns the data that nobody can read.
-    fn unreadable(&self) -> BTreeMap<Finder, Option<Vec<String>>> {
-        let finders = self.finders().into_iter().map(|finder| {
-            let things = &self.views[usize::from(finder.view == view(1))];
+    fn unreadable(&self) -> BTreeMap<PolicyScan, Option<Vec<String>>> {
+        let scans = self.scans().into_iter().map(|scan| {
+            let things = &self.views[usize::from(scan.view == view(1))];
             let unreadable = things.iter().filter(|(_, thing)| !is_readable(thing.1));
             let names = unreadable.map(|(name, _)| name.to_string()).collect();
-            (finder, Some(names))
+            (scan, Some(names))
         });
-        finders.collect()
+        scans.collect()
     }
 
     fn full_scan(&self) -> Findings {
@@ -353,7 +355,7 @@ impl World {
                 let things = Fake(Arc::new(self.views[index].clone())).all();
                 for thing in things.into_iter().filter(|thing| is_readable(thing.2)) {
                     let results = judge(*content, thing.2);
-                    findings.put(&subject(thing), &finder(*policy, index), results, 0);
+                    findings.put(&subject(thing), &scan(*policy, index), results, 0);
                 }
             }
         }
@@ -378,7 +380,7 @@ proptest! {
         world.settle();
         prop_assert_eq!(world.known(), world.full_scan().all());
         prop_assert_eq!(world.unread(), world.unreadable());
-        prop_assert_eq!(world.plan.len(), world.finders().len());
+        prop_assert_eq!(world.plan.len(), world.scans().len());
     }
 }
 
@@ -389,7 +391,7 @@ fn never(_: &ObjectKey) -> bool {
 #[test]
 fn a_policy_that_may_wait_for_facts_is_scanned_alone() {
     let mut plan = ScanPlan::default();
-    plan.set(&[finder(0, 0), finder(2, 0)].into());
+    plan.set(&[scan(0, 0), scan(2, 0)].into());
     let state = Fake(Arc::new([(1, (1, 1))].into()));
     let walks = plan.walks(|_| Some(state.clone()), |policy| &*policy.name == "2");
     let on: Vec<_> = walks.iter().map(|walk| plan.on(walk).len()).collect();
@@ -401,7 +403,7 @@ fn a_policy_that_may_wait_for_facts_is_scanned_alone() {
 #[test]
 fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
     let mut plan = ScanPlan::default();
-    plan.set(&[finder(0, 0)].into());
+    plan.set(&[scan(0, 0)].into());
     let state = |things: &[Thing]| {
         let things = things
             .iter()
@@ -430,8 +432,8 @@ fn objects_that_change_during_a_scan_are_judged_in_the_same_scan() {
 #[test]
 fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
     let mut plan = ScanPlan::default();
-    let finder = finder(0, 0);
-    plan.set(&[finder.clone()].into());
+    let scan = scan(0, 0);
+    plan.set(&[scan.clone()].into());
     let things = |n: usize| Fake(Arc::new((0_u16..).take(n).map(|n| (n, (1, 1))).collect()));
     let mut go = |to: &Fake, whole: bool, unread: Range<usize>| {
         if whole {
@@ -443,7 +445,7 @@ fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
             .collect();
         plan.came_to(&mut walk, keys.iter().map(|key| (key, false)));
         plan.arrived(walk);
-        plan.unread_objects(&finder).map(|keys| keys.len())
+        plan.unread_objects(&scan).map(|keys| keys.len())
     };
     let (one, two) = (things(1), things(2));
     let (most, more) = (things(UNREAD_MAX), things(UNREAD_MAX + 1));
@@ -475,7 +477,7 @@ fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
 #[test]
 fn an_object_without_a_uid_is_not_judged_by_an_older_state() {
     let mut plan = ScanPlan::default();
-    plan.set(&[finder(0, 0)].into());
+    plan.set(&[scan(0, 0)].into());
     let state = |contents: [u8; 3]| {
         let things = (0_u16..).zip(contents);
         Fake(Arc::new(
@@ -497,7 +499,7 @@ fn an_object_without_a_uid_is_not_judged_by_an_older_state() {
 #[test]
 fn policies_at_the_same_state_are_scanned_together() {
     let mut plan = ScanPlan::default();
-    plan.set(&[finder(0, 0), finder(2, 0)].into());
+    plan.set(&[scan(0, 0), scan(2, 0)].into());
     let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(3), state(4));
     let mut walks = plan.walks(|_| Some(one.clone()), never);
@@ -521,31 +523,31 @@ fn policies_at_the_same_state_are_scanned_together() {
 #[test]
 fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
     let mut plan = ScanPlan::default();
-    let finder = finder(0, 0);
-    plan.set(&[finder.clone()].into());
+    let scan = scan(0, 0);
+    plan.set(&[scan.clone()].into());
     let keys = ["1", "9"].map(|name| ObjectKey::new("", name));
-    assert!(plan.again(&finder, &keys).is_none(), "it stands nowhere");
+    assert!(plan.again(&scan, &keys).is_none(), "it stands nowhere");
     let state = Fake(Arc::new([(1, (1, 1)), (2, (1, 1))].into()));
     let walk = plan.walks(|_| Some(state.clone()), never).remove(0);
-    assert!(plan.again(&finder, &keys).is_none(), "it walks");
+    assert!(plan.again(&scan, &keys).is_none(), "it walks");
     plan.arrived(walk);
-    let mut walk = plan.again(&finder, &keys).unwrap();
+    let mut walk = plan.again(&scan, &keys).unwrap();
     assert_eq!(walk.take(9), [WalkStep::Judge((1, 1, 1))]);
     plan.arrived(walk);
-    assert_eq!(plan.unread_objects(&finder).map(|keys| keys.len()), Some(0));
+    assert_eq!(plan.unread_objects(&scan).map(|keys| keys.len()), Some(0));
 }
 
 #[test]
 fn a_policy_without_objects_to_judge_again_scans_on() {
     let mut plan = ScanPlan::default();
-    let finder = finder(0, 0);
-    plan.set(&[finder.clone()].into());
+    let scan = scan(0, 0);
+    plan.set(&[scan.clone()].into());
     let state = |n: u16| Fake(Arc::new((0..n).map(|name| (name, (1, 1))).collect()));
     let (one, two) = (state(1), state(2));
     let walk = plan.walks(|_| Some(one.clone()), never).remove(0);
     plan.arrived(walk);
     for gone in [&[][..], &[ObjectKey::new("", "9")]] {
-        assert!(plan.again(&finder, gone).is_none());
+        assert!(plan.again(&scan, gone).is_none());
     }
     let walks = plan.walks(|_| Some(two.clone()), never);
     assert_eq!(walks.iter().map(Walk::left).collect::<Vec<_>>(), [1]);

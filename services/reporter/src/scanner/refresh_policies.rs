@@ -8,7 +8,7 @@ use anteroom_model::{ObjectKey, ViewId};
 use tokio::time::Instant;
 
 use super::Scanner;
-use crate::{findings::Finder, shared::ReportedPolicy};
+use crate::{findings::PolicyScan, shared::ReportedPolicy};
 
 impl Scanner {
     /// Returns whether `known` is a newer catalog than the scanner's.
@@ -29,26 +29,26 @@ impl Scanner {
         let changed: BTreeSet<ObjectKey> =
             policies.keys().filter(|k| changed(k)).cloned().collect();
         self.collections = self.collections_of(&known, &policies);
-        let finders: BTreeSet<Finder> = self
+        let scans: BTreeSet<PolicyScan> = self
             .collections
             .iter()
             .filter_map(|((policy, _), (_, view))| {
-                Some(Finder {
+                Some(PolicyScan {
                     policy: policy.clone(),
                     view: view.clone()?,
                 })
             })
             .collect();
-        self.hold(&finders);
+        self.hold(&scans);
         let mut has_room = false;
-        if self.plan.set(&finders) {
+        if self.plan.set(&scans) {
             let plan = &self.plan;
             has_room = self.shared.write(|findings| {
-                findings.retain(|finder| plan.has(finder));
+                findings.retain(|scan| plan.has(scan));
                 findings.reopen()
             });
         }
-        self.retries.retain(|finder| finders.contains(finder));
+        self.retries.retain(|scan| scans.contains(scan));
         // Which policies other exceptions are about is for their rules to say.
         let before = self.known.as_ref();
         let excepts_as = before.is_none_or(|before| before.excepts_as(&known));
@@ -106,8 +106,8 @@ impl Scanner {
         collections
     }
 
-    fn hold(&self, finders: &BTreeSet<Finder>) {
-        let views: BTreeSet<ViewId> = finders.iter().map(|f| f.view.clone()).collect();
+    fn hold(&self, scans: &BTreeSet<PolicyScan>) {
+        let views: BTreeSet<ViewId> = scans.iter().map(|f| f.view.clone()).collect();
         self.metrics.views(views.len());
         self.mirror
             .hold(Hold::new(move |view| views.contains(view)));

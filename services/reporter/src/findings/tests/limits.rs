@@ -27,14 +27,14 @@ fn pass() -> Vec<RuleResult> {
 #[test]
 fn beyond_the_limit_the_object_with_the_last_uid_is_left_out() {
     let mut findings = limited(2, usize::MAX);
-    findings.put(&subject("c"), &finder("p"), pass(), 1);
-    findings.put(&subject("b"), &finder("p"), pass(), 1);
+    findings.put(&subject("c"), &scan("p"), pass(), 1);
+    findings.put(&subject("b"), &scan("p"), pass(), 1);
     assert_eq!(
         (uids(&findings), findings.left_out()),
         (vec!["b".into(), "c".into()], 0)
     );
     take_all(&mut findings);
-    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    findings.put(&subject("a"), &scan("p"), pass(), 1);
     assert_eq!(
         (uids(&findings), findings.left_out()),
         (vec!["a".into(), "b".into()], 1)
@@ -45,16 +45,16 @@ fn beyond_the_limit_the_object_with_the_last_uid_is_left_out() {
         "of what is left out the report goes"
     );
     for policy in ["p", "q"] {
-        findings.put(&subject("c"), &finder(policy), pass(), 1);
-        findings.put(&subject("d"), &finder(policy), pass(), 1);
+        findings.put(&subject("c"), &scan(policy), pass(), 1);
+        findings.put(&subject("d"), &scan(policy), pass(), 1);
     }
     assert_eq!(take_all(&mut findings), [""; 0]);
     assert_eq!((findings.len(), findings.left_out()), (2, 2));
-    findings.forget("d", &finder("p"));
+    findings.forget("d", &scan("p"));
     assert_eq!(findings.left_out(), 2, "another policy speaks of it");
-    findings.put(&subject("d"), &finder("q"), Vec::new(), 1);
+    findings.put(&subject("d"), &scan("q"), Vec::new(), 1);
     assert_eq!(findings.left_out(), 1);
-    findings.retain(|finder| &*finder.policy.name == "none");
+    findings.retain(|scan| &*scan.policy.name == "none");
     assert_eq!((findings.len(), findings.left_out()), (0, 0));
 }
 
@@ -62,30 +62,30 @@ fn beyond_the_limit_the_object_with_the_last_uid_is_left_out() {
 fn free_room_goes_to_left_out_objects_in_the_next_whole_scan() {
     let mut findings = limited(16, usize::MAX);
     let names: Vec<_> = (0..18).map(|number| format!("{number:02}")).collect();
-    let scan = |findings: &mut Findings| {
+    let walk = |findings: &mut Findings| {
         for name in &names {
-            findings.put(&subject(name), &finder("p"), pass(), 1);
+            findings.put(&subject(name), &scan("p"), pass(), 1);
         }
         (findings.len(), findings.left_out())
     };
     assert!(!findings.reopen(), "nothing is left out");
-    assert_eq!(scan(&mut findings), (16, 2));
-    findings.forget("03", &finder("p"));
+    assert_eq!(walk(&mut findings), (16, 2));
+    findings.forget("03", &scan("p"));
     assert!(!findings.reopen());
     assert_eq!(uids(&findings).len(), 15);
-    findings.put(&subject("17"), &finder("p"), pass(), 1);
+    findings.put(&subject("17"), &scan("p"), pass(), 1);
     assert_eq!(
         findings.left_out(),
         2,
         "nothing comes and goes at the limit"
     );
-    findings.forget("04", &finder("p"));
-    findings.put(&subject("17"), &finder("p"), pass(), 1);
+    findings.forget("04", &scan("p"));
+    findings.put(&subject("17"), &scan("p"), pass(), 1);
     assert_eq!(findings.len(), 14, "not before all are judged again");
     assert!(findings.reopen());
     assert!(!findings.reopen(), "once");
     for name in ["17", "16"] {
-        findings.put(&subject(name), &finder("p"), pass(), 1);
+        findings.put(&subject(name), &scan("p"), pass(), 1);
     }
     assert_eq!((findings.len(), findings.left_out()), (16, 0));
 }
@@ -98,14 +98,14 @@ fn gone_objects_are_remembered_up_to_a_limit_and_beyond_it_as_lost() {
         gone_max: 1,
     });
     let come_and_go = |findings: &mut Findings, name: &str| {
-        findings.put(&subject(name), &finder("p"), pass(), 1);
-        findings.forget(name, &finder("p"));
+        findings.put(&subject(name), &scan("p"), pass(), 1);
+        findings.forget(name, &scan("p"));
         findings.take_lost()
     };
     let lost = ["a", "b", "a", "c"].map(|name| come_and_go(&mut findings, name));
     assert_eq!(lost, [false, false, false, true]);
     // Subjects with findings are looked at, regardless of the deleted subjects.
-    findings.put(&subject("d"), &finder("p"), pass(), 1);
+    findings.put(&subject("d"), &scan("p"), pass(), 1);
     assert_eq!(take_all(&mut findings), ["a", "b", "d"]);
     assert!(!come_and_go(&mut findings, "e"));
 }
@@ -113,9 +113,9 @@ fn gone_objects_are_remembered_up_to_a_limit_and_beyond_it_as_lost() {
 #[test]
 fn results_that_objects_share_are_held_once() {
     let mut findings = Findings::default();
-    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    findings.put(&subject("a"), &scan("p"), pass(), 1);
     let one = findings.bytes();
-    findings.put(&subject("b"), &finder("p"), pass(), 1);
+    findings.put(&subject("b"), &scan("p"), pass(), 1);
     assert!(
         findings.bytes() - one < 2 * size_of::<ObjectFindings>(),
         "{one} {}",
@@ -127,7 +127,7 @@ fn results_that_objects_share_are_held_once() {
         &findings.of_object("b").unwrap().findings[0].result,
     ));
     for uid in ["a", "b"] {
-        findings.forget(uid, &finder("p"));
+        findings.forget(uid, &scan("p"));
     }
     assert_eq!(
         (
@@ -142,13 +142,13 @@ fn results_that_objects_share_are_held_once() {
 #[test]
 fn large_objects_are_left_out_by_their_bytes() {
     let mut findings = Findings::default();
-    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    findings.put(&subject("a"), &scan("p"), pass(), 1);
     let one = findings.bytes();
     let mut findings = limited(usize::MAX, one);
-    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    findings.put(&subject("a"), &scan("p"), pass(), 1);
     assert_eq!((findings.len(), findings.bytes()), (1, one), "just so much");
     let mut findings = limited(usize::MAX, one - 1);
-    findings.put(&subject("a"), &finder("p"), pass(), 1);
+    findings.put(&subject("a"), &scan("p"), pass(), 1);
     assert_eq!(
         (findings.len(), findings.left_out(), findings.bytes()),
         (0, 1, 0)
@@ -162,11 +162,8 @@ fn put(findings: &mut Findings, (object, policy, length): Put) {
     let mut one = result("r", ReportOutcome::Fail);
     one.message = format!("{object}").repeat(length).into();
     let results = if length == 0 { Vec::new() } else { vec![one] };
-    let (subject, finder) = (
-        subject(&format!("{object:03}")),
-        finder(&policy.to_string()),
-    );
-    findings.put(&subject, &finder, results, 1);
+    let (subject, scan) = (subject(&format!("{object:03}")), scan(&policy.to_string()));
+    findings.put(&subject, &scan, results, 1);
 }
 
 proptest! {
