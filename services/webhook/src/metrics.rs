@@ -316,7 +316,7 @@ impl WebhookMetrics {
             .inc();
     }
 
-    fn told_violation(&self, outcome: &'static str) {
+    fn count_violation(&self, outcome: &'static str) {
         self.violations
             .get_or_create(&OutcomeLabels { outcome })
             .inc();

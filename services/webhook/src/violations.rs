@@ -79,17 +79,17 @@ mod tests {
     use super::*;
     use anteroom_engine::{rule::RuleName, verdict};
 
-    fn told(
+    fn violation_of_one(
         operation: &str,
         dry_run: bool,
         action: FailureAction,
         unscanned: bool,
     ) -> Option<Violation> {
-        told_of(operation, dry_run, action, unscanned, &["taken"])
+        violation_of_messages(operation, dry_run, action, unscanned, &["taken"])
     }
 
     /// Returns the violation for a decision with a rule record for each message.
-    fn told_of(
+    fn violation_of_messages(
         operation: &str,
         dry_run: bool,
         action: FailureAction,
@@ -167,7 +167,7 @@ mod tests {
     fn a_violation_counts_the_rules_it_has_no_room_for() {
         let long = "m".repeat(MESSAGE_BYTES_MAX + 1);
         let of = |messages: &[&str]| {
-            told_of("CREATE", false, FailureAction::Enforce, false, messages).unwrap()
+            violation_of_messages("CREATE", false, FailureAction::Enforce, false, messages).unwrap()
         };
         let full = of(&["m"; RULES_MAX]);
         assert_eq!((full.rules.len(), full.left_out), (RULES_MAX, 0));
@@ -187,7 +187,7 @@ mod tests {
             ("UPDATE", false, Audit, true, Some(false)),
             ("DELETE", false, Audit, false, Some(false)),
         ] {
-            let found = told(operation, dry_run, action, unscanned);
+            let found = violation_of_one(operation, dry_run, action, unscanned);
             let blocked = found.as_ref().map(|violation| violation.blocked);
             assert_eq!(blocked, expected, "{operation} {action:?} {unscanned}");
             if let Some(found) = found {

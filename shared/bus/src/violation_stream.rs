@@ -51,7 +51,7 @@ impl Violations {
                     }
                 }
                 found = self.found.recv() => return match found {
-                    Ok(message) => Some(heard(&message)),
+                    Ok(message) => Some(decode_event(&message)),
                     Err(RecvError::Lagged(missed)) => Some(ViolationEvent::Missed(missed)),
                     Err(RecvError::Closed) => None,
                 },
@@ -61,7 +61,7 @@ impl Violations {
 }
 
 /// Decodes a violation; a message that cannot be decoded counts as missed.
-fn heard(message: &[u8]) -> ViolationEvent {
+fn decode_event(message: &[u8]) -> ViolationEvent {
     match violation::decode(message) {
         Ok(violation) => ViolationEvent::Violation(Box::new(violation)),
         Err(error) => {

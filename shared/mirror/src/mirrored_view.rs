@@ -355,7 +355,7 @@ impl MirroredView {
     }
 
     /// Notes that the view's writer was heard from.
-    pub(crate) fn heard(&mut self, now: Moment) {
+    pub(crate) fn note_heard(&mut self, now: Moment) {
         self.heard = Some(now);
     }
 

@@ -88,7 +88,7 @@ impl Recorder for WebhookMetrics {
     }
 
     fn violation(&self, outcome: &'static str) {
-        self.told_violation(outcome);
+        self.count_violation(outcome);
     }
 }
 

@@ -53,7 +53,7 @@ impl Machine {
         for kept in self.views.values() {
             let of_group = kept.read().group() == Some(beat.group);
             if of_group {
-                kept.write().heard(now);
+                kept.write().note_heard(now);
             }
         }
         for news in beat
@@ -67,7 +67,7 @@ impl Machine {
             if let Some(kept) = self.views.get(&news.view) {
                 changing(now, &news.view, kept, effects, |kept| {
                     // Also where nothing is known of the view but its name.
-                    kept.heard(now);
+                    kept.note_heard(now);
                     let read = match kept.record_source() {
                         RecordSource::Log => self.position,
                         RecordSource::Alone | RecordSource::None => self.loads.position(&news.view),

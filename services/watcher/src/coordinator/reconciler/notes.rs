@@ -84,14 +84,14 @@ impl Reconciler {
                 Manifests::Policies(kind) => self.policies_listed(kind, now),
                 Manifests::Exceptions(kind) => self.exceptions_listed(kind, now),
             },
-            Note::Heard { .. } => self.heard(manifests, now),
+            Note::Heard { .. } => self.note_news(manifests, now),
             Note::Refused(failure) => self.refused(manifests, failure, now),
             Note::Troubled(failure) => self.write(manifests.view(), Write::Troubled(failure)),
         }
     }
 
     /// Notes news of manifests. A view is as fresh as the manifests of all its kinds.
-    fn heard(&mut self, manifests: Manifests, now: Instant) {
+    fn note_news(&mut self, manifests: Manifests, now: Instant) {
         match manifests {
             Manifests::Entries(kind) => {
                 self.entries.list_mut(kind).note_news(now);

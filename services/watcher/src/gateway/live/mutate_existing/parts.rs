@@ -48,7 +48,7 @@ impl LiveReader {
                 Err(error) if is_too_large(&error) => {
                     let (names, next) = self.passed_over(kind, objects, &page, claim).await?;
                     let wanted = names.iter().filter(|item| is_wanted(kind, objects, item));
-                    let unread: Vec<_> = wanted.map(|item| told_of(item, &error)).collect();
+                    let unread: Vec<_> = wanted.map(|item| unread_object(item, &error)).collect();
                     self.unread(unread.len());
                     if !unread.is_empty() || next.is_empty() || Instant::now() >= until {
                         return Ok(json!({"items": [], "continue": next, "unread": unread}));
@@ -123,7 +123,7 @@ fn is_too_large(error: &FactError) -> bool {
     matches!(error, FactError::LiveReadFailed { code: 413, .. })
 }
 
-fn told_of(item: &Value, error: &FactError) -> Value {
+fn unread_object(item: &Value, error: &FactError) -> Value {
     let metadata = &item["metadata"];
     json!({
         "namespace": metadata["namespace"].as_str().unwrap_or_default(),
