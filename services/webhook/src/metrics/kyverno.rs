@@ -186,7 +186,7 @@ impl KyvernoMetrics {
         took: Duration,
     ) {
         let allowed = decision.allowed();
-        let whole = RequestSubject::of(review);
+        let whole = CountedRequest::of(review);
         let subject = self.bounded(whole);
         let key = (&subject, phase == Phase::Mutation, allowed);
         let counted = self.seen.get(&key, || {
@@ -218,7 +218,7 @@ impl KyvernoMetrics {
 
     fn rule(
         &self,
-        subject: RequestSubject<'_>,
+        subject: CountedRequest<'_>,
         of: &ConstantRuleLabels,
         record: &RuleRecord,
     ) -> Counted {
@@ -255,7 +255,7 @@ impl KyvernoMetrics {
     }
 
     /// Returns the subject, or beyond the limit the one that stands for all further subjects.
-    fn bounded<'p>(&self, subject: RequestSubject<'p>) -> RequestSubject<'p> {
+    fn bounded<'p>(&self, subject: CountedRequest<'p>) -> CountedRequest<'p> {
         let key = hash(&(subject.kind, subject.namespace));
         let mut known = self.requests_known.lock();
         if known.contains(&key) || known.len() < SUBJECTS_MAX {
@@ -268,9 +268,9 @@ impl KyvernoMetrics {
     /// Bounds the labels as [`Self::bounded`] does, for one rule.
     fn bounded_for_rule<'p>(
         &self,
-        subject: RequestSubject<'p>,
+        subject: CountedRequest<'p>,
         of: &ConstantRuleLabels,
-    ) -> RequestSubject<'p> {
+    ) -> CountedRequest<'p> {
         let key = hash(&(subject.kind, subject.namespace));
         let mut known = self.results_known.lock();
         let has_room = known.subjects < RULE_SUBJECTS_MAX;
@@ -330,14 +330,14 @@ impl KyvernoMetrics {
 
 /// The kind, namespace and operation by which a request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct RequestSubject<'a> {
+struct CountedRequest<'a> {
     kind: &'a str,
     namespace: &'a str,
     operation: &'static str,
     dry_run: bool,
 }
 
-impl<'a> RequestSubject<'a> {
+impl<'a> CountedRequest<'a> {
     /// Returns the labels of a series that stands for many.
     fn other(self) -> Self {
         Self {
@@ -474,9 +474,9 @@ mod tests {
             };
             kyverno.decided(&review, Phase::Validation, &decision, Duration::ZERO);
         }
-        let of = |namespace: &'static str| RequestSubject {
+        let of = |namespace: &'static str| CountedRequest {
             namespace,
-            ..RequestSubject::of(&review)
+            ..CountedRequest::of(&review)
         };
         let text = metrics.encode();
         for mode in ["enforce", "audit"] {
