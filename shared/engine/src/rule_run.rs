@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{
-    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactTarget, FailureAction, Policy,
+    AdmissionRequest, ChangedObject, Evaluation, FactRequest, FactSubject, FailureAction, Policy,
     Rule, RuleError, RuleOutcome, RuleReport, RuleStep,
 };
 use tokio::time::Instant;
@@ -130,7 +130,7 @@ impl<'a> RuleRun<'a> {
                 if requests.is_empty() {
                     continue;
                 }
-                let unnamed = requests.iter().filter(|one| may_tell(&one.target));
+                let unnamed = requests.iter().filter(|one| may_tell(&one.subject));
                 self.unnamed.extend(unnamed.map(|one| one.id));
             }
             self.awaited = requests.iter().map(|request| request.id).collect();
@@ -276,17 +276,17 @@ fn withheld(outcome: RuleOutcome) -> RuleOutcome {
 }
 
 /// Returns whether variables may stand in the name of a fact.
-fn may_tell(target: &FactTarget) -> bool {
-    match target {
-        FactTarget::Entry { .. } | FactTarget::Collection(_) | FactTarget::RoleBindings { .. } => {
-            false
-        }
-        FactTarget::Api(_)
-        | FactTarget::Service { .. }
-        | FactTarget::ConfigMap { .. }
-        | FactTarget::NamespaceLabels { .. }
-        | FactTarget::Image { .. }
-        | FactTarget::Existing(_) => true,
+fn may_tell(subject: &FactSubject) -> bool {
+    match subject {
+        FactSubject::Entry { .. }
+        | FactSubject::Collection(_)
+        | FactSubject::RoleBindings { .. } => false,
+        FactSubject::Api(_)
+        | FactSubject::Service { .. }
+        | FactSubject::ConfigMap { .. }
+        | FactSubject::NamespaceLabels { .. }
+        | FactSubject::Image { .. }
+        | FactSubject::Existing(_) => true,
     }
 }
 

@@ -4,7 +4,7 @@
 //! among them is absent. Otherwise the given resources answer, and of what is not among them nothing is known.
 
 use anteroom_model::{FactError, LabelSelector};
-use anteroom_policy::{ApiTarget, FactRequest, FactTarget};
+use anteroom_policy::{FactRequest, FactSubject, ResolvedApiCall};
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,9 +17,9 @@ use crate::{
 impl Facts<'_> {
     /// Returns the value of a fact that an expression in CEL reads.
     pub(crate) fn answer_in_cel(&self, request: &FactRequest) -> Result<Value, Unanswered> {
-        match &request.target {
-            FactTarget::Api(call) => self.world().read(call),
-            FactTarget::Service { url, data } => {
+        match &request.subject {
+            FactSubject::Api(call) => self.world().read(call),
+            FactSubject::Service { url, data } => {
                 let response = self.world().response(url, data.is_some());
                 response.map(answered).ok_or_else(|| nothing(url))
             }
@@ -30,20 +30,20 @@ impl Facts<'_> {
 
 /// Returns whether Kyverno's command line takes a fact for null where nothing is given that could answer: an object, or
 /// an entry. Lists, images and answers of services are errors to it too.
-pub(crate) fn may_be_null(target: &FactTarget) -> bool {
-    match target {
-        FactTarget::Api(call) => {
+pub(crate) fn may_be_null(subject: &FactSubject) -> bool {
+    match subject {
+        FactSubject::Api(call) => {
             let path = ApiPath::parse(&call.path);
             call.data.is_none() && path.is_some_and(|path| !path.name.is_empty())
         }
-        FactTarget::Entry { .. } => true,
+        FactSubject::Entry { .. } => true,
         _ => false,
     }
 }
 
 impl World {
     /// Returns the answer of the API server to `resource.get`, `resource.list` or `resource.post`.
-    fn read(&self, call: &ApiTarget) -> Result<Value, Unanswered> {
+    fn read(&self, call: &ResolvedApiCall) -> Result<Value, Unanswered> {
         let is_post = call.data.is_some();
         let path = ApiPath::parse(&call.path).filter(|_| !is_post);
         if let Some(response) = self.response(&call.path, is_post) {
@@ -140,7 +140,7 @@ mod tests {
 
     /// The names that a read finds; `?`: nothing is known, `!`: not known, `-`: absent.
     fn read(world: &World, path: &str) -> String {
-        let call = ApiTarget {
+        let call = ResolvedApiCall {
             path: path.to_owned(),
             data: None,
             kept: None,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use anteroom_functions::query_functions;
 use anteroom_jmespath::{Environment, Expression, MissingKey};
 use anteroom_model::{EntryKind, FactError};
-use anteroom_policy::{ApiTarget, FactRequest, FactTarget, KeptTarget, Reference};
+use anteroom_policy::{FactRequest, FactSubject, KeptRead, Reference, ResolvedApiCall};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -125,9 +125,9 @@ impl<'a> Facts<'a> {
         given
     }
 
-    /// Returns whether the given resources and entries answer for a target before values do.
-    pub(crate) fn is_before_values(&self, target: &FactTarget) -> bool {
-        self.world.is_before_values(target)
+    /// Returns whether the given resources and entries answer for a subject before values do.
+    pub(crate) fn is_before_values(&self, subject: &FactSubject) -> bool {
+        self.world.is_before_values(subject)
     }
 
     /// Returns the value where a rule looks. What answers beside values counts before them, as in Kyverno; of two
@@ -137,7 +137,7 @@ impl<'a> Facts<'a> {
         let Some(given) = given.remove(&request.variable) else {
             return self.sought(request);
         };
-        if !self.world.is_before_values(&request.target) {
+        if !self.world.is_before_values(&request.subject) {
             return Err(Unanswered::Given);
         }
         match self.sought(request) {
@@ -149,50 +149,50 @@ impl<'a> Facts<'a> {
 
     /// Returns the value where a rule looks, whatever values are given.
     fn sought(&self, request: &FactRequest) -> Result<Value, Unanswered> {
-        let data = match &request.target {
-            target if self.world.is_cluster == Some(false) && asks_cluster(target) => {
-                let response = match target {
-                    FactTarget::Api(call) => self.world.response(&call.path, call.data.is_some()),
+        let data = match &request.subject {
+            subject if self.world.is_cluster == Some(false) && asks_cluster(subject) => {
+                let response = match subject {
+                    FactSubject::Api(call) => self.world.response(&call.path, call.data.is_some()),
                     _ => None,
                 };
-                let response = response.ok_or_else(|| nothing(&target.to_string()))?;
-                response.data(&target.to_string())?
+                let response = response.ok_or_else(|| nothing(&subject.to_string()))?;
+                response.data(&subject.to_string())?
             }
-            FactTarget::Entry {
+            FactSubject::Entry {
                 kind,
                 name,
                 projection,
             } => self.world.entry(*kind, name, projection, self.home)?,
-            FactTarget::Collection(collection) => self.world.document(collection)?,
-            FactTarget::Api(target) => self.world.call(target)?,
-            FactTarget::ConfigMap { object, .. } => {
+            FactSubject::Collection(collection) => self.world.document(collection)?,
+            FactSubject::Api(subject) => self.world.call(subject)?,
+            FactSubject::ConfigMap { object, .. } => {
                 let object = self
                     .world
                     .object(ObjectType::new("", "configmaps"), object)?;
                 json!({"data": object.get("data").cloned().unwrap_or(json!({})),
                        "metadata": object["metadata"]})
             }
-            FactTarget::Service { url, data } => {
+            FactSubject::Service { url, data } => {
                 let response = self.world.response(url, data.is_some());
                 response.ok_or_else(|| nothing(url))?.data(url)?
             }
-            FactTarget::NamespaceLabels { namespace }
+            FactSubject::NamespaceLabels { namespace }
                 if self.within.0 == namespace && self.namespace.is_some() =>
             {
                 self.named_namespace(namespace)
             }
-            FactTarget::NamespaceLabels { namespace } => match self.world.namespace(namespace) {
+            FactSubject::NamespaceLabels { namespace } => match self.world.namespace(namespace) {
                 Err(_) if self.within.0 == namespace => json!({
                     "apiVersion": "v1", "kind": "Namespace",
                     "metadata": {"name": namespace, "labels": self.within.1},
                 }),
                 found => found?.clone(),
             },
-            FactTarget::Existing(wanted) => return self.world.existing(wanted),
-            FactTarget::Image { reference, .. } => {
+            FactSubject::Existing(wanted) => return self.world.existing(wanted),
+            FactSubject::Image { reference, .. } => {
                 let context = self.world.context.as_ref();
                 let data = context.and_then(|context| context.image(reference));
-                data.ok_or_else(|| nothing(&request.target.to_string()))?
+                data.ok_or_else(|| nothing(&request.subject.to_string()))?
                     .clone()
             }
             other => return Err(nothing(&other.to_string())),
@@ -227,10 +227,10 @@ fn is_answer(error: &FactError) -> bool {
 }
 
 /// Returns whether only a cluster answers it, rather than an entry of the policy's own.
-fn asks_cluster(target: &FactTarget) -> bool {
-    match target {
-        FactTarget::Api(_) | FactTarget::ConfigMap { .. } => true,
-        FactTarget::Collection(of) => !of.inline,
+fn asks_cluster(subject: &FactSubject) -> bool {
+    match subject {
+        FactSubject::Api(_) | FactSubject::ConfigMap { .. } => true,
+        FactSubject::Collection(of) => !of.inline,
         _ => false,
     }
 }
@@ -274,19 +274,19 @@ pub(crate) fn nothing(what: &str) -> Unanswered {
 }
 
 impl World {
-    /// Returns whether a target is answered from here before a value that its entry is given.
-    pub(crate) fn is_before_values(&self, target: &FactTarget) -> bool {
-        match target {
-            FactTarget::Entry { kind, name, .. } => {
+    /// Returns whether a subject is answered from here before a value that its entry is given.
+    pub(crate) fn is_before_values(&self, subject: &FactSubject) -> bool {
+        match subject {
+            FactSubject::Entry { kind, name, .. } => {
                 !self.entries.is_empty() || self.declares(*kind, name)
             }
-            FactTarget::ConfigMap { .. } => self.is_cluster == Some(true),
-            FactTarget::Collection(of) => !of.inline && self.is_cluster != Some(false),
-            FactTarget::Api(call) => {
+            FactSubject::ConfigMap { .. } => self.is_cluster == Some(true),
+            FactSubject::Collection(of) => !of.inline && self.is_cluster != Some(false),
+            FactSubject::Api(call) => {
                 let is_post = call.data.is_some();
                 self.is_cluster != Some(false) || self.response(&call.path, is_post).is_some()
             }
-            FactTarget::Service { url, data } => self.response(url, data.is_some()).is_some(),
+            FactSubject::Service { url, data } => self.response(url, data.is_some()).is_some(),
             _ => false,
         }
     }
@@ -330,15 +330,15 @@ impl World {
         Ok(search(&found.path, &data, &Map::new(), false)?)
     }
 
-    fn call(&self, target: &ApiTarget) -> Result<Value, Unanswered> {
-        let is_post = target.data.is_some();
-        if let Some(response) = self.response(&target.path, is_post) {
-            return Ok(response.data(&target.path)?);
+    fn call(&self, subject: &ResolvedApiCall) -> Result<Value, Unanswered> {
+        let is_post = subject.data.is_some();
+        if let Some(response) = self.response(&subject.path, is_post) {
+            return Ok(response.data(&subject.path)?);
         }
-        let Some(kept) = target.kept.as_ref().filter(|_| !is_post) else {
-            return Err(nothing(&target.path));
+        let Some(kept) = subject.kept.as_ref().filter(|_| !is_post) else {
+            return Err(nothing(&subject.path));
         };
-        let KeptTarget {
+        let KeptRead {
             reference,
             object,
             namespace,
@@ -361,7 +361,7 @@ impl World {
             _ => true,
         };
         if narrowed || !label_selector.is_empty() || !field_selector.is_empty() || limit.is_some() {
-            return Err(self.unanswered(of, &target.path));
+            return Err(self.unanswered(of, &subject.path));
         }
         let within = match reference {
             Reference::Collection(of) if namespace.is_empty() => &of.namespace,

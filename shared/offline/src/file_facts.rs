@@ -62,7 +62,7 @@ impl<'a> FileFacts<'a> {
         match self.facts.answer_in_cel(request) {
             Ok(value) => FactResult::Got(Ok(value)),
             Err(Unanswered::Given) => FactResult::LeftOut,
-            Err(why) if self.leaves_out && is_nothing(&why) && may_be_null(&request.target) => {
+            Err(why) if self.leaves_out && is_nothing(&why) && may_be_null(&request.subject) => {
                 self.left_out.borrow_mut().push(request.variable.clone());
                 FactResult::Got(Ok(Value::Null))
             }
@@ -80,7 +80,7 @@ impl<'a> FileFacts<'a> {
             Ok(value) => FactResult::Got(Ok(value)),
             Err(Unanswered::Given) => FactResult::LeftOut,
             Err(Unanswered::Nothing(_))
-                if self.leaves_out && !self.facts.is_before_values(&request.target) =>
+                if self.leaves_out && !self.facts.is_before_values(&request.subject) =>
             {
                 self.left_out.borrow_mut().push(request.variable.clone());
                 FactResult::LeftOut

@@ -47,8 +47,8 @@ pub use policy::{NotRun, Policy};
 pub use policy_kind::PolicyKind;
 pub use problem::Problem;
 pub use reference::{
-    ApiTarget, CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactTarget,
-    KeptTarget, NamedObject, Reference, WRITER,
+    CALLS, CALLS_DECLARED, CALLS_OFF, CollectionReference, FIELD_MANAGER, FactSubject, KeptRead,
+    NamedObject, Reference, ResolvedApiCall, WRITER,
 };
 pub use request::{AdmissionRequest, RequestError};
 pub use rule::{FailureAction, Rule};

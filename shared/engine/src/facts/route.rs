@@ -25,8 +25,8 @@ use anteroom_model::{
     Shape, Source, ViewId,
 };
 use anteroom_policy::{
-    ApiTarget, CelRequest, CollectionReference, FactRequest, FactTarget, KeptTarget, PolicyKind,
-    Reference, may_miss_key,
+    CelRequest, CollectionReference, FactRequest, FactSubject, KeptRead, PolicyKind, Reference,
+    ResolvedApiCall, may_miss_key,
 };
 use anteroom_wire::{
     live::LiveCall,
@@ -50,7 +50,7 @@ pub(super) struct FactRoute {
     /// The context entry that reads it.
     pub(super) variable: String,
     /// The name of the view or path that the variable reads, for messages.
-    pub(super) target: String,
+    pub(super) subject: String,
     /// The backends that are still to be asked, in order. Never empty to begin with, but for a part.
     pub(super) backends: VecDeque<Backend>,
     /// The route asks about a use of the fact: worth no live read of its own, since the fact has other uses.
@@ -136,32 +136,32 @@ pub(super) fn route(
         is_pushed_down: need.is_pushed_down,
         query,
     };
-    let target = need.target.to_string();
-    let (backends, stands_for) = match need.target {
-        FactTarget::Entry {
+    let subject = need.subject.to_string();
+    let (backends, stands_for) = match need.subject {
+        FactSubject::Entry {
             kind,
             name,
             projection,
         } => (asked.entry(kind, &name, &projection)?, None),
-        FactTarget::Collection(collection) => (asked.collection(collection)?, None),
-        FactTarget::Api(target) => match &need.cel {
-            Some(cel) => (asked.part(target, cel), None),
-            None => asked.api(target)?,
+        FactSubject::Collection(collection) => (asked.collection(collection)?, None),
+        FactSubject::Api(subject) => match &need.cel {
+            Some(cel) => (asked.part(subject, cel), None),
+            None => asked.api(subject)?,
         },
-        FactTarget::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
-        FactTarget::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
-        FactTarget::Image { reference, .. } => (asked.live(LiveCall::Image { reference }), None),
-        FactTarget::Existing(objects) => {
+        FactSubject::Service { url, data } => (asked.live(LiveCall::Service { url, data }), None),
+        FactSubject::ConfigMap { object, literal } => (asked.config_map(object, literal)?, None),
+        FactSubject::Image { reference, .. } => (asked.live(LiveCall::Image { reference }), None),
+        FactSubject::Existing(objects) => {
             confined::check_existing(&objects, asked.namespace)?;
             (asked.live(LiveCall::Existing { objects }), None)
         }
-        FactTarget::NamespaceLabels { namespace } => (asked.namespace(namespace), None),
-        FactTarget::RoleBindings { cluster } => (asked.role_bindings(cluster)?, None),
+        FactSubject::NamespaceLabels { namespace } => (asked.namespace(namespace), None),
+        FactSubject::RoleBindings { cluster } => (asked.role_bindings(cluster)?, None),
     };
     Ok(FactRoute {
         id: need.id,
         variable: need.variable,
-        target,
+        subject,
         backends: backends.into(),
         is_pushed_down: need.is_pushed_down,
         stands_for,
@@ -177,7 +177,7 @@ fn cel_query(asked: &CelRequest) -> CelQuery {
     }
 }
 
-/// A fact to look up, without its target.
+/// A fact to look up, without its subject.
 struct FactLookup<'a> {
     catalog: &'a Catalog,
     policy: &'a ObjectKey,
@@ -242,15 +242,15 @@ impl FactLookup<'_> {
         Ok(vec![self.view(binding, query, Selection::default())])
     }
 
-    fn api(self, target: ApiTarget) -> Result<(Vec<Backend>, Option<LiveRead>), FactError> {
-        let ApiTarget { path, data, kept } = target;
+    fn api(self, subject: ResolvedApiCall) -> Result<(Vec<Backend>, Option<LiveRead>), FactError> {
+        let ResolvedApiCall { path, data, kept } = subject;
         confined::check_path(&path, self.namespace)?;
         if let (Some(own), Some(kept)) = (self.namespace, &kept)
             && !is_of(kept, own)
         {
             return Err(confined::outside(&path, own));
         }
-        let answers = |kept: &KeptTarget| self.catalog.keeps(&kept.reference) && self.fits(kept);
+        let answers = |kept: &KeptRead| self.catalog.keeps(&kept.reference) && self.fits(kept);
         let kept = kept.filter(|kept| data.is_none() && answers(kept));
         let live = LiveRead {
             call: LiveCall::Api { path, data },
@@ -271,16 +271,16 @@ impl FactLookup<'_> {
 
     /// Returns the view that evaluates a part of an expression in CEL. It returns none if one of the part's lists is
     /// missing, or in another view: then the lists are read.
-    fn part(mut self, target: ApiTarget, cel: &CelRequest) -> Vec<Backend> {
+    fn part(mut self, subject: ResolvedApiCall, cel: &CelRequest) -> Vec<Backend> {
         let mut selections = BTreeMap::new();
         let mut first: Option<ViewRead> = None;
         let further = cel.documents.iter();
-        let further = further.map(|(name, target)| (name.as_str(), target));
-        for (name, target) in std::iter::once((VIEW, &FactTarget::Api(target))).chain(further) {
-            let FactTarget::Api(target) = target else {
+        let further = further.map(|(name, subject)| (name.as_str(), subject));
+        for (name, subject) in std::iter::once((VIEW, &FactSubject::Api(subject))).chain(further) {
+            let FactSubject::Api(subject) = subject else {
                 return Vec::new();
             };
-            let Some(read) = self.kept_list(target) else {
+            let Some(read) = self.kept_list(subject) else {
                 return Vec::new();
             };
             match &first {
@@ -306,9 +306,9 @@ impl FactLookup<'_> {
     }
 
     /// The view that holds the list of a call; `None`: it has to be read live, or may not be read.
-    fn kept_list(&self, target: &ApiTarget) -> Option<ViewRead> {
-        confined::check_path(&target.path, self.namespace).ok()?;
-        let kept = target.kept.clone().filter(|_| target.data.is_none())?;
+    fn kept_list(&self, subject: &ResolvedApiCall) -> Option<ViewRead> {
+        confined::check_path(&subject.path, self.namespace).ok()?;
+        let kept = subject.kept.clone().filter(|_| subject.data.is_none())?;
         if self.namespace.is_some_and(|own| !is_of(&kept, own)) {
             return None;
         }
@@ -323,7 +323,7 @@ impl FactLookup<'_> {
     }
 
     /// Returns the view that answers a call, with the selection of its objects.
-    fn kept(&self, kept: KeptTarget) -> Result<Backend, FactError> {
+    fn kept(&self, kept: KeptRead) -> Result<Backend, FactError> {
         let binding = match &kept.reference {
             Reference::Object(object) if !kept.reference.may_be_secrets() => {
                 objects(&object.group, &object.version, &object.resource)
@@ -447,7 +447,7 @@ impl FactLookup<'_> {
 
     /// Returns whether the API server has such a path. A cluster-scoped resource is in no namespace, and an object of
     /// a namespaced one is in one. For a resource that is not known here, the watcher keeps only fitting paths.
-    fn fits(&self, kept: &KeptTarget) -> bool {
+    fn fits(&self, kept: &KeptRead) -> bool {
         let gvr = match &kept.reference {
             Reference::Object(object) => {
                 GroupVersionResource::new(&*object.group, &*object.version, &*object.resource)
@@ -499,7 +499,7 @@ fn objects(group: &str, version: &str, resource: &str) -> Binding {
 
 /// Returns whether the selected objects are in `namespace` alone. The path ensures that already; this checks the
 /// selection that was made from the path.
-fn is_of(kept: &KeptTarget, namespace: &str) -> bool {
+fn is_of(kept: &KeptRead, namespace: &str) -> bool {
     let of_reference = match &kept.reference {
         Reference::Collection(collection) => &*collection.namespace,
         Reference::Object(object) => &*object.namespace,

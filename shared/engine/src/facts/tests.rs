@@ -8,7 +8,8 @@ use std::{sync::Arc, time::Duration};
 use anteroom_bus::Address;
 use anteroom_model::{EntryKind, FactError, ObjectKey, Shape, ViewId};
 use anteroom_policy::{
-    ApiTarget, CollectionReference, FactRequest, FactTarget, KeptTarget, NamedObject, Reference,
+    CollectionReference, FactRequest, FactSubject, KeptRead, NamedObject, Reference,
+    ResolvedApiCall,
 };
 use anteroom_seal::AskedOf;
 use anteroom_wire::{live::LiveCall, query};
@@ -41,11 +42,11 @@ pub(super) fn pods(declared: bool) -> CollectionReference {
     }
 }
 
-fn pod_list(declared: bool) -> FactTarget {
-    FactTarget::Api(ApiTarget {
+fn pod_list(declared: bool) -> FactSubject {
+    FactSubject::Api(ResolvedApiCall {
         path: PODS.into(),
         data: None,
-        kept: Some(KeptTarget {
+        kept: Some(KeptRead {
             reference: Reference::Collection(pods(declared)),
             object: None,
             namespace: String::new(),
@@ -56,12 +57,12 @@ fn pod_list(declared: bool) -> FactTarget {
     })
 }
 
-fn pod(declared: bool) -> FactTarget {
+fn pod(declared: bool) -> FactSubject {
     let key = ObjectKey::new("a", "b");
-    FactTarget::Api(ApiTarget {
+    FactSubject::Api(ResolvedApiCall {
         path: "/api/v1/namespaces/a/pods/b".into(),
         data: None,
-        kept: Some(KeptTarget {
+        kept: Some(KeptRead {
             reference: Reference::Object(NamedObject {
                 version: "v1".into(),
                 resource: "pods".into(),
@@ -79,16 +80,16 @@ fn pod(declared: bool) -> FactTarget {
     })
 }
 
-fn entry(name: &str) -> FactTarget {
-    FactTarget::Entry {
+fn entry(name: &str) -> FactSubject {
+    FactSubject::Entry {
         kind: EntryKind::Cached,
         name: name.into(),
         projection: String::new(),
     }
 }
 
-fn config_map(literal: bool) -> FactTarget {
-    FactTarget::ConfigMap {
+fn config_map(literal: bool) -> FactSubject {
+    FactSubject::ConfigMap {
         object: ObjectKey::new("a", "c"),
         literal,
     }
@@ -228,8 +229,8 @@ async fn an_undeclared_call_falls_back_to_a_live_read() {
             .replica(view("pods.v1"), move |_, _| said.clone())
             .await;
         let _watcher = world.watcher(|_, _| Ok(json!("live"))).await;
-        for (target, expected) in [(pod_list(false), undeclared), (pod_list(true), declared)] {
-            let fact = world.answer(target).await;
+        for (subject, expected) in [(pod_list(false), undeclared), (pod_list(true), declared)] {
+            let fact = world.answer(subject).await;
             let got = fact.got().unwrap();
             let found = match &got {
                 Ok(value) => value.as_str().unwrap(),
@@ -295,7 +296,7 @@ async fn a_live_read_of_a_scan_is_marked_as_one() {
             world.facts = world.facts.clone().for_scans();
         }
         let _watcher = world.watcher(|_, request| Ok(json!(request.of_scan))).await;
-        let service = FactTarget::Service {
+        let service = FactSubject::Service {
             url: "https://s".into(),
             data: None,
         };
@@ -306,7 +307,7 @@ async fn a_live_read_of_a_scan_is_marked_as_one() {
 #[tokio::test]
 async fn a_live_read_carries_its_policy_and_returns_the_watchers_answer() {
     let world = World::new(0.0);
-    let service = FactTarget::Service {
+    let service = FactSubject::Service {
         url: "https://s".into(),
         data: Some(json!({ "a": 1 })),
     };

@@ -58,8 +58,8 @@ impl Question {
     /// Returns the queries for these facts to one view; `None` if there are none.
     pub(super) fn of(facts: &[(PendingFact<'_>, ViewRead)]) -> Option<Self> {
         let (first, read) = facts.first()?;
-        let entry = &first.route.target;
-        let one = facts.iter().all(|(fact, _)| fact.route.target == *entry);
+        let entry = &first.route.subject;
+        let one = facts.iter().all(|(fact, _)| fact.route.subject == *entry);
         Some(Self {
             view: read.view.clone(),
             entry: if one { entry.clone() } else { String::new() },

@@ -2,7 +2,7 @@
 //! admission.
 
 use anteroom_functions::meter;
-use anteroom_policy::{AdmissionRequest, ChangedObject, FactTarget, RuleOutcome, RuleReport};
+use anteroom_policy::{AdmissionRequest, ChangedObject, FactSubject, RuleOutcome, RuleReport};
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::{Duration, Instant},
@@ -133,8 +133,8 @@ impl<'a, F: FactSource> TriggeredChange<'a, F> {
         };
         let [run] = &mut self.run;
         asked.requests.retain(|request| {
-            let why = match &request.target {
-                FactTarget::Existing(objects) => forbidden.rest_of(objects),
+            let why = match &request.subject {
+                FactSubject::Existing(objects) => forbidden.rest_of(objects),
                 _ => None,
             };
             if let Some(error) = why {
@@ -217,5 +217,5 @@ fn entry_of<'c>(catalog: &'c Catalog, name: &RuleName) -> Option<&'c CompiledPol
 /// Returns whether a part of the objects is asked for: those that were asked for before are done with.
 fn is_of_next_part(asked: &RuleRequests<'_>) -> bool {
     let mut requests = asked.requests.iter();
-    requests.all(|request| matches!(request.target, FactTarget::Existing(_)))
+    requests.all(|request| matches!(request.subject, FactSubject::Existing(_)))
 }

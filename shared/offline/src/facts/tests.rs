@@ -37,11 +37,11 @@ fn world() -> World {
     }
 }
 
-fn asked(variable: &str, target: FactTarget, expression: &str) -> FactRequest {
+fn asked(variable: &str, subject: FactSubject, expression: &str) -> FactRequest {
     FactRequest {
         id: 0,
         variable: variable.to_owned(),
-        target,
+        subject,
         expression: expression.to_owned(),
         parameters: BTreeMap::new(),
         missing_key_is_error: true,
@@ -51,24 +51,24 @@ fn asked(variable: &str, target: FactTarget, expression: &str) -> FactRequest {
     }
 }
 
-fn entry(name: &str, projection: &str) -> FactTarget {
-    FactTarget::Entry {
+fn entry(name: &str, projection: &str) -> FactSubject {
+    FactSubject::Entry {
         kind: EntryKind::Global,
         name: name.to_owned(),
         projection: projection.to_owned(),
     }
 }
 
-fn pods(namespace: &str) -> FactTarget {
-    FactTarget::Collection(CollectionReference {
+fn pods(namespace: &str) -> FactSubject {
+    FactSubject::Collection(CollectionReference {
         resource: "pods".to_owned(),
         namespace: namespace.to_owned(),
         ..CollectionReference::default()
     })
 }
 
-fn call(path: &str, is_post: bool) -> FactTarget {
-    FactTarget::Api(ApiTarget {
+fn call(path: &str, is_post: bool) -> FactSubject {
+    FactSubject::Api(ResolvedApiCall {
         path: path.to_owned(),
         data: is_post.then(|| json!({})),
         kept: None,
@@ -82,8 +82,8 @@ fn a_namespace_that_is_not_given_has_its_name_and_labels() {
     let facts = Facts::new(&world, &Map::new(), &values).within("shop", labels);
     let of = |namespace: &str| {
         let namespace = namespace.to_owned();
-        let target = FactTarget::NamespaceLabels { namespace };
-        facts.answer(&asked("namespaceObject", target, ""))
+        let subject = FactSubject::NamespaceLabels { namespace };
+        facts.answer(&asked("namespaceObject", subject, ""))
     };
     assert_eq!(
         of("shop").unwrap()["metadata"],
@@ -105,11 +105,11 @@ fn facts_come_from_values_then_entries_then_resources() {
         Value::Object(facts.given()),
         json!({"given": {"a": 1}, "each": 1})
     );
-    let config = FactTarget::ConfigMap {
+    let config = FactSubject::ConfigMap {
         object: ObjectKey::new("default", "c"),
         literal: true,
     };
-    for (variable, target, expression, answer) in [
+    for (variable, subject, expression, answer) in [
         // What answers beside values counts before them.
         ("given", entry("hosts", ""), "", json!({"a": 1, "count": 2})),
         ("each", entry("hosts", ""), "", json!({"count": 2})),
@@ -121,7 +121,7 @@ fn facts_come_from_values_then_entries_then_resources() {
         ("x", pods(""), "items[].metadata.name", json!(["p"])),
         ("x", pods("elsewhere"), "items", json!([])),
     ] {
-        let found = facts.answer(&asked(variable, target, expression));
+        let found = facts.answer(&asked(variable, subject, expression));
         assert_eq!(found, Ok(answer), "{variable} {expression}");
     }
 }
@@ -143,13 +143,13 @@ fn collections_are_narrowed_as_an_api_server_does() {
     let values = RuleValues::default();
     let facts = Facts::new(&world, &Map::new(), &values);
     let names = |fields: &str, labels: &str| {
-        let target = FactTarget::Collection(CollectionReference {
+        let subject = FactSubject::Collection(CollectionReference {
             resource: "ConfigMap".to_owned(),
             field_selector: fields.to_owned(),
             label_selector: labels.to_owned(),
             ..CollectionReference::default()
         });
-        facts.answer(&asked("x", target, "items[].metadata.name"))
+        facts.answer(&asked("x", subject, "items[].metadata.name"))
     };
     assert_eq!(names("", ""), Ok(json!(["a", "b"])));
     assert_eq!(names("metadata.name=b", ""), Ok(json!(["b"])));
@@ -158,8 +158,8 @@ fn collections_are_narrowed_as_an_api_server_does() {
     assert!(names("status.phase=x", "").is_err());
     let namespace = |name: &str| {
         let namespace = name.to_owned();
-        let target = FactTarget::NamespaceLabels { namespace };
-        facts.answer(&asked("x", target, "metadata.labels.env"))
+        let subject = FactSubject::NamespaceLabels { namespace };
+        facts.answer(&asked("x", subject, "metadata.labels.env"))
     };
     assert_eq!(namespace("n"), Ok(json!("prod")));
     assert!(namespace("other").is_err());
@@ -174,25 +174,25 @@ fn facts_that_are_not_given_are_unknown_and_not_empty() {
         resource: "secrets".to_owned(),
         ..CollectionReference::default()
     };
-    let config = FactTarget::ConfigMap {
+    let config = FactSubject::ConfigMap {
         object: ObjectKey::new("default", "d"),
         literal: true,
     };
-    let image = FactTarget::Image {
+    let image = FactSubject::Image {
         reference: "a".to_owned(),
         credentials: Default::default(),
     };
-    for (target, is_nothing) in [
+    for (subject, is_nothing) in [
         (entry("names", ""), false),
         (entry("hosts", "sum"), false),
-        (FactTarget::Collection(secrets), true),
+        (FactSubject::Collection(secrets), true),
         (config, false),
         (call("/y", false), true),
         (image, true),
     ] {
-        let found = facts.answer(&asked("x", target.clone(), ""));
+        let found = facts.answer(&asked("x", subject.clone(), ""));
         let found = found.map_err(|why| matches!(why, Unanswered::Nothing(_)));
-        assert_eq!(found, Err(is_nothing), "{target:?}");
+        assert_eq!(found, Err(is_nothing), "{subject:?}");
     }
 }
 
@@ -202,13 +202,13 @@ fn a_value_is_used_where_nothing_else_answers() {
     let mut values = RuleValues::default();
     values.values.insert("x".to_owned(), "given".into());
     let cluster = |world: &mut World, is_cluster| world.is_cluster = is_cluster;
-    let config = |name: &str| FactTarget::ConfigMap {
+    let config = |name: &str| FactSubject::ConfigMap {
         object: ObjectKey::new("default", name),
         literal: true,
     };
-    let found = |world: &World, target: FactTarget| {
+    let found = |world: &World, subject: FactSubject| {
         let facts = Facts::new(world, &Map::new(), &values);
-        facts.answer(&asked("x", target, ""))
+        facts.answer(&asked("x", subject, ""))
     };
     let is_given = |found: Result<Value, Unanswered>| found == Err(Unanswered::Given);
     for (is_cluster, map, list, called) in [
@@ -250,7 +250,7 @@ fn a_value_does_not_replace_an_answer_that_is_an_error() {
     let mut values = RuleValues::default();
     values.values.insert("x".to_owned(), "given".into());
     let facts = Facts::new(&world, &Map::new(), &values);
-    for (target, expression, expected) in [
+    for (subject, expression, expected) in [
         (call("/x", false), "", Some("answered with 500")),
         (call("/x", true), "", None), // Answered.
         (entry("hosts", "sum"), "", Some("sum")),
@@ -258,13 +258,13 @@ fn a_value_does_not_replace_an_answer_that_is_an_error() {
         (entry("hosts", ""), "[", Some("")),
         (entry("names", ""), "", None), // Not known: the value counts.
     ] {
-        let found = facts.answer(&asked("x", target.clone(), expression));
+        let found = facts.answer(&asked("x", subject.clone(), expression));
         match (found, expected) {
             (Err(Unanswered::Failed(error)), Some(says)) => {
                 assert!(error.to_string().contains(says), "{error}");
             }
             (Ok(_) | Err(Unanswered::Given), None) => {}
-            (other, _) => panic!("{target:?}: {other:?}"),
+            (other, _) => panic!("{subject:?}: {other:?}"),
         }
     }
 }
@@ -283,7 +283,7 @@ fn a_collection_holds_each_given_object_once() {
     };
     let values = RuleValues::default();
     let facts = Facts::new(&world, &Map::new(), &values);
-    let kept = |object| KeptTarget {
+    let kept = |object| KeptRead {
         reference: Reference::Collection(CollectionReference {
             group: Some(String::new()),
             resource: "pods".to_owned(),
@@ -296,7 +296,7 @@ fn a_collection_holds_each_given_object_once() {
         limit: None,
     };
     let called = |object| {
-        FactTarget::Api(ApiTarget {
+        FactSubject::Api(ResolvedApiCall {
             path: "/api/v1/pods".to_owned(),
             data: None,
             kept: Some(kept(object)),
@@ -304,8 +304,8 @@ fn a_collection_holds_each_given_object_once() {
     };
     let each = "items[].[metadata.name, metadata.labels.own]";
     let all = json!([["a", "target"], ["b", "judged"]]);
-    for target in [called(None), pods("")] {
-        let found = facts.answer(&asked("x", target, each));
+    for subject in [called(None), pods("")] {
+        let found = facts.answer(&asked("x", subject, each));
         assert_eq!(found, Ok(all.clone()));
     }
     let one = called(Some(ObjectKey::new("n", "a")));
@@ -324,10 +324,10 @@ fn a_call_of_one_group_reads_nothing_of_another() {
             resource: "pods".to_owned(),
             ..CollectionReference::default()
         });
-        let target = FactTarget::Api(ApiTarget {
+        let subject = FactSubject::Api(ResolvedApiCall {
             path: "/pods".to_owned(),
             data: None,
-            kept: Some(KeptTarget {
+            kept: Some(KeptRead {
                 reference,
                 object: None,
                 namespace: String::new(),
@@ -336,7 +336,7 @@ fn a_call_of_one_group_reads_nothing_of_another() {
                 limit: None,
             }),
         });
-        facts.answer(&asked("x", target, "items[].metadata.name"))
+        facts.answer(&asked("x", subject, "items[].metadata.name"))
     };
     assert_eq!(of(""), Ok(json!(["p"])));
     assert!(matches!(of("metrics.k8s.io"), Err(Unanswered::Nothing(_))));

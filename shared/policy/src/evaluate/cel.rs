@@ -4,7 +4,7 @@ mod definitions;
 pub(super) mod existing;
 mod host;
 pub(super) mod patches;
-mod target;
+mod subject;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use super::{
     scope::Scope,
 };
 use crate::ir::{
-    FactTarget,
+    FactSubject,
     cel::{
         Cel, CelDialect, CelReads, Judged, LocatedProgram, NAMESPACE_OBJECT, PARAMS, PARAMS_QUERY,
         Params,
@@ -382,10 +382,13 @@ fn around(cel: &Cel, reads: CelReads, scope: &mut Scope<'_>) -> Result<Around<'s
 
 /// Asks for the namespace of an object.
 pub(super) fn namespace_of(namespace: &str, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
-    let target = FactTarget::NamespaceLabels {
+    let subject = FactSubject::NamespaceLabels {
         namespace: namespace.to_owned(),
     };
-    facts.need(NAMESPACE_OBJECT, Question::new(target, "", BTreeMap::new()))
+    facts.need(
+        NAMESPACE_OBJECT,
+        Question::new(subject, "", BTreeMap::new()),
+    )
 }
 
 /// The objects of parameters, each of which the rule is about.
@@ -394,10 +397,10 @@ fn params_of(params: &Params, namespace: &str, facts: &mut Facts) -> Result<Vec<
         "" => namespace,
         named => named,
     };
-    let target = FactTarget::Collection(params.collection.clone());
+    let subject = FactSubject::Collection(params.collection.clone());
     let bound = BTreeMap::from([("namespace".to_owned(), namespace.into())]);
-    let entry = target.to_string();
-    let found = facts.need(PARAMS, Question::new(target, PARAMS_QUERY, bound))?;
+    let entry = subject.to_string();
+    let found = facts.need(PARAMS, Question::new(subject, PARAMS_QUERY, bound))?;
     let found: Vec<_> = match &*found {
         Value::Array(objects) => objects.iter().cloned().map(Arc::new).collect(),
         Value::Null => Vec::new(),

@@ -17,7 +17,7 @@ use super::{
     limits::{FACTS_PER_RULE_MAX, PUSHED_DOWN_PER_RULE_MAX},
     report::{FactRead, FactRequest},
 };
-use crate::ir::FactTarget;
+use crate::ir::FactSubject;
 
 pub(super) use question::{AnswerShape, Question};
 
@@ -82,7 +82,7 @@ pub(super) enum Lookup {
 impl Facts {
     /// The answer to a question without which the rule cannot go on.
     pub(super) fn need(&mut self, variable: &str, question: Question) -> Result<Arc<Value>, Stop> {
-        let entry = question.target.to_string();
+        let entry = question.subject.to_string();
         let source = match self.look_up(variable, question) {
             Lookup::Answer(Ok(value)) => return Ok(value),
             Lookup::Pending | Lookup::Declined => return Err(Stop::Pending),
@@ -130,7 +130,7 @@ impl Facts {
             request: FactRequest {
                 id: self.facts.len() as u32,
                 variable: variable.to_owned(),
-                target: question.target,
+                subject: question.subject,
                 expression: question.expression,
                 parameters: question.parameters,
                 missing_key_is_error: question.missing_key_is_error,
@@ -229,9 +229,9 @@ impl Facts {
     }
 
     /// Drops the answers about a target that nobody will read again: they take no memory any more, and do not count.
-    pub(super) fn release(&mut self, target: &FactTarget) {
+    pub(super) fn release(&mut self, subject: &FactSubject) {
         let is_it =
-            |fact: &&mut PendingFact| fact.request.target == *target && fact.answer.is_some();
+            |fact: &&mut PendingFact| fact.request.subject == *subject && fact.answer.is_some();
         if let Some(fact) = self.facts.iter_mut().rev().find(is_it) {
             fact.answer = Some(Ok(Arc::default()));
             self.released += 1;
@@ -267,7 +267,7 @@ impl Facts {
                  }| FactRead {
                     id: request.id,
                     variable: request.variable.clone(),
-                    entry: request.target.to_string(),
+                    entry: request.subject.to_string(),
                     error: match answer {
                         Some(Err(error)) => Some(error.clone()),
                         _ => None,

@@ -24,7 +24,7 @@ use super::{
     scope::Scope,
 };
 use crate::ir::{
-    ChangedObject, FactTarget, PolicyException, Rule, VariableError, VariableErrorKind,
+    ChangedObject, FactSubject, PolicyException, Rule, VariableError, VariableErrorKind,
     mutate_existing::{ExistingWork, MutateExisting, TargetSpec},
     template::Template,
 };
@@ -178,7 +178,7 @@ impl TargetWalk {
             };
             scope
                 .facts
-                .release(&FactTarget::Existing(reading.wanted.clone()));
+                .release(&FactSubject::Existing(reading.wanted.clone()));
             // A released part is never evaluated again, so its random values are drawn for good.
             scope.run.keep_drawn();
             self.parts += 1;
@@ -204,7 +204,7 @@ fn part(
 ) -> Result<Arc<Value>, Stop> {
     let question = Question {
         is_large: true,
-        ..Question::new(FactTarget::Existing(wanted.clone()), "", BTreeMap::new())
+        ..Question::new(FactSubject::Existing(wanted.clone()), "", BTreeMap::new())
     };
     scope.facts.need(&target.place(), question)
 }

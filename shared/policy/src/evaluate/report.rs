@@ -6,7 +6,7 @@ use anteroom_model::FactError;
 use serde_json::Value;
 
 use super::error::RuleError;
-use crate::ir::{ChangedObject, FactTarget, FailureAction};
+use crate::ir::{ChangedObject, FactSubject, FailureAction};
 
 /// The next step of an evaluation.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +29,8 @@ pub struct FactRequest {
     pub id: u32,
     /// The context entry that reads it.
     pub variable: String,
-    /// The source of the fact.
-    pub target: FactTarget,
+    /// The subject of the fact.
+    pub subject: FactSubject,
     /// JMESPath over the entry's data; empty: the data whole. The same text for every request,
     /// except where a policy puts a variable where only an identifier or a number can stand.
     pub expression: String,
@@ -52,14 +52,14 @@ pub struct FactRequest {
 /// A part of an expression in CEL, to be evaluated where the lists are kept that it reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CelRequest {
-    /// The expression: it names `view`, which is the list of the request's target, its parameters, and the further lists.
+    /// The expression: it names `view`, which is the list of the request's subject, its parameters, and the further lists.
     pub expression: String,
     /// The variables before it, by name.
     pub variables: Vec<(String, String)>,
     /// Parameters that are errors, with their messages.
     pub failed: BTreeMap<String, String>,
     /// Further lists of the same view, by their names in the expression.
-    pub documents: BTreeMap<String, FactTarget>,
+    pub documents: BTreeMap<String, FactSubject>,
 }
 
 /// The outcome of a rule, and the facts that it was decided from.

@@ -9,7 +9,7 @@ use super::{
     interrupt::Stop,
 };
 use crate::ir::{
-    AdmissionRequest, FactTarget, FailureAction, Rule,
+    AdmissionRequest, FactSubject, FailureAction, Rule,
     matching::{
         BINDINGS_OF_USER, LABELS, Lacking, Matched, Matches, NAMESPACE_SELECTOR, ROLES,
         Surroundings, names_of_user, roles_of,
@@ -88,12 +88,12 @@ fn ask(
 }
 
 fn labels(request: &AdmissionRequest, facts: &mut Facts) -> Result<Arc<Value>, Stop> {
-    let target = FactTarget::NamespaceLabels {
+    let subject = FactSubject::NamespaceLabels {
         namespace: request.object_namespace().to_owned(),
     };
     facts.need(
         NAMESPACE_SELECTOR,
-        Question::new(target, LABELS, BTreeMap::new()),
+        Question::new(subject, LABELS, BTreeMap::new()),
     )
 }
 
@@ -103,6 +103,6 @@ fn bindings(
     facts: &mut Facts,
 ) -> Result<Arc<Value>, Stop> {
     let names = BTreeMap::from([("names".to_owned(), names_of_user(request))]);
-    let target = FactTarget::RoleBindings { cluster };
-    facts.need(ROLES, Question::new(target, BINDINGS_OF_USER, names))
+    let subject = FactSubject::RoleBindings { cluster };
+    facts.need(ROLES, Question::new(subject, BINDINGS_OF_USER, names))
 }

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{AdmissionRequest, FactTarget, Policy, PolicyException, RequestParts, Rule, compile};
+use crate::{AdmissionRequest, FactSubject, Policy, PolicyException, RequestParts, Rule, compile};
 
 /// A ClusterPolicy of one rule about everything, with these fields.
 fn policy(rule: &str) -> Policy {
@@ -97,7 +97,7 @@ fn drive_over(
                     facts.into_iter().partition(|fact| fact.is_pushed_down);
                 parts.iter().for_each(|part| evaluation.decline(part.id));
                 if !facts.is_empty() {
-                    asked.push(facts.iter().map(|fact| fact.target.to_string()).collect());
+                    asked.push(facts.iter().map(|fact| fact.subject.to_string()).collect());
                 }
                 for fact in facts {
                     evaluation.supply(fact.id, answer(&fact));

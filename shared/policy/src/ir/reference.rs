@@ -1,4 +1,4 @@
-//! The reads of a policy: the targets of its facts, and the references that have to be kept for it.
+//! The reads of a policy: the subjects of its facts, and the references that have to be kept for it.
 
 use std::fmt::Write as _;
 
@@ -200,9 +200,9 @@ fn bounded(mut text: String) -> String {
     text
 }
 
-/// The source of a fact, with every variable in its place.
+/// The subject of a question about a fact: the fact's source, with every variable in its place.
 #[derive(Clone, Debug, PartialEq)]
-pub enum FactTarget {
+pub enum FactSubject {
     /// An entry, by name: `cachedContextEntry` or `globalReference`.
     Entry {
         /// The kind of resource that declares it.
@@ -215,7 +215,7 @@ pub enum FactTarget {
     /// `resourceCache`: a collection that the policy declares.
     Collection(CollectionReference),
     /// `apiCall` with a `urlPath`.
-    Api(ApiTarget),
+    Api(ResolvedApiCall),
     /// `apiCall` with a `service`.
     Service {
         /// Its URL.
@@ -275,7 +275,7 @@ fn write_url(url: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
 }
 
 /// Returns the name for people: an entry's name, or a path. A URL is shown without parts that may be secret.
-impl std::fmt::Display for FactTarget {
+impl std::fmt::Display for FactSubject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Entry {
@@ -285,7 +285,7 @@ impl std::fmt::Display for FactTarget {
             Self::Collection(collection) => {
                 f.write_str(&Reference::Collection(collection.clone()).name())
             }
-            Self::Api(target) => f.write_str(without_query(&target.path)),
+            Self::Api(subject) => f.write_str(without_query(&subject.path)),
             Self::Service { url, .. } => write_url(url, f),
             Self::ConfigMap { object, .. } => write!(f, "{CONFIG_MAP}{object}"),
             Self::NamespaceLabels { namespace } => write!(f, "labels of namespace {namespace}"),
@@ -299,18 +299,18 @@ impl std::fmt::Display for FactTarget {
 
 /// A call of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ApiTarget {
+pub struct ResolvedApiCall {
     /// The path with its query, escaped anew, always in the same way.
     pub path: String,
     /// `None`: GET. Otherwise POST with this body.
     pub data: Option<Value>,
     /// The way in which a view answers it; `None`: only a live read can.
-    pub kept: Option<KeptTarget>,
+    pub kept: Option<KeptRead>,
 }
 
 /// The way in which a view answers a GET of the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptTarget {
+pub struct KeptRead {
     /// The reference that holds the data, as the watcher knows it: literal where the policy's path is, whole
     /// where the path has a variable.
     pub reference: Reference,

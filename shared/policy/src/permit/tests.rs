@@ -3,8 +3,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    FactTarget,
-    ir::call::tests::{B, policy_of, request, target, with_variables},
+    FactSubject,
+    ir::call::tests::{B, policy_of, request, subject, with_variables},
 };
 
 const A: &str = "{{ request.object.metadata.labels.a }}";
@@ -173,7 +173,7 @@ fn only_the_policys_own_request_body_is_permitted() {
     }});
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let policy = policy_of(None, &entry).unwrap();
-    let Ok(FactTarget::Api(own)) = target(&policy, &request("v", "")) else {
+    let Ok(FactSubject::Api(own)) = subject(&policy, &request("v", "")) else {
         panic!()
     };
     let expected = json!({
@@ -367,14 +367,14 @@ proptest! {
     fn rendered_urls_and_config_maps_are_permitted(a in "[a-c./?#%=,& :~é\\\\-]{0,6}", b in "own|[a-c./@:-]{0,4}") {
         let url = with_variables("https://s.ns:8443/v1/x-AAA/BBB?q=AAA&r=x-BBB");
         let service = policy_of(None, &json!({"apiCall": {"service": {"url": url}}})).unwrap();
-        if let Ok(FactTarget::Service { url, .. }) = target(&service, &request(&a, &b)) {
+        if let Ok(FactSubject::Service { url, .. }) = subject(&service, &request(&a, &b)) {
             let permit = service.permits("r", "x", Call::Service { url: &url, data: None });
             prop_assert!(permit.is_ok(), "{url}: {permit:?}");
         }
         let entry = json!({"configMap": {"name": with_variables("m-AAA"), "namespace": B}});
         for own in [None, Some("own")] {
             let policy = policy_of(own, &entry).unwrap();
-            if let Ok(FactTarget::ConfigMap { object, literal }) = target(&policy, &request(&a, &b)) {
+            if let Ok(FactSubject::ConfigMap { object, literal }) = subject(&policy, &request(&a, &b)) {
                 let permit = policy.permits("r", "x", Call::ConfigMap { object: &object });
                 prop_assert!(permit.is_ok() && !literal, "{object}: {permit:?}");
             }

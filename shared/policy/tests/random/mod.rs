@@ -5,7 +5,7 @@ mod followed;
 use anteroom_functions::query_functions;
 use anteroom_jmespath::{Environment, EvalError, Expression, MissingKey};
 use anteroom_model::FactError;
-use anteroom_policy::{FactRequest, FactTarget, may_miss_key};
+use anteroom_policy::{FactRequest, FactSubject, may_miss_key};
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ impl World {
     /// `None`: a part that is not to be had without the fact.
     pub(crate) fn answer(&self, need: &FactRequest) -> Option<Result<Value, FactError>> {
         if let Some((other, error)) = &self.broken
-            && *other == need.target.to_string().contains("other")
+            && *other == need.subject.to_string().contains("other")
         {
             return Some(Err(error.clone()));
         }
@@ -51,8 +51,8 @@ impl World {
             "" => "@",
             expression => expression,
         };
-        let projection = match &need.target {
-            FactTarget::Entry { projection, .. } => projection.as_str(),
+        let projection = match &need.subject {
+            FactSubject::Entry { projection, .. } => projection.as_str(),
             _ => "",
         };
         let text = match PROJECTIONS.iter().find(|(name, _)| *name == projection) {
@@ -73,7 +73,7 @@ impl World {
         expression.check(query_functions()).unwrap();
         // The API server gives a list, whatever is in it.
         let empty = json!({"items": []});
-        let is_call = !matches!(need.target, FactTarget::Entry { .. });
+        let is_call = !matches!(need.subject, FactSubject::Entry { .. });
         let document = match is_call && self.document.get("items").is_none() {
             true => &empty,
             false => &self.document,

@@ -49,8 +49,8 @@ fn by(namespace: Option<&str>) -> RuleRef {
     }
 }
 
-fn kept(reference: Reference) -> KeptTarget {
-    KeptTarget {
+fn kept(reference: Reference) -> KeptRead {
+    KeptRead {
         reference,
         object: None,
         namespace: "own".into(),
@@ -60,7 +60,7 @@ fn kept(reference: Reference) -> KeptTarget {
     }
 }
 
-fn one_pod(declared: bool) -> KeptTarget {
+fn one_pod(declared: bool) -> KeptRead {
     let reference = Reference::Object(NamedObject {
         version: "v1".into(),
         resource: "pods".into(),
@@ -69,25 +69,25 @@ fn one_pod(declared: bool) -> KeptTarget {
         declared,
         ..NamedObject::default()
     });
-    KeptTarget {
+    KeptRead {
         object: Some(ObjectKey::new("own", "p")),
         ..kept(reference)
     }
 }
 
-fn api(kept: Option<KeptTarget>) -> FactTarget {
-    FactTarget::Api(ApiTarget {
+fn api(kept: Option<KeptRead>) -> FactSubject {
+    FactSubject::Api(ResolvedApiCall {
         path: PODS.into(),
         data: None,
         kept,
     })
 }
 
-fn need(target: FactTarget) -> FactRequest {
+fn need(subject: FactSubject) -> FactRequest {
     FactRequest {
         id: 3,
         variable: "v".into(),
-        target,
+        subject,
         expression: "length(@)".into(),
         parameters: BTreeMap::new(),
         missing_key_is_error: true,
@@ -99,11 +99,11 @@ fn need(target: FactTarget) -> FactRequest {
 
 /// The backends, in short: the view's name and the shape, or `live` with what is read.
 fn backends(
-    target: FactTarget,
+    subject: FactSubject,
     namespace: Option<&str>,
     catalog: &Catalog,
 ) -> Result<Vec<String>, FactError> {
-    let route = route(need(target), &by(namespace), catalog)?;
+    let route = route(need(subject), &by(namespace), catalog)?;
     let short = |backend: &Backend| match backend {
         Backend::View(read) => {
             let selection = read.query.selection.clone().unwrap_or_default();
@@ -138,7 +138,7 @@ fn all_pods() -> EntryRecord {
     )
 }
 
-/// Each kind of target, and the backends that have it.
+/// Each kind of subject, and the backends that have it.
 #[test]
 fn every_target_has_its_backends() {
     let array = Binding {
@@ -152,31 +152,31 @@ fn every_target_has_its_backends() {
         all_pods(),
     ]);
     let empty = catalog(&[]);
-    let named = |kind| FactTarget::Entry {
+    let named = |kind| FactSubject::Entry {
         kind,
         name: "e".into(),
         projection: String::new(),
     };
-    let config_map = |literal| FactTarget::ConfigMap {
+    let config_map = |literal| FactSubject::ConfigMap {
         object: ObjectKey::new("own", "c"),
         literal,
     };
-    let service = FactTarget::Service {
+    let service = FactSubject::Service {
         url: "https://s".into(),
         data: None,
     };
-    let post = FactTarget::Api(ApiTarget {
+    let post = FactSubject::Api(ResolvedApiCall {
         path: PODS.into(),
         data: Some(Value::Null),
         kept: Some(kept(Reference::Collection(pods(false)))),
     });
     let live = format!("live {PODS}");
     let collection = |declared| api(Some(kept(Reference::Collection(pods(declared)))));
-    let cases: Vec<(FactTarget, &Catalog, Vec<&str>)> = vec![
+    let cases: Vec<(FactSubject, &Catalog, Vec<&str>)> = vec![
         (named(EntryKind::Cached), &full, vec!["c Document"]),
         (named(EntryKind::Global), &full, vec!["g Array"]),
         (
-            FactTarget::Collection(pods(true)),
+            FactSubject::Collection(pods(true)),
             &full,
             vec!["pods.v1 Document"],
         ),
@@ -217,10 +217,10 @@ fn every_target_has_its_backends() {
         ),
         (config_map(false), &empty, vec!["live configmap own/c"]),
     ];
-    for (target, catalog, expected) in cases {
-        let text = format!("{target:?}");
+    for (subject, catalog, expected) in cases {
+        let text = format!("{subject:?}");
         let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
-        assert_eq!(backends(target, None, catalog), Ok(expected), "{text}");
+        assert_eq!(backends(subject, None, catalog), Ok(expected), "{text}");
     }
 }
 
@@ -232,7 +232,7 @@ fn the_projection_of_an_entry_is_applied_before_the_expression() {
         "e",
         Binding::whole(ViewId::new("g")),
     )]);
-    let target = |projection: &str| FactTarget::Entry {
+    let subject = |projection: &str| FactSubject::Entry {
         kind: EntryKind::Global,
         name: "e".into(),
         projection: projection.into(),
@@ -240,7 +240,7 @@ fn the_projection_of_an_entry_is_applied_before_the_expression() {
     let expression = |expression: &str| {
         let request = FactRequest {
             expression: expression.into(),
-            ..need(target("names"))
+            ..need(subject("names"))
         };
         match &route(request, &by(None), &catalog).unwrap().backends[0] {
             Backend::View(read) => read.query.expression.clone(),
@@ -249,7 +249,7 @@ fn the_projection_of_an_entry_is_applied_before_the_expression() {
     };
     assert_eq!(expression("length(@)"), "([].metadata.name) | (length(@))");
     assert_eq!(expression(""), "[].metadata.name");
-    let error = backends(target("other"), None, &catalog).unwrap_err();
+    let error = backends(subject("other"), None, &catalog).unwrap_err();
     assert_eq!(
         error.to_string(),
         "projection `other` not found: entry `e` has names"
@@ -265,7 +265,7 @@ fn a_fact_without_a_usable_entry_is_an_error_or_read_live() {
         implicit(Reference::LabelledConfigMaps),
     ]);
     let empty = catalog(&[]);
-    let named = |kind, name: &str| FactTarget::Entry {
+    let named = |kind, name: &str| FactSubject::Entry {
         kind,
         name: name.into(),
         projection: String::new(),
@@ -275,14 +275,14 @@ fn a_fact_without_a_usable_entry_is_an_error_or_read_live() {
         (named(EntryKind::Cached, "e"), &broken, "AR102"),
         (named(EntryKind::Cached, "nowhere"), &broken, "AR101"),
         (named(EntryKind::Global, "e"), &broken, "AR101"),
-        (FactTarget::Collection(pods(true)), &empty, "AR103"),
-        (FactTarget::Collection(pods(true)), &broken, "AR102"),
+        (FactSubject::Collection(pods(true)), &empty, "AR103"),
+        (FactSubject::Collection(pods(true)), &broken, "AR102"),
         (collection(true), &empty, "AR103"),
         (collection(true), &broken, "AR102"),
     ];
-    for (target, catalog, code) in cases {
-        let text = format!("{target:?}");
-        let error = backends(target, None, catalog).unwrap_err();
+    for (subject, catalog, code) in cases {
+        let text = format!("{subject:?}");
+        let error = backends(subject, None, catalog).unwrap_err();
         assert_eq!(error.code().as_str(), code, "{text}");
     }
     // Nobody asked for it to be kept, so nothing is amiss.
@@ -290,7 +290,7 @@ fn a_fact_without_a_usable_entry_is_an_error_or_read_live() {
         backends(collection(false), None, &broken),
         Ok(vec![format!("live {PODS}")])
     );
-    let config_map = FactTarget::ConfigMap {
+    let config_map = FactSubject::ConfigMap {
         object: ObjectKey::new("own", "c"),
         literal: false,
     };
@@ -325,13 +325,13 @@ fn a_confined_reader_reads_nothing_outside_its_namespace() {
             confined("own"),
         ),
     ]);
-    let named = |name: &str| FactTarget::Entry {
+    let named = |name: &str| FactSubject::Entry {
         kind: EntryKind::Cached,
         name: name.into(),
         projection: String::new(),
     };
     let call = |path: &str, kept| {
-        FactTarget::Api(ApiTarget {
+        FactSubject::Api(ResolvedApiCall {
             path: path.into(),
             data: None,
             kept,
@@ -339,20 +339,20 @@ fn a_confined_reader_reads_nothing_outside_its_namespace() {
     };
     let of = |namespace: &str| {
         let whole = kept(Reference::Collection(pods(false)));
-        Some(KeptTarget {
+        Some(KeptRead {
             namespace: namespace.into(),
             ..whole
         })
     };
-    let config_map = |namespace: &str| FactTarget::ConfigMap {
+    let config_map = |namespace: &str| FactSubject::ConfigMap {
         object: ObjectKey::new(namespace, "c"),
         literal: true,
     };
     let cases = [
         (named("own"), true),
         (named("all"), false),
-        (FactTarget::Collection(own_pods), true),
-        (FactTarget::Collection(pods(true)), false),
+        (FactSubject::Collection(own_pods), true),
+        (FactSubject::Collection(pods(true)), false),
         (call(PODS, None), true),
         (call(PODS, of("own")), true),
         // The path and what was made of it must agree.
@@ -365,9 +365,9 @@ fn a_confined_reader_reads_nothing_outside_its_namespace() {
         (config_map("own"), true),
         (config_map("other"), false),
     ];
-    for (target, allowed) in cases {
-        let text = format!("{target:?}");
-        let found = backends(target, Some("own"), &catalog);
+    for (subject, allowed) in cases {
+        let text = format!("{subject:?}");
+        let found = backends(subject, Some("own"), &catalog);
         assert_eq!(found.is_ok(), allowed, "{text}");
         if let Err(error) = found {
             assert_eq!(error.code().as_str(), "AR304", "{text}");
@@ -377,7 +377,7 @@ fn a_confined_reader_reads_nothing_outside_its_namespace() {
 
 #[test]
 fn a_views_error_is_final_where_another_way_would_say_the_same() {
-    let first = |target, catalog: &Catalog| match route(need(target), &by(None), catalog)
+    let first = |subject, catalog: &Catalog| match route(need(subject), &by(None), catalog)
         .unwrap()
         .backends[0]
         .clone()
@@ -385,7 +385,7 @@ fn a_views_error_is_final_where_another_way_would_say_the_same() {
         Backend::View(read) => read,
         Backend::Live(_) => panic!("no view"),
     };
-    let config_map = || FactTarget::ConfigMap {
+    let config_map = || FactSubject::ConfigMap {
         object: ObjectKey::new("own", "c"),
         literal: true,
     };
@@ -434,8 +434,8 @@ fn calls_that_are_not_kept_are_read_live_and_inline_entries_are_not() {
     if let Reference::Object(object) = &mut inline_object.reference {
         object.inline = true;
     }
-    let first = |target, catalog: &Catalog| {
-        let backends = backends(target, None, catalog).unwrap();
+    let first = |subject, catalog: &Catalog| {
+        let backends = backends(subject, None, catalog).unwrap();
         backends[0].starts_with("live").to_string()
     };
     for (reason, undeclared, declared) in [
@@ -449,7 +449,7 @@ fn calls_that_are_not_kept_are_read_live_and_inline_entries_are_not() {
         assert_eq!(first(call(true), &catalog), declared, "{reason}");
         assert_eq!(first(object(true), &catalog), declared, "{reason}");
         assert_eq!(first(api(Some(inline_object.clone())), &catalog), "false");
-        let inline = FactTarget::Collection(pods(true));
+        let inline = FactSubject::Collection(pods(true));
         assert_eq!(first(inline, &catalog), "false");
     }
 }
@@ -469,18 +469,18 @@ fn a_path_whose_scope_is_not_the_resources_is_read_live() {
         }),
         other => other,
     };
-    let list = |namespace: &str| KeptTarget {
+    let list = |namespace: &str| KeptRead {
         namespace: namespace.into(),
         ..kept(reference(Reference::Collection(pods(true))))
     };
-    let one = |namespace: &str| KeptTarget {
+    let one = |namespace: &str| KeptRead {
         object: Some(ObjectKey::new(namespace, "x")),
         ..list(namespace)
     };
     let name = list("").reference.name();
     let entry = entry(EntryKind::Implicit, &name, Binding::whole(ViewId::new("v")));
     // The path, and whether a view answers it where pods are in namespaces, and where they are not.
-    for (target, namespaced, cluster_scoped) in [
+    for (subject, namespaced, cluster_scoped) in [
         (list(""), true, true),
         (list("own"), true, false),
         (one("own"), true, false),
@@ -492,9 +492,9 @@ fn a_path_whose_scope_is_not_the_resources_is_read_live() {
                 kinds: kinds(scope),
                 ..catalog(std::slice::from_ref(&entry))
             };
-            let found = backends(api(Some(target.clone())), None, &catalog).unwrap();
+            let found = backends(api(Some(subject.clone())), None, &catalog).unwrap();
             let live = found[0].starts_with("live");
-            assert_eq!(live, !by_view, "{target:?} {scope}");
+            assert_eq!(live, !by_view, "{subject:?} {scope}");
         }
     }
 }
@@ -514,11 +514,11 @@ fn namespace_labels_and_role_bindings_are_read_from_views() {
         kept_collection(CollectionReference::namespaces(), "namespaces"),
         kept_collection(CollectionReference::role_bindings(false), "bindings"),
     ]);
-    let labels = || FactTarget::NamespaceLabels {
+    let labels = || FactSubject::NamespaceLabels {
         namespace: "own".into(),
     };
     let live = "live /api/v1/namespaces/own".to_owned();
-    let bindings = |cluster| FactTarget::RoleBindings { cluster };
+    let bindings = |cluster| FactSubject::RoleBindings { cluster };
     for reader in [None, Some("own")] {
         let found = backends(labels(), reader, &known).unwrap();
         assert_eq!(found, ["namespaces Object".to_owned(), live.clone()]);
@@ -544,7 +544,7 @@ fn namespace_labels_and_role_bindings_are_read_from_views() {
 
 #[test]
 fn an_image_is_read_live() {
-    let image = FactTarget::Image {
+    let image = FactSubject::Image {
         reference: "ghcr.io/a/b:1".into(),
         credentials: Default::default(),
     };

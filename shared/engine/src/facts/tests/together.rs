@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn request(id: u32, target: FactTarget, is_pushed_down: bool) -> FactRequest {
+fn request(id: u32, subject: FactSubject, is_pushed_down: bool) -> FactRequest {
     FactRequest {
         id,
         variable: "v".into(),
-        target,
+        subject,
         expression: format!("items[{id}]"),
         parameters: Default::default(),
         missing_key_is_error: true,
@@ -83,8 +83,8 @@ async fn queries_of_several_rules_to_a_view_share_a_request() {
 }
 
 /// The Pods of a namespace; empty: of all.
-fn pods_of(namespace: &str) -> FactTarget {
-    let FactTarget::Api(mut of_all) = pod_list(true) else {
+fn pods_of(namespace: &str) -> FactSubject {
+    let FactSubject::Api(mut of_all) = pod_list(true) else {
         panic!("it is a call");
     };
     if !namespace.is_empty() {
@@ -93,7 +93,7 @@ fn pods_of(namespace: &str) -> FactTarget {
     if let Some(kept) = &mut of_all.kept {
         namespace.clone_into(&mut kept.namespace);
     }
-    FactTarget::Api(of_all)
+    FactSubject::Api(of_all)
 }
 
 /// Each namespace has its own share of a replica.

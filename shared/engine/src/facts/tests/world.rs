@@ -14,7 +14,7 @@ use anteroom_model::{
     Binding, EntryKind, EntryRecord, EntryState, FactError, Incarnation, ObjectKey,
     ResourceVersion, Revision, ViewId,
 };
-use anteroom_policy::{FactRequest, FactTarget, Reference};
+use anteroom_policy::{FactRequest, FactSubject, Reference};
 use anteroom_seal::{AskedOf, Keys};
 use anteroom_wire::{
     body,
@@ -183,14 +183,14 @@ impl World {
         }
     }
 
-    pub(super) async fn answers(&self, targets: Vec<FactTarget>) -> Vec<FactAnswer> {
+    pub(super) async fn answers(&self, targets: Vec<FactSubject>) -> Vec<FactAnswer> {
         let needs = targets
             .into_iter()
             .enumerate()
-            .map(|(id, target)| FactRequest {
+            .map(|(id, subject)| FactRequest {
                 id: id as u32,
                 variable: "v".into(),
-                target,
+                subject,
                 expression: "@".into(),
                 parameters: BTreeMap::new(),
                 missing_key_is_error: true,
@@ -224,8 +224,8 @@ impl World {
         facts
     }
 
-    pub(super) async fn answer(&self, target: FactTarget) -> FactAnswer {
-        self.answers(vec![target]).await.remove(0)
+    pub(super) async fn answer(&self, subject: FactSubject) -> FactAnswer {
+        self.answers(vec![subject]).await.remove(0)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use anteroom_patch::apply::ObjectSchema;
 use serde_json::Value;
 
-use super::target::target;
+use super::subject::subject;
 use crate::{
     evaluate::{
         facts::{AnswerShape, Question},
@@ -63,15 +63,15 @@ pub(super) fn schema_of(
 fn read(call: &str, mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<Arc<Value>, Stop> {
     let mut facts = mutation.around.facts.iter();
     let fact = facts.find(|fact| fact.site.name() == call);
-    let targeted = fact.and_then(|fact| target(fact, Vec::new(), None).ok());
+    let named = fact.and_then(|fact| subject(fact, Vec::new(), None).ok());
     // Compilation made the fact of the definition.
-    let Some(targeted) = targeted else {
+    let Some(named) = named else {
         return Ok(Arc::default());
     };
     let question = Question {
         is_large: true,
         reading: AnswerShape::ObjectOrNull,
-        ..Question::new(targeted.target, "", BTreeMap::new())
+        ..Question::new(named.subject, "", BTreeMap::new())
     };
-    scope.facts.need(&targeted.name, question)
+    scope.facts.need(&named.name, question)
 }

@@ -8,7 +8,7 @@ use anteroom_cel::{
 use anteroom_model::FactError;
 use serde_json::Value;
 
-use super::target::{Targeted, target};
+use super::subject::{NamedSubject, subject};
 use crate::{
     evaluate::{
         error::RuleError,
@@ -59,7 +59,7 @@ impl<'v> CelHost<'v> {
 
     fn demand(&self, name: String, question: Question) {
         let mut state = self.state.borrow_mut();
-        let is_new = |known: &(String, Question)| !known.1.is_the_same_target(&question);
+        let is_new = |known: &(String, Question)| !known.1.is_same_subject(&question);
         if state.demands.len() < DEMANDS_PER_STEP_MAX && state.demands.iter().all(is_new) {
             state.demands.push((name, question));
         }
@@ -79,15 +79,15 @@ impl<'v> CelHost<'v> {
                 .facts
                 .iter()
                 .find(|fact| fact.site.name() == site.name())?;
-            let Targeted { target, name } = target(fact, values, self.home).ok()?;
+            let NamedSubject { subject, name } = subject(fact, values, self.home).ok()?;
             match first {
-                None => first = Some((name, target)),
+                None => first = Some((name, subject)),
                 Some(_) => {
-                    documents.insert(document.clone(), target);
+                    documents.insert(document.clone(), subject);
                 }
             }
         }
-        let (name, target) = first?;
+        let (name, subject) = first?;
         let (mut values, mut failed) = (BTreeMap::new(), BTreeMap::new());
         for (at, parameter) in parameters.into_iter().enumerate() {
             let name = format!("p{at}");
@@ -108,7 +108,7 @@ impl<'v> CelHost<'v> {
                 failed,
                 documents,
             })),
-            ..Question::new(target, "", values)
+            ..Question::new(subject, "", values)
         };
         Some((name, question))
     }
@@ -140,18 +140,18 @@ impl<'v> Host<'v> for CelHost<'v> {
             };
             return self.refuse(site, "", source);
         };
-        let Targeted { target, name } = match target(fact, values, self.home) {
+        let NamedSubject { subject, name } = match subject(fact, values, self.home) {
             Ok(found) => found,
             Err(message) => {
                 let source = FactError::RequestInvalid { message };
                 return self.refuse(site, "", source);
             }
         };
-        let entry = target.to_string();
+        let entry = subject.to_string();
         let question = Question {
             is_large: true,
             reading: reading(site),
-            ..Question::new(target, "", BTreeMap::new())
+            ..Question::new(subject, "", BTreeMap::new())
         };
         match self.known.answer_to(&question) {
             Some(FactState::Value(value)) => Fact::Value(value),
@@ -178,7 +178,7 @@ impl<'v> Host<'v> for CelHost<'v> {
         let Some((name, question)) = self.subquery_question(request) else {
             return SubqueryAnswer::Declined;
         };
-        let entry = question.target.to_string();
+        let entry = question.subject.to_string();
         match self.known.answer_to(&question) {
             Some(FactState::Value(outcome)) => subquery_answer(outcome),
             // The same would be said of the list, or it has to be read to know.

@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use crate::{
     evaluate::report::{CelRequest, FactRequest},
-    ir::FactTarget,
+    ir::FactSubject,
 };
 
 /// A question about a fact.
 #[derive(Clone)]
 pub(crate) struct Question {
-    pub(crate) target: FactTarget,
+    pub(crate) subject: FactSubject,
     pub(crate) expression: String,
     pub(crate) parameters: BTreeMap<String, Value>,
     pub(crate) missing_key_is_error: bool,
@@ -42,12 +42,12 @@ pub(crate) enum AnswerShape {
 impl Question {
     /// Returns a question about the expression's whole value, without a limit on the age of the data.
     pub(crate) fn new(
-        target: FactTarget,
+        subject: FactSubject,
         expression: &str,
         parameters: BTreeMap<String, Value>,
     ) -> Self {
         Self {
-            target,
+            subject,
             expression: expression.to_owned(),
             parameters,
             missing_key_is_error: false,
@@ -59,9 +59,9 @@ impl Question {
         }
     }
 
-    /// Returns whether another question is about the same target, read alike.
-    pub(crate) fn is_the_same_target(&self, other: &Self) -> bool {
-        self.target == other.target
+    /// Returns whether another question is about the same subject, read alike.
+    pub(crate) fn is_same_subject(&self, other: &Self) -> bool {
+        self.subject == other.subject
             && self.expression == other.expression
             && self.parameters == other.parameters
             && self.reading == other.reading
@@ -69,7 +69,7 @@ impl Question {
     }
 
     pub(super) fn is(&self, asked: &FactRequest) -> bool {
-        asked.target == self.target
+        asked.subject == self.subject
             && asked.expression == self.expression
             && asked.parameters == self.parameters
             && asked.missing_key_is_error == self.missing_key_is_error
@@ -78,7 +78,7 @@ impl Question {
     }
 
     pub(super) fn is_the_same(&self, other: &Self) -> bool {
-        self.target == other.target
+        self.subject == other.subject
             && self.expression == other.expression
             && self.parameters == other.parameters
             && self.age_max_ms == other.age_max_ms

@@ -23,7 +23,7 @@ use crate::{
         scope::Scope,
     },
     ir::{
-        AdmissionRequest, ChangedObject, FactTarget, Operation, PolicyException, Rule,
+        AdmissionRequest, ChangedObject, FactSubject, Operation, PolicyException, Rule,
         cel::{LocatedProgram, NAMESPACE_OBJECT},
         exception::CelException,
         matching::{LABELS, Matched, NAMESPACE_SELECTOR, Surroundings},
@@ -240,19 +240,19 @@ impl PolicyStep<'_> {
         if self.asked == NAMESPACES_PER_STEP_MAX {
             return Err(Stop::Pending);
         }
-        let target = FactTarget::NamespaceLabels {
+        let subject = FactSubject::NamespaceLabels {
             namespace: name.to_owned(),
         };
         let (variable, expression) = match self.reads_namespace() {
             true => (NAMESPACE_OBJECT, ""),
             false => (NAMESPACE_SELECTOR, LABELS),
         };
-        let question = Question::new(target.clone(), expression, BTreeMap::new());
+        let question = Question::new(subject.clone(), expression, BTreeMap::new());
         let found = facts.need(variable, question);
         self.asked += usize::from(matches!(found, Err(Stop::Pending)));
         let found = found?;
         // Kept here, so that objects of many namespaces share the room for facts.
-        facts.release(&target);
+        facts.release(&subject);
         self.namespaces.insert(name.to_owned(), Arc::clone(&found));
         Ok(found)
     }

@@ -13,7 +13,7 @@ use crate::{
         interrupt::Interrupt,
     },
     ir::{
-        ApiTarget, FactTarget, VariableError, VariableErrorKind,
+        FactSubject, ResolvedApiCall, VariableError, VariableErrorKind,
         call::{ApiCall, ConfigMapCall, ServiceCall, check_name, confine},
         context::{ContextFact, FactOrigin},
         template::Template,
@@ -43,7 +43,7 @@ impl Scope<'_> {
             }
             question => question?,
         };
-        let entry = question.target.to_string();
+        let entry = question.subject.to_string();
         let lookup = match self.cut(name, fact, &question)? {
             Some(answer) => Lookup::Answer(answer),
             None => self.facts.look_up(name, question),
@@ -121,17 +121,17 @@ impl Scope<'_> {
 
     /// The question for all that the entry's own expression gives.
     pub(super) fn whole(&mut self, name: &str, fact: &ContextFact) -> Result<Question, Interrupt> {
-        let target = self.target(name, &fact.source)?;
+        let subject = self.subject(name, &fact.source)?;
         let bound = fact.pushed_down_query().map(|query| query.bind(self));
         let bound = bound.transpose()?;
-        let is_config_map = matches!(target, FactTarget::ConfigMap { .. });
+        let is_config_map = matches!(subject, FactSubject::ConfigMap { .. });
         let (expression, parameters) = match bound {
             Some(bound) => (bound.expression.as_str().to_owned(), bound.parameters),
             None if is_config_map => (CONFIG_MAP_PARTS.to_owned(), Default::default()),
             None => Default::default(),
         };
         Ok(Question {
-            target,
+            subject,
             expression,
             parameters,
             missing_key_is_error: !is_config_map,
@@ -143,14 +143,14 @@ impl Scope<'_> {
         })
     }
 
-    fn target(&mut self, name: &str, source: &FactOrigin) -> Result<FactTarget, Interrupt> {
+    fn subject(&mut self, name: &str, source: &FactOrigin) -> Result<FactSubject, Interrupt> {
         match source {
             FactOrigin::Entry { kind, name: entry } => self.entry_target(name, *kind, entry),
-            FactOrigin::Collection(collection) => Ok(FactTarget::Collection(collection.clone())),
+            FactOrigin::Collection(collection) => Ok(FactSubject::Collection(collection.clone())),
             FactOrigin::Api(call) => self.api_target(name, call),
             FactOrigin::Service(call) => self.service_target(name, call),
             FactOrigin::ConfigMap(call) => self.config_map_target(name, call),
-            FactOrigin::Image(image) => Ok(FactTarget::Image {
+            FactOrigin::Image(image) => Ok(FactSubject::Image {
                 reference: image.reference.text(self)?,
                 credentials: image.credentials.clone(),
             }),
@@ -162,7 +162,7 @@ impl Scope<'_> {
         variable: &str,
         kind: EntryKind,
         name: &Template,
-    ) -> Result<FactTarget, Interrupt> {
+    ) -> Result<FactSubject, Interrupt> {
         let text = name.text(self)?;
         let (entry, projection) = match (kind, text.split_once('.')) {
             (EntryKind::Global, Some((entry, projection))) => (entry, projection),
@@ -171,22 +171,22 @@ impl Scope<'_> {
         if let Err(message) = check_name(entry) {
             return Err(refused(variable, "name", name.refuse(message)));
         }
-        Ok(FactTarget::Entry {
+        Ok(FactSubject::Entry {
             kind,
             name: entry.to_owned(),
             projection: projection.to_owned(),
         })
     }
 
-    fn api_target(&mut self, variable: &str, call: &ApiCall) -> Result<FactTarget, Interrupt> {
+    fn api_target(&mut self, variable: &str, call: &ApiCall) -> Result<FactSubject, Interrupt> {
         let path = call.path.render(self)?;
         let path = path.map_err(|error| refused(variable, "urlPath", error))?;
         confine(self.namespace, &path)
             .map_err(|error| fact_error(variable, path.to_string(), error))?;
         let data = call.data.as_ref().map(|data| data.value(self));
-        Ok(FactTarget::Api(ApiTarget {
+        Ok(FactSubject::Api(ResolvedApiCall {
             data: data.transpose()?.map(Arc::unwrap_or_clone),
-            kept: call.kept.as_ref().and_then(|plan| plan.target(&path)),
+            kept: call.kept.as_ref().and_then(|plan| plan.kept_read(&path)),
             path: path.to_string(),
         }))
     }
@@ -195,11 +195,11 @@ impl Scope<'_> {
         &mut self,
         variable: &str,
         call: &ServiceCall,
-    ) -> Result<FactTarget, Interrupt> {
+    ) -> Result<FactSubject, Interrupt> {
         let url = call.url.render(self)?;
         let url = url.map_err(|error| refused(variable, "service.url", error))?;
         let data = call.data.as_ref().map(|data| data.value(self));
-        Ok(FactTarget::Service {
+        Ok(FactSubject::Service {
             url,
             data: data.transpose()?.map(Arc::unwrap_or_clone),
         })
@@ -209,7 +209,7 @@ impl Scope<'_> {
         &mut self,
         variable: &str,
         call: &ConfigMapCall,
-    ) -> Result<FactTarget, Interrupt> {
+    ) -> Result<FactSubject, Interrupt> {
         let mut part = |template: &Template, field| -> Result<String, Interrupt> {
             let value = template.value(self)?;
             let problem = match value.as_str() {
@@ -228,7 +228,7 @@ impl Scope<'_> {
         let namespace = part(&call.namespace, "namespace")?;
         let name = part(&call.name, "name")?;
         let namespace = call.or_home(&namespace, self.namespace);
-        let target = FactTarget::ConfigMap {
+        let subject = FactSubject::ConfigMap {
             object: ObjectKey::new(namespace, name.as_str()),
             literal: call.literal(self.namespace).is_some(),
         };
@@ -237,9 +237,9 @@ impl Scope<'_> {
                 let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
                 let namespace = own.to_owned();
                 let error = FactError::PathOutsideNamespace { path, namespace };
-                Err(fact_error(variable, target.to_string(), error))
+                Err(fact_error(variable, subject.to_string(), error))
             }
-            _ => Ok(target),
+            _ => Ok(subject),
         }
     }
 }

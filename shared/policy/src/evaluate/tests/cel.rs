@@ -228,8 +228,8 @@ fn the_namespace_object_is_asked_for_only_where_it_is_read() {
                 ("namespaceObject", "")
             );
             assert_eq!(
-                fact.target,
-                FactTarget::NamespaceLabels {
+                fact.subject,
+                FactSubject::NamespaceLabels {
                     namespace: "shop".to_owned()
                 }
             );

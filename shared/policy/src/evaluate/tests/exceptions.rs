@@ -29,7 +29,7 @@ fn judged(
             RuleStep::Need(facts) => {
                 for fact in facts {
                     assert!(!fact.is_pushed_down);
-                    asked.push(fact.target.to_string());
+                    asked.push(fact.subject.to_string());
                     evaluation.supply(fact.id, answer(&fact));
                 }
             }
@@ -42,7 +42,7 @@ const CONFIG: &str = "context: [{name: config, configMap: {name: c, namespace: n
 
 fn config(fact: &FactRequest) -> Result<Value, FactError> {
     assert!(
-        matches!(fact.target, FactTarget::ConfigMap { .. }),
+        matches!(fact.subject, FactSubject::ConfigMap { .. }),
         "{fact:?}"
     );
     Ok(json!({"data": {"excepted": "a", "denied": "yes"}}))
@@ -50,7 +50,7 @@ fn config(fact: &FactRequest) -> Result<Value, FactError> {
 
 fn labels(fact: &FactRequest) -> Result<Value, FactError> {
     assert!(
-        matches!(fact.target, FactTarget::NamespaceLabels { .. }),
+        matches!(fact.subject, FactSubject::NamespaceLabels { .. }),
         "{fact:?}"
     );
     Ok(json!({"env": "test"}))

@@ -66,13 +66,13 @@ fn a_global_reference_names_an_entry_and_a_projection() {
         ("{{ 'e.p' }}", "e", "p"),
     ] {
         let fact = asked(&format!("globalReference: {{name: \"{name}\"}}"));
-        let expected = FactTarget::Entry {
+        let expected = FactSubject::Entry {
             kind: EntryKind::Global,
             name: entry.to_owned(),
             projection: projection.to_owned(),
         };
         assert_eq!(
-            (fact.target, fact.expression.as_str()),
+            (fact.subject, fact.expression.as_str()),
             (expected, ""),
             "{name}"
         );
@@ -99,7 +99,7 @@ fn a_resource_cache_is_a_collection_that_is_declared() {
     let fact = asked(
         "resourceCache: {group: apis/networking.k8s.io, version: v1, kind: ingresses, namespace: apps, labelSelector: a=b, fieldSelector: metadata.name=c, jmesPath: \"ingresses | items[].x\", maxStaleness: 500ms}",
     );
-    let FactTarget::Collection(collection) = fact.target else {
+    let FactSubject::Collection(collection) = fact.subject else {
         panic!()
     };
     assert_eq!(
@@ -127,7 +127,7 @@ fn a_resource_cache_is_a_collection_that_is_declared() {
         ("group: api, ", Some("")),
     ] {
         let fact = asked(&format!("resourceCache: {{{group}kind: pods}}"));
-        let FactTarget::Collection(found) = fact.target else {
+        let FactSubject::Collection(found) = fact.subject else {
             panic!()
         };
         assert_eq!(
@@ -137,11 +137,11 @@ fn a_resource_cache_is_a_collection_that_is_declared() {
         );
     }
     let fact = asked("resourceCache: {group: \"\", version: v1, kind: nodes, name: n1}");
-    let FactTarget::Api(target) = fact.target else {
+    let FactSubject::Api(subject) = fact.subject else {
         panic!()
     };
-    assert_eq!(target.path, "/api/v1/nodes/n1");
-    let kept = target.kept.unwrap();
+    assert_eq!(subject.path, "/api/v1/nodes/n1");
+    let kept = subject.kept.unwrap();
     assert!(kept.reference.is_declared() && kept.object == Some(ObjectKey::new("", "n1")));
 }
 
@@ -168,8 +168,8 @@ fn a_config_map_is_read_by_name() {
         let fact = asked(&format!("configMap: {entry}"));
         let object = ObjectKey::new(namespace, name);
         assert_eq!(
-            fact.target,
-            FactTarget::ConfigMap { object, literal },
+            fact.subject,
+            FactSubject::ConfigMap { object, literal },
             "{entry}"
         );
         assert_eq!(fact.expression, "{data: data, metadata: metadata}");

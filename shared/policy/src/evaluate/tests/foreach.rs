@@ -162,7 +162,7 @@ validate:
 "#;
 
 fn look_up(fact: &FactRequest) -> Result<Value, FactError> {
-    match fact.target.to_string().rsplit_once('/') {
+    match fact.subject.to_string().rsplit_once('/') {
         Some((_, "ns" | "good")) => Ok(json!("fine")),
         Some((_, "unread")) => Err(unsynced()),
         Some((_, "gone")) => Err(FactError::ObjectNotFound {

@@ -7,7 +7,7 @@ mod subqueries;
 
 use super::*;
 use crate::{
-    ApiTarget, Call, FailureAction, Permit, PolicyKind, Reference, ir::context::ContextEntry,
+    Call, FailureAction, Permit, PolicyKind, Reference, ResolvedApiCall, ir::context::ContextEntry,
 };
 
 fn policy_of(kind: &str, spec: &str) -> Policy {
@@ -76,7 +76,7 @@ fn exception(spec: &str) -> PolicyException {
 fn outcomes(
     policy: &Policy,
     request: &AdmissionRequest,
-    mut answer: impl FnMut(&FactTarget) -> Result<Value, FactError>,
+    mut answer: impl FnMut(&FactSubject) -> Result<Value, FactError>,
 ) -> Vec<(String, RuleReport)> {
     let mut of = |rule| {
         let mut evaluation = Evaluation::start(policy, rule, request).with_whole_facts();
@@ -85,7 +85,7 @@ fn outcomes(
                 RuleStep::Done(report) => return report,
                 RuleStep::Need(requests) => {
                     for request in requests {
-                        evaluation.supply(request.id, answer(&request.target));
+                        evaluation.supply(request.id, answer(&request.subject));
                     }
                 }
             }
@@ -99,8 +99,8 @@ fn outcomes(
     all
 }
 
-fn no_facts(target: &FactTarget) -> Result<Value, FactError> {
-    panic!("{target} was asked for")
+fn no_facts(subject: &FactSubject) -> Result<Value, FactError> {
+    panic!("{subject} was asked for")
 }
 
 const REQUIRE_APP: &str = r#"
@@ -216,10 +216,10 @@ fn facts_are_asked_for_together_and_only_where_they_matter() {
     let mut asked = Vec::new();
     let limits = |limits: Result<Value, FactError>, asked: &mut Vec<String>, labels: &Value| {
         let request = of_resource("CREATE", POD, &pod(labels));
-        let mut answer = |target: &FactTarget| {
-            asked.push(target.to_string());
-            match target {
-                FactTarget::Api(ApiTarget { path, .. }) if path.contains("configmaps") => {
+        let mut answer = |subject: &FactSubject| {
+            asked.push(subject.to_string());
+            match subject {
+                FactSubject::Api(ResolvedApiCall { path, .. }) if path.contains("configmaps") => {
                     limits.clone()
                 }
                 _ => Ok(json!({"apiVersion": "v1", "kind": "PodList", "items": [{}, {}]})),
@@ -297,8 +297,8 @@ fn a_namespaced_policy_reads_its_own_namespace() {
     assert_eq!(policy.namespace(), Some("shop"));
     let request = of_resource("CREATE", POD, &pod(&json!({})));
     let mut asked = Vec::new();
-    let found = outcomes(&policy, &request, |target| {
-        asked.push(target.to_string());
+    let found = outcomes(&policy, &request, |subject| {
+        asked.push(subject.to_string());
         Ok(json!({}))
     });
     assert_eq!(found[0].1.outcome, RuleOutcome::Pass);
@@ -428,8 +428,8 @@ validations:
     let policy = policy_of("ValidatingPolicy", spec);
     let request = of_resource("CREATE", POD, &pod(&json!({})));
     let mut posted = Vec::new();
-    let found = outcomes(&policy, &request, |target| {
-        if let FactTarget::Api(ApiTarget { path, data, .. }) = target {
+    let found = outcomes(&policy, &request, |subject| {
+        if let FactSubject::Api(ResolvedApiCall { path, data, .. }) = subject {
             posted.push((path.clone(), data.clone()));
         }
         Ok(json!({"status": {"allowed": true}}))
@@ -460,9 +460,9 @@ validations:
     let object = pod(&json!({}));
     let request = of_resource("CREATE", POD, &object);
     let mut asked = Vec::new();
-    let found = outcomes(&policy, &request, |target| {
-        let FactTarget::Service { url, data } = target else {
-            panic!("{target}");
+    let found = outcomes(&policy, &request, |subject| {
+        let FactSubject::Service { url, data } = subject else {
+            panic!("{subject}");
         };
         asked.push((url.clone(), data.clone()));
         Ok(match &**url {

@@ -4,7 +4,7 @@ use anteroom_model::ExistingObjects;
 use serde_json::{Value, json};
 
 use crate::{
-    AdmissionRequest, ChangedObject, Driver, EXISTING_BATCHES_MAX, Evaluation, FactTarget, Policy,
+    AdmissionRequest, ChangedObject, Driver, EXISTING_BATCHES_MAX, Evaluation, FactSubject, Policy,
     RuleOutcome, RuleReport, RuleStep, compile_for,
 };
 
@@ -58,8 +58,8 @@ fn run(
             RuleStep::Done(report) => return (report, asked),
             RuleStep::Need(needs) => {
                 for need in needs {
-                    let FactTarget::Existing(objects) = need.target else {
-                        panic!("{:?}", need.target);
+                    let FactSubject::Existing(objects) = need.subject else {
+                        panic!("{:?}", need.subject);
                     };
                     evaluation.supply(need.id, Ok(exists(&objects)));
                     asked.push(objects);
@@ -231,7 +231,7 @@ fn changes_of_one_part_can_be_taken_before_the_next_part_is_read() {
                 let [need] = &*needs else {
                     panic!("{needs:?}");
                 };
-                let FactTarget::Existing(objects) = &need.target else {
+                let FactSubject::Existing(objects) = &need.subject else {
                     panic!("{need:?}");
                 };
                 taken.push(evaluation.take_changed().len());

@@ -168,7 +168,7 @@ validate: {message: \"{{ first }} {{ second }} {{ one }} {{ two }} {{ random('[a
     let words: Vec<_> = message.split(' ').skip(2).collect();
     let distinct: std::collections::BTreeSet<_> = words.iter().collect();
     assert_eq!((words.len(), distinct.len()), (3, 3), "{message}");
-    let paths: Vec<_> = asked.iter().map(|fact| fact.target.to_string()).collect();
+    let paths: Vec<_> = asked.iter().map(|fact| fact.subject.to_string()).collect();
     assert_eq!(paths.len(), 2, "{paths:?}");
     assert!(paths[0].ends_with(words[0]), "{paths:?} {message}");
     assert!(paths[1].contains(words[1]), "{paths:?} {message}");

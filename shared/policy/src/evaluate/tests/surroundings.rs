@@ -15,13 +15,13 @@ fn about(matching: &str) -> Policy {
 
 /// Answers for the namespace and the bindings.
 fn world(fact: &FactRequest) -> Result<Value, FactError> {
-    Ok(match &fact.target {
-        FactTarget::NamespaceLabels { namespace } => {
+    Ok(match &fact.subject {
+        FactSubject::NamespaceLabels { namespace } => {
             assert_eq!(namespace, "ns");
             assert_eq!(fact.expression, LABELS);
             json!({"env": "prod"})
         }
-        FactTarget::RoleBindings { cluster } => {
+        FactSubject::RoleBindings { cluster } => {
             assert_eq!(
                 fact.parameters["names"],
                 json!(["robot", "system:serviceaccount:ns:robot"])
@@ -174,8 +174,8 @@ fn roles_that_the_request_does_not_have_are_a_missing_key() {
     let outcome = |value: &str, request: &AdmissionRequest| {
         let conditions = format!("[{{key: admin, operator: AnyNotIn, value: \"{value}\"}}]");
         let rule = format!("{{validate: {{deny: {{conditions: {{all: {conditions}}}}}}}}}");
-        let found = |fact: &FactRequest| match fact.target {
-            FactTarget::RoleBindings { cluster: true } => Ok(json!([])),
+        let found = |fact: &FactRequest| match fact.subject {
+            FactSubject::RoleBindings { cluster: true } => Ok(json!([])),
             _ => world(fact),
         };
         drive(&policy(&rule), request, found).0.outcome

@@ -3,7 +3,7 @@
 use anteroom_model::ObjectKey;
 
 use super::path::{Concrete, PathTemplate};
-use crate::ir::{CollectionReference, KeptTarget, NamedObject, Reference, template::Template};
+use crate::ir::{CollectionReference, KeptRead, NamedObject, Reference, template::Template};
 
 /// The way in which a view answers a path, as far as the path is known before a request comes.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl KeptPlan {
 
     /// Returns the way in which a view answers the path with all its values. `None` where a value makes it a
     /// call that only the API server answers: a limit that is no number.
-    pub(crate) fn target(&self, path: &Concrete) -> Option<KeptTarget> {
+    pub(crate) fn kept_read(&self, path: &Concrete) -> Option<KeptRead> {
         let segment = |at: Option<usize>| at.and_then(|at| path.segments.get(at));
         let parameter = |at: Option<usize>| at.and_then(|at| path.query.get(at));
         let value = |at| parameter(at).map(|(_, value)| value.clone());
@@ -107,7 +107,7 @@ impl KeptPlan {
             Some((_, limit)) => Some(limit.parse().ok()?),
             None => None,
         };
-        Some(KeptTarget {
+        Some(KeptRead {
             reference: self.reference.clone(),
             object,
             namespace,

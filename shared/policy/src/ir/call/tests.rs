@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    AdmissionRequest, CollectionReference, Evaluation, FactTarget, KeptTarget, NamedObject, Policy,
+    AdmissionRequest, CollectionReference, Evaluation, FactSubject, KeptRead, NamedObject, Policy,
     Reference, Rule, RuleOutcome, RuleStep, compile,
 };
 
@@ -46,11 +46,11 @@ pub(crate) fn request(a: &str, b: &str) -> AdmissionRequest {
     .unwrap()
 }
 
-/// Returns the target that the entry asks for, or the rule's error.
-pub(crate) fn target(policy: &Policy, request: &AdmissionRequest) -> Result<FactTarget, String> {
+/// Returns the subject that the entry asks about, or the rule's error.
+pub(crate) fn subject(policy: &Policy, request: &AdmissionRequest) -> Result<FactSubject, String> {
     let rule: &Rule = &policy.rules()[0];
     match Evaluation::start(policy, rule, request).step() {
-        RuleStep::Need(mut facts) => Ok(facts.remove(0).target),
+        RuleStep::Need(mut facts) => Ok(facts.remove(0).subject),
         RuleStep::Done(report) => match report.outcome {
             RuleOutcome::Error(error) => Err(format!("{} {error}", error.code())),
             other => panic!("{other:?}"),
@@ -65,10 +65,15 @@ pub(crate) fn with_variables(text: &str) -> String {
     text.replace("AAA", A).replace("BBB", B)
 }
 
-fn api_target(own: Option<&str>, path: &str, a: &str, b: &str) -> Result<crate::ApiTarget, String> {
+fn api_target(
+    own: Option<&str>,
+    path: &str,
+    a: &str,
+    b: &str,
+) -> Result<crate::ResolvedApiCall, String> {
     let policy = path_policy(own, &with_variables(path))?;
-    match target(&policy, &request(a, b))? {
-        FactTarget::Api(target) => Ok(target),
+    match subject(&policy, &request(a, b))? {
+        FactSubject::Api(subject) => Ok(subject),
         other => panic!("{other:?}"),
     }
 }
@@ -83,8 +88,8 @@ fn collection(group: &str, resource: &str, namespace: &str) -> CollectionReferen
     }
 }
 
-fn kept(reference: impl Into<Reference>) -> KeptTarget {
-    KeptTarget {
+fn kept(reference: impl Into<Reference>) -> KeptRead {
+    KeptRead {
         reference: reference.into(),
         object: None,
         namespace: String::new(),
@@ -121,14 +126,14 @@ fn object(group: &str, resource: &str, namespace: &str, name: &str) -> NamedObje
 /// Each path that a view answers has a reference and a narrowing.
 #[test]
 fn a_path_of_a_collection_or_an_object_is_kept() {
-    let in_ns = |target: KeptTarget, namespace: &str| KeptTarget {
+    let in_ns = |subject: KeptRead, namespace: &str| KeptRead {
         namespace: namespace.into(),
-        ..target
+        ..subject
     };
-    let named = |target: KeptTarget, namespace: &str, name: &str| KeptTarget {
+    let named = |subject: KeptRead, namespace: &str, name: &str| KeptRead {
         object: Some(ObjectKey::new(namespace, name)),
         namespace: namespace.into(),
-        ..target
+        ..subject
     };
     let narrowed = |labels: &str, fields: &str| {
         kept(CollectionReference {
@@ -141,11 +146,11 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
     let deployments = |namespace| kept(collection("apps", "deployments", namespace));
     // One name in whichever namespace is kept alone.
     let only = |name: &str| {
-        let mut target = deployments("");
-        if let Reference::Collection(collection) = &mut target.reference {
+        let mut subject = deployments("");
+        if let Reference::Collection(collection) = &mut subject.reference {
             collection.field_selector = format!("metadata.name={name}");
         }
-        target
+        subject
     };
     for (path, expected) in [
         ("/api/v1/pods", pods()),
@@ -214,28 +219,28 @@ fn a_path_of_a_collection_or_an_object_is_kept() {
         ),
         (
             "/api/v1/pods?labelSelector=app=AAA",
-            KeptTarget {
+            KeptRead {
                 label_selector: "app=va".into(),
                 ..pods()
             },
         ),
         (
             "/api/v1/pods?labelSelector=AAA",
-            KeptTarget {
+            KeptRead {
                 label_selector: "va".into(),
                 ..pods()
             },
         ),
         (
             "/api/v1/pods?fieldSelector=metadata.name!=AAA,metadata.namespace==BBB",
-            KeptTarget {
+            KeptRead {
                 field_selector: "metadata.name!=va,metadata.namespace==vb".into(),
                 ..pods()
             },
         ),
         (
             "/api/v1/pods?labelSelector=a&fieldSelector=metadata.name=AAA&limit=5",
-            KeptTarget {
+            KeptRead {
                 field_selector: "metadata.name=va".into(),
                 limit: Some(5),
                 ..narrowed("a", "")
@@ -469,7 +474,7 @@ proptest! {
             "/apis/g/v1/AAABBB?labelSelector=BBB",
         ] {
             let policy = path_policy(None, &with_variables(path)).unwrap();
-            let Ok(FactTarget::Api(rendered)) = target(&policy, &request(&a, &b)) else {
+            let Ok(FactSubject::Api(rendered)) = subject(&policy, &request(&a, &b)) else {
                 continue;
             };
             let call = crate::Call::Api { path: &rendered.path, data: None };

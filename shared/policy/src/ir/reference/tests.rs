@@ -85,18 +85,18 @@ fn a_long_reference_name_is_cut_and_stays_unique() {
 
 #[test]
 fn a_target_shows_no_query_and_no_user() {
-    let service = |url: &str| FactTarget::Service {
+    let service = |url: &str| FactSubject::Service {
         url: url.to_owned(),
         data: None,
     };
     let api = |path: &str| {
-        FactTarget::Api(ApiTarget {
+        FactSubject::Api(ResolvedApiCall {
             path: path.to_owned(),
             data: None,
             kept: None,
         })
     };
-    for (target, shown) in [
+    for (subject, shown) in [
         (service("http://s/?key=abc"), "http://s/"),
         (service("http://s?key=abc"), "http://s"),
         (
@@ -107,6 +107,6 @@ fn a_target_shows_no_query_and_no_user() {
         (api("/api/v1/pods?fieldSelector=abc"), "/api/v1/pods"),
         (api("/api/v1/pods"), "/api/v1/pods"),
     ] {
-        assert_eq!(target.to_string(), shown);
+        assert_eq!(subject.to_string(), shown);
     }
 }

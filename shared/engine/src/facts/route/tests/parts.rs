@@ -20,7 +20,7 @@ fn a_part_of_an_entry_is_evaluated_by_a_view_that_is_an_array() {
         of_shape("response", Shape::Response),
     ]);
     let asked = |name: &str, projection: &str| {
-        let target = FactTarget::Entry {
+        let subject = FactSubject::Entry {
             kind: EntryKind::Global,
             name: name.into(),
             projection: projection.into(),
@@ -34,7 +34,7 @@ fn a_part_of_an_entry_is_evaluated_by_a_view_that_is_an_array() {
         let need = FactRequest {
             is_pushed_down: true,
             cel: Some(Arc::new(part)),
-            ..need(target)
+            ..need(subject)
         };
         route(need, &by(None), &catalog).unwrap().backends
     };

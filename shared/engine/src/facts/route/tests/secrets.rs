@@ -10,7 +10,7 @@ fn secret_binding(view: &str) -> Binding {
 }
 
 /// A Secret by its path, an inline entry on one, and on all of them, as a policy may spell them.
-fn secrets() -> Vec<(Reference, FactTarget)> {
+fn secrets() -> Vec<(Reference, FactSubject)> {
     let object = |declared, resource: &str| {
         let reference = Reference::Object(NamedObject {
             version: "v1".into(),
@@ -20,11 +20,11 @@ fn secrets() -> Vec<(Reference, FactTarget)> {
             declared,
             ..NamedObject::default()
         });
-        let target = api(Some(KeptTarget {
+        let subject = api(Some(KeptRead {
             object: Some(ObjectKey::new("own", "p")),
             ..kept(reference.clone())
         }));
-        (reference, target)
+        (reference, subject)
     };
     let collection = |group: Option<&str>, resource: &str| {
         let collection = CollectionReference {
@@ -32,8 +32,8 @@ fn secrets() -> Vec<(Reference, FactTarget)> {
             resource: resource.into(),
             ..pods(true)
         };
-        let target = FactTarget::Collection(collection.clone());
-        (Reference::Collection(collection), target)
+        let subject = FactSubject::Collection(collection.clone());
+        (Reference::Collection(collection), subject)
     };
     let (call, _) = collection(Some(""), "secrets");
     let of_call = api(Some(kept(call.clone())));
@@ -53,8 +53,8 @@ fn secrets() -> Vec<(Reference, FactTarget)> {
 #[test]
 fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
     let allowed = ObjectKey::new("", "allowed");
-    for (reference, target) in secrets() {
-        let text = format!("{target:?}");
+    for (reference, subject) in secrets() {
+        let text = format!("{subject:?}");
         let own = entry(
             EntryKind::Implicit,
             &reference.name_for(&allowed),
@@ -82,7 +82,7 @@ fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
                 policy: ObjectKey::new("", policy),
                 rule: "r".into(),
             };
-            Ok(route(need(target.clone()), &reader, &catalog)?.backends)
+            Ok(route(need(subject.clone()), &reader, &catalog)?.backends)
         };
         let found: Result<_, FactError> = way("allowed");
         match &found.unwrap()[0] {
@@ -109,7 +109,7 @@ fn views_of_secrets_are_found_by_the_policy_that_they_are_kept_for_alone() {
         &Reference::Collection(pods(true)).name(),
         secret_binding("s"),
     );
-    let error = backends(FactTarget::Collection(pods(true)), None, &catalog(&[odd])).unwrap_err();
+    let error = backends(FactSubject::Collection(pods(true)), None, &catalog(&[odd])).unwrap_err();
     assert_eq!(error.code().as_str(), "AR115");
 }
 
@@ -121,12 +121,12 @@ fn a_namespaced_policy_reads_no_entry_on_secrets() {
         ..secret_binding("s")
     };
     let catalog = catalog(&[entry(EntryKind::Cached, "e", binding)]);
-    let target = || FactTarget::Entry {
+    let subject = || FactSubject::Entry {
         kind: EntryKind::Cached,
         name: "e".into(),
         projection: String::new(),
     };
-    assert!(backends(target(), None, &catalog).is_ok());
-    let error = backends(target(), Some("own"), &catalog).unwrap_err();
+    assert!(backends(subject(), None, &catalog).is_ok());
+    let error = backends(subject(), Some("own"), &catalog).unwrap_err();
     assert_eq!(error.code().as_str(), "AR115");
 }

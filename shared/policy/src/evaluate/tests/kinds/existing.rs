@@ -53,8 +53,8 @@ fn trigger(operation: &str, name: &str) -> AdmissionRequest {
 /// Takes the policy's rule on existing objects to its end.
 fn run_with(
     mut evaluation: Evaluation<'_>,
-    exists: impl Fn(&FactTarget) -> Result<Value, FactError>,
-) -> (RuleReport, Vec<FactTarget>) {
+    exists: impl Fn(&FactSubject) -> Result<Value, FactError>,
+) -> (RuleReport, Vec<FactSubject>) {
     let mut asked = Vec::new();
     loop {
         match evaluation.step() {
@@ -62,8 +62,8 @@ fn run_with(
             RuleStep::Need(needs) => {
                 assert!(!needs.is_empty(), "it waits for nothing");
                 for need in needs {
-                    evaluation.supply(need.id, exists(&need.target));
-                    asked.push(need.target);
+                    evaluation.supply(need.id, exists(&need.subject));
+                    asked.push(need.subject);
                 }
             }
         }
@@ -80,12 +80,12 @@ fn run(
     exists: impl Fn(&ExistingObjects) -> Value,
 ) -> (RuleReport, Vec<ExistingObjects>) {
     let evaluation = Evaluation::start(policy, on_existing(policy), request);
-    let (report, asked) = run_with(evaluation, |target| match target {
-        FactTarget::Existing(objects) => Ok(exists(objects)),
+    let (report, asked) = run_with(evaluation, |subject| match subject {
+        FactSubject::Existing(objects) => Ok(exists(objects)),
         other => panic!("{other}"),
     });
-    let asked = asked.into_iter().map(|target| match target {
-        FactTarget::Existing(objects) => objects,
+    let asked = asked.into_iter().map(|subject| match subject {
+        FactSubject::Existing(objects) => objects,
         other => panic!("{other}"),
     });
     (report, asked.collect())
@@ -307,7 +307,7 @@ fn a_new_policy_runs_on_each_target_by_itself() {
     };
     let (changed, asked) = of("a", json!({}));
     assert_eq!(changed, "a");
-    let [FactTarget::Existing(read)] = &*asked else {
+    let [FactSubject::Existing(read)] = &*asked else {
         panic!("{asked:?}");
     };
     assert_eq!(
@@ -367,9 +367,9 @@ fn namespaces_of_targets_are_asked_for_once_each_however_many_there_are() {
         })
         .collect();
     let evaluation = Evaluation::start(&policy, on_existing(&policy), &request);
-    let (report, asked) = run_with(evaluation, |target| {
-        Ok(match target {
-            FactTarget::NamespaceLabels { namespace } => match namespace.ends_with('0') {
+    let (report, asked) = run_with(evaluation, |subject| {
+        Ok(match subject {
+            FactSubject::NamespaceLabels { namespace } => match namespace.ends_with('0') {
                 true => json!({"env": "prod"}),
                 false => json!({}),
             },
@@ -415,9 +415,9 @@ fn an_exception_by_namespace_is_about_targets_of_any_number_of_namespaces() {
         .collect();
     let request = trigger("UPDATE", "leader");
     let evaluation = Evaluation::start(&policy, on_existing(&policy), &request);
-    let (report, _) = run_with(evaluation.with_exceptions([&exception]), |target| {
-        Ok(match target {
-            FactTarget::NamespaceLabels { namespace } => json!({"metadata": {"name": namespace}}),
+    let (report, _) = run_with(evaluation.with_exceptions([&exception]), |subject| {
+        Ok(match subject {
+            FactSubject::NamespaceLabels { namespace } => json!({"metadata": {"name": namespace}}),
             _ => json!({"items": items}),
         })
     });

@@ -145,10 +145,10 @@ fn a_patch_reads_the_namespace_of_the_object() {
     );
     let request = of_resource("CREATE", POD, &pod(&json!({"app": "a"})));
     let namespace = json!({"metadata": {"name": "shop", "labels": {"env": "prod"}}});
-    let found = outcomes(&policy, &request, |target| {
+    let found = outcomes(&policy, &request, |subject| {
         assert!(
-            matches!(target, FactTarget::NamespaceLabels { .. }),
-            "{target}"
+            matches!(subject, FactSubject::NamespaceLabels { .. }),
+            "{subject}"
         );
         Ok(namespace.clone())
     });
@@ -190,8 +190,8 @@ mutations:
         "spec": {"parts": [{"name": "a", "size": 1}, {"name": "b"}], "words": ["old"]}});
     let of = |object: &Value, answer: &dyn Fn(&str) -> Result<Value, FactError>| {
         let request = of_resource("CREATE", ("example.com", "v1", "Widget", "widgets"), object);
-        let mut found = outcomes(&policy, &request, |target| match target {
-            FactTarget::Api(ApiTarget { path, .. }) => {
+        let mut found = outcomes(&policy, &request, |subject| match subject {
+            FactSubject::Api(ResolvedApiCall { path, .. }) => {
                 answer(path.rsplit_once('/').unwrap_or_default().1)
             }
             other => panic!("{other}"),

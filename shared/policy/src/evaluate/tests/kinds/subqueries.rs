@@ -6,15 +6,19 @@ use super::*;
 use crate::{CelRequest, FactRequest};
 
 /// Evaluates a part as a replica does.
-fn replica(request: &CelRequest, fact: &FactRequest, list: impl Fn(&FactTarget) -> Value) -> Value {
-    let documents: Vec<_> = std::iter::once(("view", &fact.target))
+fn replica(
+    request: &CelRequest,
+    fact: &FactRequest,
+    list: impl Fn(&FactSubject) -> Value,
+) -> Value {
+    let documents: Vec<_> = std::iter::once(("view", &fact.subject))
         .chain(
             request
                 .documents
                 .iter()
-                .map(|(name, target)| (name.as_str(), target)),
+                .map(|(name, subject)| (name.as_str(), subject)),
         )
-        .map(|(name, target)| (name, list(target)))
+        .map(|(name, subject)| (name, list(subject)))
         .collect();
     let mut names = Names::default()
         .in_dialect(Dialect::Kyverno)
@@ -81,9 +85,9 @@ fn drive_subqueries(
     items: &[Value],
     is_whole: bool,
 ) -> (String, (usize, usize)) {
-    let list = |target: &FactTarget| {
-        let FactTarget::Api(ApiTarget { path, .. }) = target else {
-            panic!("{target}");
+    let list = |subject: &FactSubject| {
+        let FactSubject::Api(ResolvedApiCall { path, .. }) = subject else {
+            panic!("{subject}");
         };
         let is_in = |item: &&Value| match path.split_once("/namespaces/") {
             Some((_, rest)) => {
@@ -117,7 +121,7 @@ fn drive_subqueries(
                         }
                         None => {
                             lists += 1;
-                            list(&asked.target)
+                            list(&asked.subject)
                         }
                     };
                     evaluation.supply(asked.id, Ok(answer));

@@ -78,12 +78,12 @@ fn a_confined_policy_is_refused_a_variable_that_leads_outside() {
     );
     let entry = json!({"configMap": {"name": "c", "namespace": A}});
     let policy = policy_of(Some("own"), &entry).unwrap();
-    let error = target(&policy, &request("other", "")).unwrap_err();
+    let error = subject(&policy, &request("other", "")).unwrap_err();
     assert!(
         error.contains("configMap namespace \"other\" is different from policy namespace \"own\""),
         "{error}"
     );
-    assert!(target(&policy, &request("own", "")).is_ok());
+    assert!(subject(&policy, &request("own", "")).is_ok());
 }
 
 /// Rule 7: data kept for a `Policy` is of its own namespace, even if nothing is known of its paths.

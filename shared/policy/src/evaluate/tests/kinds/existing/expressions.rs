@@ -26,22 +26,22 @@ fn the_objects_of_an_expression_are_read_anew_by_name() {
         let object = config_map("leader", "leads", &data);
         let request = of_resource("UPDATE", CONFIG_MAP, &object);
         let evaluation = Evaluation::start(&policy, rule, &request).with_whole_facts();
-        let (report, asked) = run_with(evaluation, |target| {
-            Ok(match target {
-                FactTarget::Api(api) if api.path.ends_with("/nothing") => {
+        let (report, asked) = run_with(evaluation, |subject| {
+            Ok(match subject {
+                FactSubject::Api(api) if api.path.ends_with("/nothing") => {
                     return Err(FactError::LiveReadFailed {
                         code: 404,
                         message: "configmaps \"nothing\" not found".to_owned(),
                     });
                 }
                 // Parts of them, and old.
-                FactTarget::Api(api) if api.path.ends_with("/configmaps") => json!({
+                FactSubject::Api(api) if api.path.ends_with("/configmaps") => json!({
                     "apiVersion": "v1", "kind": "ConfigMapList",
                     "items": [{"metadata": {"name": "a", "namespace": "shop"}},
                         {"metadata": {"name": "b", "namespace": "shop"}}]}),
-                FactTarget::Api(_) => json!({"apiVersion": "v1", "kind": "ConfigMap",
+                FactSubject::Api(_) => json!({"apiVersion": "v1", "kind": "ConfigMap",
                     "metadata": {"name": "a", "namespace": "shop"}}),
-                FactTarget::Existing(objects) => {
+                FactSubject::Existing(objects) => {
                     let role = if objects.name == "b" {
                         "leads"
                     } else {
@@ -53,8 +53,8 @@ fn the_objects_of_an_expression_are_read_anew_by_name() {
                 other => panic!("{other}"),
             })
         });
-        let asked = asked.into_iter().filter_map(|target| match target {
-            FactTarget::Existing(objects) => Some(objects),
+        let asked = asked.into_iter().filter_map(|subject| match subject {
+            FactSubject::Existing(objects) => Some(objects),
             _ => None,
         });
         (report, asked.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! The source of a fact that an expression reads, with the values of its arguments in their places.
+//! The subject of a fact that an expression reads, with the values of its arguments in their places.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::host::is_text;
 use crate::ir::{
-    ApiTarget, FactTarget, VariableError, VariableErrorKind,
+    FactSubject, ResolvedApiCall, VariableError, VariableErrorKind,
     call::{ApiCall, confine},
     cel::{CelFact, hole},
     context::{ContextEntry, FactOrigin, Loader},
     template::{Bound, Prepared, Resolve},
 };
 
-/// A target, and the name of the context entry that it is of.
-pub(super) struct Targeted {
-    pub(super) target: FactTarget,
+/// The subject of a question, and the name of the context entry that declares it.
+pub(super) struct NamedSubject {
+    pub(super) subject: FactSubject,
     pub(super) name: String,
 }
 
@@ -56,36 +56,36 @@ fn missing(written: &str) -> VariableError {
 ///
 /// # Errors
 /// The reason why the arguments make no call.
-pub(super) fn target(
+pub(super) fn subject(
     fact: &CelFact,
     mut values: Vec<Value>,
     home: Option<&str>,
-) -> Result<Targeted, String> {
+) -> Result<NamedSubject, String> {
     let entry = entry(fact, &mut values)?;
     let Loader::Fact(source) = &entry.loader else {
         return Err("the rule has no such fact".to_owned());
     };
     let text = |error: VariableError| error.message;
     let mut resolver = Values(&values);
-    let target = match &source.source {
+    let subject = match &source.source {
         FactOrigin::Api(call) => api(call, &mut resolver, home)?,
         FactOrigin::Entry { name, .. } => {
             let name = name.text(&mut resolver).map_err(text)?;
             let (name, projection) = name.split_once('.').unwrap_or((&name, ""));
-            FactTarget::Entry {
+            FactSubject::Entry {
                 kind: EntryKind::Global,
                 name: name.to_owned(),
                 projection: projection.to_owned(),
             }
         }
-        FactOrigin::Image(image) => FactTarget::Image {
+        FactOrigin::Image(image) => FactSubject::Image {
             reference: image.reference.text(&mut resolver).map_err(text)?,
             credentials: image.credentials.clone(),
         },
         FactOrigin::Service(call) => {
             let url = call.url.render(&mut resolver).map_err(text)?;
             let data = call.data.as_ref().map(|data| data.value(&mut resolver));
-            FactTarget::Service {
+            FactSubject::Service {
                 url: url.map_err(text)?,
                 data: data.transpose().map_err(text)?.map(Arc::unwrap_or_clone),
             }
@@ -94,8 +94,8 @@ pub(super) fn target(
             return Err("no expression reads such a fact".to_owned());
         }
     };
-    Ok(Targeted {
-        target,
+    Ok(NamedSubject {
+        subject,
         name: entry.name.clone(),
     })
 }
@@ -104,14 +104,14 @@ fn api(
     call: &ApiCall,
     resolver: &mut Values<'_>,
     home: Option<&str>,
-) -> Result<FactTarget, String> {
+) -> Result<FactSubject, String> {
     let text = |error: VariableError| error.message;
     let path = call.path.render(resolver).map_err(text)?.map_err(text)?;
     confine(home, &path).map_err(|error| error.to_string())?;
     let data = call.data.as_ref().map(|data| data.value(resolver));
-    Ok(FactTarget::Api(ApiTarget {
+    Ok(FactSubject::Api(ResolvedApiCall {
         data: data.transpose().map_err(text)?.map(Arc::unwrap_or_clone),
-        kept: call.kept.as_ref().and_then(|plan| plan.target(&path)),
+        kept: call.kept.as_ref().and_then(|plan| plan.kept_read(&path)),
         path: path.to_string(),
     }))
 }
