@@ -12,7 +12,7 @@ use std::{
 use anteroom_model::{EntryKind, GroupVersionResource, ObjectKey, Source, ViewId};
 use anteroom_policy::{
     FailurePolicy, KindPattern, NamedObject, Operation, Phase, Policy, Problem, Reference,
-    RegistrationTarget, RequestParts, ServedKind, compile,
+    RegisteredKinds, RequestParts, ServedKind, compile,
 };
 use bytes::Bytes;
 use serde_json::Value;
@@ -99,7 +99,7 @@ pub struct CompiledPolicy {
     pub class: WebhookClass,
     /// The requests for which the API server calls this policy; for a policy that is not ready, as far as its manifest
     /// can be read.
-    pub targets: ByPhase<Vec<RegistrationTarget>>,
+    pub registered_kinds: ByPhase<Vec<RegisteredKinds>>,
     /// The entries and objects that it reads.
     pub needs: Vec<Need>,
     /// The policy, or everything that keeps it from being ready.
@@ -125,7 +125,7 @@ impl CompiledPolicy {
                 return Self {
                     key,
                     class: WebhookClass::UNREADY,
-                    targets: ByPhase::default(),
+                    registered_kinds: ByPhase::default(),
                     needs: Vec::new(),
                     outcome: Err(vec![problem]),
                     names: Vec::new(),
@@ -144,17 +144,13 @@ impl CompiledPolicy {
                 );
             }
         }
-        let (class, targets, needs) = match &outcome {
+        let (class, registered_kinds, needs) = match &outcome {
             Ok(policy) => (
                 WebhookClass::of(policy),
-                ByPhase::of(|phase| policy.targets(phase).collect()),
+                ByPhase::of(|phase| policy.registered_kinds(phase).collect()),
                 Need::of(policy, &key),
             ),
-            Err(_) => (
-                WebhookClass::UNREADY,
-                unready_targets(&manifest),
-                Vec::new(),
-            ),
+            Err(_) => (WebhookClass::UNREADY, unready_kinds(&manifest), Vec::new()),
         };
         let names = outcome.iter().flat_map(|policy| {
             let name = |rule| Arc::new(RuleName::of(policy, rule));
@@ -163,7 +159,7 @@ impl CompiledPolicy {
         Self {
             key,
             class,
-            targets,
+            registered_kinds,
             needs,
             names: names.collect(),
             parts: match &outcome {
@@ -195,9 +191,12 @@ impl CompiledPolicy {
         if self.namespace().is_some() && subject.is_deletion_of_policy() {
             return false;
         }
-        self.targets.get(phase).iter().any(|target| {
-            target.operations.contains(&subject.operation)
-                && target.kinds.iter().any(|kind| kind.covers(subject.served))
+        self.registered_kinds.get(phase).iter().any(|registered| {
+            registered.operations.contains(&subject.operation)
+                && registered
+                    .kinds
+                    .iter()
+                    .any(|kind| kind.covers(subject.served))
         })
     }
 
@@ -337,18 +336,18 @@ fn uid(body: &[u8]) -> Option<String> {
     (!uid.is_empty()).then(|| uid.to_owned())
 }
 
-/// The targets of a policy that is not ready. Only validation has them, so that a request meets the policy's
+/// The registration of a policy that is not ready. Only validation has one, so that a request meets the policy's
 /// error once, whatever its rules do.
-fn unready_targets(manifest: &Value) -> ByPhase<Vec<RegistrationTarget>> {
+fn unready_kinds(manifest: &Value) -> ByPhase<Vec<RegisteredKinds>> {
     ByPhase::of(|phase| match phase {
         Phase::Mutation => Vec::new(),
-        Phase::Validation => readable_targets(manifest),
+        Phase::Validation => readable_registration(manifest),
     })
 }
 
 /// Returns the kinds that a manifest names, as far as they can be read, so that requests for them report that the
 /// policy is not in force. Unreadable parts are passed over: the policy's own error names them.
-fn readable_targets(manifest: &Value) -> Vec<RegistrationTarget> {
+fn readable_registration(manifest: &Value) -> Vec<RegisteredKinds> {
     let kinds: Vec<_> = readable_kinds(manifest)
         .chain(readable_resources(manifest))
         .take(READABLE_MAX)
@@ -356,7 +355,7 @@ fn readable_targets(manifest: &Value) -> Vec<RegistrationTarget> {
     if kinds.is_empty() {
         return Vec::new();
     }
-    vec![RegistrationTarget {
+    vec![RegisteredKinds {
         kinds,
         operations: vec![Operation::Create, Operation::Update],
     }]

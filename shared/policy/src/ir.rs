@@ -41,7 +41,7 @@ pub use driver::Driver;
 pub use exception::PolicyException;
 pub use filters::{FILTERS_MAX, FilterError, FilterProblem, Filtered, ResourceFilters};
 pub use manifest::MANIFEST_DEPTH_MAX;
-pub use matching::{KindPattern, RegistrationTarget, ResourcePattern, ServedKind};
+pub use matching::{KindPattern, RegisteredKinds, ResourcePattern, ServedKind};
 pub use mutate_existing::ChangedObject;
 pub use policy::{NotRun, Policy};
 pub use policy_kind::PolicyKind;

@@ -75,7 +75,7 @@ pub use ir::{
     FIELD_MANAGER, FILTERS_MAX, FactSubject, FailureAction, FailurePolicy, FilterError,
     FilterProblem, Filtered, ImageCredentials, KeptRead, KindPattern, MANIFEST_DEPTH_MAX,
     NamedObject, NotRun, Operation, Phase, Policy, PolicyException, PolicyKind, Problem, Reference,
-    RegistrationTarget, Reporting, RequestError, ResolvedApiCall, ResourceFilters, ResourcePattern,
+    RegisteredKinds, Reporting, RequestError, ResolvedApiCall, ResourceFilters, ResourcePattern,
     Rule, SecretName, ServedKind, VariableError, VariableErrorKind, WRITER, service_answer,
 };
 pub use permit::{Call, Permit, Refusal};

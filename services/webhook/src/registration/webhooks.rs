@@ -23,7 +23,7 @@ use anteroom_engine::{
     policies::{CompiledPolicy, PolicySet, WebhookClass},
 };
 use anteroom_model::ObjectKey;
-use anteroom_policy::{KindPattern, Operation, Phase, RegistrationTarget};
+use anteroom_policy::{KindPattern, Operation, Phase, RegisteredKinds};
 use k8s_openapi::api::admissionregistration::v1::RuleWithOperations;
 
 /// Webhooks of namespaces in one configuration. Each is about 3 KiB with the authority of our certificate, and
@@ -403,7 +403,7 @@ fn of_policy(entry: &CompiledPolicy, phase: Phase, kinds: &Kinds) -> ObjectWebho
     ObjectWebhook {
         class: entry.class,
         namespaces: namespace.map(|namespace| [namespace].into()),
-        operations: operations(entry.targets.get(phase), kinds),
+        operations: operations(entry.registered_kinds.get(phase), kinds),
         is_for_all_resources: false,
         policies: vec![entry.key.clone()],
     }
@@ -459,15 +459,15 @@ fn unite(operations: &mut Operations, others: Operations) {
     }
 }
 
-fn operations(targets: &[RegistrationTarget], kinds: &Kinds) -> Operations {
+fn operations(registered: &[RegisteredKinds], kinds: &Kinds) -> Operations {
     let mut operations_of = Operations::new();
-    for target in targets {
-        for pattern in &target.kinds {
+    for one in registered {
+        for pattern in &one.kinds {
             for resource in resources(pattern, kinds) {
                 operations_of
                     .entry(resource)
                     .or_default()
-                    .extend(&target.operations);
+                    .extend(&one.operations);
             }
         }
     }

@@ -61,8 +61,8 @@ struct Positions {
 impl Index {
     pub(super) fn of(entries: &[Arc<CompiledPolicy>], phase: Phase) -> Self {
         let names = |entry: &CompiledPolicy, name: fn(&KindPattern) -> Option<&String>| {
-            let targets = entry.targets.get(phase).iter();
-            let kinds = targets.flat_map(|target| &target.kinds);
+            let registered = entry.registered_kinds.get(phase).iter();
+            let kinds = registered.flat_map(|one| &one.kinds);
             kinds.filter_map(name).cloned().collect()
         };
         Self {

@@ -113,8 +113,8 @@ fn a_policy_that_cannot_be_compiled_has_a_limit_of_resources() {
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     let manifests = [in_cel(PolicyKind::Validating, &many)];
     let set = PolicySet::build(&PolicySet::default(), manifests);
-    let targets = set.all()[0].targets.get(Phase::Validation);
-    assert_eq!(targets[0].kinds.len(), READABLE_MAX);
+    let registered = set.all()[0].registered_kinds.get(Phase::Validation);
+    assert_eq!(registered[0].kinds.len(), READABLE_MAX);
 }
 
 #[test]

@@ -81,12 +81,12 @@ spec:
             ("two", FailureAction::Enforce)
         ]
     );
-    let targets: Vec<_> = policy.targets(Phase::Validation).collect();
+    let registered: Vec<_> = policy.registered_kinds(Phase::Validation).collect();
     assert_eq!(
         (
-            targets.len(),
-            targets[0].kinds.len(),
-            targets[1].operations.len()
+            registered.len(),
+            registered[0].kinds.len(),
+            registered[1].operations.len()
         ),
         (2, 2, 4)
     );

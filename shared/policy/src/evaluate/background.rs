@@ -82,14 +82,14 @@ impl Policy {
         if self.not_scanned().is_some() {
             return Vec::new();
         }
-        let targets = self
+        let registered = self
             .validating()
-            .flat_map(|rule| rule.matches.targets(Phase::Validation));
+            .flat_map(|rule| rule.matches.registered_kinds(Phase::Validation));
         let mut kinds: Vec<KindPattern> = Vec::new();
-        for target in targets {
+        for one in registered {
             // What exists counts as created.
-            if target.operations.contains(&Operation::Create) {
-                kinds.extend(target.kinds);
+            if one.operations.contains(&Operation::Create) {
+                kinds.extend(one.kinds);
             }
         }
         kinds.sort_by_key(ToString::to_string);

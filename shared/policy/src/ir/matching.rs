@@ -15,7 +15,7 @@ pub(crate) use constraints::{Constraints, ResourceRule};
 pub(crate) use filter::{Filter, Filters, Match};
 pub use kind::{KindPattern, ResourcePattern, ServedKind};
 pub(crate) use matches::Matches;
-pub use registration::RegistrationTarget;
+pub use registration::RegisteredKinds;
 pub(crate) use roles::{BINDINGS_OF_USER, names_of_user, roles_of};
 pub(crate) use selector::{Requirement, Selector, SetOperator};
 pub(crate) use surroundings::{LABELS, Lacking, Matched, NAMESPACE_SELECTOR, ROLES, Surroundings};

@@ -3,7 +3,7 @@
 use anteroom_model::ObjectKey;
 use serde_json::{Map, Value, json};
 
-use super::{KindPattern, Phase, PolicyKind, RegistrationTarget, Rule, settings::Settings};
+use super::{KindPattern, Phase, PolicyKind, RegisteredKinds, Rule, settings::Settings};
 
 /// A compiled policy of any kind: immutable, and shared by all evaluations.
 #[derive(Debug)]
@@ -102,12 +102,12 @@ impl Policy {
     }
 
     /// Returns the kinds and operations that the webhook must be called for in a phase: a superset of those
-    /// that its rules match. There is one target for each filter of each rule, in order; none where the
+    /// that its rules match. There is one item for each filter of each rule, in order; none where the
     /// policy is not evaluated at admission.
-    pub fn targets(&self, phase: Phase) -> impl Iterator<Item = RegistrationTarget> {
+    pub fn registered_kinds(&self, phase: Phase) -> impl Iterator<Item = RegisteredKinds> {
         let rules = self.settings.admission.then(|| self.rules_called_in(phase));
         let rules = rules.into_iter().flatten();
-        rules.flat_map(move |rule| rule.matches.targets(phase))
+        rules.flat_map(move |rule| rule.matches.registered_kinds(phase))
     }
 }
 

@@ -216,10 +216,10 @@ impl PolicyManifest {
                     .collect();
                 self.references = policy.references().collect();
                 self.scanned = policy.scanned_kinds();
-                let targets = Phase::ALL
+                let registered = Phase::ALL
                     .into_iter()
-                    .flat_map(|phase| policy.targets(phase));
-                self.kinds = targets.flat_map(|target| target.kinds).collect();
+                    .flat_map(|phase| policy.registered_kinds(phase));
+                self.kinds = registered.flat_map(|one| one.kinds).collect();
                 self.not_run = policy.not_run().to_vec();
                 self.changes = changes(&policy);
                 configs = policy.autogen_configs();

@@ -168,7 +168,7 @@ fn webhook_operations_are_listed_per_phase() {
     );
     let policy = compile(&serde_saphyr::from_str(&text).unwrap()).unwrap();
     let targets = |phase| {
-        let targets = policy.targets(phase);
+        let targets = policy.registered_kinds(phase);
         let told =
             targets.map(|target| format!("{} {:?}", target.kinds[0].kind, target.operations));
         told.collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{KindPattern, Lacking, Matched, RegistrationTarget, Selector, Surroundings};
+use super::{KindPattern, Lacking, Matched, RegisteredKinds, Selector, Surroundings};
 use crate::ir::{AdmissionRequest, Operation, Phase};
 
 /// `matchConstraints`: a rule must match, and everything else that is given.
@@ -67,13 +67,13 @@ impl Constraints {
     }
 
     /// Returns the kinds and operations to register for. Exclusions narrow nothing here.
-    pub(crate) fn targets(&self, phase: Phase) -> impl Iterator<Item = RegistrationTarget> {
+    pub(crate) fn registered_kinds(&self, phase: Phase) -> impl Iterator<Item = RegisteredKinds> {
         self.include.iter().filter_map(move |rule| {
             let changes = |operation: &Operation| {
                 phase == Phase::Validation || *operation != Operation::Delete
             };
             let operations: Vec<_> = rule.operations.iter().copied().filter(changes).collect();
-            (!operations.is_empty()).then(|| RegistrationTarget {
+            (!operations.is_empty()).then(|| RegisteredKinds {
                 kinds: rule.kinds.clone(),
                 operations,
             })

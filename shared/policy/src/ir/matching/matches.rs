@@ -1,7 +1,7 @@
 //! The two forms in which rules select requests. Pure.
 
 use super::{
-    Constraints, Filter, KindPattern, Lacking, Match, Matched, RegistrationTarget, Surroundings,
+    Constraints, Filter, KindPattern, Lacking, Match, Matched, RegisteredKinds, Surroundings,
 };
 use crate::ir::{AdmissionRequest, Operation, Phase};
 
@@ -99,13 +99,13 @@ impl Matches {
     }
 
     /// Returns the kinds and operations to register for.
-    pub(crate) fn targets(
+    pub(crate) fn registered_kinds(
         &self,
         phase: Phase,
-    ) -> Box<dyn Iterator<Item = RegistrationTarget> + '_> {
+    ) -> Box<dyn Iterator<Item = RegisteredKinds> + '_> {
         match self {
-            Self::Filters(matches) => Box::new(matches.targets(phase)),
-            Self::Constraints(constraints) => Box::new(constraints.targets(phase)),
+            Self::Filters(matches) => Box::new(matches.registered_kinds(phase)),
+            Self::Constraints(constraints) => Box::new(constraints.registered_kinds(phase)),
             Self::All => Box::new(std::iter::empty()),
         }
     }

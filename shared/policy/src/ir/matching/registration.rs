@@ -5,7 +5,7 @@ use crate::ir::{KindPattern, Operation, Phase};
 
 /// Kinds and operations to register for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegistrationTarget {
+pub struct RegisteredKinds {
     /// The kinds; each may hold wildcards.
     pub kinds: Vec<KindPattern>,
     /// The operations, never empty.
@@ -15,10 +15,10 @@ pub struct RegistrationTarget {
 impl Match {
     /// Returns the kinds and operations to register for. Exclusions narrow nothing here: the API server has
     /// no way to say them.
-    pub(crate) fn targets(&self, phase: Phase) -> impl Iterator<Item = RegistrationTarget> {
+    pub(crate) fn registered_kinds(&self, phase: Phase) -> impl Iterator<Item = RegisteredKinds> {
         self.included().iter().filter_map(move |filter| {
             let operations = operations(phase, &filter.operations);
-            (!operations.is_empty()).then(|| RegistrationTarget {
+            (!operations.is_empty()).then(|| RegisteredKinds {
                 kinds: match &*filter.kinds {
                     [] => vec![KindPattern::any()],
                     kinds => kinds.to_vec(),

@@ -167,11 +167,11 @@ fn targets_are_kinds_and_operations_of_every_filter() {
         kinds_alone: Vec::new(),
         spares: false,
     };
-    let targets: Vec<_> = with.targets(crate::Phase::Validation).collect();
-    assert_eq!(targets[0].operations, [Operation::Delete]);
-    assert_eq!(targets[0].kinds[0].subresource, "exec");
-    assert_eq!(targets[1].operations, Operation::ALL);
-    assert_eq!(targets[1].kinds, [KindPattern::any()]);
+    let registered_kinds: Vec<_> = with.registered_kinds(crate::Phase::Validation).collect();
+    assert_eq!(registered_kinds[0].operations, [Operation::Delete]);
+    assert_eq!(registered_kinds[0].kinds[0].subresource, "exec");
+    assert_eq!(registered_kinds[1].operations, Operation::ALL);
+    assert_eq!(registered_kinds[1].kinds, [KindPattern::any()]);
 }
 
 #[test]
