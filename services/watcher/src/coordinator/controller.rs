@@ -258,13 +258,13 @@ impl Controller {
             }
             CoordinatorEffect::StopCall(view) => self.calls.stop(&view),
             CoordinatorEffect::CallWasGood(view, at) => self.calls.was_good(&view, at),
-            CoordinatorEffect::SetStatus(target, desired) => {
-                statuses.put(&target, &desired);
-                status.put(target, *desired);
+            CoordinatorEffect::SetStatus(owner, desired) => {
+                statuses.put(&owner, &desired);
+                status.put(owner, *desired);
             }
-            CoordinatorEffect::ForgetStatus(target) => {
-                statuses.forget(&target);
-                status.forget(&target);
+            CoordinatorEffect::ForgetStatus(owner) => {
+                statuses.forget(&owner);
+                status.forget(&owner);
             }
             CoordinatorEffect::NeedRights(needed) => {
                 rights.needed.send_if_modified(|before| {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::status::writer::{DesiredStatus, StatusTarget};
+use super::status::writer::{DesiredStatus, StatusOwner};
 use crate::{
     gateway::{calls::CallSpec, rights::Need},
     log_writer::publish::ChangeOrigin,
@@ -29,9 +29,9 @@ pub(super) enum CoordinatorEffect {
     /// The data that readers still hold of this call's view were good at this moment.
     CallWasGood(ViewId, Instant),
     /// Bring the object's status up to this.
-    SetStatus(StatusTarget, Box<DesiredStatus>),
+    SetStatus(StatusOwner, Box<DesiredStatus>),
     /// Forget the status of a deleted object.
-    ForgetStatus(StatusTarget),
+    ForgetStatus(StatusOwner),
     /// Ask whether the watcher has all of the rights.
     NeedRights(Vec<Need>),
     /// Ask the API server again for the kinds that it serves.

@@ -7,7 +7,7 @@ use super::{
     manifest_list::{ManifestList, is_not_served},
     manifests::EntryManifest,
     registry::EntryId,
-    status::writer::StatusTarget,
+    status::writer::StatusOwner,
 };
 
 /// The entries of both kinds.
@@ -88,12 +88,12 @@ impl EntryStore {
 }
 
 /// Returns the object that holds the entry's status.
-pub(super) fn status_target(entry: &EntryManifest) -> StatusTarget {
+pub(super) fn status_owner(entry: &EntryManifest) -> StatusOwner {
     let (kind, plural) = match entry.kind {
         EntryKind::Global => ("GlobalContextEntry", "globalcontextentries"),
         EntryKind::Cached | EntryKind::Implicit => ("CachedContextEntry", "cachedcontextentries"),
     };
-    StatusTarget::new("kyverno.io/v2alpha1", kind, plural, &entry.identity)
+    StatusOwner::new("kyverno.io/v2alpha1", kind, plural, &entry.identity)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{
     manifests::{EntryQuery, PolicyManifest},
     permits::SecretsReaders,
     registry::EntryId,
-    status::writer::StatusTarget,
+    status::writer::StatusOwner,
 };
 use crate::gateway::rights::Need;
 
@@ -222,9 +222,9 @@ impl PolicyStore {
     }
 
     /// Returns the object that holds the policy's status.
-    pub(super) fn status_target(id: &PolicyId, policy: &PolicyManifest) -> StatusTarget {
+    pub(super) fn status_owner(id: &PolicyId, policy: &PolicyManifest) -> StatusOwner {
         let kind = id.kind();
-        StatusTarget::new(
+        StatusOwner::new(
             policy.api_version,
             kind.as_str(),
             kind.plural(),

@@ -16,7 +16,7 @@ use tracing::Span;
 
 use super::{
     index::Index,
-    member::{Delivery, ListPart, Member, Progress, WriteTarget},
+    member::{Delivery, ListPart, Member, Progress, RecipientView},
     plan::WatchScope,
     references::References,
     running_watch::RunningWatch,
@@ -165,7 +165,7 @@ impl Hub {
         object: &RawObject,
         origin: &Origin,
         queue: &mut WriteQueue,
-    ) -> Vec<WriteTarget> {
+    ) -> Vec<RecipientView> {
         let Some(watch) = self.watches.get_mut(scope) else {
             return Vec::new();
         };
@@ -174,20 +174,20 @@ impl Hub {
             Origin::Event(_) => watch.newest.clone_from(&object.version),
         }
         let mut delivery = Delivery::put(object, origin);
-        let (mut targets, mut contradicted) = (Vec::new(), false);
+        let (mut recipients, mut contradicted) = (Vec::new(), false);
         for view in self.index.views_of(&object.key) {
             let Some(member) = self.members.get_mut(view) else {
                 continue;
             };
             contradicted |= origin.is_list()
                 && member.is_contradicted(scope, &mut delivery, &watch.lists_at, queue);
-            targets.extend(member.take(watch, scope, &mut delivery, queue));
+            recipients.extend(member.take(watch, scope, &mut delivery, queue));
         }
         if contradicted {
             self.restart_history(scope, queue);
-            targets.clear();
+            recipients.clear();
         }
-        targets
+        recipients
     }
 
     /// Starts every view of the watch over, because the history of the source restarted.

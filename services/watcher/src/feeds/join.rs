@@ -103,12 +103,18 @@ impl Join {
             let Some(member) = self.member(&mut hub, lease, list) else {
                 return false;
             };
-            let target = member.target();
-            let body = object.body(target.retained.as_deref());
+            let recipient = member.recipient();
+            let body = object.body(recipient.retained.as_deref());
             // Still under the hub's lock. Otherwise the watch's list could begin in between and replace this one, without
             // a new epoch. It would then take this object for one of its own, and keep an object that may be gone.
-            self.sink
-                .write(&target, &key, &version, body, Instant::now(), &Origin::List);
+            self.sink.write(
+                &recipient,
+                &key,
+                &version,
+                body,
+                Instant::now(),
+                &Origin::List,
+            );
         }
         true
     }
@@ -127,16 +133,16 @@ impl Join {
         });
         // Still under the hub's lock: the watch's next event may not come before the events that were held back.
         for event in held.unwrap_or_default() {
-            let target = hub.with_queue(|hub, queue| {
+            let recipient = hub.with_queue(|hub, queue| {
                 let member = hub.members.get_mut(&lease.view)?;
                 member.replay(scope, &event, queue)
             });
-            if let (Some(target), HeldEvent::Put(object, origin)) = (target, event) {
+            if let (Some(recipient), HeldEvent::Put(object, origin)) = (recipient, event) {
                 let mut read = self.sink.read(&object.json);
-                let body = read.body(target.retained.as_deref());
+                let body = read.body(recipient.retained.as_deref());
                 let RawObject { key, version, .. } = &object;
                 self.sink
-                    .write(&target, key, version, body, Instant::now(), &origin);
+                    .write(&recipient, key, version, body, Instant::now(), &origin);
             }
         }
     }

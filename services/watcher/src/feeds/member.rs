@@ -119,7 +119,7 @@ pub(super) struct Delivery<'a> {
 
 /// A view that an object has to be written to.
 #[derive(Clone, Debug)]
-pub(super) struct WriteTarget {
+pub(super) struct RecipientView {
     pub(super) lease: ViewLease,
     pub(super) sealed: bool,
     /// See [`Member::retained`].
@@ -259,7 +259,7 @@ impl Member {
         scope: &WatchScope,
         delivery: &mut Delivery<'_>,
         queue: &mut WriteQueue,
-    ) -> Option<WriteTarget> {
+    ) -> Option<RecipientView> {
         let takes = match self.watches.get_mut(scope)? {
             Progress::Waits { .. } => false,
             Progress::Lists { .. } => delivery.origin.is_list(),
@@ -294,11 +294,11 @@ impl Member {
         self.selects(delivery) && queue.contradicts(lease, key, version, known_to, listed_at)
     }
 
-    fn apply(&self, delivery: &mut Delivery<'_>, queue: &mut WriteQueue) -> Option<WriteTarget> {
+    fn apply(&self, delivery: &mut Delivery<'_>, queue: &mut WriteQueue) -> Option<RecipientView> {
         let &mut Delivery { key, version, .. } = delivery;
         if self.selects(delivery) {
             let is_news = !queue.is_known(&self.lease, key, version);
-            return is_news.then(|| self.target());
+            return is_news.then(|| self.recipient());
         }
         // A list deletes nothing before its end, when `sweep` removes the objects that the list did not bring.
         if let Origin::Event(span) = &delivery.origin {
@@ -372,8 +372,8 @@ impl Member {
         }
     }
 
-    pub(super) fn target(&self) -> WriteTarget {
-        WriteTarget {
+    pub(super) fn recipient(&self) -> RecipientView {
+        RecipientView {
             lease: self.lease.clone(),
             sealed: self.sealed,
             retained: self.retained.clone(),
@@ -488,7 +488,7 @@ impl Member {
         scope: &WatchScope,
         held: &HeldEvent,
         queue: &mut WriteQueue,
-    ) -> Option<WriteTarget> {
+    ) -> Option<RecipientView> {
         let mut delivery = match held {
             HeldEvent::Put(object, origin) => Delivery::put(object, origin),
             HeldEvent::Gone(key, version, span) => Delivery::gone(key, version, span),

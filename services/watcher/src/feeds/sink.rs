@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{
-    hub::Hub, member::WriteTarget, plan::WatchScope, references::References, shared_hub::SharedHub,
+    hub::Hub, member::RecipientView, plan::WatchScope, references::References,
+    shared_hub::SharedHub,
 };
 use crate::{
     log_writer::publish::{ChangeOrigin, Incoming, ViewLease},
@@ -39,8 +40,8 @@ impl WatchSink {
     async fn put(&self, object: RawObject, origin: Origin) {
         // This waits before the hub notes the object as known: the watch may be stopped during the wait.
         self.hub.publisher().room().await;
-        let (targets, referenced) = self.hub.locked(|hub, queue| {
-            let targets = hub.put(&self.scope, &object, &origin, queue);
+        let (recipients, referenced) = self.hub.locked(|hub, queue| {
+            let recipients = hub.put(&self.scope, &object, &origin, queue);
             let RawObject { key, version, json } = &object;
             let immutable = hub.references.by_object.contains_key(key) && is_immutable(json);
             let by = origin.is_list().then_some(&self.scope);
@@ -48,9 +49,9 @@ impl WatchSink {
             if immutable && news {
                 self.planned.notify_one();
             }
-            (targets, news)
+            (recipients, news)
         });
-        if targets.is_empty() && !referenced {
+        if recipients.is_empty() && !referenced {
             return;
         }
         let RawObject { key, version, json } = object;
@@ -60,9 +61,9 @@ impl WatchSink {
         //   views.
         // - A view that starts over in between has a new epoch, and the queue ignores writes under the earlier lease.
         // - The queue ignores a version that is older than the one it has.
-        for target in &targets {
-            let body = object.body(target.retained.as_deref());
-            self.write(target, &key, &version, body, Instant::now(), &origin);
+        for recipient in &recipients {
+            let body = object.body(recipient.retained.as_deref());
+            self.write(recipient, &key, &version, body, Instant::now(), &origin);
         }
         if referenced {
             let hub = self.hub.lock();
@@ -94,7 +95,7 @@ impl WatchSink {
         };
         let References { lease, sealed, .. } = &hub.references;
         if let Some(lease) = lease.clone() {
-            let target = WriteTarget {
+            let recipient = RecipientView {
                 lease,
                 sealed: *sealed,
                 retained: None,
@@ -106,24 +107,24 @@ impl WatchSink {
                 checked.map(|()| found).map_err(Unreadable::of)
             });
             let body = found.or_else(|unreadable| {
-                self.note_unreadable(&target.lease, key, &unreadable);
+                self.note_unreadable(&recipient.lease, key, &unreadable);
                 let failure = Failure::new(own_reason::OBJECT_UNREADABLE, unreadable.problem);
                 referenced::failed(&failure).map_err(Unreadable::of)
             });
-            self.write(&target, key, version, body, since, origin);
+            self.write(&recipient, key, version, body, since, origin);
         }
     }
 
     pub(super) fn write(
         &self,
-        target: &WriteTarget,
+        recipient: &RecipientView,
         key: &ObjectKey,
         version: &ResourceVersion,
         body: Result<Bytes, Unreadable>,
         since: Instant,
         origin: &Origin,
     ) {
-        let WriteTarget { lease, sealed, .. } = target;
+        let RecipientView { lease, sealed, .. } = recipient;
         let body = match body {
             Ok(body) if *sealed => {
                 let sealed = self.keys.seal(&lease.view, key, &body);

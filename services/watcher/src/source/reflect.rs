@@ -69,7 +69,7 @@ const METADATA_LIST: &str =
 
 /// A collection to keep up with.
 #[derive(Clone, Debug)]
-pub(crate) struct WatchTarget {
+pub(crate) struct WatchedCollection {
     /// The collection.
     pub collection: Collection,
     /// The version at which an earlier watch ended, if known.
@@ -182,30 +182,30 @@ pub(crate) trait Sink: Send {
 #[cfg(test)]
 pub(crate) async fn run(
     api: ApiServer,
-    target: WatchTarget,
+    watched: WatchedCollection,
     sink: impl Sink,
     metrics: WatchMetrics,
     served: watch::Receiver<()>,
 ) {
-    run_with(api, target, sink, metrics, served, Control::default()).await;
+    run_with(api, watched, sink, metrics, served, Control::default()).await;
 }
 
 /// Runs until it is dropped. `served` changes whenever the API server begins or ceases to serve
 /// something: a resource that was not there is then asked for at once.
 pub(crate) async fn run_with(
     api: ApiServer,
-    target: WatchTarget,
+    watched: WatchedCollection,
     sink: impl Sink,
     metrics: WatchMetrics,
     mut served: watch::Receiver<()>,
     mut control: Control,
 ) {
-    let machine = Machine::new(target.left_at.clone());
+    let machine = Machine::new(watched.left_at.clone());
     control.stale_after = control.stale_after.max(STALE_AFTER_MIN);
     control.relist.mark_unchanged();
     let mut reflector = Reflector {
         api,
-        target,
+        watched,
         sink,
         metrics,
         machine,
@@ -246,7 +246,7 @@ pub(crate) async fn run_with(
 
 struct Reflector<S> {
     api: ApiServer,
-    target: WatchTarget,
+    watched: WatchedCollection,
     sink: S,
     metrics: WatchMetrics,
     machine: Machine,
@@ -282,7 +282,7 @@ impl<S: Sink> Reflector<S> {
     }
 
     async fn list(&mut self, token: Option<String>, limit: u32) {
-        let path = paths::list(&self.target.collection, token.as_deref(), limit);
+        let path = paths::list(&self.watched.collection, token.as_deref(), limit);
         let ahead = self.ahead.take().filter(|ahead| ahead.path == path);
         let page = match ahead {
             Some(ahead) => ahead
@@ -344,7 +344,7 @@ impl<S: Sink> Reflector<S> {
             limit,
         } = self.machine.command()
         {
-            let path = paths::list(&self.target.collection, Some(&token), limit);
+            let path = paths::list(&self.watched.collection, Some(&token), limit);
             let page = fetch(self.api.clone(), path.clone(), self.accept());
             let page = AbortOnDropHandle::new(tokio::spawn(page));
             self.ahead = Some(Ahead { path, page });
@@ -353,7 +353,7 @@ impl<S: Sink> Reflector<S> {
 
     /// The options with which a page is asked for.
     fn accept(&self) -> &'static str {
-        match self.target.metadata_only {
+        match self.watched.metadata_only {
             true => METADATA_LIST,
             false => JSON,
         }
@@ -363,8 +363,8 @@ impl<S: Sink> Reflector<S> {
         let stale_after = self.control.stale_after;
         let lives = lives(stale_after, self.metrics.open_count());
         let seconds = rand::random_range(lives).as_secs();
-        let path = paths::watch(&self.target.collection, from, seconds);
-        let accept = if self.target.metadata_only {
+        let path = paths::watch(&self.watched.collection, from, seconds);
+        let accept = if self.watched.metadata_only {
             METADATA
         } else {
             JSON
@@ -443,7 +443,7 @@ impl<S: Sink> Reflector<S> {
         let span = tracing::info_span!(
             "watch event",
             otel.kind = "consumer",
-            resource = %self.target.collection.gvr,
+            resource = %self.watched.collection.gvr,
             key = %object.key,
             version = %object.version,
             gone,
@@ -481,7 +481,7 @@ impl<S: Sink> Reflector<S> {
     async fn skip(&mut self, problem: &str) {
         self.metrics.malformed();
         tracing::warn!(
-            resource = %self.target.collection.gvr,
+            resource = %self.watched.collection.gvr,
             problem,
             "malformed object of the API server left out"
         );
@@ -501,7 +501,7 @@ impl<S: Sink> Reflector<S> {
             }
         };
         tracing::warn!(
-            resource = %self.target.collection.gvr,
+            resource = %self.watched.collection.gvr,
             %fault,
             "list or watch failed: tried again; check the API server"
         );
@@ -527,7 +527,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Repeats the request that failed, for the metadata of one object at most, and drops the answer.
     async fn ask_again(&self) -> Result<(), Fault> {
-        let WatchTarget { collection, .. } = &self.target;
+        let WatchedCollection { collection, .. } = &self.watched;
         if let ReflectorCommand::Watch { from } = self.machine.command() {
             let path = paths::watch(collection, &from, 1);
             return self

@@ -18,7 +18,7 @@ use crate::{
     log_writer::{lead::Leadership, log_snapshot::LogSnapshot, publish::Publisher},
     source::{
         discovery::{Catalog, ResourceQuery, follow::Discovery},
-        reflect::{self, Control, ForwardSink, Note, NudgeSink, Sink, WatchTarget},
+        reflect::{self, Control, ForwardSink, Note, NudgeSink, Sink, WatchedCollection},
     },
 };
 
@@ -154,9 +154,15 @@ impl Start<'_> {
             ("apiregistration.k8s.io", "apiservices"),
         ] {
             let sink = NudgeSink(Arc::clone(&self.discovery.nudge));
-            let target = target(group, "v1", plural, true);
+            let watched_collection = watched_collection(group, "v1", plural, true);
             let view = system::kinds();
-            let watch = watch(self.context, &self.discovery, target, sink, &view);
+            let watch = watch(
+                self.context,
+                &self.discovery,
+                watched_collection,
+                sink,
+                &view,
+            );
             let name = format!("reader of {plural}");
             self.tasks.spawn_until_shutdown(name, async move {
                 watch.await;
@@ -212,8 +218,8 @@ impl ManifestReader {
         ] {
             let reader = self.clone();
             tasks.spawn_until_shutdown(format!("reader of {plural}"), async move {
-                let target = target(KYVERNO, version, plural, false);
-                reader.read(manifests, target, view).await;
+                let watched_collection = watched_collection(KYVERNO, version, plural, false);
+                reader.read(manifests, watched_collection, view).await;
             });
         }
         let versioned = PolicyKind::IN_CEL.map(|kind| VersionedKind {
@@ -257,12 +263,24 @@ impl ManifestReader {
         }
     }
 
-    async fn read(&self, manifests: Manifests, target: WatchTarget, view: ViewId) {
+    async fn read(
+        &self,
+        manifests: Manifests,
+        watched_collection: WatchedCollection,
+        view: ViewId,
+    ) {
         let sink = ForwardSink {
             collection: manifests,
             to: self.notes.clone(),
         };
-        watch(&self.context, &self.discovery, target, sink, &view).await;
+        watch(
+            &self.context,
+            &self.discovery,
+            watched_collection,
+            sink,
+            &view,
+        )
+        .await;
     }
 
     fn spawn_versioned(self, versioned: VersionedKind, namespace: Option<Arc<str>>, tasks: &Tasks) {
@@ -284,14 +302,16 @@ impl ManifestReader {
             };
             let version = preferred(&catalog.borrow());
             let version = version.unwrap_or_else(|| versioned.version.to_owned());
-            let mut target = target(versioned.group, &version, versioned.plural, false);
-            target.collection.namespaces = namespace.map(str::to_owned).into_iter().collect();
+            let mut watched_collection =
+                watched_collection(versioned.group, &version, versioned.plural, false);
+            watched_collection.collection.namespaces =
+                namespace.map(str::to_owned).into_iter().collect();
             let other = |catalog: &Option<Arc<Catalog>>| {
                 preferred(catalog).is_some_and(|now| now != version)
             };
             let ended = async { catalog.wait_for(other).await.is_err() };
             tokio::select! {
-                () = self.read(versioned.manifests, target, versioned.view.clone()) => {}
+                () = self.read(versioned.manifests, watched_collection, versioned.view.clone()) => {}
                 ended = ended => if ended {
                     return std::future::pending().await; // The term ends.
                 },
@@ -312,7 +332,7 @@ fn preferred_version(catalog: &Catalog, versioned: &VersionedKind) -> Option<Str
 fn watch<S: Sink + 'static>(
     context: &Context,
     discovery: &Discovery,
-    target: WatchTarget,
+    watched_collection: WatchedCollection,
     sink: S,
     view: &ViewId,
 ) -> impl Future<Output = ()> + use<S> {
@@ -322,13 +342,18 @@ fn watch<S: Sink + 'static>(
         stale_after: context.feeds.stale_after,
         ..Control::default()
     };
-    reflect::run_with(api, target, sink, metrics, served, control)
+    reflect::run_with(api, watched_collection, sink, metrics, served, control)
 }
 
-fn target(group: &str, version: &str, plural: &str, metadata_only: bool) -> WatchTarget {
+fn watched_collection(
+    group: &str,
+    version: &str,
+    plural: &str,
+    metadata_only: bool,
+) -> WatchedCollection {
     let gvr = GroupVersionResource::new(group, version, plural);
     let left_at = ResourceVersion::default();
-    WatchTarget {
+    WatchedCollection {
         collection: Collection::all(gvr),
         left_at,
         metadata_only,

@@ -8,7 +8,7 @@ use super::{FOLLOWING, HeldVersion, Reconciler};
 use crate::{
     coordinator::{
         effect::{CoordinatorEffect, SystemView, Write},
-        entry_store::status_target,
+        entry_store::status_owner,
         exception_store::ExceptionKind,
         manifest_list::is_not_served,
         manifests::{EntryManifest, ExceptionManifest, PolicyManifest},
@@ -161,7 +161,7 @@ impl Reconciler {
         let id = (kind, key.name.to_string());
         if let Some(gone) = gone {
             self.effects
-                .push(CoordinatorEffect::ForgetStatus(status_target(gone)));
+                .push(CoordinatorEffect::ForgetStatus(status_owner(gone)));
         }
         // The entry's condition stays known until its readers are told.
         self.reporter.entry_changed(id.clone());
@@ -241,8 +241,8 @@ impl Reconciler {
     }
 
     fn policy_gone(&mut self, id: &PolicyId, gone: &PolicyManifest) {
-        let target = PolicyStore::status_target(id, gone);
-        self.effects.push(CoordinatorEffect::ForgetStatus(target));
+        let owner = PolicyStore::status_owner(id, gone);
+        self.effects.push(CoordinatorEffect::ForgetStatus(owner));
         self.enforcement.forget(id);
         self.policy_released(id);
         if !gone.changes.is_empty() {

@@ -171,12 +171,12 @@ fn shown(effect: &CoordinatorEffect) -> Option<String> {
         CoordinatorEffect::Write(view, Write::Refused(failure)) => {
             format!("refused {view:?} {}", failure.reason)
         }
-        CoordinatorEffect::SetStatus(target, desired) => format!(
+        CoordinatorEffect::SetStatus(owner, desired) => format!(
             "{} {} {} {}",
-            target.kind, target.name, desired.ready.status, desired.ready.reason
+            owner.kind, owner.name, desired.ready.status, desired.ready.reason
         ),
-        CoordinatorEffect::ForgetStatus(target) => {
-            format!("forget {} {}", target.kind, target.name)
+        CoordinatorEffect::ForgetStatus(owner) => {
+            format!("forget {} {}", owner.kind, owner.name)
         }
         CoordinatorEffect::FreeInherited => "free inherited".to_owned(),
         CoordinatorEffect::Rediscover => "rediscover".to_owned(),

@@ -22,7 +22,7 @@ use crate::{
     coordinator::{
         effect::CoordinatorEffect,
         enforcement::{EnforcementTracker, PositionOf, RequiredReads, Surroundings},
-        entry_store::{EntryStore, status_target},
+        entry_store::{EntryStore, status_owner},
         manifests::PolicyManifest,
         permits,
         policy_store::{PolicyId, PolicyStore},
@@ -182,7 +182,7 @@ impl StatusReporter {
             },
         };
         Some(CoordinatorEffect::SetStatus(
-            status_target(entry),
+            status_owner(entry),
             Box::new(status),
         ))
     }
@@ -224,8 +224,8 @@ impl StatusReporter {
             conditions: policy.conditions.clone(),
             figures_now: Figures::default(),
         };
-        let target = PolicyStore::status_target(id, policy);
-        Some(CoordinatorEffect::SetStatus(target, Box::new(status)))
+        let owner = PolicyStore::status_owner(id, policy);
+        Some(CoordinatorEffect::SetStatus(owner, Box::new(status)))
     }
 
     /// Returns whether the policy compiles, and its entries are ready.

@@ -13,7 +13,7 @@ use anteroom_wire::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::writer::{DesiredStatus, StatusTarget};
+use super::writer::{DesiredStatus, StatusOwner};
 
 /// The wait before a failed subscription is tried again.
 const RETRY: Duration = Duration::from_secs(2);
@@ -26,23 +26,23 @@ type StatusKey = (&'static str, String, String);
 
 impl Statuses {
     /// Notes a status.
-    pub(crate) fn put(&self, target: &StatusTarget, desired: &DesiredStatus) {
+    pub(crate) fn put(&self, owner: &StatusOwner, desired: &DesiredStatus) {
         let figures = desired.figures.as_ref();
         let status = ObjectStatus {
-            kind: target.kind.to_owned(),
-            namespace: target.namespace.clone(),
-            name: target.name.clone(),
+            kind: owner.kind.to_owned(),
+            namespace: owner.namespace.clone(),
+            name: owner.name.clone(),
             ready: desired.ready.status.to_owned(),
             reason: desired.ready.reason.clone(),
             message: cut(&desired.ready.message, MESSAGE_BYTES_MAX),
             view: figures.and_then(|figures| figures.view.clone()),
         };
-        self.0.lock().insert(key(target), status);
+        self.0.lock().insert(key(owner), status);
     }
 
     /// The object is gone.
-    pub(crate) fn forget(&self, target: &StatusTarget) {
-        self.0.lock().remove(&key(target));
+    pub(crate) fn forget(&self, owner: &StatusOwner) {
+        self.0.lock().remove(&key(owner));
     }
 
     /// Returns the objects, not-ready ones first, and the number of objects left out.
@@ -57,8 +57,8 @@ impl Statuses {
     }
 }
 
-fn key(target: &StatusTarget) -> StatusKey {
-    (target.kind, target.namespace.clone(), target.name.clone())
+fn key(owner: &StatusOwner) -> StatusKey {
+    (owner.kind, owner.namespace.clone(), owner.name.clone())
 }
 
 /// The parts that answers are made of.
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
     use crate::coordinator::status::{conditions::Ready, writer::Figures};
 
-    fn target(name: String) -> StatusTarget {
-        StatusTarget {
+    fn owner(name: String) -> StatusOwner {
+        StatusOwner {
             api_version: "kyverno.io/v1",
             kind: "ClusterPolicy",
             plural: "clusterpolicies",
@@ -164,10 +164,10 @@ mod tests {
         let operator = bus.join();
         let statuses = Statuses::default();
         for number in 0..=OBJECTS_MAX {
-            statuses.put(&target(format!("p{number:04}")), &desired("True"));
+            statuses.put(&owner(format!("p{number:04}")), &desired("True"));
         }
-        statuses.put(&target("z".into()), &desired("False"));
-        statuses.forget(&target("p0000".into()));
+        statuses.put(&owner("z".into()), &desired("False"));
+        statuses.forget(&owner("p0000".into()));
         let server = StatusServer {
             bus: Arc::new(bus),
             statuses,

@@ -55,7 +55,7 @@ const RETRY_MAX_MS: u64 = 60_000;
 
 /// The object whose status is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct StatusTarget {
+pub(crate) struct StatusOwner {
     /// The object's API version, as in `kyverno.io/v1`.
     pub api_version: &'static str,
     /// The object's kind, as in `ClusterPolicy`.
@@ -70,7 +70,7 @@ pub(crate) struct StatusTarget {
     pub uid: String,
 }
 
-impl StatusTarget {
+impl StatusOwner {
     /// Returns the object of this identity.
     pub(crate) fn new(
         api_version: &'static str,
@@ -128,26 +128,26 @@ struct StatusSlot {
 
 #[derive(Debug, Default)]
 struct Slots {
-    all: HashMap<StatusTarget, StatusSlot>,
+    all: HashMap<StatusOwner, StatusSlot>,
     /// Objects whose condition is out of date, in the order in which that was found.
-    news: VecDeque<StatusTarget>,
+    news: VecDeque<StatusOwner>,
     /// Objects whose status is incomplete, or could not be written.
-    open: HashSet<StatusTarget>,
+    open: HashSet<StatusOwner>,
 }
 
-type Due = (StatusTarget, Plan, Ready);
+type Due = (StatusOwner, Plan, Ready);
 
 impl Slots {
-    fn put(&mut self, target: StatusTarget, desired: DesiredStatus) {
-        let slot = self.all.entry(target.clone()).or_default();
+    fn put(&mut self, owner: StatusOwner, desired: DesiredStatus) {
+        let slot = self.all.entry(owner.clone()).or_default();
         let news = is_news(&desired, slot.written.as_ref());
         slot.desired = Some(desired);
         if news && slot.retry.is_none() {
             if !std::mem::replace(&mut slot.queued, true) {
-                self.news.push_back(target);
+                self.news.push_back(owner);
             }
         } else {
-            self.open.insert(target);
+            self.open.insert(owner);
         }
     }
 
@@ -156,18 +156,18 @@ impl Slots {
         let pace = WritePace::of(self.all.len());
         let mut due = Vec::new();
         while due.len() < WRITES_TOGETHER
-            && let Some(target) = self.news.pop_front()
+            && let Some(owner) = self.news.pop_front()
         {
-            let Some(slot) = self.all.get_mut(&target) else {
+            let Some(slot) = self.all.get_mut(&owner) else {
                 continue; // It is gone.
             };
             slot.queued = false;
             if let Some(desired) = &slot.desired
                 && let Some(plan) = plan(desired, slot.written.as_ref(), pace, now, clock)
             {
-                due.push((target.clone(), plan, desired.ready.clone()));
+                due.push((owner.clone(), plan, desired.ready.clone()));
             }
-            self.open.insert(target);
+            self.open.insert(owner);
         }
         due
     }
@@ -177,8 +177,8 @@ impl Slots {
         let pace = WritePace::of(self.all.len());
         let Self { all, open, .. } = self;
         let mut due = Vec::new();
-        open.retain(|target| {
-            let slot = all.get(target);
+        open.retain(|owner| {
+            let slot = all.get(owner);
             let Some((slot, desired)) = slot.and_then(|slot| Some((slot, slot.desired.as_ref()?)))
             else {
                 return false;
@@ -189,7 +189,7 @@ impl Slots {
             }
             match plan(desired, slot.written.as_ref(), pace, now, clock) {
                 Some(plan) => {
-                    due.push((target.clone(), plan, desired.ready.clone()));
+                    due.push((owner.clone(), plan, desired.ready.clone()));
                     true
                 }
                 None => !is_said(desired, slot.written.as_ref()),
@@ -226,19 +226,19 @@ impl StatusWriter {
     }
 
     /// Notes the status that the object should have.
-    pub(crate) fn put(&self, target: StatusTarget, desired: DesiredStatus) {
-        if self.is_shadow && target.kind != OWN_KIND {
+    pub(crate) fn put(&self, owner: StatusOwner, desired: DesiredStatus) {
+        if self.is_shadow && owner.kind != OWN_KIND {
             return;
         }
-        self.slots.lock().put(target, desired);
+        self.slots.lock().put(owner, desired);
         self.work.notify_one();
     }
 
     /// The object is gone.
-    pub(crate) fn forget(&self, target: &StatusTarget) {
+    pub(crate) fn forget(&self, owner: &StatusOwner) {
         let mut slots = self.slots.lock();
-        slots.open.remove(target);
-        slots.all.remove(target);
+        slots.open.remove(owner);
+        slots.all.remove(owner);
     }
 
     /// Writes statuses when they are due, for ever.
@@ -265,9 +265,9 @@ impl StatusWriter {
                 let _ = tokio::time::timeout(TICK, self.work.notified()).await;
                 continue;
             }
-            let writes = stream::iter(due).map(|(target, plan, ready)| {
+            let writes = stream::iter(due).map(|(owner, plan, ready)| {
                 let recorder = &recorder;
-                async move { self.write(&target, plan, &ready, recorder).await }
+                async move { self.write(&owner, plan, &ready, recorder).await }
             });
             let told = writes.buffer_unordered(WRITES_AT_ONCE);
             events += told.filter(|told| ready(*told)).count().await;
@@ -277,21 +277,21 @@ impl StatusWriter {
     /// Says whether an Event was asked for.
     async fn write(
         &self,
-        target: &StatusTarget,
+        owner: &StatusOwner,
         plan: Plan,
         ready: &Ready,
         recorder: &Recorder,
     ) -> bool {
         let result = self
             .api
-            .merge_patch(&target.status_path(), &plan.patch)
+            .merge_patch(&owner.status_path(), &plan.patch)
             .await;
         // An object that is gone has nobody to be told.
         let gone = matches!(result, Err(Fault::Refused { code: 404, .. }));
         let succeeded = result.is_ok() || gone;
         self.metrics.written(succeeded);
         let now = Instant::now();
-        if let Some(slot) = self.slots.lock().all.get_mut(target) {
+        if let Some(slot) = self.slots.lock().all.get_mut(owner) {
             if succeeded {
                 slot.retry = None;
                 let Plan {
@@ -316,11 +316,11 @@ impl StatusWriter {
         }
         match result {
             Ok(_) if plan.transition => {
-                self.event(target, ready, recorder).await;
+                self.event(owner, ready, recorder).await;
                 return true;
             }
             Err(fault) if !gone => {
-                let (kind, namespace, name) = (target.kind, &*target.namespace, &*target.name);
+                let (kind, namespace, name) = (owner.kind, &*owner.namespace, &*owner.name);
                 tracing::warn!(
                     kind,
                     namespace,
@@ -334,7 +334,7 @@ impl StatusWriter {
         false
     }
 
-    async fn event(&self, target: &StatusTarget, ready: &Ready, recorder: &Recorder) {
+    async fn event(&self, owner: &StatusOwner, ready: &Ready, recorder: &Recorder) {
         let type_ = if ready.status == "False" {
             EventType::Warning
         } else {
@@ -347,10 +347,10 @@ impl StatusWriter {
             action: "Reconcile".into(),
             secondary: None,
         };
-        let result = recorder.publish(&event, &target.reference()).await;
+        let result = recorder.publish(&event, &owner.reference()).await;
         self.metrics.written(result.is_ok());
         if let Err(error) = result {
-            let (kind, namespace, name) = (target.kind, &*target.namespace, &*target.name);
+            let (kind, namespace, name) = (owner.kind, &*owner.namespace, &*owner.name);
             tracing::warn!(
                 kind,
                 namespace,

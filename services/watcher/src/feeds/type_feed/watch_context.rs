@@ -18,7 +18,7 @@ use crate::{
         shared_hub::SharedHub,
         sink::WatchSink,
     },
-    source::reflect::{self, Control, WatchTarget},
+    source::reflect::{self, Control, WatchedCollection},
 };
 
 /// The parts of a type and of its feeder that a watch is started with.
@@ -53,7 +53,7 @@ impl WatchContext<'_> {
     pub(super) fn start(&self, scope: &WatchScope, tasks: &mut JoinSet<Done>) -> RunningWatch {
         let sink = self.sink(scope);
         let metrics = sink.metrics.clone();
-        let target = WatchTarget {
+        let watched = WatchedCollection {
             collection: scope.collection(self.gvr).canonical(),
             left_at: self.inherited_version.clone(),
             metadata_only: false,
@@ -64,9 +64,9 @@ impl WatchContext<'_> {
             stale_after: self.tools.options.stale_after,
         };
         let served = self.tools.served.subscribe();
-        let view = Source::Collection(target.collection.clone()).view_id();
+        let view = Source::Collection(watched.collection.clone()).view_id();
         let api = self.tools.api.clone();
-        let run = reflect::run_with(api, target, sink, metrics, served, control);
+        let run = reflect::run_with(api, watched, sink, metrics, served, control);
         let stop = tasks.spawn(async move {
             run.await;
             Done::Watched(view)

@@ -79,7 +79,7 @@ fn reflect_into<F>(
         let answer = answer(request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
-    let target = WatchTarget {
+    let watched = WatchedCollection {
         collection: Collection::all(GroupVersionResource::new("", "v1", "pods")),
         left_at: ResourceVersion::default(),
         metadata_only: false,
@@ -88,7 +88,7 @@ fn reflect_into<F>(
     let metrics = metrics.of_watch(&anteroom_model::ViewId::new("pods.v1"));
     let (_, served) = watch::channel(());
     let api = ApiServer::new(Client::new(service, "default"));
-    tokio::spawn(run(api, target, sink, metrics, served));
+    tokio::spawn(run(api, watched, sink, metrics, served));
 }
 
 /// Forbids everything until it is told not to, and says of itself that it is not ready for so many

@@ -184,7 +184,7 @@ fn paths_of_cluster_scoped_and_of_namespaced_objects() {
         ..Identity::default()
     };
     let path = |identity: &Identity| {
-        StatusTarget::new("kyverno.io/v1", "Policy", "policies", identity).status_path()
+        StatusOwner::new("kyverno.io/v1", "Policy", "policies", identity).status_path()
     };
     assert_eq!(path(&identity), "/apis/kyverno.io/v1/policies/a/status");
     identity.namespace = "n".into();
@@ -194,13 +194,13 @@ fn paths_of_cluster_scoped_and_of_namespaced_objects() {
     );
 }
 
-fn status_target(name: &str) -> StatusTarget {
+fn status_owner(name: &str) -> StatusOwner {
     let identity = Identity {
         name: name.into(),
         uid: name.into(),
         ..Identity::default()
     };
-    StatusTarget::new("kyverno.io/v1", "Policy", "policies", &identity)
+    StatusOwner::new("kyverno.io/v1", "Policy", "policies", &identity)
 }
 
 /// However many statuses there are, conditions are written at once, and what is no news is written so
@@ -212,7 +212,7 @@ fn conditions_are_written_before_figures_and_figures_are_limited() {
     let names = (0..COUNT).map(|n| format!("e{n}"));
     for name in names.clone() {
         slots.put(
-            status_target(&name),
+            status_owner(&name),
             desired(ready("True", "A"), Some(figures(1, 1))),
         );
     }
@@ -223,9 +223,9 @@ fn conditions_are_written_before_figures_and_figures_are_limited() {
         if due.is_empty() {
             break;
         }
-        for (target, plan, _) in due {
-            slots.all.get_mut(&target).unwrap().written = Some(written(&plan, start));
-            first.push(target.name);
+        for (owner, plan, _) in due {
+            slots.all.get_mut(&owner).unwrap().written = Some(written(&plan, start));
+            first.push(owner.name);
         }
     }
     assert_eq!(
@@ -236,12 +236,12 @@ fn conditions_are_written_before_figures_and_figures_are_limited() {
 
     for name in names {
         slots.put(
-            status_target(&name),
+            status_owner(&name),
             desired(ready("True", "A"), Some(figures(2, 2))),
         );
     }
     slots.put(
-        status_target("e7"),
+        status_owner("e7"),
         desired(ready("False", "B"), Some(figures(2, 2))),
     );
     let seconds = |n| Duration::from_secs(n);
