@@ -37,9 +37,9 @@
 mod dependency;
 mod explain;
 mod fact;
+mod fact_fields;
 mod fact_uses;
 mod multi_fact;
-mod projection;
 mod references;
 pub(crate) mod request_parts;
 mod subquery;

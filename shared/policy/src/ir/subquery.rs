@@ -45,21 +45,21 @@ pub(crate) struct Pushdown {
     /// Sorted by the expression that each stands for.
     subqueries: Vec<(ExpressionId, Subqueries)>,
     /// Sorted by the fact that each stands for.
-    projections: Vec<(ExpressionId, Expression)>,
+    fact_fields: Vec<(ExpressionId, Expression)>,
 }
 
 impl Pushdown {
     /// Builds the table. The first of several queries for one expression counts.
     pub(crate) fn new(
         mut subqueries: Vec<(ExpressionId, Subqueries)>,
-        mut projections: Vec<(ExpressionId, Expression)>,
+        mut fact_fields: Vec<(ExpressionId, Expression)>,
     ) -> Self {
         subqueries.sort_by_key(|(id, _)| *id);
         subqueries.dedup_by_key(|(id, _)| *id);
-        projections.sort_by_key(|(id, _)| *id);
+        fact_fields.sort_by_key(|(id, _)| *id);
         Self {
             subqueries,
-            projections,
+            fact_fields,
         }
     }
 
@@ -69,8 +69,8 @@ impl Pushdown {
     }
 
     /// Returns the query for the fields that the rule reads of a fact, if that is less than the fact.
-    pub(crate) fn projection(&self, fact: ExpressionId) -> Option<&Expression> {
-        found(&self.projections, fact)
+    pub(crate) fn fact_fields(&self, fact: ExpressionId) -> Option<&Expression> {
+        found(&self.fact_fields, fact)
     }
 }
 

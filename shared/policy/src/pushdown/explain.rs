@@ -300,7 +300,7 @@ fn read(rule: &Rule, found: &FoundUse<'_>) -> ExplainedRead {
     };
     let (expression, usage) = match part {
         Some((part, usage)) => (part.expression.as_str(), usage),
-        None => match rule.pushdown.projection(found.fact.id) {
+        None => match rule.pushdown.fact_fields(found.fact.id) {
             Some(cut) => (cut.as_str(), Usage::Cut),
             None => (own_expression(found.fact), Usage::Whole),
         },

@@ -11,24 +11,25 @@ use crate::ir::{
 /// The projection of an entry that a fact names. The projection and the expression after it are stages of one pipe,
 /// and each stage gives null for a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Projection {
+pub(super) enum NamesProjection {
     No,
     Yes,
     /// The name is known with the request.
     Perhaps,
 }
-pub(super) fn projection(fact: &ContextFact) -> Projection {
+
+pub(super) fn names_projection(fact: &ContextFact) -> NamesProjection {
     let FactOrigin::Entry {
         kind: EntryKind::Global,
         name,
     } = &fact.source
     else {
-        return Projection::No;
+        return NamesProjection::No;
     };
     match name.fixed() {
-        None => Projection::Perhaps,
-        Some(name) if name.contains('.') => Projection::Yes,
-        Some(_) => Projection::No,
+        None => NamesProjection::Perhaps,
+        Some(name) if name.contains('.') => NamesProjection::Yes,
+        Some(_) => NamesProjection::No,
     }
 }
 

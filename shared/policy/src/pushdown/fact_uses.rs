@@ -9,9 +9,8 @@ use crate::ir::{
 };
 
 use super::{
-    dependency,
+    dependency, fact_fields,
     multi_fact::{self, FoundUse},
-    projection,
     request_parts::names_roles,
     visitor,
 };
@@ -21,7 +20,7 @@ pub(crate) fn prepare(rule: &mut Rule) {
     rule.names_roles = names_roles(rule);
     let uses = uses_in(rule).into_iter().filter(|each| each.is_asked_for);
     let subqueries = uses.map(|each| (each.prepared.id(), each.subqueries()));
-    rule.pushdown = Pushdown::new(subqueries.collect(), projection::queries_of(rule));
+    rule.pushdown = Pushdown::new(subqueries.collect(), fact_fields::queries_of(rule));
 }
 
 impl FoundUse<'_> {
@@ -68,7 +67,7 @@ pub(super) fn uses_in(rule: &Rule) -> Vec<FoundUse<'_>> {
         // `@` shows which entries were loaded.
         each.is_asked_for = !is_whole && !is_read_whole;
         if let (true, Ok(subquery)) = (each.is_asked_for, &mut each.value)
-            && let Some(less) = projection::followed(rule, &each.site, &subquery.expression)
+            && let Some(less) = fact_fields::followed(rule, &each.site, &subquery.expression)
         {
             subquery.expression = less;
         }

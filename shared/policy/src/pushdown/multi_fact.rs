@@ -10,7 +10,7 @@ use anteroom_jmespath::Expression;
 
 use super::{
     dependency::{self, Dependency, Name},
-    fact::{is_kept, projection},
+    fact::{is_kept, names_projection},
     subquery,
     visitor::ExpressionSite,
 };
@@ -167,7 +167,7 @@ fn using<'u>(
     dependency: &'u Dependency,
 ) -> subquery::Use<'u> {
     subquery::Use {
-        projection: projection(fact),
+        names_projection: names_projection(fact),
         has_items: matches!(fact.source, FactOrigin::Collection(_) | FactOrigin::Api(_)),
         variable: &site.entries[at].name,
         entry: at,

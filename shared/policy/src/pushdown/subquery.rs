@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{
     dependency::{Dependency, Function, can_miss},
-    fact::Projection,
+    fact::NamesProjection,
 };
 use crate::ir::subquery::{ConditionSide, Subquery};
 
@@ -30,7 +30,7 @@ const REFUSED: &str =
 
 /// An expression about a fact, and the expression of the fact.
 pub(super) struct Use<'u> {
-    pub(super) projection: Projection,
+    pub(super) names_projection: NamesProjection,
     pub(super) variable: &'u str,
     pub(super) entry: usize,
     /// The data are a list as the API server gives it: an object with `items`.
@@ -69,7 +69,7 @@ impl Use<'_> {
         let name = condition_function(operator).ok_or("its operator says nothing of lists")?;
         let (list, function) = match (self.dependency, self.own) {
             // What a projection gives is of no known type, and most often a list.
-            (Dependency::Lone, None) if self.projection == Projection::Yes => {
+            (Dependency::Lone, None) if self.names_projection == NamesProjection::Yes => {
                 ("@".to_owned(), None)
             }
             (Dependency::Lone, None) => return Err("its data are used whole".to_owned()),
@@ -110,7 +110,7 @@ impl Use<'_> {
 
     /// A key that the entry's own expression misses is an error that nothing here may forgive.
     fn check_own(&self) -> Result<(), String> {
-        match self.own_may_miss() && self.projection != Projection::Yes {
+        match self.own_may_miss() && self.names_projection != NamesProjection::Yes {
             true => Err(FORGIVEN.to_owned()),
             false => Ok(()),
         }
@@ -130,7 +130,7 @@ impl Use<'_> {
     }
 
     fn composed(&self, function: &Function) -> Result<String, String> {
-        if self.projection != Projection::No {
+        if self.names_projection != NamesProjection::No {
             self.check_own()?;
             if function.may_miss {
                 return Err(FORGIVEN.to_owned());

@@ -98,7 +98,7 @@ impl Scope<'_> {
     ) -> Result<Option<FactAnswer>, Interrupt> {
         let Some(expression) = self
             .pushdown
-            .projection(fact.id)
+            .fact_fields(fact.id)
             .filter(|_| self.facts.takes_subqueries())
         else {
             return Ok(None);
