@@ -63,7 +63,7 @@ use crate::{
     },
     source::{apiserver::ApiServer, metrics::SourceMetrics},
 };
-pub(crate) use memory::{LIMIT_MIN, Memory, Share};
+pub(crate) use memory::{LIMIT_MIN, Memory, MemoryAccount};
 use memory::{MemoryStep, Usage};
 pub(crate) use metrics::FeedMetrics;
 use type_feed::{AssignOutcome, Done, TypeFeed};
@@ -139,7 +139,7 @@ pub(crate) struct Feeder {
     dirty: Option<Instant>,
     took: Duration,
     rotated: watch::Receiver<u64>,
-    memory: memory::Share,
+    memory: memory::MemoryAccount,
     /// All desired views are known.
     settled: bool,
     /// Times that watches of a type were planned.
@@ -168,7 +168,7 @@ impl Feeder {
         }
         Self {
             rotated: keys.changes(),
-            memory: memory.share(),
+            memory: memory.account(),
             tools,
             inherited,
             types: HashMap::new(),

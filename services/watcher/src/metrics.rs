@@ -1,4 +1,4 @@
-//! All metrics of the watcher, room by room. Names are registered once; labels of a view go when the
+//! All metrics of the watcher, module by module. Names are registered once; labels of a view go when the
 //! view goes.
 
 use anteroom_model::ViewId;
@@ -9,7 +9,7 @@ use crate::{
     source::metrics::SourceMetrics,
 };
 
-/// The metrics of every room but the gateway, which has its own. Cheap to clone.
+/// The metrics of every main module but the gateway, which has its own. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct WatcherMetrics {
     /// Lists and watches.

@@ -55,14 +55,14 @@ const WITNESS_TIMEOUT: Duration = Duration::from_millis(500);
 
 struct Job {
     triggered: Triggered,
-    _room: OwnedSemaphorePermit,
+    _waiting_kib: OwnedSemaphorePermit,
 }
 
 /// The queue for triggers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MutateExisting {
     queue: mpsc::Sender<Job>,
-    room: Arc<Semaphore>,
+    waiting_kib: Arc<Semaphore>,
     worker: Arc<Worker>,
     /// The user who writes in the name of such rules, where the watcher is not to say it itself.
     watcher_user: Option<Arc<str>>,
@@ -83,7 +83,7 @@ impl MutateExisting {
         let worker = Arc::new(Worker::new(engine, violations, recorder, trusts_reviews));
         let own = Self {
             queue,
-            room: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
+            waiting_kib: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
             worker: Arc::clone(&worker),
             watcher_user: watcher_user.map(Into::into),
         };
@@ -112,13 +112,13 @@ impl MutateExisting {
             return;
         }
         let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let room = match Arc::clone(&self.room).try_acquire_many_owned(kib) {
-            Ok(room) => room,
+        let waiting_kib = match Arc::clone(&self.waiting_kib).try_acquire_many_owned(kib) {
+            Ok(waiting_kib) => waiting_kib,
             Err(_) => return self.worker.dropped(&triggered),
         };
         let job = Job {
             triggered,
-            _room: room,
+            _waiting_kib: waiting_kib,
         };
         if let Err(Full(job) | Closed(job)) = self.queue.try_send(job) {
             self.worker.dropped(&job.triggered);

@@ -22,7 +22,7 @@ use super::{
     system_views::SystemViews,
 };
 use crate::{
-    feeds::Share,
+    feeds::MemoryAccount,
     gateway::{
         calls::Caller,
         rights::{LackingRights, Need, WriterUser},
@@ -61,7 +61,7 @@ pub(crate) struct Deps {
     /// Ready when policies can be read.
     pub policies_check: Arc<Check>,
     /// Counts the memory that entries take.
-    pub memory: Share,
+    pub memory: MemoryAccount,
     /// Asks for this watcher's rights.
     pub rights: Rights,
     /// The choices of an administrator.

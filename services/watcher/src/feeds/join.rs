@@ -97,7 +97,7 @@ impl Join {
     /// Writes a page of the list to the view. Returns whether the list still counts.
     pub(super) async fn page(&self, lease: &ViewLease, list: u32, objects: Vec<RawObject>) -> bool {
         for RawObject { key, version, json } in objects {
-            self.sink.hub.publisher().room().await;
+            self.sink.hub.publisher().wait_for_room().await;
             let mut object = self.sink.read(&json);
             let mut hub = self.sink.hub.lock();
             let Some(member) = self.member(&mut hub, lease, list) else {
@@ -167,7 +167,7 @@ impl Join {
             ready(true)
         };
         let listed = reflect::once(&self.api, &collection, take).await?;
-        self.sink.hub.publisher().room().await;
+        self.sink.hub.publisher().wait_for_room().await;
         self.referenced(object, era, found.pop(), listed.as_ref());
         Ok(())
     }

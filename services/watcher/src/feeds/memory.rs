@@ -20,7 +20,7 @@ use anteroom_model::{Failure, ViewId, own_reason};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use shed_views::{MemoryRoom, ShedViews};
+use shed_views::{MemoryBudget, ShedViews};
 
 /// Memory of a watcher beside its views: code, connections, pages and batches under way, and freed memory that the
 /// allocator keeps for a while. Measured at lists of 50,000 objects of 2 KB.
@@ -43,7 +43,7 @@ pub(crate) struct Memory {
 /// The memory of each feeder and the coordinator, and the views that were stopped for lack of memory.
 #[derive(Debug, Default)]
 struct Ledger {
-    shares: HashMap<u64, Usage>,
+    accounts: HashMap<u64, Usage>,
     shed: ShedViews,
 }
 
@@ -56,9 +56,9 @@ pub(super) struct Usage {
     pub(super) largest: Option<(ViewId, u64)>,
 }
 
-/// The share of one feeder, or of the coordinator, until it is dropped.
+/// The account of one feeder, or of the coordinator, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct MemoryAccount {
     memory: Memory,
     id: u64,
 }
@@ -73,9 +73,9 @@ pub(super) enum MemoryStep {
 }
 
 impl Memory {
-    pub(crate) fn share(&self) -> Share {
+    pub(crate) fn account(&self) -> MemoryAccount {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        Share {
+        MemoryAccount {
             memory: self.clone(),
             id,
         }
@@ -88,14 +88,14 @@ impl Usage {
     }
 }
 
-impl Share {
+impl MemoryAccount {
     /// Notes the memory that this many entries and references take.
     pub(crate) fn keeps(&self, entries: usize) {
         let usage = Usage {
             bytes: (entries as u64).saturating_mul(ENTRY_BYTES),
             largest: None,
         };
-        self.memory.ledger.lock().shares.insert(self.id, usage);
+        self.memory.ledger.lock().accounts.insert(self.id, usage);
     }
 
     /// Notes the memory that the feeder takes. Returns the feeder's next step for a limit of `bytes_max`.
@@ -103,22 +103,22 @@ impl Share {
         let mut ledger = self.memory.ledger.lock();
         ledger.shed.forget_stayed(now);
         let own_largest = usage.largest.clone();
-        ledger.shares.insert(self.id, usage);
-        let shares = ledger.shares.values();
-        let room = MemoryRoom {
+        ledger.accounts.insert(self.id, usage);
+        let accounts = ledger.accounts.values();
+        let budget = MemoryBudget {
             bytes_max: bytes_max.saturating_sub(PROCESS_BYTES),
-            bytes: shares.clone().map(|usage| usage.bytes).sum(),
+            bytes: accounts.clone().map(|usage| usage.bytes).sum(),
         };
-        if !room.is_exceeded() {
-            let next = ledger.shed.next(room, now);
-            let (_, view) = next.filter(|(share, _)| *share == self.id)?;
+        if !budget.is_exceeded() {
+            let next = ledger.shed.next(budget, now);
+            let (_, view) = next.filter(|(account, _)| *account == self.id)?;
             return Some(MemoryStep::Resume(view));
         }
         // A resuming view is stopped first, since served views keep their memory.
-        if let Some((share, view)) = ledger.shed.resuming(now) {
-            return (share == self.id).then(|| MemoryStep::Shed(view.clone()));
+        if let Some((account, view)) = ledger.shed.resuming(now) {
+            return (account == self.id).then(|| MemoryStep::Shed(view.clone()));
         }
-        let most = shares.map(Usage::largest_bytes).max();
+        let most = accounts.map(Usage::largest_bytes).max();
         let (view, bytes) = own_largest?;
         (bytes > 0 && most == Some(bytes)).then_some(MemoryStep::Shed(view))
     }
@@ -137,8 +137,8 @@ impl Share {
     /// Returns the resuming view, if the view is this feeder's.
     pub(super) fn resuming(&self, now: Instant) -> Option<ViewId> {
         let ledger = self.memory.ledger.lock();
-        let (share, view) = ledger.shed.resuming(now)?;
-        (share == self.id).then(|| view.clone())
+        let (account, view) = ledger.shed.resuming(now)?;
+        (account == self.id).then(|| view.clone())
     }
 
     /// The source of a view that resumes was read, or refuses to be.
@@ -152,11 +152,11 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryAccount {
     fn drop(&mut self) {
         let mut ledger = self.memory.ledger.lock();
-        ledger.shares.remove(&self.id);
-        ledger.shed.forget_share(self.id);
+        ledger.accounts.remove(&self.id);
+        ledger.shed.forget_account(self.id);
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn over_the_memory_limit_the_largest_view_goes() {
         let (memory, now) = (Memory::default(), Instant::now());
-        let (one, other) = (memory.share(), memory.share());
+        let (one, other) = (memory.account(), memory.account());
         let hundred = PROCESS_BYTES + 100;
         assert_eq!(one.step(hundred, usage(60, "a", 50), now), None);
         let at_the_limit = other.step(hundred, usage(40, "b", 10), now);
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn entries_count_towards_the_memory_limit_but_never_go() {
         let (memory, now) = (Memory::default(), Instant::now());
-        let (coordinator, feeder) = (memory.share(), memory.share());
+        let (coordinator, feeder) = (memory.account(), memory.account());
         let limit = PROCESS_BYTES + 10 * ENTRY_BYTES;
         let step = || feeder.step(limit, usage(ENTRY_BYTES, "a", ENTRY_BYTES), now);
         coordinator.keeps(9);
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_view_that_was_stopped_is_fed_again_by_its_own_feeder() {
         let (memory, now) = (Memory::default(), Instant::now());
-        let (one, other) = (memory.share(), memory.share());
+        let (one, other) = (memory.account(), memory.account());
         let limit = PROCESS_BYTES + 1_000;
         one.shed(&view("a"), 300, now);
         let later = now + Duration::from_secs(5);
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_view_that_resumes_goes_before_larger_ones_until_it_is_read() {
         let (memory, now) = (Memory::default(), Instant::now());
-        let (one, other) = (memory.share(), memory.share());
+        let (one, other) = (memory.account(), memory.account());
         let limit = PROCESS_BYTES + 1_000;
         one.shed(&view("a"), 300, now);
         one.resume(&view("a"), now);

@@ -39,7 +39,7 @@ pub(super) struct WatchSink {
 impl WatchSink {
     async fn put(&self, object: RawObject, origin: Origin) {
         // This waits before the hub notes the object as known: the watch may be stopped during the wait.
-        self.hub.publisher().room().await;
+        self.hub.publisher().wait_for_room().await;
         let (recipients, referenced) = self.hub.locked(|hub, queue| {
             let recipients = hub.put(&self.scope, &object, &origin, queue);
             let RawObject { key, version, json } = &object;

@@ -437,7 +437,7 @@ async fn rights_that_are_taken_away_and_given_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_that_the_memory_limit_stopped_are_fed_again_once_there_is_room() {
     let memory = Memory::default();
-    let entries = memory.share();
+    let entries = memory.account();
     let world = World::start(FeedOptions {
         memory_bytes_max: Some(LIMIT_MIN),
         memory,

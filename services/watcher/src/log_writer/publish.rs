@@ -2,8 +2,8 @@
 //! One task takes the changes in batches and appends them, one batch at a time.
 
 mod gather;
+mod log_space;
 mod pending;
-mod room;
 mod view_state;
 mod work;
 mod write_queue;
@@ -88,7 +88,7 @@ impl Publisher {
     }
 
     /// Waits until more may be handed in.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         self.until(WriteQueue::has_room).await;
     }
 

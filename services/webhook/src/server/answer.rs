@@ -17,7 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
-use super::{App, memory::NoRoom, receive::NotReceived};
+use super::{App, memory::NoMemory, receive::NotReceived};
 use crate::{
     admission::{self, Admission},
     registration::proof,
@@ -72,21 +72,21 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
     let begun = Instant::now();
-    // It borrows from the body, so it needs no room.
+    // It borrows from the body, so it needs no memory.
     let review = match Review::parse(&body) {
         Ok(review) => review,
         Err(error) => return refused(app, subject, &error),
     };
-    // Only what can be decided on takes room.
+    // Only what can be decided on takes memory.
     let owner = app.memory.owner(&review);
     let admitted = app.memory.admit(owner, body.len(), arrived + timeout).await;
-    let room = match admitted {
-        Ok(room) => Some(room),
+    let memory = match admitted {
+        Ok(memory) => Some(memory),
         // No more of it is read.
         Err(_) if is_exempt(app, subject, &review) => None,
-        Err(reason) => return without_room(app, subject, &review, reason),
+        Err(reason) => return without_memory(app, subject, &review, reason),
     };
-    let waited = room.as_ref().map_or(Duration::ZERO, |room| room.waited);
+    let waited = memory.as_ref().map_or(Duration::ZERO, |memory| memory.waited);
     let _in_flight = InFlight::begin(&app.metrics.reviews_in_flight);
     let times = Times {
         begun: begun + waited,
@@ -140,20 +140,20 @@ pub(super) async fn probed(app: &App, request: Request) -> Response {
     }
 }
 
-/// There is no room, of one kind or the other.
+/// There is no memory, of one kind or the other.
 fn busy(app: &App, what: &str) -> Response {
     app.metrics.review_error(ErrorCode::BUSY);
     let body = response::error(ErrorCode::BUSY, &format!("{what}: try again"));
     json(StatusCode::SERVICE_UNAVAILABLE, body)
 }
 
-/// The answer to a review that found no room. Where its own namespace or user takes the room, it is refused under any
+/// The answer to a review that found no memory. Where its own namespace or user takes the memory, it is refused under any
 /// failure policy: otherwise large requests would make way for one that a policy forbids.
-fn without_room(app: &App, subject: &ReviewSubject, review: &Review<'_>, reason: NoRoom) -> Response {
+fn without_memory(app: &App, subject: &ReviewSubject, review: &Review<'_>, reason: NoMemory) -> Response {
     match (reason, subject) {
-        (NoRoom::OwnReviews, ReviewSubject::Objects(_)) => refused(app, subject, &review.over_its_part()),
+        (NoMemory::OwnReviews, ReviewSubject::Objects(_)) => refused(app, subject, &review.over_its_part()),
         // A policy that is admitted unseen is compiled before it is in force.
-        (NoRoom::OwnReviews, ReviewSubject::Policies) | (NoRoom::OtherReviews, _) => busy(
+        (NoMemory::OwnReviews, ReviewSubject::Policies) | (NoMemory::OtherReviews, _) => busy(
             app,
             "the reviews that are being decided take all the memory that they may",
         ),

@@ -5,8 +5,8 @@
 //! none gets free in half of its time. Small reviews have a reserve of their own, so that none of them waits for a
 //! large one.
 //!
-//! The namespaces of the requests share each room fairly, so none of them takes the room of the others. A namespace
-//! that is refused because of its own reviews is told so: see [`NoRoom`].
+//! The namespaces of the requests share each of the two fairly, so none of them takes what the others need. A namespace
+//! that is refused because of its own reviews is told so: see [`NoMemory`].
 
 mod fair_bytes;
 
@@ -26,40 +26,40 @@ const BYTES_PER_BODY_BYTE: usize = 32;
 /// Memory that every review takes.
 const REVIEW_BYTES_MIN: usize = 64 * 1024;
 
-/// Memory above which a review takes the room of large ones: that of a body of about 60 KB.
+/// Memory above which a review takes the memory of large ones: that of a body of about 60 KB.
 const SMALL_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The share of the room that is for small reviews alone.
-const SMALL_SHARE: usize = 4;
+/// The share of the memory that is for small reviews alone.
+const SMALL_DIVISOR: usize = 4;
 
-/// Bytes of bodies that wait for room at once. With one more, it is refused at once.
+/// Bytes of bodies that wait for memory at once. With one more, it is refused at once.
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// The room for reviews that are being decided.
+/// The memory for reviews that are being decided.
 #[derive(Debug)]
 pub(crate) struct ReviewMemory {
     small: FairBytes<ReviewOwner>,
     large: FairBytes<ReviewOwner>,
-    /// Bodies of reviews that wait for room.
+    /// Bodies of reviews that wait for memory.
     waiting: FairBytes<ReviewOwner>,
     hashes: RandomState,
 }
 
-/// The owner of a review's room: the hash of the request's namespace, or of its user where there is no namespace.
+/// The owner of the memory of a review: the hash of the request's namespace, or of its user where there is no namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ReviewOwner(u64);
 
-/// Room of one review. Dropping it gives it back.
+/// The memory of one review. Dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct ReviewRoom<'a> {
+pub(super) struct ReservedMemory<'a> {
     _taken: BytesPermit<'a, ReviewOwner>,
     /// The time for which the review waited for it.
     pub(super) waited: Duration,
 }
 
-/// The reason why there is no room for a review.
+/// The reason why there is no memory for a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoRoom {
+pub(super) enum NoMemory {
     /// Other reviews of the same owner take more than its part.
     OwnReviews,
     /// Reviews of other owners take it.
@@ -69,7 +69,7 @@ pub(super) enum NoRoom {
 impl ReviewMemory {
     pub(crate) fn new(bytes_max: u64) -> Self {
         let bytes = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-        let small = bytes / SMALL_SHARE;
+        let small = bytes / SMALL_DIVISOR;
         Self {
             small: FairBytes::new(small),
             large: FairBytes::new(bytes - small),
@@ -78,7 +78,7 @@ impl ReviewMemory {
         }
     }
 
-    /// Returns the owner of a review's room.
+    /// Returns the owner of a review's memory.
     pub(super) fn owner(&self, review: &Review<'_>) -> ReviewOwner {
         let namespace = &*review.head.namespace;
         let user = namespace.is_empty().then(|| review.user());
@@ -86,7 +86,7 @@ impl ReviewMemory {
         ReviewOwner(self.hashes.hash_one((namespace, &*user.username)))
     }
 
-    /// Takes room for a review with a body of so many bytes.
+    /// Takes memory for a review with a body of so many bytes.
     ///
     /// # Errors
     /// There was none in half of the time until `deadline`.
@@ -95,19 +95,19 @@ impl ReviewMemory {
         owner: ReviewOwner,
         body: usize,
         deadline: Instant,
-    ) -> Result<ReviewRoom<'_>, NoRoom> {
+    ) -> Result<ReservedMemory<'_>, NoMemory> {
         let bytes = body
             .saturating_mul(BYTES_PER_BODY_BYTE)
             .saturating_add(REVIEW_BYTES_MIN);
-        let room = match bytes <= SMALL_BYTES_MAX {
+        let pool = match bytes <= SMALL_BYTES_MAX {
             true => &self.small,
             false => &self.large,
         };
-        // A review that is larger than all of the room takes all of it.
-        let bytes = bytes.min(room.bytes_max());
-        if let Some(taken) = room.try_take(owner, bytes) {
+        // A review that is larger than all of the memory takes all of it.
+        let bytes = bytes.min(pool.bytes_max());
+        if let Some(taken) = pool.try_take(owner, bytes) {
             let waited = Duration::ZERO;
-            return Ok(ReviewRoom {
+            return Ok(ReservedMemory {
                 _taken: taken,
                 waited,
             });
@@ -116,20 +116,20 @@ impl ReviewMemory {
         let patience = deadline.saturating_duration_since(begun) / 2;
         let until = begun + patience.max(Duration::from_millis(1));
         let taken = match self.waiting.try_take(owner, body) {
-            Some(_waiting) => room.take_by(owner, bytes, until).await,
+            Some(_waiting) => pool.take_by(owner, bytes, until).await,
             None => None,
         };
         match taken {
-            Some(taken) => Ok(ReviewRoom {
+            Some(taken) => Ok(ReservedMemory {
                 _taken: taken,
                 waited: begun.elapsed(),
             }),
-            None if room.would_exceed_part(owner, bytes)
+            None if pool.would_exceed_part(owner, bytes)
                 || self.waiting.would_exceed_part(owner, body) =>
             {
-                Err(NoRoom::OwnReviews)
+                Err(NoMemory::OwnReviews)
             }
-            None => Err(NoRoom::OtherReviews),
+            None => Err(NoMemory::OtherReviews),
         }
     }
 }
@@ -152,13 +152,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_reviews_wait_for_room_and_small_ones_for_none_of_them() {
+    async fn large_reviews_wait_for_memory_and_small_ones_for_none_of_them() {
         let memory = ReviewMemory::new(128 * MIB as u64);
         let first = memory.admit(A, 3 * MIB, in_seconds(10)).await;
         assert!(first.is_ok());
         let second = memory.admit(A, 3 * MIB, in_seconds(10));
         let mut second = std::pin::pin!(second);
-        assert!(second.as_mut().now_or_never().is_none(), "there is no room");
+        assert!(second.as_mut().now_or_never().is_none(), "there is no memory");
         let small = memory.admit(A, 2_000, in_seconds(10)).now_or_never();
         assert_eq!(small.unwrap().unwrap().waited, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -168,10 +168,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_review_that_finds_no_room_is_refused_after_half_of_its_time() {
+    async fn a_review_that_finds_no_memory_is_refused_after_half_of_its_time() {
         let memory = ReviewMemory::new(128 * MIB as u64);
         let _first = memory.admit(A, 8 * MIB, in_seconds(10)).await.unwrap();
-        for (owner, reason) in [(A, NoRoom::OwnReviews), (B, NoRoom::OtherReviews)] {
+        for (owner, reason) in [(A, NoMemory::OwnReviews), (B, NoMemory::OtherReviews)] {
             let begun = Instant::now();
             let refused = memory.admit(owner, MIB, in_seconds(10)).await;
             assert_eq!(refused.map(drop), Err(reason));
@@ -181,21 +181,21 @@ mod tests {
 
     /// Objects of 900 KB, in the memory that the chart gives.
     #[tokio::test(start_paused = true)]
-    async fn an_owner_of_many_large_reviews_leaves_room_to_others_and_is_blamed_itself() {
+    async fn an_owner_of_many_large_reviews_leaves_memory_to_others_and_is_blamed_itself() {
         let memory = ReviewMemory::new(160 * MIB as u64);
         let admit = async |owner| memory.admit(owner, 900_000, in_seconds(10)).await;
         let mut held = Vec::new();
         let refused = loop {
             match admit(A).await {
-                Ok(room) => held.push(room),
+                Ok(pool) => held.push(pool),
                 Err(reason) => break reason,
             }
         };
-        assert_eq!((held.len(), refused), (2, NoRoom::OwnReviews));
+        assert_eq!((held.len(), refused), (2, NoMemory::OwnReviews));
         let others = [admit(B).await.unwrap(), admit(C).await.unwrap()];
         assert!(others.iter().all(|other| other.waited.is_zero()));
         let refused = admit(ReviewOwner(4)).await;
-        assert_eq!(refused.map(drop), Err(NoRoom::OtherReviews));
+        assert_eq!(refused.map(drop), Err(NoMemory::OtherReviews));
     }
 
     #[tokio::test(start_paused = true)]
@@ -210,8 +210,8 @@ mod tests {
             assert!(waiting.as_mut().now_or_never().is_none());
         }
         for (owner, reason) in [
-            (ReviewOwner(6), NoRoom::OtherReviews),
-            (ReviewOwner(2), NoRoom::OwnReviews),
+            (ReviewOwner(6), NoMemory::OtherReviews),
+            (ReviewOwner(2), NoMemory::OwnReviews),
         ] {
             let refused = memory.admit(owner, MIB, in_seconds(10)).now_or_never();
             assert_eq!(refused.unwrap().map(drop), Err(reason), "at once");

@@ -96,7 +96,7 @@ impl Poller {
     }
 
     async fn poll(&self, last: &mut Last) -> CallOutcome {
-        self.publisher.room().await;
+        self.publisher.wait_for_room().await;
         match self.call(last).await {
             Ok(()) => {
                 self.metrics.listed();

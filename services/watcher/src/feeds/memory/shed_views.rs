@@ -38,8 +38,8 @@ pub(super) struct ShedViews {
 
 #[derive(Debug)]
 struct ShedView {
-    /// The share of the feeder that feeds the view.
-    share: u64,
+    /// The account of the feeder that feeds the view.
+    account: u64,
     /// The bytes that the view takes, as far as it was read.
     bytes: u64,
     /// Times that it was stopped.
@@ -58,14 +58,14 @@ enum ShedState {
 
 /// The memory for views, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MemoryRoom {
+pub(super) struct MemoryBudget {
     /// The bytes that all views may take.
     pub(super) bytes_max: u64,
     /// The bytes that they take.
     pub(super) bytes: u64,
 }
 
-impl MemoryRoom {
+impl MemoryBudget {
     pub(super) fn is_exceeded(self) -> bool {
         self.bytes > self.bytes_max
     }
@@ -87,23 +87,23 @@ impl ShedView {
         (WAIT_MIN * doubled).min(WAIT_MAX)
     }
 
-    fn may_resume(&self, room: MemoryRoom, now: Instant) -> bool {
+    fn may_resume(&self, budget: MemoryBudget, now: Instant) -> bool {
         let waited = now.saturating_duration_since(self.since);
-        let fits = room.holds(self.bytes) || (waited >= WAIT_MAX && room.holds(0));
+        let fits = budget.holds(self.bytes) || (waited >= WAIT_MAX && budget.holds(0));
         self.state == ShedState::Waits && waited >= self.wait() && fits
     }
 }
 
 impl ShedViews {
     /// Notes that the view is stopped, with the bytes that it takes.
-    pub(super) fn stop(&mut self, share: u64, view: &ViewId, bytes: u64, now: Instant) {
+    pub(super) fn stop(&mut self, account: u64, view: &ViewId, bytes: u64, now: Instant) {
         let before = self.views.remove(view);
         let stops = before.as_ref().map_or(0, |before| before.stops);
         // While a view resumes it was read in part.
         let read_before = before.filter(|before| before.state == ShedState::Resumes);
         let bytes = read_before.map_or(bytes, |before| before.bytes.max(bytes));
         let stopped = ShedView {
-            share,
+            account,
             bytes,
             stops: stops.saturating_add(1),
             state: ShedState::Waits,
@@ -112,15 +112,15 @@ impl ShedViews {
         self.views.insert(view.clone(), stopped);
     }
 
-    /// Returns the share and the view that is to be fed again, if there is one.
-    pub(super) fn next(&self, room: MemoryRoom, now: Instant) -> Option<(u64, ViewId)> {
+    /// Returns the account and the view that is to be fed again, if there is one.
+    pub(super) fn next(&self, budget: MemoryBudget, now: Instant) -> Option<(u64, ViewId)> {
         if self.resuming(now).is_some() {
             return None;
         }
         let views = self.views.iter();
-        let due = views.filter(|(_, shed)| shed.may_resume(room, now));
+        let due = views.filter(|(_, shed)| shed.may_resume(budget, now));
         let smallest = due.min_by_key(|(view, shed)| (shed.bytes, *view));
-        smallest.map(|(view, shed)| (shed.share, view.clone()))
+        smallest.map(|(view, shed)| (shed.account, view.clone()))
     }
 
     /// The view is fed again.
@@ -137,14 +137,14 @@ impl ShedViews {
         }
     }
 
-    /// Returns the share and the view that resumes, if one does.
+    /// Returns the account and the view that resumes, if one does.
     pub(super) fn resuming(&self, now: Instant) -> Option<(u64, &ViewId)> {
         let mut views = self.views.iter();
         let resuming = views.find(|(_, shed)| {
             let lasts = now.saturating_duration_since(shed.since);
             shed.state == ShedState::Resumes && lasts < RESUME_MAX
         });
-        resuming.map(|(view, shed)| (shed.share, view))
+        resuming.map(|(view, shed)| (shed.account, view))
     }
 
     /// Forgets the views that have stayed.
@@ -160,9 +160,9 @@ impl ShedViews {
         self.views.remove(view);
     }
 
-    /// The feeder with this share is gone.
-    pub(super) fn forget_share(&mut self, share: u64) {
-        self.views.retain(|_, shed| shed.share != share);
+    /// The feeder with this account is gone.
+    pub(super) fn forget_account(&mut self, account: u64) {
+        self.views.retain(|_, shed| shed.account != account);
     }
 }
 
@@ -170,25 +170,25 @@ impl ShedViews {
 mod tests {
     use super::*;
 
-    const SHARE: u64 = 1;
+    const ACCOUNT: u64 = 1;
 
     fn view(name: &str) -> ViewId {
         ViewId::new(name)
     }
 
-    fn room(bytes: u64) -> MemoryRoom {
+    fn budget(bytes: u64) -> MemoryBudget {
         let bytes_max = 1_000;
-        MemoryRoom { bytes_max, bytes }
+        MemoryBudget { bytes_max, bytes }
     }
 
     fn next(shed: &ShedViews, bytes: u64, now: Instant) -> Option<ViewId> {
-        shed.next(room(bytes), now).map(|(_, view)| view)
+        shed.next(budget(bytes), now).map(|(_, view)| view)
     }
 
     #[test]
     fn a_view_is_fed_again_once_it_fits_with_a_tenth_to_spare() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(SHARE, &view("a"), 300, now);
+        shed.stop(ACCOUNT, &view("a"), 300, now);
         let late = now + WAIT_MIN;
         assert_eq!(next(&shed, 600, late - Duration::from_millis(1)), None);
         assert_eq!(next(&shed, 601, late), None);
@@ -198,21 +198,21 @@ mod tests {
     #[test]
     fn the_smallest_view_is_fed_first_and_the_others_wait_until_it_is_read() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(SHARE, &view("a"), 300, now);
+        shed.stop(ACCOUNT, &view("a"), 300, now);
         shed.stop(2, &view("b"), 200, now);
         let now = now + WAIT_MIN;
-        assert_eq!(shed.next(room(0), now), Some((2, view("b"))));
+        assert_eq!(shed.next(budget(0), now), Some((2, view("b"))));
         shed.resume(&view("b"), now);
         assert_eq!(next(&shed, 0, now), None);
         shed.end_resume(&view("b"), now);
-        assert_eq!(shed.next(room(200), now), Some((SHARE, view("a"))));
+        assert_eq!(shed.next(budget(200), now), Some((ACCOUNT, view("a"))));
     }
 
     #[test]
     fn a_resumed_view_that_is_never_read_holds_up_others_for_a_limited_time() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(SHARE, &view("a"), 300, now);
-        shed.stop(SHARE, &view("b"), 200, now);
+        shed.stop(ACCOUNT, &view("a"), 300, now);
+        shed.stop(ACCOUNT, &view("b"), 200, now);
         let now = now + WAIT_MIN;
         shed.resume(&view("b"), now);
         let last = now + RESUME_MAX;
@@ -225,7 +225,7 @@ mod tests {
         let (mut shed, mut now) = (ShedViews::default(), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..40 {
-            shed.stop(SHARE, &view("a"), 300, now);
+            shed.stop(ACCOUNT, &view("a"), 300, now);
             let stopped = now;
             while next(&shed, 0, now).is_none() {
                 now += Duration::from_secs(1);
@@ -240,15 +240,15 @@ mod tests {
     #[test]
     fn a_view_that_was_read_in_part_keeps_the_larger_size() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(SHARE, &view("a"), 500, now);
+        shed.stop(ACCOUNT, &view("a"), 500, now);
         shed.resume(&view("a"), now);
-        shed.stop(SHARE, &view("a"), 100, now);
+        shed.stop(ACCOUNT, &view("a"), 100, now);
         let late = now + WAIT_MIN * 2;
         assert_eq!(next(&shed, 401, late), None);
         assert_eq!(next(&shed, 400, late), Some(view("a")));
         shed.resume(&view("a"), late);
         shed.end_resume(&view("a"), late);
-        shed.stop(SHARE, &view("a"), 100, late);
+        shed.stop(ACCOUNT, &view("a"), 100, late);
         let later = late + WAIT_MIN * 4;
         assert_eq!(
             next(&shed, 800, later),
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_view_that_may_have_shrunk_is_tried_after_the_longest_wait() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(SHARE, &view("a"), 5_000, now);
+        shed.stop(ACCOUNT, &view("a"), 5_000, now);
         let last = now + WAIT_MAX;
         assert_eq!(next(&shed, 0, last - Duration::from_millis(1)), None);
         assert_eq!(next(&shed, 901, last), None);
@@ -271,8 +271,8 @@ mod tests {
     fn a_view_that_has_stayed_is_forgotten_and_one_that_waits_is_not() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
         for name in ["a", "b"] {
-            shed.stop(SHARE, &view(name), 300, now);
-            shed.stop(SHARE, &view(name), 300, now);
+            shed.stop(ACCOUNT, &view(name), 300, now);
+            shed.stop(ACCOUNT, &view(name), 300, now);
         }
         shed.end_resume(&view("a"), now);
         let later = now + WAIT_MAX;
@@ -280,17 +280,17 @@ mod tests {
         assert_eq!(shed.views.len(), 2);
         shed.forget_stayed(later);
         assert_eq!(shed.views.keys().collect::<Vec<_>>(), [&view("b")]);
-        shed.stop(SHARE, &view("a"), 300, later);
+        shed.stop(ACCOUNT, &view("a"), 300, later);
         assert_eq!(shed.views[&view("a")].wait(), WAIT_MIN);
     }
 
     #[test]
     fn a_feeder_that_ends_leaves_no_view_that_others_wait_for() {
         let (mut shed, now) = (ShedViews::default(), Instant::now());
-        shed.stop(SHARE, &view("a"), 100, now);
+        shed.stop(ACCOUNT, &view("a"), 100, now);
         shed.stop(2, &view("b"), 200, now);
         shed.resume(&view("a"), now);
-        shed.forget_share(SHARE);
+        shed.forget_account(ACCOUNT);
         assert_eq!(next(&shed, 0, now + WAIT_MIN), Some(view("b")));
         shed.forget(&view("b"));
         assert!(shed.views.is_empty());

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use tracing::Span;
 
-use super::{room, work::ChangeOrigin};
+use super::{log_space, work::ChangeOrigin};
 
 /// A change that is not in the log yet.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) struct BatchedChange {
 impl Change {
     /// The bytes by which the log grows, about.
     pub(super) fn growth(&self) -> u64 {
-        let bytes = |bytes: usize| room::bytes_in_log(1, bytes as u64);
+        let bytes = |bytes: usize| log_space::bytes_in_log(1, bytes as u64);
         match (&self.op, &self.logged) {
             (Op::Put(body), None) => bytes(body.len()),
             (Op::Put(body), Some(_)) => bytes(body.len()).saturating_sub(bytes(self.logged_bytes)),

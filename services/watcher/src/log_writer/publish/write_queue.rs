@@ -25,8 +25,8 @@ use tokio::time::Instant;
 use quota::Quotas;
 
 use super::{
+    log_space::LogSpace,
     pending::Queued,
-    room::Room,
     view_state::ViewWriteState,
     work::{ChangeOrigin, Incoming, Item, ViewLease},
 };
@@ -64,7 +64,7 @@ pub(crate) struct WriteQueue {
     pending_bytes: usize,
     pending_bytes_max: usize,
     message_bytes_max: usize,
-    room: Room,
+    log_space: LogSpace,
     quotas: Quotas,
     /// Work was handed out and is not done.
     at_work: bool,
@@ -81,7 +81,7 @@ impl WriteQueue {
             pending_bytes: 0,
             pending_bytes_max: PENDING_BYTES_MAX,
             message_bytes_max: MESSAGE_BYTES_MAX,
-            room: Room::default(),
+            log_space: LogSpace::default(),
             quotas: Quotas::default(),
             at_work: false,
         }

@@ -7,7 +7,7 @@ use anteroom_model::{Digest, Epoch, Failure, ViewState, own_reason};
 use tokio::time::Instant;
 
 use super::ViewWriteState;
-use crate::log_writer::publish::{pending::Change, room};
+use crate::log_writer::publish::{log_space, pending::Change};
 
 /// The shortest time between suspending a view and writing it again.
 const SUSPENDED_MIN: Duration = Duration::from_secs(5);
@@ -77,14 +77,14 @@ impl ViewWriteState {
 
     /// Returns about the bytes that the whole view would take in the log.
     pub(in crate::log_writer::publish) fn bytes_wanted(&self) -> u64 {
-        room::bytes_in_log(self.objects(), self.bytes)
+        log_space::bytes_in_log(self.objects(), self.bytes)
     }
 
     /// Returns about the bytes that the view takes in the log.
     pub(in crate::log_writer::publish) fn bytes_logged(&self) -> u64 {
         let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
         let bodies = self.bytes.saturating_sub(waiting as u64);
-        room::bytes_in_log(self.logged_objects, bodies)
+        log_space::bytes_in_log(self.logged_objects, bodies)
     }
 
     /// Suspends the view, in a new epoch: waiting changes are dropped, and no object counts as being in the log.

@@ -17,7 +17,7 @@ use crate::log_writer::publish::{
 impl WriteQueue {
     /// The log was looked at.
     pub(crate) fn set_room(&mut self, size: LogSize) {
-        self.room.set(size);
+        self.log_space.set(size);
     }
 
     /// Returns the view that has to be suspended before this can be written, and the limit that it is over. Of a
@@ -35,9 +35,9 @@ impl WriteQueue {
             return Some(over);
         }
         let view_bytes = view.bytes_wanted();
-        let refused = if self.room.holds(bytes, view_bytes) {
+        let refused = if self.log_space.holds(bytes, view_bytes) {
             None
-        } else if self.room.is_large(view_bytes) {
+        } else if self.log_space.is_large(view_bytes) {
             Some(lease.view.clone())
         } else {
             self.largest(|_| true)
@@ -59,7 +59,7 @@ impl WriteQueue {
         let Some(view) = self.views.get_mut(id) else {
             return;
         };
-        self.room.free(view.bytes_logged());
+        self.log_space.free(view.bytes_logged());
         self.pending_bytes -= view.suspend(failed, over, now);
         let (state, version) = (view.state.clone(), view.version.clone());
         if let ViewState::Failed { failure } = &state {
@@ -115,7 +115,7 @@ impl WriteQueue {
         let waiting = self.views.iter().filter(|(_, view)| may_resume(view));
         let (id, view) = waiting.min_by_key(|(id, view)| (view.bytes_wanted(), *id))?;
         let bytes = view.bytes_wanted();
-        self.room.holds(bytes, bytes).then(|| id.clone())
+        self.log_space.holds(bytes, bytes).then(|| id.clone())
     }
 
     /// A suspended view is written again: its objects have to be handed in anew, after

@@ -80,7 +80,7 @@ impl WriteQueue {
                 }
                 self.pending_bytes -= taken.body_bytes;
                 if let Some(delta) = taken.delta {
-                    self.room.take(taken.growth);
+                    self.log_space.take(taken.growth);
                     let record = Record::Delta {
                         view: lease.view,
                         delta,

@@ -1,4 +1,4 @@
-//! The room in the log, as the writer of one group knows it. Pure.
+//! The space in the log, as the writer of one group knows it. Pure.
 //!
 //! nats-server does not subtract the records that an atomic batch replaces, nor does it for any write of a replicated
 //! stream. So this module keeps a part of the log free for deletions:
@@ -33,11 +33,11 @@ pub(super) fn bytes_in_log(objects: u64, body_bytes: u64) -> u64 {
 
 /// The size of the log at the last look, with the writes of this writer since then.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct LogSpace {
     size: LogSize,
 }
 
-impl Room {
+impl LogSpace {
     /// The log was looked at.
     pub(super) fn set(&mut self, size: LogSize) {
         self.size = size;
@@ -74,44 +74,44 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn room(bytes: u64, bytes_max: u64) -> Room {
-        let mut room = Room::default();
-        room.set(LogSize {
+    fn space(bytes: u64, bytes_max: u64) -> LogSpace {
+        let mut space = LogSpace::default();
+        space.set(LogSize {
             bytes,
             bytes_max: Some(bytes_max),
         });
-        room
+        space
     }
 
     #[test]
     fn a_log_without_a_limit_holds_everything() {
-        assert!(Room::default().holds(u64::MAX, u64::MAX));
+        assert!(LogSpace::default().holds(u64::MAX, u64::MAX));
     }
 
     #[test]
     fn a_large_view_stops_one_reserve_before_the_others() {
-        let room = room(750, 1_000);
+        let space = space(750, 1_000);
         let (small, large) = (125, 126);
-        assert!(room.holds(50, large));
-        assert!(!room.holds(51, large));
-        assert!(room.holds(150, small));
-        assert!(!room.holds(151, small));
+        assert!(space.holds(50, large));
+        assert!(!space.holds(51, large));
+        assert!(space.holds(150, small));
+        assert!(!space.holds(151, small));
     }
 
     #[test]
     fn a_reserve_is_limited() {
         const GIB: u64 = 1024 * 1024 * 1024;
-        let room = room(0, 100 * GIB);
-        assert!(room.holds(100 * GIB - RESERVE_BYTES_MAX, 0));
-        assert!(!room.holds(100 * GIB - RESERVE_BYTES_MAX + 1, 0));
+        let space = space(0, 100 * GIB);
+        assert!(space.holds(100 * GIB - RESERVE_BYTES_MAX, 0));
+        assert!(!space.holds(100 * GIB - RESERVE_BYTES_MAX + 1, 0));
     }
 
     #[test]
     fn what_is_written_and_removed_counts_until_the_log_is_looked_at() {
-        let mut room = room(0, 1_000);
-        room.take(900);
-        assert!(!room.holds(1, 0));
-        room.free(500);
-        assert!(room.holds(500, 0));
+        let mut space = space(0, 1_000);
+        space.take(900);
+        assert!(!space.holds(1, 0));
+        space.free(500);
+        assert!(space.holds(500, 0));
     }
 }
