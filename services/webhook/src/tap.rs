@@ -10,7 +10,7 @@
 //! tap can explain one afterwards.
 
 mod filter;
-mod lease;
+mod open_tap;
 mod record;
 
 use std::{
@@ -32,7 +32,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::review::Review;
-use lease::Lease;
+use open_tap::OpenTap;
 
 /// Taps at once; one more is refused. Each costs every decision about as much as its metrics do.
 const TAPS_MAX: usize = 8;
@@ -63,14 +63,14 @@ pub(crate) struct Taps(Arc<SharedTaps>);
 #[derive(Debug, Default)]
 struct SharedTaps {
     /// The number of leases. Each decision reads it.
-    leases: AtomicUsize,
+    open_taps: AtomicUsize,
     state: Mutex<TapState>,
     gauge: Gauge,
 }
 
 #[derive(Debug, Default)]
 struct TapState {
-    leases: Vec<Lease>,
+    open_taps: Vec<OpenTap>,
     /// The last denials and errors, with their times.
     kept: VecDeque<(Instant, DecisionRecord)>,
 }
@@ -87,7 +87,7 @@ impl Taps {
     /// Notes a decision.
     pub(crate) fn decided(&self, decided: Decided<'_>) {
         let is_notable = !decided.decision.allowed() || decided.decision.error;
-        if is_notable || self.0.leases.load(Ordering::Relaxed) > 0 {
+        if is_notable || self.0.open_taps.load(Ordering::Relaxed) > 0 {
             self.note(decided, is_notable);
         }
     }
@@ -97,8 +97,8 @@ impl Taps {
         let now = Instant::now();
         let kept = is_notable.then(|| record::decision_record(&decided));
         let mut state = self.0.state.lock();
-        for lease in &mut state.leases {
-            lease.decided(&decided, is_notable, now, kept.as_ref());
+        for open_tap in &mut state.open_taps {
+            open_tap.decided(&decided, is_notable, now, kept.as_ref());
         }
         if let Some(record) = kept {
             if state.kept.len() == KEPT_MAX {
@@ -111,22 +111,24 @@ impl Taps {
     /// Begins, renews or ends a tap. Returns the reason why it is refused, if it is.
     fn take(&self, tap: Tap, now: Instant) -> Result<(), String> {
         let mut state = self.0.state.lock();
-        let TapState { leases, kept } = &mut *state;
-        let known = leases.iter().position(|lease| lease.id() == tap.id);
+        let TapState { open_taps, kept } = &mut *state;
+        let known = open_taps
+            .iter()
+            .position(|open_tap| open_tap.id() == tap.id);
         let result = match known {
             _ if tap.id.is_empty() || tap.id.len() > NAME_BYTES_MAX => {
                 Err("a tap has a name of at most 253 bytes".to_owned())
             }
             Some(at) if tap.lease_ms == 0 => {
-                leases.remove(at);
+                open_taps.remove(at);
                 Ok(())
             }
             None if tap.lease_ms == 0 => Ok(()),
             Some(at) => {
-                leases[at].renew(tap, now);
+                open_taps[at].renew(tap, now);
                 Ok(())
             }
-            None if leases.len() >= TAPS_MAX => {
+            None if open_taps.len() >= TAPS_MAX => {
                 Err(format!("{TAPS_MAX} others look at decisions already"))
             }
             None => {
@@ -135,33 +137,33 @@ impl Taps {
                     .into_iter()
                     .flatten()
                     .map(|(at, record)| (*at, &*record));
-                leases.push(Lease::new(tap, now, past));
+                open_taps.push(OpenTap::new(tap, now, past));
                 Ok(())
             }
         };
-        self.count(leases);
+        self.count(open_taps);
         result
     }
 
     /// Returns the messages for taps, and ends the taps whose time is over.
     fn messages(&self, now: Instant) -> Vec<Tapped> {
         let mut state = self.0.state.lock();
-        state.leases.retain(|lease| !lease.is_over(now));
-        self.count(&state.leases);
+        state.open_taps.retain(|open_tap| !open_tap.is_over(now));
+        self.count(&state.open_taps);
         state
-            .leases
+            .open_taps
             .iter_mut()
-            .flat_map(|lease| lease.messages(now))
+            .flat_map(|open_tap| open_tap.messages(now))
             .collect()
     }
 
-    fn count(&self, leases: &[Lease]) {
-        self.0.leases.store(leases.len(), Ordering::Relaxed);
-        self.0.gauge.set(leases.len() as i64);
+    fn count(&self, open_taps: &[OpenTap]) {
+        self.0.open_taps.store(open_taps.len(), Ordering::Relaxed);
+        self.0.gauge.set(open_taps.len() as i64);
     }
 
     fn is_idle(&self) -> bool {
-        self.0.leases.load(Ordering::Relaxed) == 0
+        self.0.open_taps.load(Ordering::Relaxed) == 0
     }
 }
 

@@ -114,7 +114,7 @@ impl Start<'_> {
             source_metrics: context.metrics.source.clone(),
             entries_check: Arc::clone(&context.checks.entries),
             policies_check: Arc::clone(&context.checks.policies),
-            memory: context.feeds.memory.share(),
+            memory: context.feeds.memory.account(),
             rights: self.spawn_rights(),
             options: context.coordinator.clone(),
         }

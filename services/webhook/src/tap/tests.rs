@@ -378,11 +378,11 @@ fn a_tap_ends_with_its_lease_and_their_number_has_a_limit() {
         now,
     )
     .unwrap();
-    assert_eq!(taps.0.leases.load(Ordering::Relaxed), TAPS_MAX - 1);
+    assert_eq!(taps.0.open_taps.load(Ordering::Relaxed), TAPS_MAX - 1);
     let later = now + Duration::from_millis(LEASE_MS_MAX / 2);
     taps.take(tap("2"), later).unwrap();
     taps.messages(now + Duration::from_millis(LEASE_MS_MAX));
-    assert_eq!(taps.0.leases.load(Ordering::Relaxed), 1);
+    assert_eq!(taps.0.open_taps.load(Ordering::Relaxed), 1);
     assert_eq!(taps.0.gauge.get(), 1);
 }
 

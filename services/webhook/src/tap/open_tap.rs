@@ -19,7 +19,7 @@ const RECORDS_PER_MESSAGE: usize = 64;
 
 /// The tap of one operator.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct OpenTap {
     tap: Tap,
     ends: Instant,
     sequence: u64,
@@ -35,7 +35,7 @@ pub(super) struct Lease {
     left_out: u64,
 }
 
-impl Lease {
+impl OpenTap {
     /// Begins, with these decisions of the past.
     pub(super) fn new<'k>(
         tap: Tap,
@@ -44,7 +44,7 @@ impl Lease {
     ) -> Self {
         let past = past.filter(|(_, kept)| filter::means_kept(&tap.filter, kept));
         let records = past.map(|(at, kept)| (at, kept.clone())).collect();
-        let mut lease = Self {
+        let mut open_tap = Self {
             records_left: 0,
             ends: now,
             sequence: 0,
@@ -56,9 +56,9 @@ impl Lease {
             left_out: 0,
             tap: Tap::default(),
         };
-        lease.renew(tap, now);
-        lease.records_left = lease.rate();
-        lease
+        open_tap.renew(tap, now);
+        open_tap.records_left = open_tap.rate();
+        open_tap
     }
 
     pub(super) fn id(&self) -> &str {
