@@ -217,20 +217,20 @@ impl Feeder {
             origin: inherited.origin,
             age_max_ms: None,
         };
-        let lease = self.tools.publisher.with(|queue| {
+        let handle = self.tools.publisher.with(|queue| {
             inherited
                 .unpurged
                 .into_iter()
                 .for_each(|record| queue.free(record));
-            let lease = queue.open_with(info.clone(), inherited.objects, opening);
+            let handle = queue.open_with(info.clone(), inherited.objects, opening);
             queue.set_in_quota(view, options.in_quota);
-            lease
+            handle
         });
         let feed = self.changed_type(gvr, &info);
         feed.inherit_version(inherited.version);
         match info.source {
-            Source::Collection(collection) => feed.view(lease, &collection, options.sealed),
-            Source::Objects { .. } => feed.objects(lease, options.sealed),
+            Source::Collection(collection) => feed.view(handle, &collection, options.sealed),
+            Source::Objects { .. } => feed.objects(handle, options.sealed),
             // They have no type, so no feeder is asked for them.
             Source::ApiCall { .. } | Source::System { .. } => {}
         }
@@ -445,9 +445,9 @@ impl Feeder {
         let bytes = self.tools.publisher.with(|queue| {
             let bytes = queue.memory_of(view);
             queue.close(view);
-            let lease = queue.open(info, HashMap::new());
+            let handle = queue.open(info, HashMap::new());
             queue.set_in_quota(view, in_quota);
-            queue.refused(&lease, memory::failure(bytes, bytes_max));
+            queue.refused(&handle, memory::failure(bytes, bytes_max));
             bytes
         });
         tracing::error!(

@@ -63,7 +63,7 @@ impl CallPollers {
         tracing::info!(%view, call = spec.shown(), "API call started");
         let age_max_ms = u64::try_from(schedule::age_max(&spec).as_millis()).ok();
         let inherited_version = inherited.objects.get(&poller::key()).cloned();
-        let lease = self.publisher.with(|queue| {
+        let handle = self.publisher.with(|queue| {
             inherited
                 .unpurged
                 .into_iter()
@@ -80,7 +80,7 @@ impl CallPollers {
             publisher: self.publisher.clone(),
             metrics: self.metrics.of_watch(&view),
             spec,
-            lease,
+            handle,
             inherited: inherited_version,
             was_good: heard,
         };

@@ -6,18 +6,18 @@ use tokio::time::Instant;
 use super::effect::{Record, SystemView, Write};
 use crate::log_writer::{
     log_snapshot::LogSnapshot,
-    publish::{ChangeOrigin, Opening, Publisher, ViewLease, WriteQueue},
+    publish::{ChangeOrigin, Opening, Publisher, WriteHandle, WriteQueue},
 };
 
 /// The writer's hold on each system view, for one term.
 pub(super) struct SystemViews {
     publisher: Publisher,
-    entries: ViewLease,
-    policies: ViewLease,
-    exceptions: ViewLease,
-    kinds: ViewLease,
-    desired_views: ViewLease,
-    references: ViewLease,
+    entries: WriteHandle,
+    policies: WriteHandle,
+    exceptions: WriteHandle,
+    kinds: WriteHandle,
+    desired_views: WriteHandle,
+    references: WriteHandle,
 }
 
 impl SystemViews {
@@ -39,9 +39,9 @@ impl SystemViews {
                     origin: inherited.origin,
                     ..Opening::default()
                 };
-                let lease = queue.open_with(info, inherited.objects, opening);
-                queue.begin_list(&lease);
-                lease
+                let handle = queue.open_with(info, inherited.objects, opening);
+                queue.begin_list(&handle);
+                handle
             })
         };
         Self {
@@ -61,7 +61,7 @@ impl SystemViews {
         let now = Instant::now();
         publisher.with(|queue| {
             for (view, write) in writes {
-                apply(queue, self.lease(view), write, now);
+                apply(queue, self.handle(view), write, now);
             }
         });
     }
@@ -77,7 +77,7 @@ impl SystemViews {
         })
     }
 
-    fn lease(&mut self, view: SystemView) -> &mut ViewLease {
+    fn handle(&mut self, view: SystemView) -> &mut WriteHandle {
         match view {
             SystemView::Entries => &mut self.entries,
             SystemView::Policies => &mut self.policies,
@@ -89,34 +89,34 @@ impl SystemViews {
     }
 }
 
-fn apply(queue: &mut WriteQueue, lease: &mut ViewLease, write: Write, now: Instant) {
+fn apply(queue: &mut WriteQueue, handle: &mut WriteHandle, write: Write, now: Instant) {
     // Versions of system views are hashes of content: neither a deletion nor a list has one.
     let none = ResourceVersion::default();
     match write {
-        Write::Put(record, span) => put(queue, lease, record, now, ChangeOrigin::Event(span)),
-        Write::Delete(key, origin) => queue.delete(lease, &key, none, now, origin),
+        Write::Put(record, span) => put(queue, handle, record, now, ChangeOrigin::Event(span)),
+        Write::Delete(key, origin) => queue.delete(handle, &key, none, now, origin),
         Write::Replace(records) => {
-            queue.begin_list(lease);
+            queue.begin_list(handle);
             for record in records {
-                put(queue, lease, record, now, ChangeOrigin::List);
+                put(queue, handle, record, now, ChangeOrigin::List);
             }
-            queue.listed(lease, &none, now);
+            queue.listed(handle, &none, now);
         }
-        Write::Listed => queue.listed(lease, &none, now),
-        Write::Heard(at) => queue.mark_fresh(lease, None, at),
-        Write::Skipped => queue.skipped(lease),
-        Write::Refused(failure) => queue.refused(lease, failure),
-        Write::Troubled(failure) => queue.troubled(lease, failure),
+        Write::Listed => queue.listed(handle, &none, now),
+        Write::Heard(at) => queue.mark_fresh(handle, None, at),
+        Write::Skipped => queue.skipped(handle),
+        Write::Refused(failure) => queue.refused(handle, failure),
+        Write::Troubled(failure) => queue.troubled(handle, failure),
     }
 }
 
 fn put(
     queue: &mut WriteQueue,
-    lease: &ViewLease,
+    handle: &WriteHandle,
     record: Record,
     now: Instant,
     origin: ChangeOrigin,
 ) {
     let Record { key, version, body } = record;
-    queue.put(lease, key, version, body, now, origin);
+    queue.put(handle, key, version, body, now, origin);
 }

@@ -47,7 +47,7 @@ pub(super) fn assign(
         let fits = !scopes.is_empty();
         member.switch_watches(scopes, watches, queue);
         if !fits {
-            queue.refused(&member.lease, too_many());
+            queue.refused(&member.handle, too_many());
         }
     }
     assign_references(hub, plan, wants, &mut arrivals, queue);
@@ -115,14 +115,14 @@ fn admit(
         let Some(member) = hub.members.get_mut(&view) else {
             continue;
         };
-        let list = queue.begin_list(&member.lease);
+        let list = queue.begin_list(&member.handle);
         if let Some(progress) = member.watches.get_mut(scope) {
             progress.join(list);
         }
         let within = |own: &WatchScope| own == scope || scope.holds_namespace(&own.namespace);
         let own = member.filter.own().into_iter().filter(within).collect();
-        let lease = member.lease.clone();
-        joining.push((scope.clone(), Joining::View { lease, list, own }));
+        let handle = member.handle.clone();
+        joining.push((scope.clone(), Joining::View { handle, list, own }));
     }
     let era = hub.references.era;
     for object in arrived.objects {

@@ -56,7 +56,7 @@ impl Hub {
     }
 
     pub(super) fn insert(&mut self, member: Member) {
-        let view = member.lease.view.clone();
+        let view = member.handle.view.clone();
         self.remove(&view);
         self.index.insert(&view, &member.filter);
         self.members.insert(view, member);
@@ -245,7 +245,7 @@ impl Hub {
             };
             if let Progress::Lists { list, .. } = *progress {
                 *progress = Progress::follows();
-                queue.sweep(&member.lease, list, &scope.namespace, version, now);
+                queue.sweep(&member.handle, list, &scope.namespace, version, now);
                 member.settle(version, &self.watches, queue);
             }
         }
@@ -313,7 +313,7 @@ impl Hub {
             // a view of exactly this scope fails now.
             if !saves || member.filter.own().contains(scope) {
                 member.is_refused = true;
-                queue.refused(&member.lease, failure.clone());
+                queue.refused(&member.handle, failure.clone());
             }
         }
         if !saves {
@@ -324,13 +324,13 @@ impl Hub {
 
     pub(super) fn troubled(&self, scope: &WatchScope, failure: &Failure, queue: &mut WriteQueue) {
         for member in self.hearers(scope) {
-            queue.troubled(&member.lease, failure.clone());
+            queue.troubled(&member.handle, failure.clone());
         }
     }
 
     pub(super) fn skipped(&self, scope: &WatchScope, queue: &mut WriteQueue) {
         for member in self.hearers(scope) {
-            queue.skipped(&member.lease);
+            queue.skipped(&member.handle);
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     sink::{WatchSink, is_immutable},
 };
 use crate::{
-    log_writer::publish::ViewLease,
+    log_writer::publish::WriteHandle,
     source::{
         apiserver::{ApiServer, Fault},
         reflect::{self, Origin, RawObject},
@@ -30,7 +30,7 @@ use crate::{
 pub(super) enum Joining {
     /// A view. The scopes of `own` are listed for it; `list` is the number of this list.
     View {
-        lease: ViewLease,
+        handle: WriteHandle,
         list: u32,
         own: Vec<WatchScope>,
     },
@@ -49,7 +49,7 @@ pub(super) struct Join {
 impl Join {
     pub(super) async fn run(self, joining: Joining) {
         let done = match &joining {
-            Joining::View { lease, list, own } => self.view(lease, *list, own).await,
+            Joining::View { handle, list, own } => self.view(handle, *list, own).await,
             Joining::Object { object, era } => self.object(object, *era).await,
         };
         if let Err(fault) = &done {
@@ -66,11 +66,11 @@ impl Join {
     pub(super) fn end(&self, joining: &Joining, failed: bool) {
         let mut hub = self.sink.hub.lock();
         let mut lists_again = failed;
-        if let Joining::View { lease, list, .. } = joining {
-            if failed && let Some(member) = self.member(&mut hub, lease, *list) {
+        if let Joining::View { handle, list, .. } = joining {
+            if failed && let Some(member) = self.member(&mut hub, handle, *list) {
                 member.gives_up(&self.sink.scope);
             }
-            lists_again |= hub.waits(&lease.view, &self.sink.scope);
+            lists_again |= hub.waits(&handle.view, &self.sink.scope);
         }
         if let Some(watch) = hub.watches.get_mut(&self.sink.scope) {
             watch.joining = watch.joining.saturating_sub(1);
@@ -80,27 +80,32 @@ impl Join {
         }
     }
 
-    async fn view(&self, lease: &ViewLease, list: u32, own: &[WatchScope]) -> Result<(), Fault> {
+    async fn view(&self, handle: &WriteHandle, list: u32, own: &[WatchScope]) -> Result<(), Fault> {
         let mut listed = Vec::new();
         for scope in own {
             let collection = scope.collection(&self.gvr).canonical();
-            let take = |objects| self.page(lease, list, objects);
+            let take = |objects| self.page(handle, list, objects);
             match reflect::once(&self.api, &collection, take).await? {
                 Some(version) => listed.push((scope, version)),
                 None => return Ok(()),
             }
         }
-        self.finish(lease, list, &listed);
+        self.finish(handle, list, &listed);
         Ok(())
     }
 
     /// Writes a page of the list to the view. Returns whether the list still counts.
-    pub(super) async fn page(&self, lease: &ViewLease, list: u32, objects: Vec<RawObject>) -> bool {
+    pub(super) async fn page(
+        &self,
+        handle: &WriteHandle,
+        list: u32,
+        objects: Vec<RawObject>,
+    ) -> bool {
         for RawObject { key, version, json } in objects {
             self.sink.hub.publisher().wait_for_room().await;
             let mut object = self.sink.read(&json);
             let mut hub = self.sink.hub.lock();
-            let Some(member) = self.member(&mut hub, lease, list) else {
+            let Some(member) = self.member(&mut hub, handle, list) else {
                 return false;
             };
             let recipient = member.recipient();
@@ -121,20 +126,20 @@ impl Join {
 
     pub(super) fn finish(
         &self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         list: u32,
         listed: &[(&WatchScope, ResourceVersion)],
     ) {
         let scope = &self.sink.scope;
         let mut hub = self.sink.hub.lock();
         let held = hub.with_queue(|hub, queue| {
-            let member = self.member(hub, lease, list)?;
+            let member = self.member(hub, handle, list)?;
             Some(member.joined(scope, listed, queue))
         });
         // Still under the hub's lock: the watch's next event may not come before the events that were held back.
         for event in held.unwrap_or_default() {
             let recipient = hub.with_queue(|hub, queue| {
-                let member = hub.members.get_mut(&lease.view)?;
+                let member = hub.members.get_mut(&handle.view)?;
                 member.replay(scope, &event, queue)
             });
             if let (Some(recipient), HeldEvent::Put(object, origin)) = (recipient, event) {
@@ -147,14 +152,19 @@ impl Join {
         }
     }
 
-    /// Returns the view's member, if the view still joins by this list and in the lease's epoch.
-    fn member<'a>(&self, hub: &'a mut Hub, lease: &ViewLease, list: u32) -> Option<&'a mut Member> {
-        let member = hub.members.get_mut(&lease.view)?;
+    /// Returns the view's member, if the view still joins by this list and in the handle's epoch.
+    fn member<'a>(
+        &self,
+        hub: &'a mut Hub,
+        handle: &WriteHandle,
+        list: u32,
+    ) -> Option<&'a mut Member> {
+        let member = hub.members.get_mut(&handle.view)?;
         let joins = match member.watches.get(&self.sink.scope)? {
             Progress::Joins { list: own, .. } => *own == list,
             Progress::Waits { .. } | Progress::Lists { .. } | Progress::Follows { .. } => false,
         };
-        (joins && member.lease.epoch == lease.epoch).then_some(member)
+        (joins && member.handle.epoch == handle.epoch).then_some(member)
     }
 
     async fn object(&self, object: &ObjectKey, era: u64) -> Result<(), Fault> {

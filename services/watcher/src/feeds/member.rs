@@ -44,14 +44,14 @@ use super::{
     running_watch::RunningWatch,
 };
 use crate::{
-    log_writer::publish::{ChangeOrigin, ViewLease, WriteQueue},
+    log_writer::publish::{ChangeOrigin, WriteHandle, WriteQueue},
     source::reflect::{Origin, RawObject},
 };
 
 /// A view on a collection.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) lease: ViewLease,
+    pub(super) handle: WriteHandle,
     pub(super) filter: ViewFilter,
     pub(super) sealed: bool,
     /// The fields that the view keeps of each object; `None`: all fields.
@@ -120,7 +120,7 @@ pub(super) struct Delivery<'a> {
 /// A view that an object has to be written to.
 #[derive(Clone, Debug)]
 pub(super) struct RecipientView {
-    pub(super) lease: ViewLease,
+    pub(super) handle: WriteHandle,
     pub(super) sealed: bool,
     /// See [`Member::retained`].
     pub(super) retained: Option<Arc<RetainedFields>>,
@@ -228,7 +228,7 @@ impl Member {
         known_to: ResourceVersion,
         queue: &mut WriteQueue,
     ) {
-        let list = queue.begin_list(&self.lease);
+        let list = queue.begin_list(&self.handle);
         let lists = Progress::Lists { list, known_to };
         self.watches.insert(scope.clone(), lists);
     }
@@ -290,20 +290,20 @@ impl Member {
             return false;
         };
         let Delivery { key, version, .. } = *delivery;
-        let lease = &self.lease;
-        self.selects(delivery) && queue.contradicts(lease, key, version, known_to, listed_at)
+        let handle = &self.handle;
+        self.selects(delivery) && queue.contradicts(handle, key, version, known_to, listed_at)
     }
 
     fn apply(&self, delivery: &mut Delivery<'_>, queue: &mut WriteQueue) -> Option<RecipientView> {
         let &mut Delivery { key, version, .. } = delivery;
         if self.selects(delivery) {
-            let is_news = !queue.is_known(&self.lease, key, version);
+            let is_news = !queue.is_known(&self.handle, key, version);
             return is_news.then(|| self.recipient());
         }
         // A list deletes nothing before its end, when `sweep` removes the objects that the list did not bring.
         if let Origin::Event(span) = &delivery.origin {
             let (now, origin) = (Instant::now(), ChangeOrigin::Event(span.clone()));
-            queue.delete(&self.lease, key, version.clone(), now, origin);
+            queue.delete(&self.handle, key, version.clone(), now, origin);
         }
         None
     }
@@ -326,7 +326,7 @@ impl Member {
     }
 
     fn wait_for_lists(&mut self, queue: &mut WriteQueue) {
-        queue.reread(&mut self.lease);
+        queue.reread(&mut self.handle);
         let all = self.watches.values_mut();
         all.for_each(|progress| *progress = Progress::waits());
     }
@@ -340,7 +340,7 @@ impl Member {
         queue: &mut WriteQueue,
     ) {
         if !self.watches.is_empty() {
-            queue.switch_watches(&mut self.lease);
+            queue.switch_watches(&mut self.handle);
         }
         self.note_known(watches);
         let waits = |scope| (scope, Progress::waits());
@@ -374,7 +374,7 @@ impl Member {
 
     pub(super) fn recipient(&self) -> RecipientView {
         RecipientView {
-            lease: self.lease.clone(),
+            handle: self.handle.clone(),
             sealed: self.sealed,
             retained: self.retained.clone(),
         }
@@ -413,7 +413,7 @@ impl Member {
         if self.is_complete() {
             self.is_refused = false;
             self.refresh(Some(version), watches, queue);
-            queue.complete(&self.lease);
+            queue.complete(&self.handle);
         }
     }
 
@@ -431,7 +431,7 @@ impl Member {
         // `None`, for a watch that was never heard from, is the least.
         if let Some(oldest) = heard.min().flatten() {
             let version = version.filter(|_| self.watches.len() == 1);
-            queue.mark_fresh(&self.lease, version.cloned(), oldest);
+            queue.mark_fresh(&self.handle, version.cloned(), oldest);
         }
     }
 
@@ -462,14 +462,14 @@ impl Member {
         }
         let now = Instant::now();
         for (own, version) in listed {
-            queue.sweep(&self.lease, list, &own.namespace, version, now);
+            queue.sweep(&self.handle, list, &own.namespace, version, now);
         }
         if self.is_complete() {
             self.is_refused = false;
             let version = listed.first().map(|(_, version)| version.clone());
             let version = version.filter(|_| self.watches.len() == 1);
-            queue.mark_fresh(&self.lease, version, now);
-            queue.complete(&self.lease);
+            queue.mark_fresh(&self.handle, version, now);
+            queue.complete(&self.handle);
         }
         held.into_events()
     }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::plan::WatchScope;
-use crate::log_writer::publish::{ChangeOrigin, ViewLease, WriteQueue};
+use crate::log_writer::publish::{ChangeOrigin, WriteHandle, WriteQueue};
 
 /// An immutable object is not watched, but read so often: only its deletion can be news.
 pub(super) const IMMUTABLE_CHECK: Duration = Duration::from_secs(5 * 60);
@@ -25,8 +25,8 @@ const KEY_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// The lease of the references' view; `None`: the view is not desired.
-    pub(super) lease: Option<ViewLease>,
+    /// The write handle of the references' view; `None`: the view is not desired.
+    pub(super) handle: Option<WriteHandle>,
     pub(super) sealed: bool,
     pub(super) by_object: HashMap<ObjectKey, Reference>,
     /// The objects that came since watches were last planned.
@@ -115,8 +115,8 @@ impl References {
     /// Publishes the object as pending. If the log has a state from an earlier term, readers are served that state
     /// until there is news.
     fn announce(&self, object: &ObjectKey, queue: &mut WriteQueue) {
-        let Some(lease) = &self.lease else { return };
-        if !queue.touch(lease, object) {
+        let Some(handle) = &self.handle else { return };
+        if !queue.touch(handle, object) {
             self.publish(
                 object,
                 "pending",
@@ -129,8 +129,8 @@ impl References {
 
     /// The references' view is desired from now on. Every earlier reference is announced, and its object has to be
     /// read: objects that a watch brought before are not in the view.
-    pub(super) fn opened(&mut self, lease: ViewLease, sealed: bool, queue: &mut WriteQueue) {
-        self.lease = Some(lease);
+    pub(super) fn opened(&mut self, handle: WriteHandle, sealed: bool, queue: &mut WriteQueue) {
+        self.handle = Some(handle);
         self.sealed = sealed;
         for reference in self.by_object.values_mut() {
             reference.state = State::Pending;
@@ -150,9 +150,9 @@ impl References {
         queue: &mut WriteQueue,
     ) -> Option<WatchScope> {
         let reference = self.by_object.remove(object)?;
-        if let Some(lease) = &self.lease {
+        if let Some(handle) = &self.handle {
             let (now, none) = (Instant::now(), ResourceVersion::default());
-            queue.delete(lease, object, none, now, ChangeOrigin::Own);
+            queue.delete(handle, object, none, now, ChangeOrigin::Own);
         }
         reference.scope
     }
@@ -381,15 +381,15 @@ impl References {
         for reference in self.by_object.values_mut() {
             (reference.state, reference.read) = (State::Pending, now);
         }
-        if let Some(lease) = &mut self.lease {
-            queue.reread(lease);
-            queue.begin_list(lease);
+        if let Some(handle) = &mut self.handle {
+            queue.reread(handle);
+            queue.begin_list(handle);
         }
         self.by_object
             .keys()
             .for_each(|object| self.announce(object, queue));
-        if let Some(lease) = &self.lease {
-            queue.complete(lease);
+        if let Some(handle) = &self.handle {
+            queue.complete(handle);
         }
     }
 
@@ -429,11 +429,11 @@ impl References {
         since: Instant,
         queue: &mut WriteQueue,
     ) {
-        let (Some(lease), Ok(body)) = (&self.lease, body) else {
+        let (Some(handle), Ok(body)) = (&self.handle, body) else {
             return; // A record of a state is a few bytes, which are never over a limit.
         };
         let version = ResourceVersion::new(version);
-        queue.put(lease, key.clone(), version, body, since, ChangeOrigin::Own);
+        queue.put(handle, key.clone(), version, body, since, ChangeOrigin::Own);
     }
 }
 
@@ -482,17 +482,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reference_that_comes_hours_after_a_new_sealing_key_is_new() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
-        let mut lease = queue.open(info(), HashMap::new());
-        queue.listed(&lease, &ResourceVersion::default(), Instant::now());
-        queue.reread(&mut lease);
-        queue.begin_list(&lease);
-        queue.complete(&lease);
-        references.opened(lease.clone(), true, &mut queue);
+        let mut handle = queue.open(info(), HashMap::new());
+        queue.listed(&handle, &ResourceVersion::default(), Instant::now());
+        queue.reread(&mut handle);
+        queue.begin_list(&handle);
+        queue.complete(&handle);
+        references.opened(handle.clone(), true, &mut queue);
         write(&mut queue);
 
         tokio::time::advance(Duration::from_secs(2 * 60 * 60)).await;
         let now = Instant::now();
-        queue.mark_fresh(&lease, None, now);
+        queue.mark_fresh(&handle, None, now);
         let object = ObjectKey::new("n", "a");
         references.refer(&object, now, &mut queue);
         assert_eq!(queue.beats(now)[0].news_age_ms, 0, "it waits to be written");
@@ -505,12 +505,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_object_that_a_list_lacks_may_be_gone_since_the_news_before_the_list() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
-        let lease = queue.open(info(), HashMap::new());
-        queue.begin_list(&lease);
-        references.opened(lease.clone(), false, &mut queue);
+        let handle = queue.open(info(), HashMap::new());
+        queue.begin_list(&handle);
+        references.opened(handle.clone(), false, &mut queue);
         let (object, scope) = (ObjectKey::new("n", "a"), WatchScope::default());
         references.refer(&object, Instant::now(), &mut queue);
-        queue.listed(&lease, &ResourceVersion::default(), Instant::now());
+        queue.listed(&handle, &ResourceVersion::default(), Instant::now());
         references.take(&object, &ResourceVersion::new("5"), false, None);
         write(&mut queue);
 
@@ -519,7 +519,7 @@ mod tests {
         let now = Instant::now();
         references.begin_list(&scope, false);
         references.swept(&scope, &ResourceVersion::new("9"), before, &mut queue);
-        queue.mark_fresh(&lease, None, now);
+        queue.mark_fresh(&handle, None, now);
         assert_eq!(queue.beats(now)[0].news_age_ms, 100_000, "it waits");
         write(&mut queue);
         assert_eq!(queue.beats(now)[0].news_age_ms, 0);
@@ -530,15 +530,15 @@ mod tests {
     fn every_reference_is_announced_when_its_view_is_written_again() {
         let (mut queue, mut references) = (WriteQueue::new(1), References::default());
         let now = Instant::now();
-        let lease = queue.open(info(), HashMap::new());
-        let view = lease.view.clone();
-        queue.begin_list(&lease);
-        references.opened(lease.clone(), false, &mut queue);
+        let handle = queue.open(info(), HashMap::new());
+        let view = handle.view.clone();
+        queue.begin_list(&handle);
+        references.opened(handle.clone(), false, &mut queue);
         let objects = ["a", "b", "idle"].map(|name| ObjectKey::new("n", name));
         for object in &objects {
             references.refer(object, now, &mut queue);
         }
-        queue.listed(&lease, &ResourceVersion::default(), now);
+        queue.listed(&handle, &ResourceVersion::default(), now);
         let all = BTreeSet::from(["n/a", "n/b", "n/idle"].map(str::to_owned));
         assert_eq!(write(&mut queue), (all.clone(), Some(ViewState::Synced)));
         references.by_object.get_mut(&objects[2]).unwrap().state = State::Idle;
@@ -551,7 +551,7 @@ mod tests {
         let (body, version) = (Bytes::from(vec![0; 1_000]), ResourceVersion::new("5"));
         references.take(&objects[0], &version, false, None);
         let origin = ChangeOrigin::List;
-        queue.put(&lease, objects[0].clone(), version, body, now, origin);
+        queue.put(&handle, objects[0].clone(), version, body, now, origin);
         let (written, state) = write(&mut queue);
         assert!(written.is_empty());
         assert!(matches!(state, Some(ViewState::Failed { .. })));

@@ -15,7 +15,7 @@ use super::{
     shared_hub::SharedHub,
 };
 use crate::{
-    log_writer::publish::{ChangeOrigin, Incoming, ViewLease},
+    log_writer::publish::{ChangeOrigin, Incoming, WriteHandle},
     source::{
         metrics::WatchMetrics,
         prune::{Pruned, Unreadable},
@@ -93,10 +93,10 @@ impl WatchSink {
             Some(watch) if origin.is_list() => watch.heard.unwrap_or(now),
             _ => now,
         };
-        let References { lease, sealed, .. } = &hub.references;
-        if let Some(lease) = lease.clone() {
+        let References { handle, sealed, .. } = &hub.references;
+        if let Some(handle) = handle.clone() {
             let recipient = RecipientView {
-                lease,
+                handle,
                 sealed: *sealed,
                 retained: None,
             };
@@ -107,7 +107,7 @@ impl WatchSink {
                 checked.map(|()| found).map_err(Unreadable::of)
             });
             let body = found.or_else(|unreadable| {
-                self.note_unreadable(&recipient.lease, key, &unreadable);
+                self.note_unreadable(&recipient.handle, key, &unreadable);
                 let failure = Failure::new(own_reason::OBJECT_UNREADABLE, unreadable.problem);
                 referenced::failed(&failure).map_err(Unreadable::of)
             });
@@ -124,16 +124,16 @@ impl WatchSink {
         since: Instant,
         origin: &Origin,
     ) {
-        let RecipientView { lease, sealed, .. } = recipient;
+        let RecipientView { handle, sealed, .. } = recipient;
         let body = match body {
             Ok(body) if *sealed => {
-                let sealed = self.keys.seal(&lease.view, key, &body);
+                let sealed = self.keys.seal(&handle.view, key, &body);
                 sealed.map_err(Unreadable::of)
             }
             body => body,
         };
         let body = body.unwrap_or_else(|unreadable| {
-            self.note_unreadable(lease, key, &unreadable);
+            self.note_unreadable(handle, key, &unreadable);
             // A stub is not sealed.
             let labels = unreadable.labels.as_ref().filter(|_| !*sealed);
             unreadable::stub(&unreadable.problem, labels)
@@ -142,20 +142,20 @@ impl WatchSink {
             key: key.clone(),
             version: version.clone(),
             since,
-            origin: published(lease, origin),
+            origin: published(handle, origin),
         };
         self.hub
             .publisher()
-            .with(|queue| queue.upsert(lease, incoming, body));
+            .with(|queue| queue.upsert(handle, incoming, body));
     }
 }
 
 impl WatchSink {
-    fn note_unreadable(&self, lease: &ViewLease, key: &ObjectKey, unreadable: &Unreadable) {
+    fn note_unreadable(&self, handle: &WriteHandle, key: &ObjectKey, unreadable: &Unreadable) {
         self.metrics.malformed();
         let problem = &unreadable.problem;
         tracing::error!(
-            view = %lease.view,
+            view = %handle.view,
             %key,
             problem,
             "object not published: queries that could see it fail until it changes"
@@ -164,11 +164,11 @@ impl WatchSink {
 }
 
 /// Returns the origin of the change of a view; that of an event with a span until the change is in the log.
-fn published(lease: &ViewLease, origin: &Origin) -> ChangeOrigin {
+fn published(handle: &WriteHandle, origin: &Origin) -> ChangeOrigin {
     match origin {
         Origin::List => ChangeOrigin::List,
         Origin::Event(event) => {
-            let view = &lease.view;
+            let view = &handle.view;
             ChangeOrigin::Event(
                 tracing::info_span!(parent: event, "publish", otel.kind = "producer", %view),
             )

@@ -26,7 +26,7 @@ use super::{
     shared_hub::SharedHub,
 };
 use crate::{
-    log_writer::publish::{Publisher, ViewLease},
+    log_writer::publish::{Publisher, WriteHandle},
     source::{apiserver::Fault, reflect},
 };
 
@@ -102,9 +102,9 @@ impl TypeFeed {
         }
     }
 
-    pub(super) fn view(&mut self, lease: ViewLease, collection: &Collection, sealed: bool) {
+    pub(super) fn view(&mut self, handle: WriteHandle, collection: &Collection, sealed: bool) {
         let member = Member {
-            lease,
+            handle,
             filter: ViewFilter::new(collection),
             sealed,
             retained: collection.retained.clone().map(Arc::new),
@@ -115,10 +115,10 @@ impl TypeFeed {
         self.hub.lock().insert(member);
     }
 
-    pub(super) fn objects(&mut self, lease: ViewLease, sealed: bool) {
+    pub(super) fn objects(&mut self, handle: WriteHandle, sealed: bool) {
         self.hub.locked(|hub, queue| {
-            queue.begin_list(&lease);
-            hub.references.opened(lease, sealed, queue);
+            queue.begin_list(&handle);
+            hub.references.opened(handle, sealed, queue);
         });
         if self.settled {
             self.settle();
@@ -129,8 +129,8 @@ impl TypeFeed {
     pub(super) fn settle(&mut self) {
         self.settled = true;
         self.hub.locked(|hub, queue| {
-            if let Some(lease) = &hub.references.lease {
-                queue.listed(lease, &ResourceVersion::default(), Instant::now());
+            if let Some(handle) = &hub.references.handle {
+                queue.listed(handle, &ResourceVersion::default(), Instant::now());
             }
         });
     }
@@ -142,7 +142,7 @@ impl TypeFeed {
             gvr: self.gvr.clone(),
         };
         if objects.view_id() == *view {
-            hub.references.lease = None;
+            hub.references.handle = None;
         }
         self.dirty = true;
     }
@@ -160,13 +160,13 @@ impl TypeFeed {
                 references,
                 ..
             } = hub;
-            let Some(lease) = references.lease.as_mut().filter(|own| own.view == *view) else {
+            let Some(handle) = references.handle.as_mut().filter(|own| own.view == *view) else {
                 return false;
             };
             references.sealed = sealed;
-            queue.reread(lease);
-            queue.begin_list(lease);
-            queue.complete(lease);
+            queue.reread(handle);
+            queue.begin_list(handle);
+            queue.complete(handle);
             references.reread();
             watches.values_mut().for_each(RunningWatch::ask);
             true
@@ -186,8 +186,8 @@ impl TypeFeed {
                 references,
                 ..
             } = hub;
-            let lease = references.lease.as_ref();
-            if lease.is_none_or(|own| own.view != *view) {
+            let handle = references.handle.as_ref();
+            if handle.is_none_or(|own| own.view != *view) {
                 return false;
             }
             queue.resume_after_full(view, now);
@@ -202,11 +202,11 @@ impl TypeFeed {
         let views: Vec<ViewId> = {
             let hub = self.hub.lock();
             let members = hub.members.values().filter(|member| member.sealed);
-            let members = members.map(|member| &member.lease);
+            let members = members.map(|member| &member.handle);
             let references = &hub.references;
-            let objects = references.lease.iter().filter(|_| references.sealed);
-            let leases = members.chain(objects);
-            leases.map(|lease| lease.view.clone()).collect()
+            let objects = references.handle.iter().filter(|_| references.sealed);
+            let handles = members.chain(objects);
+            handles.map(|handle| handle.view.clone()).collect()
         };
         for view in &views {
             self.seal(view, true);
@@ -297,8 +297,8 @@ impl TypeFeed {
         let changed = self.hub.locked(|hub, queue| {
             let rests = hub.references.rest(idle_after, now, queue);
             let heard = hub.references_heard(now);
-            if let (Some(lease), Some(at)) = (&hub.references.lease, heard) {
-                queue.mark_fresh(lease, None, at);
+            if let (Some(handle), Some(at)) = (&hub.references.handle, heard) {
+                queue.mark_fresh(handle, None, at);
             }
             rests | hub.references.is_out_of_step(now)
         });
@@ -314,7 +314,7 @@ impl TypeFeed {
     ) {
         let mut hub = self.hub.lock();
         hub.references.fresh.clear();
-        let watched = hub.references.lease.is_some();
+        let watched = hub.references.handle.is_some();
         let references = hub.references.to_watch(Instant::now());
         let wants = Wants {
             views: hub

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use gather::Pace;
-pub(crate) use work::{Batch, ChangeOrigin, Incoming, ViewLease, ViewStats, Work};
+pub(crate) use work::{Batch, ChangeOrigin, Incoming, ViewStats, Work, WriteHandle};
 pub(crate) use write_queue::{Opening, WriteQueue};
 
 use super::{highest::HighestPosition, lead::Leadership, metrics::BatchMetrics};

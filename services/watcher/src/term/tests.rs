@@ -45,9 +45,9 @@ async fn a_view_that_was_just_read_is_in_a_beat_at_once() {
             namespaced: true,
         };
         publisher.with(|queue| {
-            let lease = queue.open(info, HashMap::new());
-            queue.begin_list(&lease);
-            queue.listed(&lease, &ResourceVersion::new("1"), Instant::now());
+            let handle = queue.open(info, HashMap::new());
+            queue.begin_list(&handle);
+            queue.listed(&handle, &ResourceVersion::new("1"), Instant::now());
         });
     }
     let beat = beats.next().await.unwrap();

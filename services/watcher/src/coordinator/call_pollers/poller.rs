@@ -10,7 +10,7 @@ use tracing::{Instrument as _, field::Empty};
 use super::schedule::{CallOutcome, Report, Schedule};
 use crate::{
     gateway::calls::{CALL_TIMEOUT, CallFault, CallSpec, Caller, Reply, Validators, encode},
-    log_writer::publish::{ChangeOrigin, Publisher, ViewLease, WriteQueue},
+    log_writer::publish::{ChangeOrigin, Publisher, WriteHandle, WriteQueue},
     source::{metrics::WatchMetrics, reflect::content_version},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Poller {
     pub(super) publisher: Publisher,
     pub(super) metrics: WatchMetrics,
     pub(super) spec: Arc<CallSpec>,
-    pub(super) lease: ViewLease,
+    pub(super) handle: WriteHandle,
     /// The version that an earlier term wrote, until this term has announced the version.
     pub(super) inherited: Option<ResourceVersion>,
     /// The time at which the inherited version was good, once readers report it.
@@ -49,7 +49,7 @@ impl Poller {
                 "API call",
                 otel.kind = "client",
                 otel.status_code = Empty,
-                view = %self.lease.view,
+                view = %self.handle.view,
                 url = self.spec.shown(),
                 changed = Empty,
                 error = Empty,
@@ -77,7 +77,7 @@ impl Poller {
     /// Returns once the view was suspended, for want of room in the log, and there is room again.
     async fn room_again(&self) {
         let mut interval = tokio::time::interval(ROOM_INTERVAL);
-        let view = Some(&self.lease.view);
+        let view = Some(&self.handle.view);
         let returns = |queue: &WriteQueue| queue.next_to_resume(Instant::now()).as_ref() == view;
         interval.tick().await; // At once.
         while !self.publisher.read(returns) {
@@ -88,10 +88,10 @@ impl Poller {
     /// The next call brings all of the view.
     fn write_again(&mut self, last: &mut Last) {
         *last = Last::default();
-        let lease = &mut self.lease;
+        let handle = &mut self.handle;
         self.publisher.with(|queue| {
-            queue.resume_after_full(&lease.view, Instant::now());
-            queue.reread(lease);
+            queue.resume_after_full(&handle.view, Instant::now());
+            queue.reread(handle);
         });
     }
 
@@ -130,11 +130,11 @@ impl Poller {
         let span = tracing::Span::current();
         span.record("changed", changed);
         if changed {
-            let (lease, now) = (&self.lease, Instant::now());
+            let (handle, now) = (&self.handle, Instant::now());
             self.publisher.with(|queue| {
-                if !queue.is_known(lease, &key(), &version) {
+                if !queue.is_known(handle, &key(), &version) {
                     let origin = ChangeOrigin::Event(span);
-                    queue.put(lease, key(), version.clone(), body, now, origin);
+                    queue.put(handle, key(), version.clone(), body, now, origin);
                 }
             });
         }
@@ -157,41 +157,41 @@ impl Poller {
                 self.log_failure(&failure);
                 if let Some(version) = self.inherited.take() {
                     tracing::info!(
-                        view = %self.lease.view,
+                        view = %self.handle.view,
                         "response of an earlier term served until a call succeeds"
                     );
                     self.holds(&version, good);
                 }
                 self.publisher
-                    .with(|queue| queue.troubled(&self.lease, failure));
+                    .with(|queue| queue.troubled(&self.handle, failure));
             }
             Report::Troubled(failure) => {
                 self.log_failure(&failure);
                 self.publisher
-                    .with(|queue| queue.troubled(&self.lease, failure));
+                    .with(|queue| queue.troubled(&self.handle, failure));
             }
             Report::Failed(failure) => {
                 self.log_failure(&failure);
                 self.publisher
-                    .with(|queue| queue.refused(&self.lease, failure));
+                    .with(|queue| queue.refused(&self.handle, failure));
             }
         }
     }
 
     /// Notes that the log has, or is about to have, all that the view was at this moment.
     fn holds(&mut self, version: &ResourceVersion, at: Instant) {
-        let lease = &mut self.lease;
+        let handle = &mut self.handle;
         self.publisher.with(|queue| {
             // As a list of one object, which is known by now.
-            queue.begin_list(lease);
-            queue.touch(lease, &key());
-            queue.listed(lease, version, at);
+            queue.begin_list(handle);
+            queue.touch(handle, &key());
+            queue.listed(handle, version, at);
         });
     }
 
     fn log_failure(&self, failure: &Failure) {
         tracing::warn!(
-            view = %self.lease.view,
+            view = %self.handle.view,
             %failure,
             "API call failed: tried again; check the entry's URL and its service"
         );

@@ -20,7 +20,7 @@ use crate::{
         shared_hub::SharedHub,
         sink::WatchSink,
     },
-    log_writer::publish::{Publisher, ViewLease, Work},
+    log_writer::publish::{Publisher, Work, WriteHandle},
     source::{apiserver::ApiServer, metrics::SourceMetrics},
 };
 use source::{Became, History, KEYS, Listing, Phase, Watch, gvr, key, object, rv};
@@ -36,12 +36,12 @@ impl Beside {
     /// Returns whether it goes on.
     async fn advance(&mut self, history: &History) -> bool {
         match &self.joining {
-            Joining::View { lease, list, own } => {
+            Joining::View { handle, list, own } => {
                 if let Some((_, listing)) = self.listed.last_mut()
                     && let Some((key, version, became)) = listing.left.pop_front()
                 {
                     let page = vec![object(key, version, became)];
-                    return self.join.page(lease, *list, page).await;
+                    return self.join.page(handle, *list, page).await;
                 }
                 if let Some(scope) = own.get(self.listed.len()) {
                     let listing = Listing::of(scope, history);
@@ -52,7 +52,7 @@ impl Beside {
                 let listed: Vec<_> = listed
                     .map(|(scope, listing)| (scope, rv(listing.at)))
                     .collect();
-                self.join.finish(lease, *list, &listed);
+                self.join.finish(handle, *list, &listed);
                 false
             }
             Joining::Object {
@@ -148,7 +148,7 @@ struct World {
     objects_since: HashMap<u8, usize>,
 }
 
-fn lease_of(publisher: &Publisher, source: Source) -> ViewLease {
+fn lease_of(publisher: &Publisher, source: Source) -> WriteHandle {
     let info = SourceInfo {
         source,
         kind: "Thing".into(),
@@ -163,11 +163,11 @@ fn add(
     collection: &Collection,
     selects: fn(u8, Became) -> bool,
 ) -> TestView {
-    let lease = lease_of(publisher, Source::Collection(collection.clone()));
+    let handle = lease_of(publisher, Source::Collection(collection.clone()));
     let filter = ViewFilter::new(collection);
-    let (id, narrow) = (lease.view.clone(), filter.own());
+    let (id, narrow) = (handle.view.clone(), filter.own());
     hub.insert(Member {
-        lease,
+        handle,
         filter,
         sealed: false,
         retained: None,

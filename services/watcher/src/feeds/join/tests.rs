@@ -58,11 +58,11 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         kind: "Thing".into(),
         namespaced: true,
     };
-    let lease = publisher.with(|queue| queue.open(info, HashMap::new()));
-    let list = publisher.with(|queue| queue.begin_list(&lease));
+    let handle = publisher.with(|queue| queue.open(info, HashMap::new()));
+    let list = publisher.with(|queue| queue.begin_list(&handle));
     let mut hub = Hub::default();
     hub.insert(Member {
-        lease: lease.clone(),
+        handle: handle.clone(),
         filter: ViewFilter::new(&collection),
         sealed: false,
         retained: None,
@@ -80,7 +80,7 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         scope: WatchScope::all(),
         hub: hub.clone(),
         keys: Keys::none(),
-        metrics: metrics.of_watch(&lease.view),
+        metrics: metrics.of_watch(&handle.view),
         api_version: "v1".into(),
         kind: "Thing".into(),
         planned: Arc::new(Notify::new()),
@@ -131,7 +131,7 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         ..WatchScope::all()
     }];
     let joining = Joining::View {
-        lease: lease.clone(),
+        handle: handle.clone(),
         list,
         own,
     };
@@ -147,15 +147,15 @@ async fn nothing_is_lost_or_comes_back_between_a_list_and_the_events_of_the_watc
         ("short", None),
     ] {
         let key = ObjectKey::new("n", name);
-        let holds = publisher.with(|queue| queue.touch(&lease, &key));
+        let holds = publisher.with(|queue| queue.touch(&handle, &key));
         assert_eq!(holds, held.is_some(), "{name}");
         if let Some(version) = held.map(ResourceVersion::new) {
-            let known = publisher.with(|queue| queue.is_known(&lease, &key, &version));
+            let known = publisher.with(|queue| queue.is_known(&handle, &key, &version));
             assert!(known, "{name}");
         }
     }
     let hub = hub.lock();
-    assert!(hub.members[&lease.view].is_complete());
+    assert!(hub.members[&handle.view].is_complete());
 }
 
 fn joins(list: u32) -> Progress {

@@ -47,7 +47,7 @@ impl TypeFeed {
         if hub.references.fresh.is_empty() {
             return AssignOutcome::All;
         }
-        if hub.references.lease.is_none() {
+        if hub.references.handle.is_none() {
             return AssignOutcome::ByPlan;
         }
         let mut joining = Vec::new();

@@ -45,14 +45,14 @@ mod tests {
 
     use super::*;
     use crate::log_writer::publish::{
-        ChangeOrigin, ViewLease, Work, tests::opened, write_queue::GATHERED_MAX,
+        ChangeOrigin, Work, WriteHandle, tests::opened, write_queue::GATHERED_MAX,
     };
 
-    fn change(publisher: &Publisher, lease: &ViewLease, name: &str) {
+    fn change(publisher: &Publisher, handle: &WriteHandle, name: &str) {
         let (key, version) = (ObjectKey::new("n", name), ResourceVersion::new("1"));
         let now = Instant::now();
         publisher
-            .with(|queue| queue.put(lease, key, version, Bytes::new(), now, ChangeOrigin::List));
+            .with(|queue| queue.put(handle, key, version, Bytes::new(), now, ChangeOrigin::List));
     }
 
     fn written(publisher: &Publisher) -> usize {
@@ -79,26 +79,26 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn changes_that_come_thick_are_one_batch() {
-        let (publisher, lease) = opened();
+        let (publisher, handle) = opened();
         written(&publisher);
         let mut pace = Pace::default();
-        change(&publisher, &lease, "first");
+        change(&publisher, &handle, "first");
         assert_eq!(waits(&publisher, &pace, || ()).await, Duration::ZERO);
         assert_eq!(written(&publisher), 1);
         pace.begin();
-        change(&publisher, &lease, "second");
-        let more = || change(&publisher, &lease, "third");
+        change(&publisher, &handle, "second");
+        let more = || change(&publisher, &handle, "third");
         assert!(waits(&publisher, &pace, more).await >= GATHER);
         assert_eq!(written(&publisher), 2);
         pace.begin();
         tokio::time::advance(GATHER).await;
-        change(&publisher, &lease, "alone");
+        change(&publisher, &handle, "alone");
         assert_eq!(waits(&publisher, &pace, || ()).await, Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_control_record_or_a_full_batch_ends_the_wait() {
-        let (publisher, lease) = opened();
+        let (publisher, handle) = opened();
         let mut pace = Pace::default();
         pace.begin();
         assert_eq!(
@@ -107,12 +107,12 @@ mod tests {
             "a record of where a view stands waits for nothing"
         );
         written(&publisher);
-        change(&publisher, &lease, "one");
-        let synced = || publisher.with(|queue| queue.complete(&lease));
+        change(&publisher, &handle, "one");
+        let synced = || publisher.with(|queue| queue.complete(&handle));
         assert!(waits(&publisher, &pace, synced).await < GATHER);
         written(&publisher);
-        (0..GATHERED_MAX).for_each(|at| change(&publisher, &lease, &at.to_string()));
-        let another = || change(&publisher, &lease, "another");
+        (0..GATHERED_MAX).for_each(|at| change(&publisher, &handle, &at.to_string()));
+        let another = || change(&publisher, &handle, "another");
         assert!(waits(&publisher, &pace, another).await < GATHER);
     }
 }

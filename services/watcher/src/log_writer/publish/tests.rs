@@ -15,24 +15,24 @@ use super::*;
 const TICK: Duration = Duration::from_millis(300);
 
 /// A writer with one view, to which nothing was handed in.
-pub(super) fn opened() -> (Publisher, ViewLease) {
+pub(super) fn opened() -> (Publisher, WriteHandle) {
     let publisher = Publisher::new(1);
     let info = SourceInfo {
         source: Source::System { name: "a".into() },
         kind: String::new(),
         namespaced: true,
     };
-    let lease = publisher.with(|queue| queue.open(info, HashMap::new()));
-    (publisher, lease)
+    let handle = publisher.with(|queue| queue.open(info, HashMap::new()));
+    (publisher, handle)
 }
 
 fn version(at: u64) -> ResourceVersion {
     ResourceVersion::new(at.to_string())
 }
 
-fn put(publisher: &Publisher, lease: &ViewLease, body: Bytes) {
+fn put(publisher: &Publisher, handle: &WriteHandle, body: Bytes) {
     let (key, now) = (ObjectKey::new("n", "x"), Instant::now());
-    publisher.with(|queue| queue.put(lease, key, version(2), body, now, ChangeOrigin::List));
+    publisher.with(|queue| queue.put(handle, key, version(2), body, now, ChangeOrigin::List));
 }
 
 /// Readers compare digests, and successors begin where a view was left, by its control records: they
@@ -41,8 +41,8 @@ fn put(publisher: &Publisher, lease: &ViewLease, body: Bytes) {
 async fn control_records_are_written_in_a_group_that_is_never_quiet() {
     let bus = LocalBus::new();
     let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
-    let (publisher, lease) = opened();
-    publisher.with(|queue| queue.listed(&lease, &version(1), Instant::now()));
+    let (publisher, handle) = opened();
+    publisher.with(|queue| queue.listed(&handle, &version(1), Instant::now()));
     let metrics = BatchMetrics::register(&Service::new("test").metrics);
     let highest = HighestPosition::default();
     let begun = Instant::now();
@@ -50,7 +50,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
         let mut pace = tokio::time::interval(TICK);
         for at in 3.. {
             pace.tick().await;
-            publisher.with(|queue| queue.mark_fresh(&lease, Some(version(at)), Instant::now()));
+            publisher.with(|queue| queue.mark_fresh(&handle, Some(version(at)), Instant::now()));
         }
     };
     let mut log = bus.follow(LogScope::All);
@@ -67,7 +67,7 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
                 told.push((begun.elapsed().as_secs(), record));
             }
             if told.len() == 1 {
-                put(&publisher, &lease, Bytes::from_static(b"x"));
+                put(&publisher, &handle, Bytes::from_static(b"x"));
             }
         }
         told
@@ -98,11 +98,11 @@ async fn control_records_are_written_in_a_group_that_is_never_quiet() {
 async fn a_message_that_the_bus_finds_too_large_ends_the_term() {
     let bus = LocalBus::new();
     let leadership = Leadership::of_new_log(&bus, Group::COORDINATOR).await;
-    let (publisher, lease) = opened();
+    let (publisher, handle) = opened();
     publisher.with(|queue| queue.limit_messages(usize::MAX));
     put(
         &publisher,
-        &lease,
+        &handle,
         Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]),
     );
     let metrics = BatchMetrics::register(&Service::new("test").metrics);

@@ -7,9 +7,9 @@ use anteroom_wire::envelope::Record;
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The right to write a view in one epoch. A change under an earlier lease is dropped.
+/// The right to write a view in one epoch. A change under a handle of an earlier epoch is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ViewLease {
+pub(crate) struct WriteHandle {
     /// The view.
     pub view: ViewId,
     /// The epoch in which it is written.
@@ -55,7 +55,7 @@ pub(crate) struct Incoming {
 pub(crate) struct ViewStats {
     /// The view.
     pub view: ViewId,
-    /// The state in the last control record in the log, if there is one of this lease.
+    /// The state in the last control record in the log, if there is one of this handle.
     pub told: Option<ViewState>,
     /// The reason why the source cannot be heard right now.
     pub trouble: Option<Failure>,
@@ -78,11 +78,11 @@ pub(crate) struct ViewStats {
 #[derive(Debug)]
 pub(super) enum Item {
     Change {
-        lease: ViewLease,
+        handle: WriteHandle,
         key: ObjectKey,
     },
     Control {
-        lease: ViewLease,
+        handle: WriteHandle,
         state: ViewState,
         version: ResourceVersion,
     },

@@ -28,7 +28,7 @@ use super::{
     log_space::LogSpace,
     pending::Queued,
     view_state::ViewWriteState,
-    work::{ChangeOrigin, Incoming, Item, ViewLease},
+    work::{ChangeOrigin, Incoming, Item, WriteHandle},
 };
 
 /// The most bytes of bodies that wait for a write, over all views of a group. That is enough for the next batch to be
@@ -92,7 +92,7 @@ impl WriteQueue {
         &mut self,
         info: SourceInfo,
         seed: HashMap<ObjectKey, ResourceVersion>,
-    ) -> ViewLease {
+    ) -> WriteHandle {
         self.open_with(info, seed, Opening::default())
     }
 
@@ -102,16 +102,16 @@ impl WriteQueue {
         info: SourceInfo,
         seed: HashMap<ObjectKey, ResourceVersion>,
         opening: Opening,
-    ) -> ViewLease {
-        let lease = ViewLease {
+    ) -> WriteHandle {
+        let handle = WriteHandle {
             view: info.source.view_id(),
             epoch: self.next_epoch(),
         };
         let Opening { origin, age_max_ms } = opening;
-        let view = ViewWriteState::new(info, lease.epoch, seed, origin, age_max_ms);
-        self.views.insert(lease.view.clone(), view);
-        self.control(&lease, ViewState::Syncing, ResourceVersion::default());
-        lease
+        let view = ViewWriteState::new(info, handle.epoch, seed, origin, age_max_ms);
+        self.views.insert(handle.view.clone(), view);
+        self.control(&handle, ViewState::Syncing, ResourceVersion::default());
+        handle
     }
 
     /// Frees a view everywhere.
@@ -137,57 +137,57 @@ impl WriteQueue {
     }
 
     /// Begins a list of the view and returns its number.
-    pub(crate) fn begin_list(&mut self, lease: &ViewLease) -> u32 {
-        self.view(lease).map_or(0, ViewWriteState::begin_list)
+    pub(crate) fn begin_list(&mut self, handle: &WriteHandle) -> u32 {
+        self.view(handle).map_or(0, ViewWriteState::begin_list)
     }
 
     /// Opens a new epoch in which every object is written again, as the next lists bring it, whatever version is known.
-    pub(crate) fn reread(&mut self, lease: &mut ViewLease) {
-        if self.view(lease).is_none() {
+    pub(crate) fn reread(&mut self, handle: &mut WriteHandle) {
+        if self.view(handle).is_none() {
             return;
         }
         let epoch = self.next_epoch();
-        if let Some(view) = self.views.get_mut(&lease.view) {
+        if let Some(view) = self.views.get_mut(&handle.view) {
             self.pending_bytes -= view.reread(epoch);
-            lease.epoch = epoch;
+            handle.epoch = epoch;
         }
-        self.control(lease, ViewState::Syncing, ResourceVersion::default());
+        self.control(handle, ViewState::Syncing, ResourceVersion::default());
     }
 
     /// Opens a new epoch that keeps the known objects, because the view changes its watches. Readers go on with these
     /// objects until the lists of the new watches are complete, and then take over the differences. Writes under the
     /// old lease are ignored.
-    pub(crate) fn switch_watches(&mut self, lease: &mut ViewLease) {
-        if self.view(lease).is_none() {
+    pub(crate) fn switch_watches(&mut self, handle: &mut WriteHandle) {
+        if self.view(handle).is_none() {
             return;
         }
         let epoch = self.next_epoch();
-        let Some(view) = self.views.get_mut(&lease.view) else {
+        let Some(view) = self.views.get_mut(&handle.view) else {
             return;
         };
         let waiting = view.switch_watches(epoch);
-        lease.epoch = epoch;
+        handle.epoch = epoch;
         let (state, version) = (view.state.clone(), view.version.clone());
-        self.control(lease, state, version);
+        self.control(handle, state, version);
         for key in waiting {
-            let lease = lease.clone();
-            self.queue.push_back(Item::Change { lease, key });
+            let handle = handle.clone();
+            self.queue.push_back(Item::Change { handle, key });
         }
     }
 
     /// Returns whether the object is wanted in any version. Then it counts as brought by the list.
-    pub(crate) fn touch(&mut self, lease: &ViewLease, key: &ObjectKey) -> bool {
-        self.view(lease).is_some_and(|view| view.touch(key))
+    pub(crate) fn touch(&mut self, handle: &WriteHandle, key: &ObjectKey) -> bool {
+        self.view(handle).is_some_and(|view| view.touch(key))
     }
 
     /// Returns whether this version of the object is known already. Then it counts as brought by the list.
     pub(crate) fn is_known(
         &mut self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         key: &ObjectKey,
         version: &ResourceVersion,
     ) -> bool {
-        self.view(lease)
+        self.view(handle)
             .is_some_and(|view| view.is_known(key, version))
     }
 
@@ -195,21 +195,21 @@ impl WriteQueue {
     /// [`ViewWriteState::contradicts`].
     pub(crate) fn contradicts(
         &self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         key: &ObjectKey,
         version: &ResourceVersion,
         known_to: &ResourceVersion,
         listed_at: &ResourceVersion,
     ) -> bool {
-        let view = self.views.get(&lease.view);
-        let view = view.filter(|view| view.accepted_epoch == lease.epoch);
+        let view = self.views.get(&handle.view);
+        let view = view.filter(|view| view.accepted_epoch == handle.epoch);
         view.is_some_and(|view| view.contradicts(key, version, known_to, listed_at))
     }
 
     /// Takes the object's present state.
     pub(crate) fn put(
         &mut self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         key: ObjectKey,
         version: ResourceVersion,
         body: Bytes,
@@ -222,20 +222,20 @@ impl WriteQueue {
             since: now,
             origin,
         };
-        self.upsert(lease, incoming, body);
+        self.upsert(handle, incoming, body);
     }
 
     /// Takes the object's present state. For an object that the bus would refuse, a stub is written.
-    pub(crate) fn upsert(&mut self, lease: &ViewLease, incoming: Incoming, body: Bytes) {
-        let Some(body) = self.writable(&lease.view, &incoming, body) else {
-            return self.skipped(lease);
+    pub(crate) fn upsert(&mut self, handle: &WriteHandle, incoming: Incoming, body: Bytes) {
+        let Some(body) = self.writable(&handle.view, &incoming, body) else {
+            return self.skipped(handle);
         };
-        let Some(view) = self.view(lease) else {
+        let Some(view) = self.view(handle) else {
             return;
         };
         let key = incoming.key.clone();
         let (queued, grown) = view.put(incoming, body);
-        self.queued(lease, key, queued, grown);
+        self.queued(handle, key, queued, grown);
     }
 
     /// Returns the body, or a stub in the place of one that the bus would never take: everything behind it would
@@ -261,77 +261,77 @@ impl WriteQueue {
     /// Deletes the object, unless a newer version is known.
     pub(crate) fn delete(
         &mut self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         key: &ObjectKey,
         version: ResourceVersion,
         now: Instant,
         origin: ChangeOrigin,
     ) {
-        let Some(view) = self.view(lease).filter(|view| view.holds(key)) else {
+        let Some(view) = self.view(handle).filter(|view| view.holds(key)) else {
             return;
         };
         let (queued, grown) = view.delete(key, version, now, origin);
-        self.queued(lease, key.clone(), queued, grown);
+        self.queued(handle, key.clone(), queued, grown);
     }
 
     /// An object without a name, or with a key that is too long, was passed over.
-    pub(crate) fn skipped(&mut self, lease: &ViewLease) {
-        if let Some(view) = self.view(lease) {
+    pub(crate) fn skipped(&mut self, handle: &WriteHandle) {
+        if let Some(view) = self.view(handle) {
             view.skip();
         }
     }
 
     /// Ends the last list that began, over the whole view, at `version`. Objects that the list did not bring are
     /// deleted, and the view is synced once all deletions are in the log.
-    pub(crate) fn listed(&mut self, lease: &ViewLease, version: &ResourceVersion, now: Instant) {
-        let list = self.view(lease).map(|view| view.last_list());
-        self.sweep(lease, list.unwrap_or_default(), "", version, now);
-        self.mark_fresh(lease, Some(version.clone()), now);
-        self.complete(lease);
+    pub(crate) fn listed(&mut self, handle: &WriteHandle, version: &ResourceVersion, now: Instant) {
+        let list = self.view(handle).map(|view| view.last_list());
+        self.sweep(handle, list.unwrap_or_default(), "", version, now);
+        self.mark_fresh(handle, Some(version.clone()), now);
+        self.complete(handle);
     }
 
     /// Deletes the objects that the list with this number did not bring, of a namespace (empty: all). The list is
     /// complete at `version`.
     pub(crate) fn sweep(
         &mut self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         list: u32,
         namespace: &str,
         version: &ResourceVersion,
         now: Instant,
     ) {
-        let view = self.view(lease);
+        let view = self.view(handle);
         let unseen = view.map(|view| view.unseen(list, namespace, version));
         for key in unseen.unwrap_or_default() {
             // Whatever the version is worth: the list is the proof.
-            let Some(view) = self.view(lease) else {
+            let Some(view) = self.view(handle) else {
                 return;
             };
             let (queued, grown) = view.remove(&key, version.clone(), now, ChangeOrigin::List);
-            self.queued(lease, key, queued, grown);
+            self.queued(handle, key, queued, grown);
         }
     }
 
     /// Everything of the view was listed: it is synced.
-    pub(crate) fn complete(&mut self, lease: &ViewLease) {
-        let state = self.view(lease).map(|view| {
+    pub(crate) fn complete(&mut self, handle: &WriteHandle) {
+        let state = self.view(handle).map(|view| {
             view.measured();
             view.end_list();
             view.state_when_listed()
         });
         if let Some(state) = state {
-            self.set_reported_state(lease, state);
+            self.set_reported_state(handle, state);
         }
     }
 
     /// The source was heard from.
     pub(crate) fn mark_fresh(
         &mut self,
-        lease: &ViewLease,
+        handle: &WriteHandle,
         version: Option<ResourceVersion>,
         now: Instant,
     ) {
-        let Some(view) = self.view(lease) else {
+        let Some(view) = self.view(handle) else {
             return;
         };
         view.freshness.note_news(now);
@@ -346,19 +346,19 @@ impl WriteQueue {
     }
 
     /// The source cannot be heard right now.
-    pub(crate) fn troubled(&mut self, lease: &ViewLease, failure: Failure) {
-        if let Some(view) = self.view(lease) {
+    pub(crate) fn troubled(&mut self, handle: &WriteHandle, failure: Failure) {
+        if let Some(view) = self.view(handle) {
             view.trouble = Some(failure);
         }
     }
 
     /// The source cannot be read.
-    pub(crate) fn refused(&mut self, lease: &ViewLease, failure: Failure) {
-        let Some(view) = self.view(lease) else {
+    pub(crate) fn refused(&mut self, handle: &WriteHandle, failure: Failure) {
+        let Some(view) = self.view(handle) else {
             return;
         };
         view.trouble = None;
-        self.set_reported_state(lease, ViewState::Failed { failure });
+        self.set_reported_state(handle, ViewState::Failed { failure });
     }
 
     /// Returns whether more may be handed in.
@@ -421,37 +421,37 @@ impl WriteQueue {
         Epoch::new(self.term, self.generation)
     }
 
-    fn view(&mut self, lease: &ViewLease) -> Option<&mut ViewWriteState> {
-        let view = self.views.get_mut(&lease.view)?;
-        (view.accepted_epoch == lease.epoch).then_some(view)
+    fn view(&mut self, handle: &WriteHandle) -> Option<&mut ViewWriteState> {
+        let view = self.views.get_mut(&handle.view)?;
+        (view.accepted_epoch == handle.epoch).then_some(view)
     }
 
-    fn queued(&mut self, lease: &ViewLease, key: ObjectKey, queued: Queued, grown: isize) {
+    fn queued(&mut self, handle: &WriteHandle, key: ObjectKey, queued: Queued, grown: isize) {
         self.pending_bytes = self.pending_bytes.saturating_add_signed(grown);
         if queued == Queued::New {
-            let lease = lease.clone();
-            self.queue.push_back(Item::Change { lease, key });
+            let handle = handle.clone();
+            self.queue.push_back(Item::Change { handle, key });
         }
     }
 
-    fn control(&mut self, lease: &ViewLease, state: ViewState, version: ResourceVersion) {
-        let lease = lease.clone();
+    fn control(&mut self, handle: &WriteHandle, state: ViewState, version: ResourceVersion) {
+        let handle = handle.clone();
         self.queue.push_back(Item::Control {
-            lease,
+            handle,
             state,
             version,
         });
     }
 
     /// Queues a control record with the view's state, if the state changed.
-    fn set_reported_state(&mut self, lease: &ViewLease, state: ViewState) {
-        let Some(view) = self.view(lease) else {
+    fn set_reported_state(&mut self, handle: &WriteHandle, state: ViewState) {
+        let Some(view) = self.view(handle) else {
             return;
         };
         if view.state != state {
             view.state = state.clone();
             let version = view.version.clone();
-            self.control(lease, state, version);
+            self.control(handle, state, version);
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::WriteQueue;
 use crate::log_writer::publish::{
     view_state::{Limit, ViewWriteState},
-    work::{Batch, Item, ViewLease},
+    work::{Batch, Item, WriteHandle},
 };
 
 impl WriteQueue {
@@ -23,12 +23,12 @@ impl WriteQueue {
     /// Returns the view that has to be suspended before this can be written, and the limit that it is over. Of a
     /// quota it is the largest view in it; of the log it is the view itself if that is large, or else the largest.
     pub(super) fn without_room(&self, item: &Item) -> Option<(ViewId, Limit)> {
-        let Item::Change { lease, key } = item else {
+        let Item::Change { handle, key } = item else {
             return None;
         };
-        let view = self.views.get(&lease.view)?;
+        let view = self.views.get(&handle.view)?;
         let bytes = view.growth(key);
-        if lease.view.is_system() || bytes == 0 {
+        if handle.view.is_system() || bytes == 0 {
             return None;
         }
         if let Some(over) = self.over_quota(view) {
@@ -38,7 +38,7 @@ impl WriteQueue {
         let refused = if self.log_space.holds(bytes, view_bytes) {
             None
         } else if self.log_space.is_large(view_bytes) {
-            Some(lease.view.clone())
+            Some(handle.view.clone())
         } else {
             self.largest(|_| true)
         };
@@ -72,12 +72,12 @@ impl WriteQueue {
         }
         let mut record = view.record(id.clone(), ViewState::Dropped, version.clone());
         record.epoch = dropped;
-        let lease = ViewLease {
+        let handle = WriteHandle {
             view: id.clone(),
             epoch: view.accepted_epoch,
         };
         self.queue.push_front(Item::Control {
-            lease,
+            handle,
             state,
             version,
         });

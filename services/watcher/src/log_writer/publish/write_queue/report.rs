@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::WriteQueue;
 use crate::log_writer::publish::{
     view_state::ViewWriteState,
-    work::{ViewLease, ViewStats},
+    work::{ViewStats, WriteHandle},
 };
 
 impl WriteQueue {
@@ -28,15 +28,15 @@ impl WriteQueue {
 
     /// Returns a position up to which the log has these objects in their last versions; `None`: some of them are on
     /// their way.
-    pub(crate) fn logged(&self, lease: &ViewLease, keys: &[ObjectKey]) -> Option<Revision> {
-        let view = self.views.get(&lease.view)?;
+    pub(crate) fn logged(&self, handle: &WriteHandle, keys: &[ObjectKey]) -> Option<Revision> {
+        let view = self.views.get(&handle.view)?;
         let pending = keys.iter().any(|key| view.is_pending(key));
         (!pending).then(|| settled(view))?
     }
 
     /// Does the same as [`WriteQueue::logged`], for everything in the view.
-    pub(crate) fn all_logged(&self, lease: &ViewLease) -> Option<Revision> {
-        let view = self.views.get(&lease.view)?;
+    pub(crate) fn all_logged(&self, handle: &WriteHandle) -> Option<Revision> {
+        let view = self.views.get(&handle.view)?;
         (view.pending() == 0).then(|| settled(view))?
     }
 

@@ -148,11 +148,11 @@ fn write_counted(queue: &mut WriteQueue, reader: &mut Reader) -> usize {
 }
 
 /// Puts an object into the queue, as a sink does.
-fn put(queue: &mut WriteQueue, lease: &ViewLease, name: &str, version: u64) {
+fn put(queue: &mut WriteQueue, handle: &WriteHandle, name: &str, version: u64) {
     let (key, version, body) = (key(name), rv(version), body(version));
-    if !queue.is_known(lease, &key, &version) {
+    if !queue.is_known(handle, &key, &version) {
         queue.put(
-            lease,
+            handle,
             key,
             version,
             body,
@@ -162,9 +162,9 @@ fn put(queue: &mut WriteQueue, lease: &ViewLease, name: &str, version: u64) {
     }
 }
 
-fn delete(queue: &mut WriteQueue, lease: &ViewLease, name: &str, version: u64) {
+fn delete(queue: &mut WriteQueue, handle: &WriteHandle, name: &str, version: u64) {
     queue.delete(
-        lease,
+        handle,
         &key(name),
         rv(version),
         Instant::now(),
@@ -189,12 +189,12 @@ fn records(queue: &mut WriteQueue) -> usize {
 #[test]
 fn a_key_that_changes_while_nothing_is_written_is_written_once() {
     let mut queue = WriteQueue::new(1);
-    let lease = queue.open(info("a"), HashMap::new());
+    let handle = queue.open(info("a"), HashMap::new());
     for version in 1..100 {
-        put(&mut queue, &lease, "x", version);
+        put(&mut queue, &handle, "x", version);
     }
-    put(&mut queue, &lease, "gone", 1);
-    delete(&mut queue, &lease, "gone", 2);
+    put(&mut queue, &handle, "gone", 1);
+    delete(&mut queue, &handle, "gone", 2);
     assert_eq!(records(&mut queue), 1);
     assert_eq!(queue.pending_bytes, 0);
 }
@@ -207,11 +207,11 @@ fn a_new_leader_writes_only_what_differs() {
         (key("old"), rv(2)),
         (key("gone"), rv(3)),
     ]);
-    let lease = queue.open(info("a"), seed);
-    queue.begin_list(&lease);
-    put(&mut queue, &lease, "same", 1);
-    put(&mut queue, &lease, "old", 5);
-    queue.listed(&lease, &rv(9), Instant::now());
+    let handle = queue.open(info("a"), seed);
+    queue.begin_list(&handle);
+    put(&mut queue, &handle, "same", 1);
+    put(&mut queue, &handle, "old", 5);
+    queue.listed(&handle, &rv(9), Instant::now());
     let stats = queue.stats(Instant::now());
     assert_eq!(
         (stats[0].objects, stats[0].bytes),
@@ -224,21 +224,21 @@ fn a_new_leader_writes_only_what_differs() {
 #[test]
 fn a_history_that_restarted_is_written_anew_in_a_higher_epoch() {
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
-    let mut lease = queue.open(info("a"), HashMap::new());
-    queue.begin_list(&lease);
-    put(&mut queue, &lease, "x", 50);
-    put(&mut queue, &lease, "y", 60);
-    queue.listed(&lease, &rv(60), Instant::now());
+    let mut handle = queue.open(info("a"), HashMap::new());
+    queue.begin_list(&handle);
+    put(&mut queue, &handle, "x", 50);
+    put(&mut queue, &handle, "y", 60);
+    queue.listed(&handle, &rv(60), Instant::now());
     write_all(&mut queue, &mut reader);
-    put(&mut queue, &lease, "z", 70); // Never written.
-    let before = lease.clone();
-    queue.reread(&mut lease);
-    queue.begin_list(&lease);
-    assert!(lease.epoch > before.epoch);
+    put(&mut queue, &handle, "z", 70); // Never written.
+    let before = handle.clone();
+    queue.reread(&mut handle);
+    queue.begin_list(&handle);
+    assert!(handle.epoch > before.epoch);
     put(&mut queue, &before, "late", 71);
-    put(&mut queue, &lease, "x", 40);
-    put(&mut queue, &lease, "y", 60);
-    queue.listed(&lease, &rv(60), Instant::now());
+    put(&mut queue, &handle, "x", 40);
+    put(&mut queue, &handle, "y", 60);
+    queue.listed(&handle, &rv(60), Instant::now());
     assert_eq!(
         records(&mut queue),
         2,
@@ -252,30 +252,30 @@ fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_
     let start = Instant::now();
     let later = |ms| start + Duration::from_millis(ms);
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
-    let mut lease = queue.open(info("a"), HashMap::new());
-    queue.begin_list(&lease);
+    let mut handle = queue.open(info("a"), HashMap::new());
+    queue.begin_list(&handle);
     for (name, version) in [("same", 1), ("old", 2), ("gone", 3)] {
-        put(&mut queue, &lease, name, version);
+        put(&mut queue, &handle, name, version);
     }
-    queue.listed(&lease, &rv(3), start);
+    queue.listed(&handle, &rv(3), start);
     write_all(&mut queue, &mut reader);
-    put(&mut queue, &lease, "waits", 4);
+    put(&mut queue, &handle, "waits", 4);
 
-    let before = lease.clone();
-    queue.switch_watches(&mut lease);
-    assert!(lease.epoch > before.epoch);
+    let before = handle.clone();
+    queue.switch_watches(&mut handle);
+    assert!(handle.epoch > before.epoch);
     put(&mut queue, &before, "late", 5);
     assert_eq!(
         write_counted(&mut queue, &mut reader),
         1,
         "what waited is written"
     );
-    queue.begin_list(&lease);
+    queue.begin_list(&handle);
     for (name, version) in [("same", 1), ("old", 6), ("waits", 4)] {
-        put(&mut queue, &lease, name, version);
+        put(&mut queue, &handle, name, version);
     }
     let age = |queue: &WriteQueue, now| queue.beats(now)[0].news_age_ms;
-    queue.listed(&lease, &rv(9), later(400));
+    queue.listed(&handle, &rv(9), later(400));
     assert!(
         age(&queue, later(500)) >= 500,
         "the differences are not in the log yet"
@@ -283,7 +283,7 @@ fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_
     let deltas = write_counted(&mut queue, &mut reader);
     assert_eq!(deltas, 2, "one changed, one is gone");
     assert_eq!(age(&queue, later(500)), 100);
-    assert_eq!(reader.views[&lease.view].state, Some(ViewState::Synced));
+    assert_eq!(reader.views[&handle.view].state, Some(ViewState::Synced));
 }
 
 /// A record that the bus never takes would hold up everything behind it.
@@ -291,19 +291,19 @@ fn a_view_that_is_opened_anew_writes_only_what_differs_and_is_as_old_as_what_is_
 fn an_object_too_large_for_the_log_stands_in_it_as_a_stub() {
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
     queue.limit_messages(100_000);
-    let lease = queue.open(info("a"), HashMap::new());
+    let handle = queue.open(info("a"), HashMap::new());
     let now = Instant::now();
-    put(&mut queue, &lease, "x", 1);
+    put(&mut queue, &handle, "x", 1);
     let large = Bytes::from(vec![0; 100_000]);
-    queue.put(&lease, key("huge"), rv(1), large, now, ChangeOrigin::List);
-    queue.listed(&lease, &rv(9), now);
+    queue.put(&handle, key("huge"), rv(1), large, now, ChangeOrigin::List);
+    queue.listed(&handle, &rv(9), now);
     write_all(&mut queue, &mut reader);
-    let content = reader.content(&lease.view);
+    let content = reader.content(&handle.view);
     let stub = |name| unreadable::document(&content[&key(name)].1).is_some();
     assert_eq!((content.len(), stub("huge"), stub("x")), (2, true, false));
     assert_eq!(queue.stats(now)[0].told, Some(ViewState::Synced));
     // The next version is small.
-    put(&mut queue, &lease, "huge", 11);
+    put(&mut queue, &handle, "huge", 11);
     assert_eq!(write_counted(&mut queue, &mut reader), 1);
 }
 
@@ -311,12 +311,12 @@ fn an_object_too_large_for_the_log_stands_in_it_as_a_stub() {
 #[test]
 fn a_key_that_is_too_long_is_passed_over() {
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
-    let lease = queue.open(info("a"), HashMap::new());
-    put(&mut queue, &lease, &"n".repeat(5_000), 1);
-    put(&mut queue, &lease, "x", 1);
-    queue.listed(&lease, &rv(9), Instant::now());
+    let handle = queue.open(info("a"), HashMap::new());
+    put(&mut queue, &handle, &"n".repeat(5_000), 1);
+    put(&mut queue, &handle, "x", 1);
+    queue.listed(&handle, &rv(9), Instant::now());
     write_all(&mut queue, &mut reader);
-    let content = reader.content(&lease.view).into_keys();
+    let content = reader.content(&handle.view).into_keys();
     assert_eq!(content.collect::<Vec<_>>(), [key("x")]);
     assert_eq!(queue.stats(Instant::now())[0].skipped, 1);
 }
@@ -324,11 +324,11 @@ fn a_key_that_is_too_long_is_passed_over() {
 #[test]
 fn a_view_that_is_dropped_and_wanted_again_begins_anew() {
     let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
-    let lease = queue.open(info("a"), HashMap::new());
-    put(&mut queue, &lease, "x", 1);
-    queue.close(&lease.view);
+    let handle = queue.open(info("a"), HashMap::new());
+    put(&mut queue, &handle, "x", 1);
+    queue.close(&handle.view);
     let again = queue.open(info("a"), HashMap::new());
-    put(&mut queue, &lease, "stale", 2);
+    put(&mut queue, &handle, "stale", 2);
     put(&mut queue, &again, "y", 3);
     queue.listed(&again, &rv(3), Instant::now());
     let mut purged_at = None;
@@ -341,7 +341,7 @@ fn a_view_that_is_dropped_and_wanted_again_begins_anew() {
             Work::Purge(_) => purged_at = Some(reader.position),
         }
     }
-    let content = reader.content(&lease.view);
+    let content = reader.content(&handle.view);
     assert_eq!(content.into_keys().collect::<Vec<_>>(), [key("y")]);
     assert!(
         purged_at.is_some_and(|at| at < reader.position),
@@ -353,11 +353,11 @@ fn a_view_that_is_dropped_and_wanted_again_begins_anew() {
 #[test]
 fn batches_stay_within_their_limits() {
     let mut queue = WriteQueue::new(1);
-    let lease = queue.open(info("a"), HashMap::new());
+    let handle = queue.open(info("a"), HashMap::new());
     let large = Bytes::from(vec![0; BATCH_BYTES_MAX / 2]);
     for name in ["a", "b", "c"] {
         queue.put(
-            &lease,
+            &handle,
             key(name),
             rv(1),
             large.clone(),
@@ -366,7 +366,7 @@ fn batches_stay_within_their_limits() {
         );
     }
     for n in 0..1_000 {
-        put(&mut queue, &lease, &format!("k{n}"), 1);
+        put(&mut queue, &handle, &format!("k{n}"), 1);
     }
     let mut batches = Vec::new();
     while let Some(Work::Append(batch)) = queue.next_work(Instant::now()) {
@@ -382,8 +382,8 @@ fn batches_stay_within_their_limits() {
 fn control_records_are_repeated() {
     let start = Instant::now();
     let mut queue = WriteQueue::new(1);
-    let lease = queue.open(info("a"), HashMap::new());
-    queue.listed(&lease, &rv(1), start);
+    let handle = queue.open(info("a"), HashMap::new());
+    queue.listed(&handle, &rv(1), start);
     let controls = |queue: &mut WriteQueue, now| {
         queue.refresh(now);
         let mut controls = 0;
@@ -399,7 +399,7 @@ fn control_records_are_repeated() {
     assert_eq!(controls(&mut queue, start), 2, "syncing, then synced");
     assert_eq!(controls(&mut queue, start + CONTROL_AFTER_CHANGE), 0);
     assert_eq!(controls(&mut queue, start + CONTROL_WITHOUT_CHANGE), 1);
-    put(&mut queue, &lease, "x", 2);
+    put(&mut queue, &handle, "x", 2);
     let changed = start + CONTROL_WITHOUT_CHANGE;
     assert_eq!(controls(&mut queue, changed), 0);
     assert_eq!(controls(&mut queue, changed + CONTROL_AFTER_CHANGE), 1);
@@ -436,62 +436,62 @@ proptest! {
         let (mut queue, mut reader) = (WriteQueue::new(1), Reader::default());
         let mut source: BTreeMap<String, u64> = BTreeMap::new();
         let mut clock = 100;
-        let mut lease = queue.open(info("a"), HashMap::new());
-        queue.begin_list(&lease);
-        queue.listed(&lease, &rv(clock), Instant::now());
+        let mut handle = queue.open(info("a"), HashMap::new());
+        queue.begin_list(&handle);
+        queue.listed(&handle, &rv(clock), Instant::now());
         for step in steps {
             clock += 1;
             match step {
                 Step::Put(n) => {
                     source.insert(format!("k{n}"), clock);
-                    put(&mut queue, &lease, &format!("k{n}"), clock);
+                    put(&mut queue, &handle, &format!("k{n}"), clock);
                 }
                 Step::Delete(n) => {
                     source.remove(&format!("k{n}"));
-                    delete(&mut queue, &lease, &format!("k{n}"), clock);
+                    delete(&mut queue, &handle, &format!("k{n}"), clock);
                 }
                 // Events were missed: the source is now something else.
                 Step::List(names) => {
                     source.retain(|name, _| names.iter().any(|n| *name == format!("k{n}")));
                     source.extend(names.iter().map(|n| (format!("k{n}"), clock)));
-                    queue.begin_list(&lease);
+                    queue.begin_list(&handle);
                     for (name, version) in &source {
-                        put(&mut queue, &lease, name, *version);
+                        put(&mut queue, &handle, name, *version);
                     }
-                    queue.listed(&lease, &rv(clock), Instant::now());
+                    queue.listed(&handle, &rv(clock), Instant::now());
                 }
-                // As `List`, but the view changes its watch first: a change under the old lease comes too late.
+                // As `List`, but the view changes its watch first: a change under the old handle comes too late.
                 Step::Move(names) => {
                     source.retain(|name, _| names.iter().any(|n| *name == format!("k{n}")));
                     source.extend(names.iter().map(|n| (format!("k{n}"), clock)));
-                    let before = lease.clone();
-                    queue.switch_watches(&mut lease);
+                    let before = handle.clone();
+                    queue.switch_watches(&mut handle);
                     put(&mut queue, &before, "k0", clock + 1);
-                    queue.begin_list(&lease);
+                    queue.begin_list(&handle);
                     for (name, version) in &source {
-                        put(&mut queue, &lease, name, *version);
+                        put(&mut queue, &handle, name, *version);
                     }
-                    queue.listed(&lease, &rv(clock), Instant::now());
+                    queue.listed(&handle, &rv(clock), Instant::now());
                 }
                 // The source was restored from a backup: versions are older, and not the same.
                 Step::Restart => {
                     clock = clock.saturating_sub(50);
                     source.values_mut().for_each(|version| *version = (*version).min(clock));
-                    queue.reread(&mut lease);
-                    queue.begin_list(&lease);
+                    queue.reread(&mut handle);
+                    queue.begin_list(&handle);
                     for (name, version) in &source {
-                        put(&mut queue, &lease, name, *version);
+                        put(&mut queue, &handle, name, *version);
                     }
-                    queue.listed(&lease, &rv(clock), Instant::now());
+                    queue.listed(&handle, &rv(clock), Instant::now());
                 }
                 Step::Drop => {
-                    queue.close(&lease.view);
-                    lease = queue.open(info("a"), HashMap::new());
-                    queue.begin_list(&lease);
+                    queue.close(&handle.view);
+                    handle = queue.open(info("a"), HashMap::new());
+                    queue.begin_list(&handle);
                     for (name, version) in &source {
-                        put(&mut queue, &lease, name, *version);
+                        put(&mut queue, &handle, name, *version);
                     }
-                    queue.listed(&lease, &rv(clock), Instant::now());
+                    queue.listed(&handle, &rv(clock), Instant::now());
                 }
                 Step::Write => write_all(&mut queue, &mut reader),
             }
@@ -499,8 +499,8 @@ proptest! {
         write_all(&mut queue, &mut reader);
         let expected: BTreeMap<_, _> =
             source.iter().map(|(name, version)| (key(name), (rv(*version), body(*version)))).collect();
-        prop_assert_eq!(reader.content(&lease.view), expected);
-        prop_assert_eq!(&reader.views[&lease.view].state, &Some(ViewState::Synced));
+        prop_assert_eq!(reader.content(&handle.view), expected);
+        prop_assert_eq!(&reader.views[&handle.view].state, &Some(ViewState::Synced));
         prop_assert_eq!(queue.pending_bytes, 0);
         let bytes: usize = source.values().map(|version| body(*version).len()).sum();
         prop_assert_eq!(queue.stats(Instant::now())[0].bytes, bytes as u64);
@@ -513,10 +513,10 @@ fn a_queued_object_has_a_log_position_once_it_is_written() {
     let now = Instant::now();
     let mut queue = WriteQueue::new(1);
     let mut log = Reader::default();
-    let lease = queue.open(info("v"), HashMap::new());
+    let handle = queue.open(info("v"), HashMap::new());
     let (left, a, b) = ([key("other")], [key("a")], [key("b")]);
     assert_eq!(
-        queue.logged(&lease, &left),
+        queue.logged(&handle, &left),
         None,
         "nothing was written in this term"
     );
@@ -524,31 +524,31 @@ fn a_queued_object_has_a_log_position_once_it_is_written() {
         let Some(Work::Append(batch)) = queue.next_work(now) else {
             panic!("nothing to write");
         };
-        let on_its_way = queue.all_logged(&lease);
+        let on_its_way = queue.all_logged(&handle);
         let last = log.append(&batch);
         queue.written(&batch, last);
         on_its_way
     };
     write(&mut queue, &mut log);
-    assert_eq!(queue.logged(&lease, &left), Some(Revision(1)));
+    assert_eq!(queue.logged(&handle, &left), Some(Revision(1)));
 
-    queue.put(&lease, key("a"), rv(2), body(2), now, ChangeOrigin::List);
-    assert_eq!(queue.logged(&lease, &a), None, "it waits");
-    assert_eq!(queue.all_logged(&lease), None);
+    queue.put(&handle, key("a"), rv(2), body(2), now, ChangeOrigin::List);
+    assert_eq!(queue.logged(&handle, &a), None, "it waits");
+    assert_eq!(queue.all_logged(&handle), None);
     assert_eq!(
-        queue.logged(&lease, &left),
+        queue.logged(&handle, &left),
         Some(Revision(1)),
         "others do not"
     );
     assert_eq!(write(&mut queue, &mut log), None, "it is on its way");
-    assert_eq!(queue.logged(&lease, &a), Some(Revision(2)));
-    assert_eq!(queue.all_logged(&lease), Some(Revision(2)));
+    assert_eq!(queue.logged(&handle, &a), Some(Revision(2)));
+    assert_eq!(queue.all_logged(&handle), Some(Revision(2)));
 
-    queue.delete(&lease, &key("b"), rv(3), now, ChangeOrigin::List);
+    queue.delete(&handle, &key("b"), rv(3), now, ChangeOrigin::List);
     assert_eq!(
-        queue.logged(&lease, &b),
+        queue.logged(&handle, &b),
         Some(Revision(2)),
         "it was never there"
     );
-    assert_eq!(queue.logged(&lease, &[]), Some(Revision(2)));
+    assert_eq!(queue.logged(&handle, &[]), Some(Revision(2)));
 }

@@ -11,7 +11,7 @@ use tracing::Span;
 use super::{CONTROL_AFTER_CHANGE, CONTROL_WITHOUT_CHANGE, WriteQueue};
 use crate::log_writer::publish::{
     view_state::ViewWriteState,
-    work::{Batch, Item, ViewLease, Work},
+    work::{Batch, Item, Work, WriteHandle},
 };
 
 impl WriteQueue {
@@ -49,16 +49,16 @@ impl WriteQueue {
 
     fn fits(&self, item: &Item, batch: &Batch) -> bool {
         match item {
-            Item::Change { lease, key } => {
+            Item::Change { handle, key } => {
                 let next = self
                     .views
-                    .get(&lease.view)
+                    .get(&handle.view)
                     .map_or(0, |view| view.next_bytes(key));
                 batch.records.is_empty() || batch.body_bytes + next <= BATCH_BYTES_MAX
             }
             // One subject is written once in a batch.
             Item::Control {
-                lease: ViewLease { view, .. },
+                handle: WriteHandle { view, .. },
                 ..
             } => !has_control(batch, view),
             Item::Dropped(record) => !has_control(batch, &record.view),
@@ -68,11 +68,11 @@ impl WriteQueue {
 
     fn take(&mut self, item: Item, now: Instant, batch: &mut Batch) {
         match item {
-            Item::Change { lease, key } => {
-                let Some(view) = self.view(&lease) else {
+            Item::Change { handle, key } => {
+                let Some(view) = self.view(&handle) else {
                     return;
                 };
-                let Some(taken) = view.take(&lease.view, &key) else {
+                let Some(taken) = view.take(&handle.view, &key) else {
                     return;
                 };
                 if taken.delta.is_some() {
@@ -82,24 +82,24 @@ impl WriteQueue {
                 if let Some(delta) = taken.delta {
                     self.log_space.take(taken.growth);
                     let record = Record::Delta {
-                        view: lease.view,
+                        view: handle.view,
                         delta,
                     };
                     batch.push(record, taken.span);
                 }
             }
             Item::Control {
-                lease,
+                handle,
                 state,
                 version,
             } => {
-                let Some(view) = self.view(&lease) else {
+                let Some(view) = self.view(&handle) else {
                     return;
                 };
                 view.last_control.at = Some(now);
                 view.last_control.outdated = false;
                 let state = view.truthful(state);
-                let record = view.record(lease.view.clone(), state, version);
+                let record = view.record(handle.view.clone(), state, version);
                 batch.push(Record::Control(record), Span::none());
             }
             Item::Dropped(record) => batch.push(Record::Control(*record), Span::none()),
@@ -138,12 +138,12 @@ impl WriteQueue {
         let Some(view) = self.views.values().find(is_written) else {
             return;
         };
-        let lease = ViewLease {
+        let handle = WriteHandle {
             view: view.info.source.view_id(),
             epoch: view.accepted_epoch,
         };
         let (state, version) = (view.state.clone(), view.version.clone());
-        self.control(&lease, state, version);
+        self.control(&handle, state, version);
     }
 
     /// Control records that are due although no state changed, so that readers can compare.
@@ -162,18 +162,18 @@ impl WriteQueue {
         });
         let due: Vec<_> = due
             .map(|(id, view)| {
-                let lease = ViewLease {
+                let handle = WriteHandle {
                     view: id.clone(),
                     epoch: view.accepted_epoch,
                 };
-                (lease, view.state.clone(), view.version.clone())
+                (handle, view.state.clone(), view.version.clone())
             })
             .collect();
-        for (lease, state, version) in due {
-            if let Some(view) = self.view(&lease) {
+        for (handle, state, version) in due {
+            if let Some(view) = self.view(&handle) {
                 view.last_control.at = None; // Not again before this one is written.
             }
-            self.control(&lease, state, version);
+            self.control(&handle, state, version);
         }
     }
 }

@@ -27,18 +27,18 @@ impl FullLog {
         log
     }
 
-    fn open(&mut self, name: &str) -> ViewLease {
+    fn open(&mut self, name: &str) -> WriteHandle {
         self.open_collection(name, Vec::new())
     }
 
     /// Opens a view that only policies of this namespace read.
-    fn open_in_quota(&mut self, name: &str, namespace: &str) -> ViewLease {
-        let lease = self.open_collection(name, vec![namespace.to_owned()]);
-        self.queue.set_in_quota(&lease.view, true);
-        lease
+    fn open_in_quota(&mut self, name: &str, namespace: &str) -> WriteHandle {
+        let handle = self.open_collection(name, vec![namespace.to_owned()]);
+        self.queue.set_in_quota(&handle.view, true);
+        handle
     }
 
-    fn open_collection(&mut self, name: &str, namespaces: Vec<String>) -> ViewLease {
+    fn open_collection(&mut self, name: &str, namespaces: Vec<String>) -> WriteHandle {
         let gvr = anteroom_model::GroupVersionResource::new("", "v1", name);
         let info = SourceInfo {
             source: Source::Collection(Collection {
@@ -48,24 +48,24 @@ impl FullLog {
             kind: String::new(),
             namespaced: true,
         };
-        let lease = self.queue.open(info, HashMap::new());
-        self.queue.begin_list(&lease);
-        lease
+        let handle = self.queue.open(info, HashMap::new());
+        self.queue.begin_list(&handle);
+        handle
     }
 
-    fn put(&mut self, lease: &ViewLease, name: &str, version: u64, bytes: usize) {
+    fn put(&mut self, handle: &WriteHandle, name: &str, version: u64, bytes: usize) {
         let body = Bytes::from(vec![0; bytes]);
         let (now, origin) = (self.now, ChangeOrigin::List);
         self.queue
-            .put(lease, key(name), rv(version), body, now, origin);
+            .put(handle, key(name), rv(version), body, now, origin);
     }
 
-    fn fill(&mut self, lease: &ViewLease, objects: usize) {
-        (0..objects).for_each(|at| self.put(lease, &at.to_string(), 1, 64 * KIB));
+    fn fill(&mut self, handle: &WriteHandle, objects: usize) {
+        (0..objects).for_each(|at| self.put(handle, &at.to_string(), 1, 64 * KIB));
     }
 
-    fn listed(&mut self, lease: &ViewLease) {
-        self.queue.listed(lease, &rv(1), self.now);
+    fn listed(&mut self, handle: &WriteHandle) {
+        self.queue.listed(handle, &rv(1), self.now);
     }
 
     fn bytes(&self) -> u64 {
@@ -92,40 +92,40 @@ impl FullLog {
         self.look();
     }
 
-    fn state(&self, lease: &ViewLease) -> Option<&ViewState> {
-        self.reader.views.get(&lease.view)?.state.as_ref()
+    fn state(&self, handle: &WriteHandle) -> Option<&ViewState> {
+        self.reader.views.get(&handle.view)?.state.as_ref()
     }
 
-    fn is_synced(&self, lease: &ViewLease) -> bool {
-        self.state(lease) == Some(&ViewState::Synced)
+    fn is_synced(&self, handle: &WriteHandle) -> bool {
+        self.state(handle) == Some(&ViewState::Synced)
     }
 
-    fn has_no_room_for(&self, lease: &ViewLease) -> bool {
-        self.failed_with("LogFull", lease)
+    fn has_no_room_for(&self, handle: &WriteHandle) -> bool {
+        self.failed_with("LogFull", handle)
     }
 
-    fn exceeds_its_quota(&self, lease: &ViewLease) -> bool {
-        self.failed_with("QuotaExceeded", lease)
+    fn exceeds_its_quota(&self, handle: &WriteHandle) -> bool {
+        self.failed_with("QuotaExceeded", handle)
     }
 
-    fn failed_with(&self, reason: &str, lease: &ViewLease) -> bool {
-        let failed = match self.state(lease) {
+    fn failed_with(&self, reason: &str, handle: &WriteHandle) -> bool {
+        let failed = match self.state(handle) {
             Some(ViewState::Failed { failure }) => failure.reason == reason,
             _ => false,
         };
-        failed && self.reader.content(&lease.view).is_empty()
+        failed && self.reader.content(&handle.view).is_empty()
     }
 
     /// Writes a view again as its feeder does.
-    fn resume_after_full(&mut self, lease: &mut ViewLease) {
+    fn resume_after_full(&mut self, handle: &mut WriteHandle) {
         self.now += Duration::from_secs(10);
         assert_eq!(
             self.queue.next_to_resume(self.now),
-            Some(lease.view.clone())
+            Some(handle.view.clone())
         );
-        self.queue.resume_after_full(&lease.view, self.now);
-        self.queue.reread(lease);
-        self.queue.begin_list(lease);
+        self.queue.resume_after_full(&handle.view, self.now);
+        self.queue.reread(handle);
+        self.queue.begin_list(handle);
     }
 }
 
@@ -369,19 +369,19 @@ fn views_of_one_namespace_share_a_quota_and_no_other_view_is_suspended_for_it() 
     let mut log = log_with_quota();
     let (one, two) = (log.open_in_quota("one", "a"), log.open_in_quota("two", "a"));
     let (other, cluster) = (log.open_in_quota("one", "b"), log.open("one"));
-    for (lease, objects) in [(&one, 3), (&two, 1), (&other, 4), (&cluster, 40)] {
-        log.fill(lease, objects);
-        log.listed(lease);
+    for (handle, objects) in [(&one, 3), (&two, 1), (&other, 4), (&cluster, 40)] {
+        log.fill(handle, objects);
+        log.listed(handle);
     }
     log.write();
-    for lease in [&one, &two, &other, &cluster] {
-        assert!(log.is_synced(lease), "{}", lease.view);
+    for handle in [&one, &two, &other, &cluster] {
+        assert!(log.is_synced(handle), "{}", handle.view);
     }
     log.put(&two, "more", 2, 64 * KIB);
     log.write();
     assert!(log.exceeds_its_quota(&one), "the largest");
-    for lease in [&two, &other, &cluster] {
-        assert!(log.is_synced(lease), "{}", lease.view);
+    for handle in [&two, &other, &cluster] {
+        assert!(log.is_synced(handle), "{}", handle.view);
     }
     assert_eq!(log.reader.content(&two.view).len(), 2);
 }

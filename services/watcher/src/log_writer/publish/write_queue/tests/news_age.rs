@@ -7,16 +7,16 @@ fn the_news_age_counts_changes_that_wait_to_be_written() {
     let start = Instant::now();
     let later = |ms| start + Duration::from_millis(ms);
     let mut queue = WriteQueue::new(1);
-    let lease = queue.open(info("a"), HashMap::new());
+    let handle = queue.open(info("a"), HashMap::new());
     assert_eq!(
         queue.beats(start)[0].news_age_ms,
         u64::MAX,
         "never heard from"
     );
-    queue.mark_fresh(&lease, None, start);
+    queue.mark_fresh(&handle, None, start);
     assert_eq!(queue.beats(later(100))[0].news_age_ms, 100);
     queue.put(
-        &lease,
+        &handle,
         key("x"),
         rv(1),
         body(1),
@@ -44,24 +44,24 @@ fn only_changes_of_a_list_that_runs_are_as_old_as_the_last_word_before_it() {
     let later = |seconds| start + Duration::from_secs(seconds);
     let age = |queue: &WriteQueue, seconds| queue.beats(later(seconds))[0].news_age_ms;
     let (mut queue, mut log) = (WriteQueue::new(1), Reader::default());
-    let lease = queue.open(info("a"), HashMap::new());
-    queue.mark_fresh(&lease, None, start);
-    queue.begin_list(&lease);
+    let handle = queue.open(info("a"), HashMap::new());
+    queue.mark_fresh(&handle, None, start);
+    queue.begin_list(&handle);
     for (origin, expected) in [(ChangeOrigin::Own, 40), (ChangeOrigin::List, 80)] {
-        queue.put(&lease, key("x"), rv(1), body(1), later(40), origin);
-        queue.delete(&lease, &key("x"), rv(2), later(40), ChangeOrigin::Own);
+        queue.put(&handle, key("x"), rv(1), body(1), later(40), origin);
+        queue.delete(&handle, &key("x"), rv(2), later(40), ChangeOrigin::Own);
         assert_eq!(age(&queue, 40), expected * 1_000, "a list runs");
         write_all(&mut queue, &mut log);
     }
-    queue.listed(&lease, &rv(9), later(40));
+    queue.listed(&handle, &rv(9), later(40));
     write_all(&mut queue, &mut log);
 
     let hours = 2 * 60 * 60;
-    queue.mark_fresh(&lease, None, later(hours));
+    queue.mark_fresh(&handle, None, later(hours));
     for origin in [ChangeOrigin::Own, ChangeOrigin::List] {
-        queue.put(&lease, key("y"), rv(11), body(1), later(hours), origin);
+        queue.put(&handle, key("y"), rv(11), body(1), later(hours), origin);
         assert_eq!(age(&queue, hours), 0, "no list runs");
-        queue.delete(&lease, &key("y"), rv(12), later(hours), ChangeOrigin::Own);
+        queue.delete(&handle, &key("y"), rv(12), later(hours), ChangeOrigin::Own);
         write_all(&mut queue, &mut log);
     }
 }
