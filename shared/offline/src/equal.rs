@@ -1,29 +1,29 @@
 //! Two sets of policies held against each other: do they decide alike?
 //!
 //! ```text
-//! policies ── vocabulary ──▶ places, literals ─┐
+//! policies ── vocabulary ──▶ paths, literals ──┐
 //! objects ── seeds ────────────────────────────┴▶ requests ──▶ OLD, NEW ── compare ──▶ classes ── shrink ──▶ examples
 //!                                                                └▶ coverage
 //! ```
 //!
 //! Requests are the given objects as they are, then each with one change, then with several. What is changed are
-//! the places that either set of policies reads ([`vocabulary`]), and what is put there are the literals that they
+//! the paths that either set of policies reads ([`vocabulary`]), and what is put there are the literals that they
 //! mention, and their neighbours ([`variation`]). Both sides are taken through the scenario of `apply`, with the same
 //! facts. It is a search and no proof: what it did not try it says nothing of, and its coverage tells how much that is.
 
 mod coverage;
 mod expression;
 mod found;
-mod group;
 mod guide;
+mod mention;
 mod outcome;
 mod pattern;
-mod place;
 mod request;
 mod seed;
 mod shrink;
 mod subject;
 mod token;
+mod value_path;
 mod variation;
 mod vocabulary;
 
@@ -319,7 +319,7 @@ pub fn equal(
         different: found.different,
         objects_given: seeds.len() - made,
         objects_made: made,
-        places: guide.places(),
+        places: guide.paths(),
         seed: search.seed,
         stopped,
         untold: found.untold,

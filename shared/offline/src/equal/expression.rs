@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use self::reader::TokenReader;
 use super::{
-    place::{Place, PlaceStep, place},
     token::Language,
+    value_path::{PathStep, ValuePath, path},
 };
 
-/// The most steps of a place.
+/// The most steps of a path.
 const STEPS_MAX: usize = 16;
 
-/// The places that names in an expression stand for.
+/// The paths that names in an expression stand for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameScope(BTreeMap<String, Reached>);
 
@@ -29,13 +29,13 @@ impl NameScope {
     }
 }
 
-/// The places that a value may come from.
+/// The paths that a value may come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
-    pub(super) places: BTreeSet<Place>,
-    /// It is a list of what is at the places, and not what is there.
+    pub(super) paths: BTreeSet<ValuePath>,
+    /// It is a list of what is at the paths, and not what is there.
     is_listed: bool,
-    /// The value is built from values at the places, so its fields are no fields of the object.
+    /// The value is built from values at the paths, so its fields are no fields of the object.
     is_made: bool,
     /// Its fields are those of a request, or the policy's variables.
     is_root: Option<&'static str>,
@@ -44,14 +44,14 @@ pub(super) struct Reached {
 impl Reached {
     pub(super) fn object() -> Self {
         Self {
-            places: BTreeSet::from([Place::new()]),
+            paths: BTreeSet::from([ValuePath::new()]),
             ..Self::default()
         }
     }
 
     fn at(texts: &[&str]) -> Self {
         Self {
-            places: texts.iter().map(|text| place(text)).collect(),
+            paths: texts.iter().map(|text| path(text)).collect(),
             ..Self::default()
         }
     }
@@ -64,14 +64,14 @@ impl Reached {
         }
     }
 
-    fn step(&self, step: &PlaceStep) -> Self {
+    fn step(&self, step: &PathStep) -> Self {
         if self.is_made {
             return self.clone();
         }
-        let below = |place: &Place| [place, std::slice::from_ref(step)].concat();
-        let places = self.places.iter().filter(|place| place.len() < STEPS_MAX);
+        let below = |path: &ValuePath| [path, std::slice::from_ref(step)].concat();
+        let paths = self.paths.iter().filter(|path| path.len() < STEPS_MAX);
         Self {
-            places: places.map(below).collect(),
+            paths: paths.map(below).collect(),
             ..Self::default()
         }
     }
@@ -83,12 +83,12 @@ impl Reached {
                 is_listed: false,
                 ..self.clone()
             },
-            false => self.step(&PlaceStep::Each),
+            false => self.step(&PathStep::Each),
         }
     }
 
     fn unite(&mut self, other: Self) {
-        self.places.extend(other.places);
+        self.paths.extend(other.paths);
         self.is_listed |= other.is_listed;
         self.is_made |= other.is_made;
     }
@@ -97,9 +97,9 @@ impl Reached {
 /// The parts of an expression that guide a search.
 #[derive(Debug, Default)]
 pub(super) struct ExpressionParts {
-    pub(super) places: BTreeSet<Place>,
+    pub(super) paths: BTreeSet<ValuePath>,
     pub(super) literals: Vec<Value>,
-    /// The places from which the value may come.
+    /// The paths from which the value may come.
     pub(super) reached: Reached,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct FoundDifferences {
 struct Candidates {
     requests: usize,
     has_valid: bool,
-    /// Requests that are about different places.
+    /// Requests that are about different paths.
     kept: Vec<Request>,
 }
 

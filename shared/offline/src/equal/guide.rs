@@ -1,19 +1,19 @@
-//! Places of all policies, and the changes of an object that they lead to.
+//! Paths of all policies, and the changes of an object that they lead to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::{
-    place::{Place, PlaceStep, PointerStep, pointers, title},
+    value_path::{PathStep, PointerStep, ValuePath, pointers, title},
     variation::{Changes, Mentioned, Rank, Variation},
     vocabulary::Vocabulary,
 };
 
-/// Places of all policies, with what is known of each.
+/// Paths of all policies, with what is known of each.
 #[derive(Debug, Default)]
 pub(super) struct Guide {
-    places: BTreeMap<Place, Mentioned>,
+    paths: BTreeMap<ValuePath, Mentioned>,
     literals: Vec<Value>,
 }
 
@@ -52,24 +52,24 @@ const OF_CONTROLLERS: &[&str] = &["jobTemplate", "template"];
 impl Guide {
     pub(super) fn new(vocabulary: &Vocabulary) -> Self {
         let mut guide = Self::default();
-        for group in &vocabulary.groups {
-            for place in &group.places {
-                for end in 1..place.len() {
-                    guide.places.entry(place[..end].to_vec()).or_default();
+        for mention in &vocabulary.mentions {
+            for path in &mention.paths {
+                for end in 1..path.len() {
+                    guide.paths.entry(path[..end].to_vec()).or_default();
                 }
-                if !place.is_empty() {
-                    let mentioned = guide.places.entry(place.clone()).or_default();
-                    add(&mut mentioned.near, &group.literals);
+                if !path.is_empty() {
+                    let mentioned = guide.paths.entry(path.clone()).or_default();
+                    add(&mut mentioned.near, &mention.literals);
                 }
             }
-            add(&mut guide.literals, &group.literals);
+            add(&mut guide.literals, &mention.literals);
         }
-        let all: BTreeSet<Place> = guide.places.keys().cloned().collect();
-        for (place, mentioned) in &mut guide.places {
-            let mut below = all.range(place.clone()..).skip(1);
-            let next = below.next().filter(|next| next.starts_with(place));
+        let all: BTreeSet<ValuePath> = guide.paths.keys().cloned().collect();
+        for (path, mentioned) in &mut guide.paths {
+            let mut below = all.range(path.clone()..).skip(1);
+            let next = below.next().filter(|next| next.starts_with(path));
             mentioned.is_leaf = next.is_none();
-            let elements = [&place[..], &[PlaceStep::Each]].concat();
+            let elements = [&path[..], &[PathStep::Each]].concat();
             let mut below = all
                 .range(elements.clone()..)
                 .skip_while(|one| **one == elements);
@@ -79,9 +79,9 @@ impl Guide {
         guide
     }
 
-    /// The number of places.
-    pub(super) fn places(&self) -> usize {
-        self.places.len()
+    /// The number of paths.
+    pub(super) fn paths(&self) -> usize {
+        self.paths.len()
     }
 
     /// Returns the changes of an object, by rank. `makes_pods`: it has a template of Pods, of which its own fields are
@@ -92,8 +92,8 @@ impl Guide {
             false => OF_CONTROLLERS,
         };
         let mut made = Changes::new(object);
-        for (place, mentioned) in &self.places {
-            for pointer in pointers(object, place) {
+        for (path, mentioned) in &self.paths {
+            for pointer in pointers(object, path) {
                 let name = title(&pointer);
                 let is_name = NAMES.contains(&&*name);
                 let is_other = matches!(&*pointer, [PointerStep::Field(spec), PointerStep::Field(field), ..]
@@ -112,9 +112,9 @@ impl Guide {
                 }
             }
         }
-        let lists = self.places.keys().filter_map(|place| {
-            let at = place.iter().position(|step| *step == PlaceStep::Each)?;
-            place.get(..at)
+        let lists = self.paths.keys().filter_map(|path| {
+            let at = path.iter().position(|step| *step == PathStep::Each)?;
+            path.get(..at)
         });
         made.appended(&lists.collect());
         made.into_sorted()

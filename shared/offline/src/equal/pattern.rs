@@ -1,11 +1,11 @@
-//! Patterns and wildcards, as lists of places and literals.
+//! Patterns and wildcards, as lists of paths and literals.
 
 use serde_json::Value;
 
 use super::{
     expression::Reached,
-    group::LiteralGroup,
-    place::{Place, PlaceStep},
+    mention::Mention,
+    value_path::{PathStep, ValuePath},
 };
 
 /// The depth to which a pattern is followed.
@@ -14,30 +14,30 @@ const DEPTH_MAX: usize = 64;
 /// Operators before a value of a pattern, longer ones first.
 const OPERATORS: &[&str] = &[">=", "<=", "!", ">", "<"];
 
-/// Reads a pattern about the object at `place`: one group for each of its leaves. `templates` reads the variables of a
+/// Reads a pattern about the object at `path`: one mention for each of its leaves. `templates` reads the variables of a
 /// text.
 pub(super) fn read(
     pattern: &Value,
-    place: &Place,
-    templates: &mut dyn FnMut(&str, &mut LiteralGroup) -> Reached,
-    found: &mut Vec<LiteralGroup>,
+    path: &ValuePath,
+    templates: &mut dyn FnMut(&str, &mut Mention) -> Reached,
+    found: &mut Vec<Mention>,
 ) {
-    if place.len() > DEPTH_MAX {
+    if path.len() > DEPTH_MAX {
         return;
     }
     match pattern {
         Value::Object(fields) => {
             for (key, value) in fields {
                 let key = without_anchor(key);
-                let mut names = LiteralGroup::default();
+                let mut names = Mention::default();
                 match key.contains("{{") {
                     true => drop(templates(key, &mut names)),
                     false => fill(key, &mut names),
                 }
                 // A wildcard stands for one name here.
                 let name = names.literals.iter().find_map(Value::as_str).unwrap_or(key);
-                let mut below = place.clone();
-                below.push(PlaceStep::Field(name.into()));
+                let mut below = path.clone();
+                below.push(PathStep::Field(name.into()));
                 read(value, &below, templates, found);
                 if key.contains("{{") {
                     found.push(names);
@@ -45,34 +45,34 @@ pub(super) fn read(
             }
         }
         Value::Array(elements) => {
-            let mut below = place.clone();
-            below.push(PlaceStep::Each);
+            let mut below = path.clone();
+            below.push(PathStep::Each);
             for element in elements {
                 read(element, &below, templates, found);
             }
         }
         leaf => {
-            let mut group = LiteralGroup::default();
-            group.places.insert(place.clone());
+            let mut mention = Mention::default();
+            mention.paths.insert(path.clone());
             match leaf {
                 Value::Null => {}
                 Value::String(text) if text.contains("{{") => {
-                    templates(text, &mut group);
+                    templates(text, &mut mention);
                 }
                 Value::String(text) => {
                     for part in text.split(['|', '&']) {
-                        fill(part.trim(), &mut group);
+                        fill(part.trim(), &mut mention);
                     }
                 }
-                leaf => group.literal(leaf.clone()),
+                leaf => mention.literal(leaf.clone()),
             }
-            found.push(group);
+            found.push(mention);
         }
     }
 }
 
 /// Adds texts that match a text with wildcards or an operator, and its number if the text is one.
-pub(super) fn fill(text: &str, group: &mut LiteralGroup) {
+pub(super) fn fill(text: &str, mention: &mut Mention) {
     let operator = OPERATORS
         .iter()
         .find(|operator| text.starts_with(**operator));
@@ -81,19 +81,19 @@ pub(super) fn fill(text: &str, group: &mut LiteralGroup) {
         .trim();
     let number = serde_json::from_str::<Value>(text).ok();
     if let Some(number) = number.filter(|value| value.is_number() || value.is_boolean()) {
-        group.literal(number);
+        mention.literal(number);
     }
     match text.contains(['*', '?']) {
         true => {
-            group.literal(text.replace(['*', '?'], "x").into());
-            group.literal(
+            mention.literal(text.replace(['*', '?'], "x").into());
+            mention.literal(
                 text.replace("?*", "x")
                     .replace('*', "")
                     .replace('?', "x")
                     .into(),
             );
         }
-        false => group.literal(text.into()),
+        false => mention.literal(text.into()),
     }
     // A range.
     if let Some((low, high)) = text.split_once('-')
@@ -102,7 +102,7 @@ pub(super) fn fill(text: &str, group: &mut LiteralGroup) {
         && high.starts_with(|c: char| c.is_ascii_digit())
     {
         for end in [low, high] {
-            group.literal(serde_json::from_str(end).unwrap_or_else(|_| end.into()));
+            mention.literal(serde_json::from_str(end).unwrap_or_else(|_| end.into()));
         }
     }
 }
@@ -119,10 +119,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::equal::place::place;
+    use crate::equal::value_path::path;
 
     #[test]
-    fn leaves_of_patterns_are_places_with_their_literals() {
+    fn leaves_of_patterns_are_paths_with_their_literals() {
         let pattern = json!({
             "spec": {
                 "=(hostNetwork)": false,
@@ -133,17 +133,17 @@ mod tests {
         let mut found = Vec::new();
         read(
             &pattern,
-            &Place::new(),
+            &ValuePath::new(),
             &mut |_, _| Reached::default(),
             &mut found,
         );
         let of = |text: &str| {
-            let place = place(text);
-            let group = found
+            let path = path(text);
+            let mention = found
                 .iter()
-                .find(|group| group.places.contains(&place))
+                .find(|mention| mention.paths.contains(&path))
                 .unwrap();
-            json!(group.literals)
+            json!(mention.literals)
         };
         assert_eq!(of("spec.hostNetwork"), json!([false]));
         assert_eq!(of("spec.containers[].name"), json!(["ax", "a"]));
@@ -164,9 +164,9 @@ mod tests {
             ("10Mi-20Mi", json!(["10Mi-20Mi", "10Mi", "20Mi"])),
             ("a-b", json!(["a-b"])),
         ] {
-            let mut group = LiteralGroup::default();
-            fill(text, &mut group);
-            assert_eq!(json!(group.literals), expected, "{text}");
+            let mut mention = Mention::default();
+            fill(text, &mut mention);
+            assert_eq!(json!(mention.literals), expected, "{text}");
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct Request {
     /// The object before an update.
     pub(super) old: Option<Value>,
     pub(super) operation: Operation,
-    /// Its place among the users.
+    /// Its position among the users.
     pub(super) user: usize,
     /// The object that it was made from.
     pub(super) seed: String,
@@ -63,7 +63,7 @@ pub(super) struct Request {
     pub(super) plural: String,
     /// The changes of that.
     pub(super) changes: Vec<String>,
-    /// The places that were changed. Requests about the same places may show the same cause.
+    /// The paths that were changed. Requests about the same paths may show the same cause.
     pub(super) about: String,
     pub(super) is_invalid: bool,
 }
@@ -172,7 +172,7 @@ impl Requests<'_> {
         let roots = roots(&seed.object);
         let has_template = roots.len() > 1;
         for root in roots.iter().rev() {
-            if let Some(inside) = super::place::get(&seed.object, root) {
+            if let Some(inside) = super::value_path::get(&seed.object, root) {
                 let changes = self
                     .guide
                     .changes(inside, root.is_empty() && has_template)
@@ -276,8 +276,8 @@ impl RequestSink<'_> {
 struct Varied<'s> {
     seed: &'s Seed,
     changes: Vec<Variation>,
-    /// The changes by the place that they are about.
-    places: Vec<Vec<usize>>,
+    /// The changes by the path that they are about.
+    paths: Vec<Vec<usize>>,
     /// Changes of the object's name, namespace, labels and annotations, by which rules choose objects.
     choosing: Vec<Vec<usize>>,
     /// Changes that made a request useful.
@@ -287,36 +287,36 @@ struct Varied<'s> {
 impl<'s> Varied<'s> {
     fn new(seed: &'s Seed, requests: &Requests<'_>) -> Self {
         let changes = requests.changes(seed);
-        let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut paths: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (at, change) in changes.iter().enumerate() {
-            places.entry(change.about()).or_default().push(at);
+            paths.entry(change.about()).or_default().push(at);
         }
-        let choosing = places
+        let choosing = paths
             .iter()
-            .filter(|(place, _)| place.starts_with("metadata."));
+            .filter(|(path, _)| path.starts_with("metadata."));
         Self {
             seed,
             changes,
             choosing: choosing.map(|(_, changes)| changes.clone()).collect(),
-            places: places.into_values().collect(),
+            paths: paths.into_values().collect(),
             telling: Vec::new(),
         }
     }
 
-    /// Several changes by chance: a telling one first, if there is any, and further ones of any places.
+    /// Several changes by chance: a telling one first, if there is any, and further ones of any paths.
     fn several(&self, chance: &mut Chance) -> Vec<&Variation> {
         let telling = self.telling.get(chance.below(self.telling.len()));
         let mut several: Vec<_> = telling.copied().into_iter().collect();
         let number = 1 + usize::from(chance.below(CHANGES_AT_ONCE_MAX) == 0);
         for _ in several.len()..=number {
             let is_choosing = !self.choosing.is_empty() && chance.below(2) == 0;
-            let places = if is_choosing {
+            let paths = if is_choosing {
                 &self.choosing
             } else {
-                &self.places
+                &self.paths
             };
-            if let Some(place) = places.get(chance.below(places.len())) {
-                several.extend(place.get(chance.below(place.len())).copied());
+            if let Some(path) = paths.get(chance.below(paths.len())) {
+                several.extend(path.get(chance.below(path.len())).copied());
             }
         }
         several

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    place::{Pointer, PointerStep, get},
+    value_path::{Pointer, PointerStep, get},
     vocabulary::Vocabulary,
 };
 use crate::resource::Resource;

@@ -4,8 +4,8 @@ use anteroom_policy::Operation;
 use serde_json::Value;
 
 use super::{
-    place::{Pointer, PointerStep, get, is_required, set},
     request::Request,
+    value_path::{Pointer, PointerStep, get, is_required, set},
 };
 
 /// The most smaller requests that are tried for one difference.

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::place::{
-    MAPS, PlaceStep, Pointer, PointerStep, get, is_container, is_required, pointers, set, title,
+use super::value_path::{
+    MAPS, PathStep, Pointer, PointerStep, get, is_container, is_required, pointers, set, title,
 };
 
 /// The most changes of one object.
@@ -73,7 +73,7 @@ impl Variation {
         self
     }
 
-    /// The place of the change, the same in a Pod and in a Pod template.
+    /// The path of the change, the same in a Pod and in a Pod template.
     pub(super) fn about(&self) -> String {
         self.puts
             .last()
@@ -81,16 +81,16 @@ impl Variation {
     }
 }
 
-/// The words of policies about one place.
+/// The words of policies about one path.
 #[derive(Debug, Default)]
 pub(super) struct Mentioned {
     /// The literals beside it.
     pub(super) near: Vec<Value>,
-    /// No place below it is mentioned.
+    /// No path below it is mentioned.
     pub(super) is_leaf: bool,
-    /// The place is a list, or a map that is gone through.
+    /// The path is a list, or a map that is gone through.
     pub(super) is_list: bool,
-    /// The place is a list of objects.
+    /// The path is a list of objects.
     pub(super) has_fields: bool,
 }
 
@@ -222,7 +222,7 @@ impl<'o> Changes<'o> {
     }
 
     /// Lists with one element more, which has one change: some of their elements are as they should be then.
-    pub(super) fn appended(&mut self, lists: &BTreeSet<&[PlaceStep]>) {
+    pub(super) fn appended(&mut self, lists: &BTreeSet<&[PathStep]>) {
         let single: Vec<Variation> = self.found.clone();
         for list in lists {
             for at in pointers(self.object, list) {

@@ -1,4 +1,4 @@
-//! The words of a policy: places in objects, literals beside them, kinds and users.
+//! The words of a policy: paths in objects, literals beside them, kinds and users.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 
 use super::{
     expression::{NameScope, Reached, read},
-    group::LiteralGroup,
+    mention::Mention,
     pattern,
-    place::{PlaceStep, place},
     token::Language,
+    value_path::{PathStep, path},
 };
 
 /// The depth to which a manifest is followed.
 const DEPTH_MAX: usize = 64;
 
-/// The places, literals, kinds and users that policies speak of.
+/// The paths, literals, kinds and users that policies speak of.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
-    pub(super) groups: Vec<LiteralGroup>,
+    pub(super) mentions: Vec<Mention>,
     /// Kinds as rules name them, or plurals.
     pub(super) kinds: BTreeSet<String>,
     /// Users, groups and roles that rules name.
@@ -47,30 +47,30 @@ impl Vocabulary {
         self.asks_operations |= ["oldObject", "operation"]
             .iter()
             .any(|word| text.contains(word));
-        let at = ManifestPlace {
+        let at = ManifestScope {
             objects: Reached::object(),
             depth: 0,
         };
         self.value("spec", &manifest["spec"], &at, &mut NameScope::default());
     }
 
-    /// The groups with something in them, each once.
-    fn group(&mut self, group: LiteralGroup) {
-        if !group.places.is_empty() || !group.literals.is_empty() {
-            self.groups.push(group);
+    /// Adds a mention that has something in it.
+    fn mention(&mut self, mention: Mention) {
+        if !mention.paths.is_empty() || !mention.literals.is_empty() {
+            self.mentions.push(mention);
         }
     }
 
     fn expression(&mut self, source: &str, language: Language, scope: &NameScope) -> Reached {
         let found = read(source, language, scope);
         let reached = found.reached.clone();
-        let mut group = LiteralGroup::default();
-        group.take(found);
-        self.group(group);
+        let mut mention = Mention::default();
+        mention.take(found);
+        self.mention(mention);
         reached
     }
 
-    fn value(&mut self, key: &str, value: &Value, at: &ManifestPlace, scope: &mut NameScope) {
+    fn value(&mut self, key: &str, value: &Value, at: &ManifestScope, scope: &mut NameScope) {
         if at.depth > DEPTH_MAX || UNREAD.contains(&key) {
             return;
         }
@@ -99,9 +99,9 @@ impl Vocabulary {
             }
             ("match" | "exclude" | "matchConstraints", of) => self.matched(of, at.depth),
             (_, Value::Object(fields)) if fields.contains_key("operator") => {
-                let mut group = LiteralGroup::default();
-                condition(value, &mut group, scope, at.depth);
-                self.group(group);
+                let mut mention = Mention::default();
+                condition(value, &mut mention, scope, at.depth);
+                self.mention(mention);
             }
             (_, Value::Object(fields)) => {
                 // What is named in a rule is named there alone.
@@ -122,51 +122,51 @@ impl Vocabulary {
                     .for_each(|one| self.value(key, one, at, scope));
             }
             (_, Value::String(text)) => {
-                let mut group = LiteralGroup::default();
-                templates(text, &mut group, scope);
-                self.group(group);
+                let mut mention = Mention::default();
+                templates(text, &mut mention, scope);
+                self.mention(mention);
             }
             _ => {}
         }
     }
 
-    fn pattern(&mut self, pattern: &Value, at: &ManifestPlace, scope: &NameScope) {
-        for place in &at.objects.places {
+    fn pattern(&mut self, pattern: &Value, at: &ManifestScope, scope: &NameScope) {
+        for path in &at.objects.paths {
             let mut found = Vec::new();
             pattern::read(
                 pattern,
-                place,
-                &mut |text, group| templates(text, group, scope),
+                path,
+                &mut |text, mention| templates(text, mention, scope),
                 &mut found,
             );
-            found.into_iter().for_each(|group| self.group(group));
+            found.into_iter().for_each(|mention| self.mention(mention));
         }
     }
 
-    fn patches(&mut self, patches: &str, at: &ManifestPlace, scope: &NameScope) {
+    fn patches(&mut self, patches: &str, at: &ManifestScope, scope: &NameScope) {
         let Ok(Value::Array(operations)) = anteroom_functions::yaml::read(patches) else {
             return;
         };
         for operation in operations {
-            let mut group = LiteralGroup::default();
+            let mut mention = Mention::default();
             let path = operation["path"].as_str().unwrap_or_default();
-            for start in &at.objects.places {
+            for start in &at.objects.paths {
                 let steps = path.split('/').skip(1).map(|step| match step {
-                    "-" => PlaceStep::Each,
-                    step if step.contains("{{") || step.parse::<usize>().is_ok() => PlaceStep::Each,
-                    step => PlaceStep::Field(step.replace("~1", "/").replace("~0", "~").into()),
+                    "-" => PathStep::Each,
+                    step if step.contains("{{") || step.parse::<usize>().is_ok() => PathStep::Each,
+                    step => PathStep::Field(step.replace("~1", "/").replace("~0", "~").into()),
                 });
-                group
-                    .places
+                mention
+                    .paths
                     .insert(start.iter().cloned().chain(steps).collect());
             }
-            literals(&operation["value"], &mut group, scope, at.depth);
-            self.group(group);
+            literals(&operation["value"], &mut mention, scope, at.depth);
+            self.mention(mention);
         }
     }
 
     /// An entry of a context, or a variable in CEL.
-    fn variable(&mut self, entry: &Value, at: &ManifestPlace, scope: &mut NameScope) {
+    fn variable(&mut self, entry: &Value, at: &ManifestScope, scope: &mut NameScope) {
         let name = entry["name"].as_str().unwrap_or_default();
         if let Some(source) = entry["expression"].as_str() {
             let reached = self.expression(source, Language::Cel, scope);
@@ -174,25 +174,25 @@ impl Vocabulary {
             return;
         }
         let variable = &entry["variable"];
-        let mut group = LiteralGroup::default();
+        let mut mention = Mention::default();
         let mut reached = Reached::default();
         if let Some(value) = variable["value"].as_str() {
-            reached = templates(value, &mut group, scope);
+            reached = templates(value, &mut mention, scope);
         }
         if let Some(source) = variable["jmesPath"].as_str() {
-            match reached.places.is_empty() {
+            match reached.paths.is_empty() {
                 true => reached = self.expression(source, Language::JmesPath, scope),
                 false => drop(self.expression(source, Language::JmesPath, scope)),
             }
         }
-        self.group(group);
+        self.mention(mention);
         scope.bind(name.to_owned(), reached);
         for part in ["apiCall", "configMap", "globalReference"] {
             self.value(part, &entry[part], at, scope);
         }
     }
 
-    fn foreach(&mut self, one: &Map<String, Value>, at: &ManifestPlace, scope: &NameScope) {
+    fn foreach(&mut self, one: &Map<String, Value>, at: &ManifestScope, scope: &NameScope) {
         let mut scope = scope.clone();
         let mut at = at.deeper();
         if let Some(list) = one.get("list").and_then(Value::as_str) {
@@ -254,27 +254,32 @@ impl Vocabulary {
             "namespaceSelector" => return,
             _ => return self.matched(value, depth + 1),
         };
-        let mut group = LiteralGroup::default();
-        group.places.insert(place(at));
+        let mut mention = Mention::default();
+        mention.paths.insert(path(at));
         for text in texts(value) {
-            pattern::fill(&text, &mut group);
+            pattern::fill(&text, &mut mention);
         }
-        self.group(group);
+        self.mention(mention);
     }
 
     fn keys(&mut self, field: &str, map: &Value) {
         for (key, value) in map.as_object().into_iter().flatten() {
-            let mut key_group = LiteralGroup::default();
-            pattern::fill(key, &mut key_group);
-            for key in key_group.literals.iter().filter_map(Value::as_str).take(1) {
-                let mut group = LiteralGroup::default();
-                let mut at = place("metadata");
-                at.extend([field, key].map(|name| PlaceStep::Field(name.into())));
-                group.places.insert(at);
+            let mut key_mention = Mention::default();
+            pattern::fill(key, &mut key_mention);
+            for key in key_mention
+                .literals
+                .iter()
+                .filter_map(Value::as_str)
+                .take(1)
+            {
+                let mut mention = Mention::default();
+                let mut at = path("metadata");
+                at.extend([field, key].map(|name| PathStep::Field(name.into())));
+                mention.paths.insert(at);
                 texts(value)
                     .iter()
-                    .for_each(|text| pattern::fill(text, &mut group));
-                self.group(group);
+                    .for_each(|text| pattern::fill(text, &mut mention));
+                self.mention(mention);
             }
         }
     }
@@ -298,14 +303,14 @@ impl Vocabulary {
     }
 }
 
-/// A place in a manifest.
-struct ManifestPlace {
-    /// The places that patterns here begin at.
+/// A path in a manifest.
+struct ManifestScope {
+    /// The paths that patterns here begin at.
     objects: Reached,
     depth: usize,
 }
 
-impl ManifestPlace {
+impl ManifestScope {
     fn deeper(&self) -> Self {
         Self {
             objects: self.objects.clone(),
@@ -326,50 +331,50 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// Reads a condition, whose two sides are compared with each other.
-fn condition(value: &Value, group: &mut LiteralGroup, scope: &NameScope, depth: usize) {
+fn condition(value: &Value, mention: &mut Mention, scope: &NameScope, depth: usize) {
     for side in ["key", "value"] {
-        literals(&value[side], group, scope, depth);
+        literals(&value[side], mention, scope, depth);
     }
 }
 
-fn literals(value: &Value, group: &mut LiteralGroup, scope: &NameScope, depth: usize) {
+fn literals(value: &Value, mention: &mut Mention, scope: &NameScope, depth: usize) {
     match value {
         _ if depth > DEPTH_MAX => {}
         Value::Null => {}
         Value::String(text) if text.contains("{{") => {
-            templates(text, group, scope);
+            templates(text, mention, scope);
         }
-        Value::String(text) => pattern::fill(text, group),
+        Value::String(text) => pattern::fill(text, mention),
         Value::Array(list) => {
             list.iter()
-                .for_each(|one| literals(one, group, scope, depth + 1));
+                .for_each(|one| literals(one, mention, scope, depth + 1));
         }
         Value::Object(fields) => {
             fields
                 .values()
-                .for_each(|one| literals(one, group, scope, depth + 1));
+                .for_each(|one| literals(one, mention, scope, depth + 1));
         }
-        value => group.literal(value.clone()),
+        value => mention.literal(value.clone()),
     }
 }
 
 /// Reads the variables of a text. Returns what the first of them reaches.
-fn templates(text: &str, group: &mut LiteralGroup, scope: &NameScope) -> Reached {
+fn templates(text: &str, mention: &mut Mention, scope: &NameScope) -> Reached {
     let mut reached = Reached::default();
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("{{") {
         let end = end_of_variable(after);
         let found = read(&after[..end], Language::JmesPath, scope);
-        if reached.places.is_empty() {
+        if reached.paths.is_empty() {
             reached = found.reached.clone();
         }
-        group.take(found);
+        mention.take(found);
         rest = after.get(end + 2..).unwrap_or_default();
     }
     reached
 }
 
-/// The place of the `}}` that ends a variable.
+/// The position of the `}}` that ends a variable.
 fn end_of_variable(text: &str) -> usize {
     let mut open = 0_usize;
     let bytes = text.as_bytes();

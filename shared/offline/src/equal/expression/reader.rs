@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{ExpressionParts, NameScope, Reached};
 use crate::equal::{
-    place::PlaceStep,
     token::{Language, Token, tokens},
+    value_path::PathStep,
 };
 
 /// The greatest nesting depth to which terms are followed.
@@ -126,9 +126,9 @@ impl TokenReader {
                 None => break,
             }
         }
-        self.found.places.extend(reached.places.iter().cloned());
+        self.found.paths.extend(reached.paths.iter().cloned());
         if is_in {
-            self.found.places.extend(reached.each().places);
+            self.found.paths.extend(reached.each().paths);
         }
         reached
     }
@@ -170,7 +170,7 @@ impl TokenReader {
 
     fn root(&self, name: &str) -> Reached {
         if let Some(current) = &self.current {
-            return current.step(&PlaceStep::Field(name.into()));
+            return current.step(&PathStep::Field(name.into()));
         }
         let root = |name| Reached {
             is_root: Some(name),
@@ -219,7 +219,7 @@ impl TokenReader {
             }
             '[' => Some(self.bracket(of)),
             '{' if of.is_root == Some("Object") => {
-                self.found.places.extend(of.places.iter().cloned());
+                self.found.paths.extend(of.paths.iter().cloned());
                 Some(self.fields(Some(of)))
             }
             _ => None,
@@ -238,11 +238,11 @@ impl TokenReader {
             }
             (Some("Object"), name) => Reached {
                 is_root: of.is_root,
-                ..of.step(&PlaceStep::Field(name.into()))
+                ..of.step(&PathStep::Field(name.into()))
             },
             (_, name) => Reached {
                 is_listed: of.is_listed,
-                ..of.step(&PlaceStep::Field(name.into()))
+                ..of.step(&PathStep::Field(name.into()))
             },
         }
     }
@@ -323,8 +323,8 @@ impl TokenReader {
             }
             if self.mark(1) == Some(':') {
                 if let (Some(of), Some(name)) = (of, self.name(0)) {
-                    let places = of.step(&PlaceStep::Field(name.into())).places;
-                    self.found.places.extend(places);
+                    let paths = of.step(&PathStep::Field(name.into())).paths;
+                    self.found.paths.extend(paths);
                 }
                 self.at += 2;
             }
@@ -341,7 +341,7 @@ impl TokenReader {
     fn method(&mut self, of: &Reached, name: &str) -> Reached {
         let is_bind = name == "bind";
         if !is_bind && !MACROS.contains(&name) {
-            self.found.places.extend(of.places.iter().cloned());
+            self.found.paths.extend(of.paths.iter().cloned());
             let mut reached = self.arguments();
             reached.unite(of.clone());
             return match PASSING.contains(&name) {
@@ -349,7 +349,7 @@ impl TokenReader {
                 false => reached.made(),
             };
         }
-        self.found.places.extend(of.places.iter().cloned());
+        self.found.paths.extend(of.paths.iter().cloned());
         // The names come first.
         let mut names = Vec::new();
         self.at += 1;

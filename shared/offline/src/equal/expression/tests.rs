@@ -1,11 +1,11 @@
 use super::*;
 
-fn text(place: &[PlaceStep]) -> String {
+fn text(path: &[PathStep]) -> String {
     let mut text = String::new();
-    for step in place {
+    for step in path {
         match step {
-            PlaceStep::Each => text.push_str("[]"),
-            PlaceStep::Field(name) => {
+            PathStep::Each => text.push_str("[]"),
+            PathStep::Field(name) => {
                 text.push('.');
                 text.push_str(name);
             }
@@ -14,7 +14,7 @@ fn text(place: &[PlaceStep]) -> String {
     text.trim_start_matches('.').to_owned()
 }
 
-fn places(source: &str, language: Language) -> Vec<String> {
+fn paths(source: &str, language: Language) -> Vec<String> {
     let mut scope = NameScope::default();
     let all = read(
         "object.spec.containers + object.spec.?initContainers.orValue([])",
@@ -25,9 +25,9 @@ fn places(source: &str, language: Language) -> Vec<String> {
     scope.bind("element".to_owned(), Reached::at(&["spec.containers[]"]));
     let found = read(source, language, &scope);
     found
-        .places
+        .paths
         .iter()
-        .map(|place| text(place))
+        .map(|path| text(path))
         .filter(|text| !text.is_empty())
         .collect()
 }
@@ -82,7 +82,7 @@ fn fields_are_followed_through_macros_and_variables_of_cel() {
             &["a", "a[].c", "b", "b[].c"],
         ),
     ] {
-        assert_eq!(places(source, Language::Cel), expected, "{source}");
+        assert_eq!(paths(source, Language::Cel), expected, "{source}");
     }
 }
 
@@ -116,7 +116,7 @@ fn fields_are_followed_through_projections_of_jmespath() {
             &["spec", "spec.x", "spec.y"],
         ),
     ] {
-        let found = places(source, Language::JmesPath);
+        let found = paths(source, Language::JmesPath);
         assert_eq!(found, expected, "{source}");
     }
 }

@@ -12,7 +12,7 @@ fn titles(policy: &Value, object: &Value, rank: Rank, is_invalid: bool) -> Vec<S
 }
 
 #[test]
-fn every_place_is_removed_emptied_mistyped_and_given_each_literal() {
+fn every_path_is_removed_emptied_mistyped_and_given_each_literal() {
     let policy =
         json!({"spec": {"rules": [{"validate": {"pattern": {"spec": {"replicas": ">1"}}}}]}});
     let object = json!({"kind": "Deployment", "spec": {"replicas": 1}});

@@ -1,10 +1,10 @@
-//! Places in objects: as policies name them, and as they are in one object.
+//! Paths in objects: as policies name them, and as they are in one object.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// The most elements of a list, or values of a map, that a place is looked for in.
+/// The most elements of a list, or values of a map, that a path is looked for in.
 const ELEMENTS_MAX: usize = 2;
 
 /// Fields that hold maps of texts.
@@ -17,20 +17,20 @@ pub(super) const MAPS: &[&str] = &[
     "stringData",
 ];
 
-/// The most pointers that one place stands for in an object.
+/// The most pointers that one path stands for in an object.
 pub(super) const POINTERS_MAX: usize = 16;
 
 /// A step from a value to one inside it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PlaceStep {
+pub(super) enum PathStep {
     /// The field of an object.
     Field(Box<str>),
     /// Every element of a list, or every value of a map.
     Each,
 }
 
-/// A place as a policy names it, from the object on.
-pub(super) type Place = Vec<PlaceStep>;
+/// A path as a policy names it, from the object on.
+pub(super) type ValuePath = Vec<PathStep>;
 
 /// A step in one object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,18 +39,18 @@ pub(super) enum PointerStep {
     At(usize),
 }
 
-/// A place in one object, which may not be there yet.
+/// A path in one object, which may not be there yet.
 pub(super) type Pointer = Vec<PointerStep>;
 
-/// Returns where a place is in an object: in the first and the last element of a list. What is not there is where it
+/// Returns where a path is in an object: in the first and the last element of a list. What is not there is where it
 /// would be.
-pub(super) fn pointers(object: &Value, place: &[PlaceStep]) -> Vec<Pointer> {
+pub(super) fn pointers(object: &Value, path: &[PathStep]) -> Vec<Pointer> {
     let mut found = Vec::new();
-    expand(Some(object), place, &mut Vec::new(), &mut found);
+    expand(Some(object), path, &mut Vec::new(), &mut found);
     found
 }
 
-fn expand(value: Option<&Value>, steps: &[PlaceStep], at: &mut Pointer, found: &mut Vec<Pointer>) {
+fn expand(value: Option<&Value>, steps: &[PathStep], at: &mut Pointer, found: &mut Vec<Pointer>) {
     if found.len() == POINTERS_MAX {
         return;
     }
@@ -59,38 +59,38 @@ fn expand(value: Option<&Value>, steps: &[PlaceStep], at: &mut Pointer, found: &
         return;
     };
     let is_map = matches!(at.last(), Some(PointerStep::Field(name)) if MAPS.contains(&&**name));
-    let mut below = |key: PointerStep, value: Option<&Value>, rest: &[PlaceStep]| {
+    let mut below = |key: PointerStep, value: Option<&Value>, rest: &[PathStep]| {
         at.push(key);
         expand(value, rest, at, found);
         at.pop();
     };
     match (step, value) {
-        (PlaceStep::Each, Some(Value::Array(list))) if !list.is_empty() => {
+        (PathStep::Each, Some(Value::Array(list))) if !list.is_empty() => {
             for index in ends(list) {
                 below(PointerStep::At(index), list.get(index), rest);
             }
         }
-        (PlaceStep::Each, Some(Value::Object(map))) if !map.is_empty() => {
+        (PathStep::Each, Some(Value::Object(map))) if !map.is_empty() => {
             for (name, value) in map.iter().take(ELEMENTS_MAX) {
                 below(PointerStep::Field(name.as_str().into()), Some(value), rest);
             }
         }
-        (PlaceStep::Each, _) if is_map => below(PointerStep::Field("x".into()), None, rest),
-        (PlaceStep::Each, _) => below(PointerStep::At(0), None, rest),
+        (PathStep::Each, _) if is_map => below(PointerStep::Field("x".into()), None, rest),
+        (PathStep::Each, _) => below(PointerStep::At(0), None, rest),
         // A projection of JMESPath names what it passes no more.
-        (PlaceStep::Field(_), Some(Value::Array(list))) if !list.is_empty() => {
+        (PathStep::Field(_), Some(Value::Array(list))) if !list.is_empty() => {
             for index in ends(list) {
                 below(PointerStep::At(index), list.get(index), steps);
             }
         }
-        (PlaceStep::Field(name), value) => {
+        (PathStep::Field(name), value) => {
             let inside = value.and_then(|value| value.get(&**name));
             below(PointerStep::Field(name.clone()), inside, rest);
         }
     }
 }
 
-/// The places of the first element and the last.
+/// The paths of the first element and the last.
 fn ends(list: &[Value]) -> Vec<usize> {
     match list.len() {
         0 => Vec::new(),
@@ -243,19 +243,19 @@ pub(super) fn title(pointer: &[PointerStep]) -> String {
     text
 }
 
-/// A place out of its text, as in `spec.containers[].image`: for tables of places and for tests.
-pub(super) fn place(text: &str) -> Place {
-    let mut place = Place::new();
+/// A path out of its text, as in `spec.containers[].image`: for tables of paths and for tests.
+pub(super) fn path(text: &str) -> ValuePath {
+    let mut path = ValuePath::new();
     for part in text.split('.') {
         let name = part.trim_end_matches("[]");
         if !name.is_empty() {
-            place.push(PlaceStep::Field(name.into()));
+            path.push(PathStep::Field(name.into()));
         }
         if part.ends_with("[]") {
-            place.push(PlaceStep::Each);
+            path.push(PathStep::Each);
         }
     }
-    place
+    path
 }
 
 #[cfg(test)]
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_stands_for_what_is_there_and_for_what_could_be() {
+    fn a_path_stands_for_what_is_there_and_for_what_could_be() {
         let object = json!({"spec": {"a": [{"x": 1}, {"x": 2}, {}], "m": {"k": 1}}});
         for (text, expected) in [
             ("spec.a[].x", &["spec.a[0].x", "spec.a[2].x"][..]),
@@ -275,7 +275,7 @@ mod tests {
             ("spec.b[].c", &["spec.b[0].c"]),
             ("metadata.labels", &["metadata.labels"]),
         ] {
-            let found: Vec<_> = pointers(&object, &place(text))
+            let found: Vec<_> = pointers(&object, &path(text))
                 .iter()
                 .map(|one| title(one))
                 .collect();
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn values_are_put_and_removed_and_what_is_missing_is_made() {
-        let at = |text: &str| pointers(&Value::Null, &place(text)).remove(0);
+        let at = |text: &str| pointers(&Value::Null, &path(text)).remove(0);
         let mut object = json!({"spec": {"a": [1, 2]}});
         set(&mut object, &at("spec.b[].c"), Some(json!(3)));
         assert_eq!(object["spec"]["b"], json!([{"c": 3}]));
