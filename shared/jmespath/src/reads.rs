@@ -1,7 +1,7 @@
 //! The parts of a document that an expression can read. Pure.
 //!
-//! A walk down the tree with, for every value, the places that it may come from. A step to a field goes
-//! on from place to place; whatever uses a value otherwise (a comparison, a function, a truth, the result
+//! A walk down the tree with, for every value, the paths that it may come from. A step to a field goes
+//! on from path to path; whatever uses a value otherwise (a comparison, a function, a truth, the result
 //! itself) reads all that stands there. Lists are passed through: what is read of one element is read of
 //! all. What is not known here reads whatever it is given.
 //!
@@ -12,21 +12,21 @@ use std::collections::BTreeSet;
 
 use crate::ast::{Argument, Ast, Term, TermId};
 
-/// The most places that are followed. An expression with more reads everything.
-const PLACES_MAX: usize = 256;
+/// The most paths that are followed. An expression with more reads everything.
+const PATHS_MAX: usize = 256;
 
-/// A place in a value: the fields that lead to it.
-pub type Place = Vec<Box<str>>;
+/// A path in a value: the fields that lead to it.
+pub type FieldPath = Vec<Box<str>>;
 
 /// The possible origins of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// The value is what the expression is evaluated on.
     Root,
-    /// A value at one of the places; with `listed`, a list (if anything) whose elements are at the places.
-    Places {
-        /// The places.
-        places: BTreeSet<Place>,
+    /// A value at one of the paths; with `listed`, a list (if anything) whose elements are at the paths.
+    Paths {
+        /// The paths.
+        paths: BTreeSet<FieldPath>,
         /// Set if the value is a list.
         listed: bool,
     },
@@ -37,10 +37,10 @@ pub enum Reached {
 /// A read of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use<'u> {
-    /// The existence and the type of a value at a place.
-    Touched(&'u Place),
+    /// The existence and the type of a value at a path.
+    Touched(&'u FieldPath),
     /// All that stands there.
-    Whole(&'u Place),
+    Whole(&'u FieldPath),
     /// All that the expression is evaluated on.
     Everything,
 }
@@ -57,7 +57,7 @@ pub fn reads(
         ast,
         fields,
         tell,
-        places: 0,
+        paths: 0,
     };
     walk.term(ast.root(), at)
 }
@@ -65,8 +65,8 @@ pub fn reads(
 impl Reached {
     /// A value, from its beginning.
     pub fn all(listed: bool) -> Self {
-        Self::Places {
-            places: BTreeSet::from([Place::new()]),
+        Self::Paths {
+            paths: BTreeSet::from([FieldPath::new()]),
             listed,
         }
     }
@@ -75,7 +75,7 @@ impl Reached {
     #[must_use]
     pub fn elements(&self) -> Self {
         match self {
-            Self::Places { .. } => self.clone().listed(false),
+            Self::Paths { .. } => self.clone().listed(false),
             Self::Root | Self::Apart => Self::Apart,
         }
     }
@@ -84,8 +84,8 @@ impl Reached {
     pub fn whole(&self, tell: &mut dyn FnMut(Use<'_>)) {
         match self {
             Self::Root => tell(Use::Everything),
-            Self::Places { places, .. } => {
-                places.iter().for_each(|place| tell(Use::Whole(place)));
+            Self::Paths { paths, .. } => {
+                paths.iter().for_each(|path| tell(Use::Whole(path)));
             }
             Self::Apart => {}
         }
@@ -93,33 +93,33 @@ impl Reached {
 
     fn listed(self, listed: bool) -> Self {
         match self {
-            Self::Places { places, .. } => Self::Places { places, listed },
+            Self::Paths { paths, .. } => Self::Paths { paths, listed },
             other => other,
         }
     }
 
     /// Returns whether it is a list, if it is anything.
     pub fn is_listed(&self) -> bool {
-        matches!(self, Self::Places { listed: true, .. })
+        matches!(self, Self::Paths { listed: true, .. })
     }
 
     /// The origins of a value that comes from either of two operands.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (
-                Self::Places { mut places, listed },
-                Self::Places {
-                    places: others,
+                Self::Paths { mut paths, listed },
+                Self::Paths {
+                    paths: others,
                     listed: other,
                 },
             ) => {
-                places.extend(others);
-                Self::Places {
-                    places,
+                paths.extend(others);
+                Self::Paths {
+                    paths,
                     listed: listed && other,
                 }
             }
-            (one @ Self::Places { .. }, _) => one,
+            (one @ Self::Paths { .. }, _) => one,
             (_, other) => other,
         }
     }
@@ -129,7 +129,7 @@ struct Walk<'w> {
     ast: &'w Ast,
     fields: &'w dyn Fn(&str) -> Reached,
     tell: &'w mut dyn FnMut(Use<'_>),
-    places: usize,
+    paths: usize,
 }
 
 impl Walk<'_> {
@@ -201,12 +201,12 @@ impl Walk<'_> {
     /// Operands of which the value is one; those before the last also have to be true, or false.
     fn one_of(&mut self, operands: &[TermId], at: &Reached) -> Reached {
         let mut value = Reached::Apart;
-        for (place, operand) in operands.iter().enumerate() {
+        for (index, operand) in operands.iter().enumerate() {
             let one = self.term(*operand, at);
             // Whether a list is empty is told by its elements, however little of each.
-            let is_free = place + 1 == operands.len() || one.is_listed();
+            let is_free = index + 1 == operands.len() || one.is_listed();
             match one {
-                Reached::Places { .. } if is_free => value = value.or(one),
+                Reached::Paths { .. } if is_free => value = value.or(one),
                 other => other.whole(self.tell),
             }
         }
@@ -242,23 +242,23 @@ impl Walk<'_> {
         match at {
             Reached::Root => (self.fields)(name),
             // A list has no fields.
-            Reached::Apart | Reached::Places { listed: true, .. } => Reached::Apart,
-            Reached::Places { places, .. } => {
-                let inner = places.iter().map(|place| {
-                    let mut inner = place.clone();
+            Reached::Apart | Reached::Paths { listed: true, .. } => Reached::Apart,
+            Reached::Paths { paths, .. } => {
+                let inner = paths.iter().map(|path| {
+                    let mut inner = path.clone();
                     inner.push(name.into());
                     inner
                 });
-                let places: BTreeSet<_> = inner.collect();
-                self.places += places.len();
-                if self.places > PLACES_MAX {
+                let paths: BTreeSet<_> = inner.collect();
+                self.paths += paths.len();
+                if self.paths > PATHS_MAX {
                     (self.tell)(Use::Everything);
                 }
-                for place in &places {
-                    (self.tell)(Use::Touched(place));
+                for path in &paths {
+                    (self.tell)(Use::Touched(path));
                 }
-                Reached::Places {
-                    places,
+                Reached::Paths {
+                    paths,
                     listed: false,
                 }
             }

@@ -68,11 +68,11 @@ fn read(
     };
     let mut read = RetainedFields::default();
     let mut tell = |used: Use<'_>| match used {
-        Use::Touched(place) => {
-            read.touch(place);
+        Use::Touched(path) => {
+            read.touch(path);
         }
-        Use::Whole(place) => {
-            read.keep(place);
+        Use::Whole(path) => {
+            read.keep(path);
         }
         Use::Everything => read = RetainedFields::Whole,
     };

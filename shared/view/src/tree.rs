@@ -1,7 +1,7 @@
 //! Objects in order, in chunks that several states of a view share.
 //!
 //! A snapshot holds a state for as long as somebody reads it, and updates go on beside it. So a
-//! change copies one chunk, one group of chunks and the list of groups where a snapshot holds them, and
+//! change copies one chunk, one branch of chunks and the list of branches where a snapshot holds them, and
 //! nothing else: what it costs hardly grows with the objects.
 
 mod changes;

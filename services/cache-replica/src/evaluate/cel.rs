@@ -82,9 +82,9 @@ impl<'b> CelQueryContext<'b> {
     }
 }
 
-/// The place of an evaluation, which says how many objects it may look through.
+/// The way in which an evaluation runs, which says how many objects it may look through.
 #[derive(Debug)]
-enum EvaluationPlace<'b> {
+enum EvaluationPace<'b> {
     /// On arrival, in the call's task.
     Inline,
     /// On a worker.
@@ -99,7 +99,7 @@ struct Host<'b> {
     /// `None`: it is to look through all objects.
     derived: Option<&'b Derived>,
     asked: AskedState<'b>,
-    pace: EvaluationPlace<'b>,
+    pace: EvaluationPace<'b>,
     has_asked: AtomicBool,
 }
 
@@ -115,9 +115,9 @@ impl ListHost for Host<'_> {
 
     fn goes_on(&self, looked_through: usize) -> bool {
         match self.pace {
-            EvaluationPlace::Inline => looked_through < PACE_OBJECTS,
-            EvaluationPlace::Worker => looked_through < SLICE_OBJECTS,
-            EvaluationPlace::Turns(turns) => {
+            EvaluationPace::Inline => looked_through < PACE_OBJECTS,
+            EvaluationPace::Worker => looked_through < SLICE_OBJECTS,
+            EvaluationPace::Turns(turns) => {
                 !looked_through.is_multiple_of(SLICE_OBJECTS) || turns.next()
             }
         }
@@ -149,7 +149,7 @@ impl Evaluator {
         }
         let (mut budget, _) = context.batch.deadline.limit(self.budget);
         budget.steps = budget.steps.min(INLINE_STEPS_MAX);
-        let host = self.host(context.batch, EvaluationPlace::Inline);
+        let host = self.host(context.batch, EvaluationPace::Inline);
         match self.attempt(context, budget, &host) {
             Attempt::Done {
                 result: Err(FactError::BudgetExceeded { .. } | FactError::DeadlineExceeded { .. }),
@@ -230,7 +230,7 @@ impl Evaluator {
             };
         }
         let (budget, _) = context.batch.deadline.limit(self.budget);
-        let host = self.host(context.batch, EvaluationPlace::Worker);
+        let host = self.host(context.batch, EvaluationPace::Worker);
         let attempt = self.attempt(context, budget, &host);
         if let Attempt::Done {
             result,
@@ -261,7 +261,7 @@ impl Evaluator {
                 return Err(not_in_cel());
             };
             let (budget, _) = of.deadline.limit(this.budget);
-            let mut host = this.host(&of, EvaluationPlace::Turns(turns));
+            let mut host = this.host(&of, EvaluationPace::Turns(turns));
             if !by_index {
                 host.derived = None;
             }
@@ -286,7 +286,7 @@ impl Evaluator {
             .await
     }
 
-    fn host<'b>(&'b self, batch: &'b Batch, pace: EvaluationPlace<'b>) -> Host<'b> {
+    fn host<'b>(&'b self, batch: &'b Batch, pace: EvaluationPace<'b>) -> Host<'b> {
         Host {
             derived: Some(&self.derived),
             asked: batch.asked(),

@@ -39,7 +39,7 @@ pub(super) struct Audit {
     live: Live,
     recorder: SharedRecorder,
     ratio: f64,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 /// An answer of a view, with the question that it answers.
@@ -77,7 +77,7 @@ impl Audit {
             live,
             recorder,
             ratio,
-            places: Arc::new(Semaphore::new(AUDITS_MAX)),
+            permits: Arc::new(Semaphore::new(AUDITS_MAX)),
         }
     }
 
@@ -86,7 +86,7 @@ impl Audit {
         if self.ratio <= 0.0 || rand::random::<f64>() >= self.ratio {
             return;
         }
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             self.recorder.audit(AuditResult::Skipped);
             return;
         };
@@ -96,7 +96,7 @@ impl Audit {
         };
         let this = self.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let result = this.compare(&sample, kept).await;
             this.recorder.audit(result);
             this.log(&sample, result);

@@ -82,15 +82,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn few_large_answers_are_decoded_at_once_and_small_ones_never_wait() {
         let decoder = Decoder::default();
-        let places = Arc::clone(&decoder.0).acquire_many_owned(AT_ONCE as u32);
-        let places = places.await.unwrap();
+        let permits = Arc::clone(&decoder.0).acquire_many_owned(AT_ONCE as u32);
+        let permits = permits.await.unwrap();
         assert!(reader_of(&decoder, INLINE_BYTES_MAX).await.is_ok());
         let late = reader_of(&decoder, INLINE_BYTES_MAX + 1).await;
         assert_eq!(
             late,
             Err(FactError::DeadlineExceeded { deadline_ms: 1_000 })
         );
-        drop(places);
+        drop(permits);
         assert!(reader_of(&decoder, INLINE_BYTES_MAX + 1).await.is_ok());
     }
 }

@@ -44,20 +44,20 @@ pub struct Counter {
     functions: &'static FunctionTable,
     at: Snapshot,
     /// The count of each namespace; a single count under the empty name if the counter does not separate namespaces.
-    groups: HashMap<Box<str>, CountGroup>,
+    namespaces: HashMap<Box<str>, NamespaceCount>,
     name_bytes: usize,
 }
 
 /// The count of one namespace's objects.
 #[derive(Debug, Default)]
-struct CountGroup {
+struct NamespaceCount {
     objects: usize,
     /// Objects on which the chain fails, or is no list.
     failed: usize,
     elements: u64,
 }
 
-/// The direction of a change of a group.
+/// The direction of a change of a count.
 #[derive(Clone, Copy)]
 enum CountChange {
     Add,
@@ -81,7 +81,7 @@ impl Counter {
             key,
             functions,
             at: at.clone(),
-            groups: HashMap::new(),
+            namespaces: HashMap::new(),
             name_bytes: 0,
         };
         let objects = at.read();
@@ -116,8 +116,8 @@ impl Counter {
     /// Returns the number of elements of this namespace's objects, or of all objects if the counter does not separate
     /// namespaces. `None`: the chain fails on one of the objects, so the expression has to be evaluated.
     pub fn count(&self, namespace: &str) -> Option<u64> {
-        match self.groups.get(namespace) {
-            Some(group) => (group.failed == 0).then_some(group.elements),
+        match self.namespaces.get(namespace) {
+            Some(count) => (count.failed == 0).then_some(count.elements),
             None => Some(0),
         }
     }
@@ -129,7 +129,7 @@ impl Counter {
 
     /// Returns the counter's size on the heap.
     pub fn bytes(&self) -> usize {
-        let slots = self.groups.capacity() * (size_of::<(Box<str>, CountGroup)>() + 1);
+        let slots = self.namespaces.capacity() * (size_of::<(Box<str>, NamespaceCount)>() + 1);
         self.name_bytes + slots
     }
 
@@ -139,16 +139,17 @@ impl Counter {
             false => "",
         };
         let elements = self.elements(object);
-        if !self.groups.contains_key(namespace) {
-            self.groups.insert(namespace.into(), CountGroup::default());
+        if !self.namespaces.contains_key(namespace) {
+            self.namespaces
+                .insert(namespace.into(), NamespaceCount::default());
             self.name_bytes += namespace.len();
         }
-        let Some(group) = self.groups.get_mut(namespace) else {
+        let Some(count) = self.namespaces.get_mut(namespace) else {
             return;
         };
-        group.apply(elements, change);
-        if group.objects == 0 {
-            self.groups.remove(namespace);
+        count.apply(elements, change);
+        if count.objects == 0 {
+            self.namespaces.remove(namespace);
             self.name_bytes -= namespace.len();
         }
     }
@@ -173,7 +174,7 @@ impl Counter {
     }
 }
 
-impl CountGroup {
+impl NamespaceCount {
     fn apply(&mut self, elements: Option<u64>, change: CountChange) {
         let failed = usize::from(elements.is_none());
         let elements = elements.unwrap_or(0);

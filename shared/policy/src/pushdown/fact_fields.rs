@@ -153,11 +153,11 @@ impl Follow {
         let mut tell = |used: Use<'_>| {
             is_read = true;
             match used {
-                Use::Touched(place) => {
-                    kept.touch(place);
+                Use::Touched(path) => {
+                    kept.touch(path);
                 }
-                Use::Whole(place) => {
-                    kept.keep(place);
+                Use::Whole(path) => {
+                    kept.keep(path);
                 }
                 Use::Everything => *kept = RetainedFields::Whole,
             }

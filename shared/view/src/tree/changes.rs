@@ -1,11 +1,11 @@
 //! The difference between two states of a view.
 //!
-//! States that followed one another share all groups and chunks but those that changed. So finding the changes
-//! costs a comparison of two pointers for each group, and a walk through those that differ.
+//! States that followed one another share all branches and chunks but those that changed. So finding the changes
+//! costs a comparison of two pointers for each branch, and a walk through those that differ.
 
 use std::{cmp::Ordering, sync::Arc};
 
-use super::{Tree, chunk::Chunk, chunks::ChunkGroup};
+use super::{Tree, chunk::Chunk, chunks::Branch};
 use crate::object::Object;
 
 /// An object that differs between two states.
@@ -26,7 +26,7 @@ pub enum Change<'a> {
 
 /// A place in a tree.
 struct Cursor<'a> {
-    groups: &'a [Arc<ChunkGroup>],
+    branches: &'a [Arc<Branch>],
     chunk: usize,
     at: usize,
 }
@@ -34,7 +34,7 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     fn new(tree: &'a Tree) -> Self {
         Self {
-            groups: tree.chunks.groups(),
+            branches: tree.chunks.branches(),
             chunk: 0,
             at: 0,
         }
@@ -46,10 +46,10 @@ impl<'a> Cursor<'a> {
         chunk.map_or(&[], |chunk| chunk.0.get(self.at..).unwrap_or_default())
     }
 
-    /// Returns the group's chunks, starting with the chunk of this position.
+    /// Returns the branch's chunks, starting with the chunk of this position.
     fn chunks(&self) -> &'a [Arc<Chunk>] {
-        let group = self.groups.first();
-        group.map_or(&[], |group| group.0.get(self.chunk..).unwrap_or_default())
+        let branch = self.branches.first();
+        branch.map_or(&[], |branch| branch.0.get(self.chunk..).unwrap_or_default())
     }
 
     fn pass_objects(&mut self, count: usize) {
@@ -63,18 +63,18 @@ impl<'a> Cursor<'a> {
     fn pass_chunks(&mut self, count: usize) {
         self.at = 0;
         self.chunk += count;
-        let group = self.groups.first();
-        if group.is_some_and(|group| self.chunk == group.0.len()) {
-            self.pass_groups(1);
+        let branch = self.branches.first();
+        if branch.is_some_and(|branch| self.chunk == branch.0.len()) {
+            self.pass_branches(1);
         }
     }
 
-    fn pass_groups(&mut self, count: usize) {
+    fn pass_branches(&mut self, count: usize) {
         (self.at, self.chunk) = (0, 0);
-        self.groups = self.groups.get(count..).unwrap_or_default();
+        self.branches = self.branches.get(count..).unwrap_or_default();
     }
 
-    fn begins_group(&self) -> bool {
+    fn begins_branch(&self) -> bool {
         (self.chunk, self.at) == (0, 0)
     }
 
@@ -92,11 +92,11 @@ fn common<T>(old: &[T], new: &[T], are_one: impl Fn(&T, &T) -> bool) -> usize {
 /// Passes over what both share from here on, as far as pointers alone show it. Returns whether there
 /// was any.
 fn pass_shared(before: &mut Cursor<'_>, after: &mut Cursor<'_>) -> bool {
-    if before.begins_group() && after.begins_group() {
-        let shared = common(before.groups, after.groups, Arc::ptr_eq);
+    if before.begins_branch() && after.begins_branch() {
+        let shared = common(before.branches, after.branches, Arc::ptr_eq);
         if shared > 0 {
-            before.pass_groups(shared);
-            after.pass_groups(shared);
+            before.pass_branches(shared);
+            after.pass_branches(shared);
             return true;
         }
     }

@@ -66,14 +66,14 @@ const IDENTITY: [&str; 5] = [
 /// The limits of writes.
 pub(super) struct Writes {
     bucket: Mutex<Bucket>,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 impl Writes {
     pub(super) fn new() -> Self {
         Self {
             bucket: Mutex::new(Bucket::new(WRITES_PER_SECOND, Instant::now())),
-            places: Semaphore::new(WRITES_MAX),
+            permits: Semaphore::new(WRITES_MAX),
         }
     }
 
@@ -103,8 +103,8 @@ impl Writes {
         let wait = self.bucket.lock().take(Instant::now(), most);
         tokio::time::sleep(wait.ok_or_else(busy)?).await;
         let most = deadline.saturating_duration_since(Instant::now());
-        let place = tokio::time::timeout(most, self.places.acquire()).await;
-        let Ok(Ok(_place)) = place else {
+        let permit = tokio::time::timeout(most, self.permits.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
             return Err(busy());
         };
         let before = before(api, kind, &path, object).await?;
