@@ -50,11 +50,11 @@ impl LabelSelector {
     /// # Errors
     /// What the API server would refuse too.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let terms = match trim(text) {
+        let texts = match trim(text) {
             "" => Vec::new(),
-            text => split_terms(text),
+            text => split_requirements(text),
         };
-        let requirements = terms.into_iter().map(|term| requirement(trim(term)));
+        let requirements = texts.into_iter().map(|text| requirement(trim(text)));
         Ok(Self {
             requirements: requirements.collect::<Result<_, _>>()?,
         })
@@ -96,7 +96,7 @@ impl Test {
 }
 
 /// Splits at the commas that stand outside of parentheses.
-fn split_terms(text: &str) -> Vec<&str> {
+fn split_requirements(text: &str) -> Vec<&str> {
     let mut depth = 0_u32;
     let outside = |c: char| {
         match c {
@@ -109,67 +109,67 @@ fn split_terms(text: &str) -> Vec<&str> {
     text.split(outside).collect()
 }
 
-fn requirement(term: &str) -> Result<Requirement, SelectorError> {
-    if let Some(set) = term.strip_suffix(')') {
-        return requirement_of_set(term, set);
+fn requirement(text: &str) -> Result<Requirement, SelectorError> {
+    if let Some(set) = text.strip_suffix(')') {
+        return requirement_of_set(text, set);
     }
     let with = |key: &str, test: Test| {
         Ok(Requirement {
-            key: label_key(term, key)?,
+            key: label_key(text, key)?,
             test,
         })
     };
-    let one = |value: &str| Ok(vec![label_value(term, value)?]);
-    if let Some((key, value)) = term.split_once("!=") {
+    let one = |value: &str| Ok(vec![label_value(text, value)?]);
+    if let Some((key, value)) = text.split_once("!=") {
         return with(key, Test::NotIn(one(value)?));
     }
-    if let Some((key, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+    if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
         return with(key, Test::In(one(value)?));
     }
-    if let Some((key, value)) = term.split_once('>') {
-        return with(key, Test::Above(number(term, value)?));
+    if let Some((key, value)) = text.split_once('>') {
+        return with(key, Test::Above(number(text, value)?));
     }
-    if let Some((key, value)) = term.split_once('<') {
-        return with(key, Test::Below(number(term, value)?));
+    if let Some((key, value)) = text.split_once('<') {
+        return with(key, Test::Below(number(text, value)?));
     }
-    match term.strip_prefix('!') {
+    match text.strip_prefix('!') {
         Some(key) => with(key, Test::Absent),
-        None => with(term, Test::Exists),
+        None => with(text, Test::Exists),
     }
 }
 
-/// `term` is `key in (a, b)` or `key notin (a, b)`; `set` is it without its last parenthesis.
-fn requirement_of_set(term: &str, set: &str) -> Result<Requirement, SelectorError> {
-    let (head, values) = set.split_once('(').ok_or_else(|| parse_error(term))?;
-    let values = values.split(',').map(|value| label_value(term, value));
+/// `text` is `key in (a, b)` or `key notin (a, b)`; `set` is it without its last parenthesis.
+fn requirement_of_set(text: &str, set: &str) -> Result<Requirement, SelectorError> {
+    let (head, values) = set.split_once('(').ok_or_else(|| parse_error(text))?;
+    let values = values.split(',').map(|value| label_value(text, value));
     let values: Vec<_> = values.collect::<Result<_, _>>()?;
     let parts = trim(head).rsplit_once(SPACES);
-    let (key, operator) = parts.ok_or_else(|| parse_error(term))?;
+    let (key, operator) = parts.ok_or_else(|| parse_error(text))?;
     let test = match operator {
         "in" => Test::In(values),
         "notin" => Test::NotIn(values),
-        _ => return Err(parse_error(term)),
+        _ => return Err(parse_error(text)),
     };
-    let key = label_key(term, key)?;
+    let key = label_key(text, key)?;
     Ok(Requirement { key, test })
 }
 
-fn label_key(term: &str, key: &str) -> Result<String, SelectorError> {
+fn label_key(text: &str, key: &str) -> Result<String, SelectorError> {
     let key = trim(key);
     let (prefix, name) = match key.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
     if !is_label_name(name) || !prefix.is_none_or(is_subdomain) {
-        return Err(parse_error(term));
+        return Err(parse_error(text));
     }
     Ok(key.to_owned())
 }
 
-fn label_value(term: &str, value: &str) -> Result<String, SelectorError> {
+fn label_value(text: &str, value: &str) -> Result<String, SelectorError> {
     let value = trim(value);
     if !value.is_empty() && !is_label_name(value) {
-        return Err(parse_error(term));
+        return Err(parse_error(text));
     }
     Ok(value.to_owned())
 }
@@ -205,14 +205,14 @@ fn trim(text: &str) -> &str {
 
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
-fn number(term: &str, value: &str) -> Result<i64, SelectorError> {
-    let number = label_value(term, value)?;
-    number.parse().map_err(|_| parse_error(term))
+fn number(text: &str, value: &str) -> Result<i64, SelectorError> {
+    let number = label_value(text, value)?;
+    number.parse().map_err(|_| parse_error(text))
 }
 
-fn parse_error(term: &str) -> SelectorError {
+fn parse_error(text: &str) -> SelectorError {
     SelectorError::new(format!(
-        "unable to parse requirement: {term:?} is no label requirement"
+        "unable to parse requirement: {text:?} is no label requirement"
     ))
 }
 
@@ -220,11 +220,11 @@ fn parse_error(term: &str) -> SelectorError {
 /// any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameSelector {
-    terms: Vec<Term>,
+    requirements: Vec<NameRequirement>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
+struct NameRequirement {
     of_name: bool,
     value: String,
     equal: bool,
@@ -232,22 +232,24 @@ struct Term {
 
 impl NameSelector {
     /// Reads `metadata.name=a`, `==` and `!=`, and the same of `metadata.namespace`, with commas
-    /// between them, all of which have to hold. Empty terms are passed over, and white space belongs
+    /// between them, all of which have to hold. Empty requirements are passed over, and white space belongs
     /// to the value that it stands in, as the API server has it.
     ///
     /// # Errors
     /// Any other field, what is no selector, and a value with a backslash, which escapes what follows
     /// to the API server.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let terms = text.split(',').filter(|term| !term.is_empty());
+        let requirements = text.split(',').filter(|text| !text.is_empty());
         Ok(Self {
-            terms: terms.map(field_term).collect::<Result<_, _>>()?,
+            requirements: requirements
+                .map(name_requirement)
+                .collect::<Result<_, _>>()?,
         })
     }
 
     /// Returns whether it selects everything.
     pub fn is_empty(&self) -> bool {
-        self.terms.is_empty()
+        self.requirements.is_empty()
     }
 
     /// The selected name; `None`: the selector does not select exactly one name.
@@ -261,29 +263,29 @@ impl NameSelector {
     }
 
     fn one(&self, of_name: bool) -> Option<&str> {
-        let mut terms = self.terms.iter();
-        let term = terms.find(|term| term.of_name == of_name && term.equal)?;
-        (!term.value.is_empty()).then_some(&term.value)
+        let mut requirements = self.requirements.iter();
+        let one = requirements.find(|one| one.of_name == of_name && one.equal)?;
+        (!one.value.is_empty()).then_some(&one.value)
     }
 
     /// Returns whether the object of this namespace and name is selected.
     pub fn matches(&self, namespace: &str, name: &str) -> bool {
-        self.terms.iter().all(|term| {
-            let value = if term.of_name { name } else { namespace };
-            (term.value == value) == term.equal
+        self.requirements.iter().all(|one| {
+            let value = if one.of_name { name } else { namespace };
+            (one.value == value) == one.equal
         })
     }
 }
 
-fn field_term(term: &str) -> Result<Term, SelectorError> {
-    let equals = || term.split_once("==").or_else(|| term.split_once('='));
-    let (path, value, equal) = match term.split_once("!=") {
+fn name_requirement(text: &str) -> Result<NameRequirement, SelectorError> {
+    let equals = || text.split_once("==").or_else(|| text.split_once('='));
+    let (path, value, equal) = match text.split_once("!=") {
         Some((path, value)) => (path, value, false),
         None => equals()
             .map(|(path, value)| (path, value, true))
             .ok_or_else(|| {
                 SelectorError::new(format!(
-                    "invalid selector: {term:?}: an operator is missing"
+                    "invalid selector: {text:?}: an operator is missing"
                 ))
             })?,
     };
@@ -298,10 +300,10 @@ fn field_term(term: &str) -> Result<Term, SelectorError> {
     };
     if value.contains(['\\', '=']) {
         return Err(SelectorError::new(format!(
-            "invalid selector: {term:?}: a value has no '=', and escapes are not read here"
+            "invalid selector: {text:?}: a value has no '=', and escapes are not read here"
         )));
     }
-    Ok(Term {
+    Ok(NameRequirement {
         of_name,
         // It is compared with names as keys have them.
         value: key_name(value).into_owned(),
