@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, env = "ANTEROOM_CONCURRENCY", default_value_t = CONCURRENCY)]
     pub concurrency: u32,
 
-    /// Steps that one query may take: terms evaluated and elements visited.
+    /// Steps that one query may take: subexpressions evaluated and elements visited.
     #[arg(long, env = "ANTEROOM_QUERY_STEPS_MAX", default_value_t = STEPS_MAX)]
     pub query_steps_max: u64,
 

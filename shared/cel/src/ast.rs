@@ -8,9 +8,9 @@ use regex::Regex;
 
 use crate::{fact::Site, functions::Function, narrow::Access, subquery::Subquery, value::Val};
 
-pub(crate) use children::TermPath;
+pub(crate) use children::ExprPath;
 
-/// A term.
+/// A subexpression.
 #[derive(Debug)]
 pub(crate) enum Expr {
     Literal(Val<'static>),
@@ -49,7 +49,7 @@ pub(crate) enum Expr {
     Call(Box<Call>),
     /// A call that reads a fact.
     Fact(Box<FactCall>),
-    /// A term that can be evaluated where its lists are kept.
+    /// A subexpression that can be evaluated where its lists are kept.
     Subquery(Box<SubqueryCall>),
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Macro {
 }
 
 impl Macro {
-    /// The term that decides which elements matter.
+    /// The subexpression that decides which elements matter.
     pub(crate) fn deciding(&self) -> &Expr {
         self.filter.as_ref().unwrap_or(&self.body)
     }
@@ -210,16 +210,16 @@ pub(crate) struct FactCall {
 #[derive(Debug)]
 pub(crate) struct SubqueryCall {
     pub(crate) subquery: Arc<Subquery>,
-    /// The term itself.
+    /// The subexpression itself.
     pub(crate) whole: Expr,
     /// The places of the dynamic arguments of each document.
-    pub(crate) arguments: Vec<Vec<TermPlace>>,
-    pub(crate) parameters: Vec<TermPlace>,
+    pub(crate) arguments: Vec<Vec<ExprLocation>>,
+    pub(crate) parameters: Vec<ExprLocation>,
 }
 
-/// The place of a term: in a variable of the policy, or in the term of the subquery.
+/// The place of a subexpression: in a variable of the policy, or in the subexpression of the subquery.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TermPlace {
+pub(crate) struct ExprLocation {
     pub(crate) variable: Option<usize>,
-    pub(crate) path: TermPath,
+    pub(crate) path: ExprPath,
 }

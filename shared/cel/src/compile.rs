@@ -2,11 +2,11 @@
 
 mod call;
 mod dialect;
+mod expr;
 mod fact;
 mod names;
 mod operators;
 mod structs;
-mod term;
 
 use cel::{common::ast::IdedExpr, parser::PrattParser};
 
@@ -22,8 +22,8 @@ impl Program {
     /// limits, names what there is not, or is of types that do not fit.
     pub fn compile(source: &str, names: &Names) -> Result<Self, CompileError> {
         let parsed = parse(source)?;
-        let mut compiler = term::Compiler::new(names, source);
-        let (expr, kind) = compiler.term(&parsed)?;
+        let mut compiler = expr::Compiler::new(names, source);
+        let (expr, kind) = compiler.expr(&parsed)?;
         Ok(Self::new(source, expr, kind))
     }
 }

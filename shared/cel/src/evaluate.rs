@@ -152,12 +152,12 @@ impl<'v> Machine<'v> {
             return Err(EvalError::TooDeep);
         }
         self.depth += 1;
-        let value = self.term(expr);
+        let value = self.expr(expr);
         self.depth -= 1;
         value
     }
 
-    fn term(&mut self, expr: &'v Expr) -> Result<Val<'v>, EvalError> {
+    fn expr(&mut self, expr: &'v Expr) -> Result<Val<'v>, EvalError> {
         match expr {
             Expr::Literal(value) => Ok(value.clone()),
             Expr::Root(root) => Ok(self.root(*root)),

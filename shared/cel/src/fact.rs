@@ -127,8 +127,8 @@ impl Site {
         &self.arguments
     }
 
-    /// Returns whether the result may be kept in a view, and terms over it be evaluated there: a list, or the data of an
-    /// entry. A projection of an entry is computed, and comes whole.
+    /// Returns whether the result may be kept in a view, and subexpressions over it be evaluated there: a list, or the
+    /// data of an entry. A projection of an entry is computed, and comes whole.
     pub fn may_be_kept(&self) -> bool {
         match self.function {
             FactFunction::ResourceList => true,

@@ -38,9 +38,9 @@ struct FactReadFinder<'p> {
 }
 
 impl<'p> FactReadFinder<'p> {
-    /// `is_variable`: the term stands in a variable, whose facts other than lists are its own.
-    fn walk(&self, term: &'p Expr, is_variable: bool, reads: &mut Vec<FactRead<'p>>) {
-        match term {
+    /// `is_variable`: the subexpression stands in a variable, whose facts other than lists are its own.
+    fn walk(&self, expr: &'p Expr, is_variable: bool, reads: &mut Vec<FactRead<'p>>) {
+        match expr {
             Expr::Subquery(call) => {
                 add(reads, FactRead::Subquery(&call.subquery));
                 if !is_variable {
@@ -58,19 +58,19 @@ impl<'p> FactReadFinder<'p> {
             }
             _ => {}
         }
-        for child in term.children() {
+        for child in expr.children() {
             self.walk(child, is_variable, reads);
         }
     }
 
-    /// The facts but lists in a term that is asked for as a subquery: its parameters read them.
-    fn walk_parameters(&self, term: &'p Expr, reads: &mut Vec<FactRead<'p>>) {
-        if let Expr::Fact(call) = term
+    /// The facts but lists in a subexpression that is asked for as a subquery: its parameters read them.
+    fn walk_parameters(&self, expr: &'p Expr, reads: &mut Vec<FactRead<'p>>) {
+        if let Expr::Fact(call) = expr
             && !call.site.may_be_kept()
         {
             add(reads, FactRead::Whole(&call.site));
         }
-        for child in term.children() {
+        for child in expr.children() {
             self.walk_parameters(child, reads);
         }
     }

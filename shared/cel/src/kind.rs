@@ -1,6 +1,6 @@
 //! Static types.
 
-/// The type of a term, as far as it is known.
+/// The type of a subexpression, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Nobody knows before there is an object.

@@ -1,12 +1,12 @@
 //! Limits of an expression and of an evaluation.
 
-/// Levels of terms within terms. Kubernetes' own policies stay below 30.
+/// Levels of subexpressions within subexpressions. Kubernetes' own policies stay below 30.
 pub const EXPRESSION_DEPTH_MAX: usize = 100;
 
-/// Levels of terms within terms, variables that refer to variables included.
+/// Levels of subexpressions within subexpressions, variables that refer to variables included.
 pub const EVALUATION_DEPTH_MAX: usize = 250;
 
-/// Steps of one evaluation, about a tenth of a second of work: each term, each element visited,
+/// Steps of one evaluation, about a tenth of a second of work: each subexpression, each element visited,
 /// and each 32 bytes of text read.
 pub const STEPS_MAX: u64 = 2_000_000;
 

@@ -13,13 +13,13 @@ use crate::{
 /// A use of a list of objects that looks at objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListUse {
-    /// The canonical text of the term that uses the list.
-    pub term: String,
+    /// The canonical text of the subexpression that uses the list.
+    pub expr: String,
     /// The macro's access to its list.
     pub way: ListAccess,
 }
 
-/// The access of a term to the objects that the term reads.
+/// The access of a subexpression to the objects that the subexpression reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListAccess {
     /// Objects with certain values, in words that stand behind "objects".
@@ -85,11 +85,11 @@ struct ListUseFinder<'f> {
 }
 
 impl ListUseFinder<'_> {
-    fn walk(&mut self, term: &Expr, depth: usize) {
-        match term {
+    fn walk(&mut self, expr: &Expr, depth: usize) {
+        match expr {
             Expr::Macro(made) => {
                 if self.is_list(&made.range) {
-                    self.macro_over_list(term, made, depth);
+                    self.macro_over_list(expr, made, depth);
                 } else {
                     self.walk(&made.range, depth);
                 }
@@ -104,16 +104,16 @@ impl ListUseFinder<'_> {
             Expr::Call(call)
                 if call.function.name == "size"
                     && call.arguments.iter().all(|one| self.is_list(one)) => {}
-            _ if self.is_list(term) => self.add(term, ListAccess::Whole, depth),
+            _ if self.is_list(expr) => self.add(expr, ListAccess::Whole, depth),
             _ => {
-                for child in term.children() {
+                for child in expr.children() {
                     self.walk(child, depth);
                 }
             }
         }
     }
 
-    fn macro_over_list(&mut self, term: &Expr, made: &Macro, depth: usize) {
+    fn macro_over_list(&mut self, expr: &Expr, made: &Macro, depth: usize) {
         let decides = made.filter.is_some() || made.kind.asks_of_elements();
         let way = match Access::of(made, depth) {
             Some(access) => {
@@ -126,16 +126,16 @@ impl ListUseFinder<'_> {
             None if decides => ListAccess::Condition,
             None => ListAccess::Whole,
         };
-        self.add(term, way, depth);
+        self.add(expr, way, depth);
     }
 
-    fn add(&mut self, term: &Expr, way: ListAccess, depth: usize) {
-        let term = write(term, depth, self.names, &mut |_| None);
-        self.found.push(ListUse { term, way });
+    fn add(&mut self, expr: &Expr, way: ListAccess, depth: usize) {
+        let expr = write(expr, depth, self.names, &mut |_| None);
+        self.found.push(ListUse { expr, way });
     }
 
-    fn is_list(&self, term: &Expr) -> bool {
-        match term {
+    fn is_list(&self, expr: &Expr) -> bool {
+        match expr {
             Expr::Input(at) => {
                 let name = self.names.input_name(*at);
                 self.documents.contains(&ListInput::Array(name))
@@ -199,15 +199,15 @@ impl NarrowWriter<'_> {
     }
 
     fn operand(&self, operand: &Operand) -> String {
-        let term = self.body.at(&operand.term);
-        term.map_or_else(String::new, |term| {
-            write(term, operand.depth, self.names, &mut |_| None)
+        let expr = self.body.at(&operand.path);
+        expr.map_or_else(String::new, |expr| {
+            write(expr, operand.depth, self.names, &mut |_| None)
         })
     }
 }
 
 impl ListAccess {
-    /// Returns why all objects are looked through, in words that stand behind the term; empty: they are not.
+    /// Returns why all objects are looked through, in words that stand behind the subexpression; empty: they are not.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Index(_) => "",
@@ -234,11 +234,11 @@ impl ListAccess {
 
 impl fmt::Display for ListUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { term, way } = self;
+        let Self { expr, way } = self;
         match way {
             ListAccess::Index(writer) => write!(f, "index: objects {writer}"),
             ListAccess::Condition | ListAccess::Whole => {
-                write!(f, "scan: `{term}` {}. {}", way.reason(), way.advice())
+                write!(f, "scan: `{expr}` {}. {}", way.reason(), way.advice())
             }
         }
     }
@@ -250,16 +250,16 @@ mod tests {
 
     #[test]
     fn uses_of_lists_are_told_in_words() {
-        let condition = |term: &str| {
+        let condition = |expr: &str| {
             format!(
-                "scan: `{term}` has to be evaluated on every object. An index answers `path == value`, `path in \
+                "scan: `{expr}` has to be evaluated on every object. An index answers `path == value`, `path in \
                  values`, `value in path` and an `exists()` of these on a list of the object, where the value is not \
                  of the object; join one of these with `&&`"
             )
         };
-        let whole = |term: &str| {
+        let whole = |expr: &str| {
             format!(
-                "scan: `{term}` takes something of every object. Filter the objects by a value of the request with \
+                "scan: `{expr}` takes something of every object. Filter the objects by a value of the request with \
                  `exists()` or `filter()`, or count them with `size()`"
             )
         };

@@ -13,15 +13,15 @@
 //! the value that is looked for is not among those that it has. A guard (`has(x.host) && x.host == c`,
 //! `x.?host.orValue('') == c`) says what becomes of a missing field, so it makes none irregular.
 //!
-//! [`Access::of`] finds the paths in the tree, once for each macro. The values are terms that do not mention the
-//! element: they are evaluated where the macro runs, within its scope, so that a loop over the request around a
+//! [`Access::of`] finds the paths in the tree, once for each macro. The values are subexpressions that do not mention
+//! the element: they are evaluated where the macro runs, within its scope, so that a loop over the request around a
 //! loop over the list asks once for each round.
 
 mod find;
 mod path;
 
 use crate::{
-    ast::{Macro, MacroKind, TermPath},
+    ast::{ExprPath, Macro, MacroKind},
     key_path::KeyPath,
 };
 
@@ -66,11 +66,11 @@ pub(crate) enum Matching {
     Among,
 }
 
-/// A term of the body that does not mention the element.
+/// A subexpression of the body that does not mention the element.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Operand {
-    /// From the macro's filter on, or from its body if that decides.
-    pub(crate) term: TermPath,
+    /// The path of the operand, from the macro's filter on, or from its body if that decides.
+    pub(crate) path: ExprPath,
     /// The variables of macros around it.
     pub(crate) depth: usize,
 }

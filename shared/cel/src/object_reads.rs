@@ -69,14 +69,14 @@ impl ReadCollector<'_> {
         }
     }
 
-    fn consumed(&mut self, term: &Expr) {
-        let reached = self.reach(term);
+    fn consumed(&mut self, expr: &Expr) {
+        let reached = self.reach(expr);
         self.consume(&reached);
     }
 
-    /// Returns the places in objects that a term may come to, and tells what it reads on the way.
-    fn reach(&mut self, term: &Expr) -> Vec<Reached> {
-        match term {
+    /// Returns the places in objects that a subexpression may come to, and tells what it reads on the way.
+    fn reach(&mut self, expr: &Expr) -> Vec<Reached> {
+        match expr {
             Expr::Input(at) => self.input(*at),
             Expr::Local(at) => self.locals.get(*at).cloned().unwrap_or_default(),
             Expr::Variable(at) => match self.variables.get(*at) {
@@ -130,7 +130,7 @@ impl ReadCollector<'_> {
                 Vec::new()
             }
             _ => {
-                for child in term.children() {
+                for child in expr.children() {
                     self.consumed(child);
                 }
                 Vec::new()

@@ -103,7 +103,7 @@ impl Program {
     /// Returns whether equal values of all that it reads give an equal value, its own variables aside.
     pub fn is_deterministic(&self) -> bool {
         let draws =
-            |term: &Expr| matches!(term, Expr::Call(call) if call.function.is_nondeterministic);
+            |expr: &Expr| matches!(expr, Expr::Call(call) if call.function.is_nondeterministic);
         !self.0.expr.any(&draws)
     }
 

@@ -30,7 +30,7 @@ impl InputReads {
         reads
     }
 
-    /// `below` are the fields that are taken of the term's value, the innermost last.
+    /// `below` are the fields that are taken of the subexpression's value, the innermost last.
     fn add<'e>(&mut self, expr: &'e Expr, below: &mut Vec<&'e str>) {
         match expr {
             Expr::Root(root) if root.is_object() => self.path("object", below),
@@ -89,7 +89,7 @@ impl InputReads {
         }
     }
 
-    /// Adds a term whose value is read whole.
+    /// Adds a subexpression whose value is read whole.
     fn apart(&mut self, expr: &Expr) {
         self.add(expr, &mut Vec::new());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Names, Program,
-    ast::{Expr, FactCall, SubqueryCall, TermPath, TermPlace},
+    ast::{Expr, ExprLocation, ExprPath, FactCall, SubqueryCall},
     fact::{Argument, FactFunction, Site},
     subquery::Subquery,
     unparse,
@@ -20,7 +20,7 @@ const PARAMETERS_MAX: usize = 64;
 /// Documents of one subquery.
 const DOCUMENTS_MAX: usize = 8;
 
-/// The greatest nesting depth of terms that are searched.
+/// The greatest nesting depth of subexpressions that are searched.
 const DEPTH_MAX: usize = 100;
 
 impl Program {
@@ -46,11 +46,11 @@ impl Program {
     }
 }
 
-fn collect<'e>(term: &'e Expr, found: &mut Vec<&'e Arc<Subquery>>) {
-    match term {
+fn collect<'e>(expr: &'e Expr, found: &mut Vec<&'e Arc<Subquery>>) {
+    match expr {
         Expr::Subquery(call) => found.push(&call.subquery),
         _ => {
-            for child in term.children() {
+            for child in expr.children() {
                 collect(child, found);
             }
         }
@@ -63,16 +63,16 @@ struct Splitter<'p> {
 }
 
 impl<'p> Splitter<'p> {
-    /// Marks the outermost subqueries of a term that has so many variables of macros around it.
-    fn mark(&self, term: &mut Expr, locals: usize, depth: usize) {
-        if depth == DEPTH_MAX || !self.touches_list(term) {
+    /// Marks the outermost subqueries of a subexpression that has so many variables of macros around it.
+    fn mark(&self, expr: &mut Expr, locals: usize, depth: usize) {
+        if depth == DEPTH_MAX || !self.touches_list(expr) {
             return;
         }
-        if is_more_than_a_list(term)
-            && let Some((subquery, arguments, parameters)) = self.subquery(term, locals)
+        if is_more_than_a_list(expr)
+            && let Some((subquery, arguments, parameters)) = self.subquery(expr, locals)
         {
-            let whole = std::mem::replace(term, Expr::Literal(Val::Null));
-            *term = Expr::Subquery(Box::new(SubqueryCall {
+            let whole = std::mem::replace(expr, Expr::Literal(Val::Null));
+            *expr = Expr::Subquery(Box::new(SubqueryCall {
                 subquery: Arc::new(subquery),
                 whole,
                 arguments,
@@ -80,14 +80,14 @@ impl<'p> Splitter<'p> {
             }));
             return;
         }
-        term.each_child_mut(locals, &mut |child, locals| {
+        expr.each_child_mut(locals, &mut |child, locals| {
             self.mark(child, locals, depth + 1);
         });
     }
 
-    /// Returns whether a term reads a list, itself or by a variable.
-    fn touches_list(&self, term: &Expr) -> bool {
-        term.any(&|term| match term {
+    /// Returns whether a subexpression reads a list, itself or by a variable.
+    fn touches_list(&self, expr: &Expr) -> bool {
+        expr.any(&|expr| match expr {
             Expr::Fact(call) => call.site.may_be_kept(),
             Expr::Variable(at) => self
                 .variable(*at)
@@ -100,12 +100,12 @@ impl<'p> Splitter<'p> {
         self.variables.get(at).map(Program::expr)
     }
 
-    /// The subquery that a term is; `None`: it is none.
+    /// The subquery that a subexpression is; `None`: it is none.
     fn subquery(
         &self,
-        term: &Expr,
+        expr: &Expr,
         locals: usize,
-    ) -> Option<(Subquery, Vec<Vec<TermPlace>>, Vec<TermPlace>)> {
+    ) -> Option<(Subquery, Vec<Vec<ExprLocation>>, Vec<ExprLocation>)> {
         let mut builder = Builder {
             splitter: self,
             documents: Vec::new(),
@@ -113,7 +113,7 @@ impl<'p> Splitter<'p> {
             variables: Vec::new(),
             is_possible: true,
         };
-        let text = builder.text(None, term, locals);
+        let text = builder.text(None, expr, locals);
         let bytes = builder.variables.iter().map(|(_, _, text)| text.len());
         let is_small = text.len() + bytes.sum::<usize>() <= TEXT_BYTES_MAX
             && builder.parameters.len() <= PARAMETERS_MAX
@@ -144,35 +144,36 @@ type NamedDocument = (String, Arc<Site>);
 /// Builds one subquery.
 struct Builder<'s, 'p> {
     splitter: &'s Splitter<'p>,
-    documents: Vec<(NamedDocument, Vec<TermPlace>)>,
-    parameters: Vec<TermPlace>,
+    documents: Vec<(NamedDocument, Vec<ExprLocation>)>,
+    parameters: Vec<ExprLocation>,
     /// Place, name and text of each variable that reads the list.
     variables: Vec<(usize, String, String)>,
     is_possible: bool,
 }
 
 impl Builder<'_, '_> {
-    /// The text of a term: of the subquery itself, or of a variable. `locals` are the variables of macros around it.
+    /// The text of a subexpression: of the subquery itself, or of a variable. `locals` are the variables of macros
+    /// around it.
     fn text(&mut self, variable: Option<usize>, root: &Expr, locals: usize) -> String {
         let names = self.splitter.names;
-        unparse::write(root, locals, names, &mut |term| {
-            self.replace(variable, root, locals, term)
+        unparse::write(root, locals, names, &mut |expr| {
+            self.replace(variable, root, locals, expr)
         })
     }
 
-    /// The text in place of a term; `None`: it is written as it is.
+    /// The text in place of a subexpression; `None`: it is written as it is.
     fn replace(
         &mut self,
         variable: Option<usize>,
         root: &Expr,
         locals: usize,
-        term: &Expr,
+        expr: &Expr,
     ) -> Option<String> {
-        match term {
+        match expr {
             Expr::Fact(call) if call.site.may_be_kept() => {
                 return Some(self.document(variable, root, locals, call));
             }
-            Expr::Variable(at) if self.splitter.touches_list(term) => {
+            Expr::Variable(at) if self.splitter.touches_list(expr) => {
                 self.include(*at);
                 return None;
             }
@@ -180,20 +181,20 @@ impl Builder<'_, '_> {
             // An index knows `[]` and `{}` where it sees them.
             Expr::List(elements) if elements.is_empty() => return None,
             Expr::Map(entries) if entries.is_empty() => return None,
-            _ if self.splitter.touches_list(term) => {
+            _ if self.splitter.touches_list(expr) => {
                 // The subqueries of a variable are written as what they are.
                 return None;
             }
             _ => {}
         }
-        if has_inner_local(term, locals) {
+        if has_inner_local(expr, locals) {
             // It depends on an element: it has to be evaluated where the list is.
-            self.is_possible &= !is_bound_to_request(term);
+            self.is_possible &= !is_bound_to_request(expr);
             return None;
         }
-        let place = TermPlace {
+        let place = ExprLocation {
             variable,
-            path: path_to(root, term)?,
+            path: path_to(root, expr)?,
         };
         let known = self.parameters.iter().position(|known| *known == place);
         let at = known.unwrap_or_else(|| {
@@ -216,7 +217,7 @@ impl Builder<'_, '_> {
             self.is_possible &=
                 !has_inner_local(argument, locals) && !self.splitter.touches_list(argument);
             match path_to(root, argument) {
-                Some(path) => arguments.push(TermPlace { variable, path }),
+                Some(path) => arguments.push(ExprLocation { variable, path }),
                 None => self.is_possible = false,
             }
         }
@@ -224,7 +225,7 @@ impl Builder<'_, '_> {
             self.is_possible &= are_of_one_view(first, &call.site);
         }
         let mut known = self.documents.iter();
-        let is_it = |((_, site), places): &&(NamedDocument, Vec<TermPlace>)| {
+        let is_it = |((_, site), places): &&(NamedDocument, Vec<ExprLocation>)| {
             site.name() == call.site.name() && *places == arguments
         };
         if let Some(((name, _), _)) = known.find(is_it) {
@@ -258,9 +259,9 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Returns whether a term makes less of a list than the list: not if it only looks into it.
-fn is_more_than_a_list(term: &Expr) -> bool {
-    match term {
+/// Returns whether a subexpression makes less of a list than the list: not if it only looks into it.
+fn is_more_than_a_list(expr: &Expr) -> bool {
+    match expr {
         Expr::Fact(_) | Expr::Variable(_) | Expr::Subquery(_) => false,
         Expr::Select(operand, _) => is_more_than_a_list(operand),
         Expr::Index(pair) | Expr::OptionalIndex(pair) => is_more_than_a_list(&pair.0),
@@ -283,14 +284,14 @@ fn is_written(value: &Val<'_>) -> bool {
     )
 }
 
-/// Returns whether a term has a variable of a macro that is within the subquery.
-fn has_inner_local(term: &Expr, locals: usize) -> bool {
-    term.any(&|term| matches!(term, Expr::Local(at) if *at >= locals))
+/// Returns whether a subexpression has a variable of a macro that is within the subquery.
+fn has_inner_local(expr: &Expr, locals: usize) -> bool {
+    expr.any(&|expr| matches!(expr, Expr::Local(at) if *at >= locals))
 }
 
-/// Returns whether a term itself, its own terms aside, is of the request, a fact, or of the moment.
-fn is_bound_to_request(term: &Expr) -> bool {
-    match term {
+/// Returns whether a subexpression itself, its own subexpressions aside, is of the request, a fact, or of the moment.
+fn is_bound_to_request(expr: &Expr) -> bool {
+    match expr {
         Expr::Root(_)
         | Expr::Request(_)
         | Expr::HasRequest(_)
@@ -304,15 +305,15 @@ fn is_bound_to_request(term: &Expr) -> bool {
     }
 }
 
-/// Returns the path from `root` to a term within it.
-fn path_to(root: &Expr, term: &Expr) -> Option<TermPath> {
-    fn walk(at: &Expr, term: &Expr, path: &mut Vec<u16>) -> bool {
-        if std::ptr::eq(at, term) {
+/// Returns the path from `root` to a subexpression within it.
+fn path_to(root: &Expr, expr: &Expr) -> Option<ExprPath> {
+    fn walk(at: &Expr, expr: &Expr, path: &mut Vec<u16>) -> bool {
+        if std::ptr::eq(at, expr) {
             return true;
         }
         for (place, child) in at.children().into_iter().enumerate() {
             path.push(place as u16);
-            if walk(child, term, path) {
+            if walk(child, expr, path) {
                 return true;
             }
             path.pop();
@@ -320,7 +321,7 @@ fn path_to(root: &Expr, term: &Expr) -> Option<TermPath> {
         false
     }
     let mut path = Vec::new();
-    walk(root, term, &mut path).then(|| path.into_boxed_slice())
+    walk(root, expr, &mut path).then(|| path.into_boxed_slice())
 }
 
 /// Returns whether two lists are of one view: a namespace that is not constant selects of all. An entry has one list.

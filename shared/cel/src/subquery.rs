@@ -1,9 +1,9 @@
 //! Parts of an expression that can be evaluated where the list that they read is kept.
 //!
-//! A term is a subquery if it reads the lists of one kind of object, and everything else in it can be computed without them:
-//! that becomes parameters. The term travels as text and is evaluated by the same evaluator over the same list, so it
-//! comes to the same, errors included. Of terms within terms the outermost one is a subquery, so that most often no more
-//! than a boolean travels back.
+//! A subexpression is a subquery if it reads the lists of one kind of object, and everything else in it can be computed
+//! without them: that becomes parameters. The subexpression travels as text and is evaluated by the same evaluator over
+//! the same list, so it comes to the same, errors included. Of subexpressions within subexpressions the outermost one
+//! is a subquery, so that most often no more than a boolean travels back.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::fact::Site;
 /// A subquery: what is asked of whoever keeps the list.
 #[derive(Debug, PartialEq)]
 pub struct Subquery {
-    /// The term's text, with the names of its [documents](Self::documents) and of its parameters `p0`, `p1`, …
+    /// The subexpression's text, with the names of its [documents](Self::documents) and of its parameters `p0`, `p1`, …
     pub(crate) text: String,
     /// The variables before it, by name.
     pub(crate) variables: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub struct Subquery {
 }
 
 impl Subquery {
-    /// The term.
+    /// The subexpression.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -38,7 +38,7 @@ impl Subquery {
         (0..self.parameters).map(|at| format!("p{at}"))
     }
 
-    /// The lists that the term reads, by their names in the term; the first is `view`.
+    /// The lists that the subexpression reads, by their names in the subexpression; the first is `view`.
     pub fn documents(&self) -> &[(String, Arc<Site>)] {
         &self.documents
     }

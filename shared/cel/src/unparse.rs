@@ -19,10 +19,10 @@ impl Program {
     }
 }
 
-/// Returns the canonical text of a term with so many variables of macros around it. Where `replace` has a text for a
-/// term, that stands in its place: it must be a name, or stand in brackets.
+/// Returns the canonical text of a subexpression with so many variables of macros around it. Where `replace` has a text
+/// for a subexpression, that stands in its place: it must be a name, or stand in brackets.
 pub(crate) fn write(
-    term: &Expr,
+    expr: &Expr,
     depth: usize,
     names: &Names,
     replace: &mut dyn FnMut(&Expr) -> Option<String>,
@@ -33,11 +33,11 @@ pub(crate) fn write(
         replace,
         text: String::new(),
     };
-    writer.term(term, Level::Conditional);
+    writer.expr(expr, Level::Conditional);
     writer.text
 }
 
-/// The precedence of a term's parts; the last binds the closest.
+/// The precedence of a subexpression's parts; the last binds the closest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Conditional,
@@ -51,8 +51,8 @@ enum Level {
 }
 
 impl Level {
-    fn of(term: &Expr) -> Self {
-        match term {
+    fn of(expr: &Expr) -> Self {
+        match expr {
             Expr::Conditional(_) => Self::Conditional,
             Expr::Or(_) => Self::Or,
             Expr::And(_) => Self::And,
@@ -89,7 +89,7 @@ impl Level {
 
 struct SourceWriter<'w> {
     names: &'w Names,
-    /// The variables of macros around the term.
+    /// The variables of macros around the subexpression.
     depth: usize,
     replace: &'w mut dyn FnMut(&Expr) -> Option<String>,
     text: String,
@@ -100,22 +100,22 @@ impl SourceWriter<'_> {
         self.text.push_str(text);
     }
 
-    /// Writes a term where nothing that is bound less than `least` can stand without brackets.
-    fn term(&mut self, term: &Expr, least: Level) {
-        if let Some(text) = (self.replace)(term) {
+    /// Writes a subexpression where nothing that is bound less than `least` can stand without brackets.
+    fn expr(&mut self, expr: &Expr, least: Level) {
+        if let Some(text) = (self.replace)(expr) {
             return self.push(&text);
         }
-        if Level::of(term) < least {
+        if Level::of(expr) < least {
             self.push("(");
-            self.plain(term);
+            self.plain(expr);
             self.push(")");
         } else {
-            self.plain(term);
+            self.plain(expr);
         }
     }
 
-    fn plain(&mut self, term: &Expr) {
-        match term {
+    fn plain(&mut self, expr: &Expr) {
+        match expr {
             Expr::Literal(value) => self.literal(value),
             Expr::Root(root) => self.push(match root {
                 Root::Object => "object",
@@ -144,12 +144,12 @@ impl SourceWriter<'_> {
             Expr::Input(at) => self.push(self.names.input_name(*at)),
             Expr::Local(at) => self.local(*at),
             Expr::Select(operand, field) => {
-                self.term(operand, Level::Primary);
+                self.expr(operand, Level::Primary);
                 self.field(field);
             }
             Expr::Has(operand, field) => {
                 self.push("has(");
-                self.term(operand, Level::Primary);
+                self.expr(operand, Level::Primary);
                 self.field(field);
                 self.push(")");
             }
@@ -157,11 +157,11 @@ impl SourceWriter<'_> {
             Expr::OptionalIndex(pair) => self.index(pair, "[?"),
             Expr::Not(operand) => {
                 self.push("!");
-                self.term(operand, Level::Primary);
+                self.expr(operand, Level::Primary);
             }
             Expr::Negate(operand) => {
                 self.push("-");
-                self.term(operand, Level::Primary);
+                self.expr(operand, Level::Primary);
             }
             Expr::And(pair) => self.binary(pair, " && ", Level::And),
             Expr::Or(pair) => self.binary(pair, " || ", Level::Or),
@@ -169,11 +169,11 @@ impl SourceWriter<'_> {
                 self.binary(pair, sign(*operator), Level::of_operator(*operator));
             }
             Expr::Conditional(parts) => {
-                self.term(&parts.0, Level::Or);
+                self.expr(&parts.0, Level::Or);
                 self.push(" ? ");
-                self.term(&parts.1, Level::Or);
+                self.expr(&parts.1, Level::Or);
                 self.push(" : ");
-                self.term(&parts.2, Level::Conditional);
+                self.expr(&parts.2, Level::Conditional);
             }
             Expr::List(elements) => {
                 self.push("[");
@@ -195,7 +195,7 @@ impl SourceWriter<'_> {
                     writer.push(if field.optional { "?" } else { "" });
                     writer.push(name);
                     writer.push(": ");
-                    writer.term(&field.value, Level::Conditional);
+                    writer.expr(&field.value, Level::Conditional);
                 });
                 self.push("}");
             }
@@ -205,7 +205,7 @@ impl SourceWriter<'_> {
             Expr::Call(call) => {
                 let arguments = match (call.function.is_method(), call.arguments.split_first()) {
                     (true, Some((receiver, rest))) => {
-                        self.term(receiver, Level::Primary);
+                        self.expr(receiver, Level::Primary);
                         self.push(".");
                         rest
                     }
@@ -214,7 +214,7 @@ impl SourceWriter<'_> {
                 self.push(call.function.name);
                 self.push("(");
                 self.joined(arguments, |writer, one| {
-                    writer.term(one, Level::Conditional);
+                    writer.expr(one, Level::Conditional);
                 });
                 self.push(")");
             }
@@ -232,15 +232,15 @@ impl SourceWriter<'_> {
 
     /// Operators of one level are bound from the left.
     fn binary(&mut self, pair: &(Expr, Expr), sign: &str, level: Level) {
-        self.term(&pair.0, level);
+        self.expr(&pair.0, level);
         self.push(sign);
-        self.term(&pair.1, level.closer());
+        self.expr(&pair.1, level.closer());
     }
 
     fn index(&mut self, pair: &(Expr, Expr), open: &str) {
-        self.term(&pair.0, Level::Primary);
+        self.expr(&pair.0, Level::Primary);
         self.push(open);
-        self.term(&pair.1, Level::Conditional);
+        self.expr(&pair.1, Level::Conditional);
         self.push("]");
     }
 
@@ -249,10 +249,10 @@ impl SourceWriter<'_> {
             self.push("?");
         }
         if let Some(key) = key {
-            self.term(key, Level::Conditional);
+            self.expr(key, Level::Conditional);
             self.push(": ");
         }
-        self.term(&element.value, Level::Conditional);
+        self.expr(&element.value, Level::Conditional);
     }
 
     fn macro_of(&mut self, made: &Macro) {
@@ -261,14 +261,14 @@ impl SourceWriter<'_> {
             self.push("cel.bind(");
             self.local(place);
             self.push(", ");
-            self.term(&made.range, Level::Conditional);
+            self.expr(&made.range, Level::Conditional);
             self.push(", ");
             self.depth += 1;
-            self.term(&made.body, Level::Conditional);
+            self.expr(&made.body, Level::Conditional);
             self.depth = place;
             return self.push(")");
         }
-        self.term(&made.range, Level::Primary);
+        self.expr(&made.range, Level::Primary);
         let is_filter = made.kind == MacroKind::Map
             && !made.is_of_pairs
             && made.filter.is_some()
@@ -294,13 +294,13 @@ impl SourceWriter<'_> {
         }
         self.depth += variables;
         if let Some(filter) = &made.filter {
-            self.term(filter, Level::Conditional);
+            self.expr(filter, Level::Conditional);
         }
         if !is_filter {
             if made.filter.is_some() {
                 self.push(", ");
             }
-            self.term(&made.body, Level::Conditional);
+            self.expr(&made.body, Level::Conditional);
         }
         self.depth = place;
         self.push(")");

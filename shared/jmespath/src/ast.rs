@@ -1,6 +1,6 @@
-//! The syntax tree: a flat arena of terms, for the evaluator and for a planner to read.
+//! The syntax tree: a flat arena of subexpressions, for the evaluator and for a planner to read.
 //!
-//! Chains are flat: `a.b[0]` is one [`Term::Path`] of three steps, `a || b || c` one [`Term::Or`]. So a tree is
+//! Chains are flat: `a.b[0]` is one [`Expr::Path`] of three steps, `a || b || c` one [`Expr::Or`]. So a tree is
 //! only as deep as its expression truly nests, and dropping or sharing one is cheap.
 
 mod root_fields;
@@ -8,39 +8,39 @@ mod text;
 
 use std::ops::Range;
 
-pub use text::TermText;
+pub use text::ExprText;
 
 /// A parsed expression as a tree.
 ///
 /// Equal expressions give equal trees, whatever their white space.
 #[derive(Clone, Debug)]
 pub struct Ast {
-    pub(crate) terms: Vec<Term>,
+    pub(crate) exprs: Vec<Expr>,
     pub(crate) spans: Vec<Range<u32>>,
-    pub(crate) root: TermId,
+    pub(crate) root: ExprId,
     pub(crate) functions: Vec<Box<str>>,
     pub(crate) parameters: Vec<Box<str>>,
 }
 
 impl Ast {
     /// The whole expression.
-    pub fn root(&self) -> TermId {
+    pub fn root(&self) -> ExprId {
         self.root
     }
 
-    /// The term of an id that this tree gave.
+    /// The subexpression of an id that this tree gave.
     ///
     /// # Panics
     /// If the id came from another, larger tree.
-    pub fn term(&self, id: TermId) -> &Term {
-        &self.terms[id.index()]
+    pub fn expr(&self, id: ExprId) -> &Expr {
+        &self.exprs[id.index()]
     }
 
-    /// The range of the term in the expression's text, in bytes.
+    /// The range of the subexpression in the expression's text, in bytes.
     ///
     /// # Panics
     /// If the id came from another, larger tree.
-    pub fn span_bytes(&self, id: TermId) -> Range<usize> {
+    pub fn span_bytes(&self, id: ExprId) -> Range<usize> {
         let span = &self.spans[id.index()];
         span.start as usize..span.end as usize
     }
@@ -55,7 +55,7 @@ impl Ast {
         &self.parameters
     }
 
-    /// The name of the function that a [`Term::Call`] calls.
+    /// The name of the function that a [`Expr::Call`] calls.
     pub fn function_name(&self, slot: Slot) -> &str {
         &self.functions[slot.0 as usize]
     }
@@ -64,17 +64,17 @@ impl Ast {
 impl PartialEq for Ast {
     fn eq(&self, other: &Self) -> bool {
         self.root == other.root
-            && self.terms == other.terms
+            && self.exprs == other.exprs
             && self.functions == other.functions
             && self.parameters == other.parameters
     }
 }
 
-/// A term of one [`Ast`].
+/// A subexpression of one [`Ast`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TermId(pub(crate) u32);
+pub struct ExprId(pub(crate) u32);
 
-impl TermId {
+impl ExprId {
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -91,71 +91,71 @@ impl Slot {
     }
 }
 
-/// One node of the tree. What it says of "the current value" is what the term is evaluated on: the
+/// One node of the tree. What it says of "the current value" is what the subexpression is evaluated on: the
 /// document at the root, the element in a projection, the left side's value in a path or a pipe.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Term {
+pub enum Expr {
     /// `@`, or nothing at all: the current value.
     Current,
     /// `name`: a field of the current value.
     Field(Box<str>),
     /// `[0]`, `[-1]`: an element of the current value.
     Index(i64),
-    /// `[start:stop:step]`: elements of the current value. Always the left of a [`Term::Project`].
+    /// `[start:stop:step]`: elements of the current value. Always the left of a [`Expr::Project`].
     Slice(Slice),
     /// A `` `json` `` literal or a `'raw string'`.
     Literal(serde_json::Value),
     /// A parameter: `$name`.
     Parameter(Slot),
     /// `a.b[0]`: each step on the value of the one before. Two steps or more.
-    Path(Box<[TermId]>),
-    /// `a | b`: as [`Term::Path`], but projections end here. Two stages or more.
-    Pipe(Box<[TermId]>),
+    Path(Box<[ExprId]>),
+    /// `a | b`: as [`Expr::Path`], but projections end here. Two stages or more.
+    Pipe(Box<[ExprId]>),
     /// `a || b`: the first true operand, else the last. Two or more.
-    Or(Box<[TermId]>),
+    Or(Box<[ExprId]>),
     /// `a && b`: the first false operand, else the last. Two or more.
-    And(Box<[TermId]>),
+    And(Box<[ExprId]>),
     /// A negation: `!a`.
-    Not(TermId),
+    Not(ExprId),
     /// `a == b`
     Compare {
         /// The operator.
         operator: CompareOperator,
         /// The left side.
-        left: TermId,
+        left: ExprId,
         /// The right side.
-        right: TermId,
+        right: ExprId,
     },
     /// `left[*].right`: the elements of `left`, `right` on each, nulls left out. Also what follows
-    /// a [`Term::Slice`] or a [`Term::Flatten`].
+    /// a [`Expr::Slice`] or a [`Expr::Flatten`].
     Project {
         /// The projected array.
-        left: TermId,
-        /// The term that is evaluated on each element.
-        right: TermId,
+        left: ExprId,
+        /// The subexpression that is evaluated on each element.
+        right: ExprId,
     },
-    /// `left.*.right`: as [`Term::Project`] over the values of an object.
+    /// `left.*.right`: as [`Expr::Project`] over the values of an object.
     ProjectValues {
         /// The projected object.
-        left: TermId,
-        /// The term that is evaluated on each value.
-        right: TermId,
+        left: ExprId,
+        /// The subexpression that is evaluated on each value.
+        right: ExprId,
     },
-    /// `left[?condition].right`: as [`Term::Project`] over the elements whose condition is true.
+    /// `left[?condition].right`: as [`Expr::Project`] over the elements whose condition is true.
     Filter {
         /// The filtered array.
-        left: TermId,
+        left: ExprId,
         /// The condition, on each element.
-        condition: TermId,
-        /// The term that is evaluated on each element that passes.
-        right: TermId,
+        condition: ExprId,
+        /// The subexpression that is evaluated on each element that passes.
+        right: ExprId,
     },
     /// `left[]`: the elements of `left`, those that are arrays replaced by their elements.
-    Flatten(TermId),
+    Flatten(ExprId),
     /// `[a, b]`; null on null.
-    List(Box<[TermId]>),
+    List(Box<[ExprId]>),
     /// `{k: a}`; null on null. Of equal keys the last wins.
-    Object(Box<[(Box<str>, TermId)]>),
+    Object(Box<[(Box<str>, ExprId)]>),
     /// `name(a, &b)`
     Call {
         /// The function's name.
@@ -165,16 +165,16 @@ pub enum Term {
     },
 }
 
-/// An argument of a [`Term::Call`].
+/// An argument of a [`Expr::Call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// The value of the term on the current value.
-    Value(TermId),
-    /// `&term`: the term itself, for the function to apply.
-    Reference(TermId),
+    /// The value of the subexpression on the current value.
+    Value(ExprId),
+    /// `&expr`: the subexpression itself, for the function to apply.
+    Reference(ExprId),
 }
 
-/// The operators of [`Term::Compare`]. The ordering ones give null unless both sides are numbers.
+/// The operators of [`Expr::Compare`]. The ordering ones give null unless both sides are numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names say it.
 pub enum CompareOperator {
@@ -186,7 +186,7 @@ pub enum CompareOperator {
     GreaterOrEqual,
 }
 
-/// The bounds of a [`Term::Slice`], with Python's meaning.
+/// The bounds of a [`Expr::Slice`], with Python's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// The first index; from the end if negative.
@@ -233,35 +233,35 @@ impl Slice {
     }
 }
 
-impl Term {
-    /// The terms directly below this one.
-    pub fn children(&self) -> Vec<TermId> {
+impl Expr {
+    /// The subexpressions directly below this one.
+    pub fn children(&self) -> Vec<ExprId> {
         match self {
-            Term::Current
-            | Term::Field(_)
-            | Term::Index(_)
-            | Term::Slice(_)
-            | Term::Literal(_)
-            | Term::Parameter(_) => Vec::new(),
-            Term::Path(terms)
-            | Term::Pipe(terms)
-            | Term::Or(terms)
-            | Term::And(terms)
-            | Term::List(terms) => terms.to_vec(),
-            Term::Not(term) | Term::Flatten(term) => vec![*term],
-            Term::Compare { left, right, .. }
-            | Term::Project { left, right }
-            | Term::ProjectValues { left, right } => vec![*left, *right],
-            Term::Filter {
+            Expr::Current
+            | Expr::Field(_)
+            | Expr::Index(_)
+            | Expr::Slice(_)
+            | Expr::Literal(_)
+            | Expr::Parameter(_) => Vec::new(),
+            Expr::Path(exprs)
+            | Expr::Pipe(exprs)
+            | Expr::Or(exprs)
+            | Expr::And(exprs)
+            | Expr::List(exprs) => exprs.to_vec(),
+            Expr::Not(expr) | Expr::Flatten(expr) => vec![*expr],
+            Expr::Compare { left, right, .. }
+            | Expr::Project { left, right }
+            | Expr::ProjectValues { left, right } => vec![*left, *right],
+            Expr::Filter {
                 left,
                 condition,
                 right,
             } => vec![*left, *condition, *right],
-            Term::Object(entries) => entries.iter().map(|(_, term)| *term).collect(),
-            Term::Call { arguments, .. } => arguments
+            Expr::Object(entries) => entries.iter().map(|(_, expr)| *expr).collect(),
+            Expr::Call { arguments, .. } => arguments
                 .iter()
                 .map(|argument| match argument {
-                    Argument::Value(term) | Argument::Reference(term) => *term,
+                    Argument::Value(expr) | Argument::Reference(expr) => *expr,
                 })
                 .collect(),
         }

@@ -16,7 +16,7 @@ pub const BUILT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// [`EvalError::Budget`](crate::EvalError::Budget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Terms evaluated, elements visited, values compared.
+    /// Subexpressions evaluated, elements visited, values compared.
     pub steps: u64,
     /// Levels of nesting of the evaluation, and of a built value. Above [`DEPTH_MAX`] the caller
     /// answers for the size of the stack.

@@ -184,7 +184,7 @@ pub enum EvalError {
 /// The parts of a [`Budget`](crate::Budget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetKind {
-    /// Terms evaluated and elements visited.
+    /// Subexpressions evaluated and elements visited.
     Steps,
     /// Levels of nesting, of the evaluation or of a value.
     Depth,

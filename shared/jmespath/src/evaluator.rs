@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::ast::{Ast, CompareOperator, Term, TermId};
+use crate::ast::{Ast, CompareOperator, Expr, ExprId};
 use crate::budget::{Budget, Meter};
 use crate::environment::{Environment, MissingKey};
 use crate::error::{EvalError, Fault};
@@ -78,50 +78,50 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(outcome?)
     }
 
-    /// The value of a term on the current value.
-    fn evaluate(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
+    /// The value of a subexpression on the current value.
+    fn evaluate(&mut self, id: ExprId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         self.meter.enter()?;
-        let outcome = self.term(id, current);
+        let outcome = self.expr(id, current);
         self.meter.leave();
         outcome
     }
 
-    fn term(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
-        match self.ast.term(id) {
-            Term::Current => Ok(current.clone()),
-            Term::Field(name) => self.look_up(name, current),
-            Term::Index(index) => Ok(element(*index, current)),
-            Term::Literal(value) => Ok(Value::json(value)),
-            Term::Parameter(slot) => Ok(Value::json(self.parameters[slot.index()])),
-            Term::Path(steps) => self.path(steps, current),
-            Term::Pipe(stages) => self.pipe(stages, current),
-            Term::Or(operands) => self.or(operands, current),
-            Term::And(operands) => self.and(operands, current),
-            Term::Not(operand) => {
+    fn expr(&mut self, id: ExprId, current: &Value<'a, N>) -> EvalResult<'a, N> {
+        match self.ast.expr(id) {
+            Expr::Current => Ok(current.clone()),
+            Expr::Field(name) => self.look_up(name, current),
+            Expr::Index(index) => Ok(element(*index, current)),
+            Expr::Literal(value) => Ok(Value::json(value)),
+            Expr::Parameter(slot) => Ok(Value::json(self.parameters[slot.index()])),
+            Expr::Path(steps) => self.path(steps, current),
+            Expr::Pipe(stages) => self.pipe(stages, current),
+            Expr::Or(operands) => self.or(operands, current),
+            Expr::And(operands) => self.and(operands, current),
+            Expr::Not(operand) => {
                 let operand = self.forgiving(*operand, current)?;
                 Ok(Value::Bool(!operand.is_truthy()))
             }
-            Term::Compare {
+            Expr::Compare {
                 operator,
                 left,
                 right,
             } => self.compare(*operator, *left, *right, current),
-            Term::List(elements) => self.list(elements, current),
-            Term::Object(entries) => self.object(entries, current),
-            Term::Call {
+            Expr::List(elements) => self.list(elements, current),
+            Expr::Object(entries) => self.object(entries, current),
+            Expr::Call {
                 function,
                 arguments,
             } => self.call(*function, arguments, current),
-            Term::Slice(_)
-            | Term::Project { .. }
-            | Term::ProjectValues { .. }
-            | Term::Filter { .. }
-            | Term::Flatten(_) => self.collect(id, current),
+            Expr::Slice(_)
+            | Expr::Project { .. }
+            | Expr::ProjectValues { .. }
+            | Expr::Filter { .. }
+            | Expr::Flatten(_) => self.collect(id, current),
         }
     }
 
-    /// The value of a term, null for a missing key.
-    fn forgiving(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
+    /// The value of a subexpression, null for a missing key.
+    fn forgiving(&mut self, id: ExprId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         match self.evaluate(id, current) {
             Err(fault) if fault.is_missing_key() => Ok(Value::Null),
             outcome => outcome,
@@ -140,7 +140,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         }
     }
 
-    fn path(&mut self, steps: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
+    fn path(&mut self, steps: &'a [ExprId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let Some((first, rest)) = steps.split_first() else {
             return Ok(current.clone());
         };
@@ -151,7 +151,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(value)
     }
 
-    fn pipe(&mut self, stages: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
+    fn pipe(&mut self, stages: &'a [ExprId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let Some((first, rest)) = stages.split_first() else {
             return Ok(current.clone());
         };
@@ -162,7 +162,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(value)
     }
 
-    fn or(&mut self, operands: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
+    fn or(&mut self, operands: &'a [ExprId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let mut value = Value::Null;
         for operand in operands {
             value = self.forgiving(*operand, current)?;
@@ -173,7 +173,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(value)
     }
 
-    fn and(&mut self, operands: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
+    fn and(&mut self, operands: &'a [ExprId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         let Some((last, rest)) = operands.split_last() else {
             return Ok(Value::Null);
         };
@@ -189,8 +189,8 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
     fn compare(
         &mut self,
         operator: CompareOperator,
-        left: TermId,
-        right: TermId,
+        left: ExprId,
+        right: ExprId,
         current: &Value<'a, N>,
     ) -> EvalResult<'a, N> {
         let left = self.forgiving(left, current)?;
@@ -215,13 +215,13 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         Ok(Value::Bool(holds))
     }
 
-    fn list(&mut self, terms: &'a [TermId], current: &Value<'a, N>) -> EvalResult<'a, N> {
+    fn list(&mut self, exprs: &'a [ExprId], current: &Value<'a, N>) -> EvalResult<'a, N> {
         if current.is_null() {
             return Ok(Value::Null);
         }
-        let mut elements = Vec::with_capacity(terms.len());
-        for term in terms {
-            elements.push(self.forgiving(*term, current)?);
+        let mut elements = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            elements.push(self.forgiving(*expr, current)?);
         }
         self.meter.build(elements.len() * ELEMENT_BYTES)?;
         Ok(self.build_array(elements)?)
@@ -229,15 +229,15 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
 
     fn object(
         &mut self,
-        terms: &'a [(Box<str>, TermId)],
+        exprs: &'a [(Box<str>, ExprId)],
         current: &Value<'a, N>,
     ) -> EvalResult<'a, N> {
         if current.is_null() {
             return Ok(Value::Null);
         }
-        let mut entries = Vec::with_capacity(terms.len());
-        for (name, term) in terms {
-            entries.push((Text::Borrowed(name), self.forgiving(*term, current)?));
+        let mut entries = Vec::with_capacity(exprs.len());
+        for (name, expr) in exprs {
+            entries.push((Text::Borrowed(name), self.forgiving(*expr, current)?));
         }
         self.meter.build(entries.len() * ENTRY_BYTES)?;
         Ok(self.build_object(entries)?)

@@ -3,7 +3,7 @@
 //! It descends by recursion and counts its depth, and it bounds the depth of the tree it makes. So neither it
 //! nor whoever walks the tree can run out of stack.
 
-use crate::ast::{Argument, Ast, Slice, Term, TermId};
+use crate::ast::{Argument, Ast, Expr, ExprId, Slice};
 use crate::error::{ParseError, ParseErrorKind};
 use crate::lexer::{Lexeme, Token, lex};
 
@@ -81,8 +81,8 @@ impl<'s> Parser<'s> {
         Ok(left)
     }
 
-    /// An expression as a term of its own.
-    fn operand(&mut self, minimum: u8) -> Result<TermId, ParseError> {
+    /// An expression as a subexpression of its own.
+    fn operand(&mut self, minimum: u8) -> Result<ExprId, ParseError> {
         let operand = self.expression(minimum)?;
         self.seal(operand)
     }
@@ -108,20 +108,20 @@ impl<'s> Parser<'s> {
             Token::Identifier(name) if *self.peek() == Token::OpenParenthesis => {
                 self.call(name, start)
             }
-            Token::Identifier(name) => self.push(Term::Field(name.into()), start),
+            Token::Identifier(name) => self.push(Expr::Field(name.into()), start),
             Token::Quoted(_) if *self.peek() == Token::OpenParenthesis => {
                 Err(self.syntax("the name of a function is never quoted"))
             }
-            Token::Quoted(name) => self.push(Term::Field(name.into()), start),
-            Token::Literal(value) => self.push(Term::Literal(value), start),
+            Token::Quoted(name) => self.push(Expr::Field(name.into()), start),
+            Token::Literal(value) => self.push(Expr::Literal(value), start),
             Token::Parameter(name) => {
                 let slot = self.arena.parameter(name);
-                self.push(Term::Parameter(slot), start)
+                self.push(Expr::Parameter(slot), start)
             }
-            Token::Current => self.push(Term::Current, start),
+            Token::Current => self.push(Expr::Current, start),
             Token::Not => {
                 let negated = self.operand(binding::NOT)?;
-                self.push(Term::Not(negated), start)
+                self.push(Expr::Not(negated), start)
             }
             Token::OpenParenthesis => {
                 let inner = self.expression(binding::NONE)?;
@@ -156,14 +156,14 @@ impl<'s> Parser<'s> {
                 let right = self.after_dot(binding::DOT)?;
                 Ok(left.then(right, &self.arena))
             }
-            Token::Pipe => self.chain(left, &Token::Pipe, binding::PIPE, Term::Pipe),
-            Token::Or => self.chain(left, &Token::Or, binding::OR, Term::Or),
-            Token::And => self.chain(left, &Token::And, binding::AND, Term::And),
+            Token::Pipe => self.chain(left, &Token::Pipe, binding::PIPE, Expr::Pipe),
+            Token::Or => self.chain(left, &Token::Or, binding::OR, Expr::Or),
+            Token::And => self.chain(left, &Token::And, binding::AND, Expr::And),
             Token::Compare(operator) => {
                 let left = self.seal(left)?;
                 let right = self.operand(binding::COMPARE)?;
                 self.push(
-                    Term::Compare {
+                    Expr::Compare {
                         operator,
                         left,
                         right,
@@ -179,13 +179,13 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// `a || b || c` as one term. The first operator has been taken.
+    /// `a || b || c` as one subexpression. The first operator has been taken.
     fn chain(
         &mut self,
         first: Operand,
         operator: &Token<'_>,
         binding: u8,
-        term: fn(Box<[TermId]>) -> Term,
+        expr: fn(Box<[ExprId]>) -> Expr,
     ) -> Result<Operand, ParseError> {
         let start = first.start;
         let mut operands = vec![self.seal(first)?, self.operand(binding)?];
@@ -193,10 +193,10 @@ impl<'s> Parser<'s> {
             self.next();
             operands.push(self.operand(binding)?);
         }
-        self.push(term(operands.into()), start)
+        self.push(expr(operands.into()), start)
     }
 
-    /// Parses the term behind a dot.
+    /// Parses the subexpression behind a dot.
     fn after_dot(&mut self, minimum: u8) -> Result<Operand, ParseError> {
         let start = self.start();
         match self.peek() {
@@ -218,10 +218,10 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Adds a term that ends with the last token read.
-    fn push(&mut self, term: Term, start: usize) -> Result<Operand, ParseError> {
+    /// Adds a subexpression that ends with the last token read.
+    fn push(&mut self, expr: Expr, start: usize) -> Result<Operand, ParseError> {
         let end = self.end();
-        match self.arena.push(term, start..end, self.limits.depth) {
+        match self.arena.push(expr, start..end, self.limits.depth) {
             Some(id) => Ok(Operand {
                 start,
                 steps: vec![id],
@@ -230,14 +230,14 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// One term of what may be the steps of a path.
-    fn seal(&mut self, operand: Operand) -> Result<TermId, ParseError> {
+    /// One subexpression of what may be the steps of a path.
+    fn seal(&mut self, operand: Operand) -> Result<ExprId, ParseError> {
         let Operand { start, steps } = operand;
         match steps[..] {
             [id] => Ok(id),
             _ => {
                 let end = self.arena.end_of(&steps);
-                let path = Term::Path(steps.into());
+                let path = Expr::Path(steps.into());
                 self.arena
                     .push(path, start..end, self.limits.depth)
                     .ok_or_else(|| self.too_deep())

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ast::{Argument, Ast, Term, TermId};
+use crate::ast::{Argument, Ast, Expr, ExprId};
 
 /// The most paths that are followed. An expression with more reads everything.
 const PATHS_MAX: usize = 256;
@@ -59,7 +59,7 @@ pub fn reads(
         tell,
         paths: 0,
     };
-    walk.term(ast.root(), at)
+    walk.expr(ast.root(), at)
 }
 
 impl Reached {
@@ -133,59 +133,59 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// The value of a term on `at`.
-    fn term(&mut self, id: TermId, at: &Reached) -> Reached {
+    /// The value of a subexpression on `at`.
+    fn expr(&mut self, id: ExprId, at: &Reached) -> Reached {
         if matches!(at, Reached::Apart) {
             return Reached::Apart;
         }
-        match self.ast.term(id) {
-            Term::Current => at.clone(),
-            Term::Field(name) => self.field(name, at),
-            Term::Literal(_) | Term::Parameter(_) => Reached::Apart,
-            Term::Index(_) => at.elements(),
-            Term::Slice(_) => at.elements().listed(true),
-            Term::Flatten(left) => self.term(*left, at).elements().listed(true),
-            Term::Path(steps) | Term::Pipe(steps) => steps
+        match self.ast.expr(id) {
+            Expr::Current => at.clone(),
+            Expr::Field(name) => self.field(name, at),
+            Expr::Literal(_) | Expr::Parameter(_) => Reached::Apart,
+            Expr::Index(_) => at.elements(),
+            Expr::Slice(_) => at.elements().listed(true),
+            Expr::Flatten(left) => self.expr(*left, at).elements().listed(true),
+            Expr::Path(steps) | Expr::Pipe(steps) => steps
                 .iter()
-                .fold(at.clone(), |at, step| self.term(*step, &at)),
-            Term::Project { left, right } => {
-                let element = self.term(*left, at).elements();
-                self.term(*right, &element).listed(true)
+                .fold(at.clone(), |at, step| self.expr(*step, &at)),
+            Expr::Project { left, right } => {
+                let element = self.expr(*left, at).elements();
+                self.expr(*right, &element).listed(true)
             }
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
             } => {
-                let element = self.term(*left, at).elements();
+                let element = self.expr(*left, at).elements();
                 self.truth(*condition, &element);
-                self.term(*right, &element).listed(true)
+                self.expr(*right, &element).listed(true)
             }
-            Term::ProjectValues { left, right } => {
-                let left = self.term(*left, at);
+            Expr::ProjectValues { left, right } => {
+                let left = self.expr(*left, at);
                 left.whole(self.tell);
                 self.used(*right, &left);
                 Reached::Apart
             }
-            Term::Or(terms) | Term::And(terms) => self.one_of(terms, at),
-            Term::List(terms) => {
-                terms.iter().for_each(|term| self.used(*term, at));
+            Expr::Or(exprs) | Expr::And(exprs) => self.one_of(exprs, at),
+            Expr::List(exprs) => {
+                exprs.iter().for_each(|expr| self.used(*expr, at));
                 Reached::Apart
             }
-            Term::Object(entries) => {
-                entries.iter().for_each(|(_, term)| self.used(*term, at));
+            Expr::Object(entries) => {
+                entries.iter().for_each(|(_, expr)| self.used(*expr, at));
                 Reached::Apart
             }
-            Term::Not(term) => {
-                self.truth(*term, at);
+            Expr::Not(expr) => {
+                self.truth(*expr, at);
                 Reached::Apart
             }
-            Term::Compare { left, right, .. } => {
+            Expr::Compare { left, right, .. } => {
                 self.used(*left, at);
                 self.used(*right, at);
                 Reached::Apart
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => {
@@ -199,10 +199,10 @@ impl Walk<'_> {
     }
 
     /// Operands of which the value is one; those before the last also have to be true, or false.
-    fn one_of(&mut self, operands: &[TermId], at: &Reached) -> Reached {
+    fn one_of(&mut self, operands: &[ExprId], at: &Reached) -> Reached {
         let mut value = Reached::Apart;
         for (index, operand) in operands.iter().enumerate() {
-            let one = self.term(*operand, at);
+            let one = self.expr(*operand, at);
             // Whether a list is empty is told by its elements, however little of each.
             let is_free = index + 1 == operands.len() || one.is_listed();
             match one {
@@ -215,8 +215,8 @@ impl Walk<'_> {
 
     fn argument(&mut self, argument: Argument, at: &Reached, counts: bool) {
         match argument {
-            Argument::Value(term) => {
-                let value = self.term(term, at);
+            Argument::Value(expr) => {
+                let value = self.expr(expr, at);
                 // Elements are kept, however little of each.
                 if !(counts && value.is_listed()) {
                     value.whole(self.tell);
@@ -227,15 +227,15 @@ impl Walk<'_> {
         }
     }
 
-    fn truth(&mut self, term: TermId, at: &Reached) {
-        let value = self.term(term, at);
+    fn truth(&mut self, expr: ExprId, at: &Reached) {
+        let value = self.expr(expr, at);
         if !value.is_listed() {
             value.whole(self.tell);
         }
     }
 
-    fn used(&mut self, term: TermId, at: &Reached) {
-        self.term(term, at).whole(self.tell);
+    fn used(&mut self, expr: ExprId, at: &Reached) {
+        self.expr(expr, at).whole(self.tell);
     }
 
     fn field(&mut self, name: &str, at: &Reached) -> Reached {

@@ -1,11 +1,11 @@
-//! Expressions put together from terms of others.
+//! Expressions put together from subexpressions of others.
 
-use crate::ast::{Argument, Ast, Term, TermId};
+use crate::ast::{Argument, Ast, Expr, ExprId};
 use crate::expression::Expression;
 use crate::parser::Arena;
 use crate::parser::EXPRESSION_DEPTH_MAX;
 
-/// A tree that grows from copies of another's terms, for a planner to take a part of an expression by
+/// A tree that grows from copies of another's subexpressions, for a planner to take a part of an expression by
 /// itself.
 ///
 /// The tree may hold what no text parses to (see [`Ast::text`]); it is evaluated all the same. No
@@ -16,7 +16,7 @@ pub struct Graft<'a> {
 }
 
 impl<'a> Graft<'a> {
-    /// Nothing yet, to be grown from terms of this tree.
+    /// Nothing yet, to be grown from subexpressions of this tree.
     pub fn new(from: &'a Ast) -> Self {
         Self {
             from,
@@ -24,104 +24,104 @@ impl<'a> Graft<'a> {
         }
     }
 
-    /// A copy of a term, with all that stands below it. `None`: it would be too deep.
+    /// A copy of a subexpression, with all that stands below it. `None`: it would be too deep.
     ///
     /// # Panics
     /// If the id came from another, larger tree.
-    pub fn copy(&mut self, id: TermId) -> Option<TermId> {
-        let term = match self.from.term(id) {
-            Term::Path(terms) => Term::Path(self.copies(terms)?),
-            Term::Pipe(terms) => Term::Pipe(self.copies(terms)?),
-            Term::Or(terms) => Term::Or(self.copies(terms)?),
-            Term::And(terms) => Term::And(self.copies(terms)?),
-            Term::List(terms) => Term::List(self.copies(terms)?),
-            Term::Not(term) => Term::Not(self.copy(*term)?),
-            Term::Flatten(term) => Term::Flatten(self.copy(*term)?),
-            Term::Compare {
+    pub fn copy(&mut self, id: ExprId) -> Option<ExprId> {
+        let expr = match self.from.expr(id) {
+            Expr::Path(exprs) => Expr::Path(self.copies(exprs)?),
+            Expr::Pipe(exprs) => Expr::Pipe(self.copies(exprs)?),
+            Expr::Or(exprs) => Expr::Or(self.copies(exprs)?),
+            Expr::And(exprs) => Expr::And(self.copies(exprs)?),
+            Expr::List(exprs) => Expr::List(self.copies(exprs)?),
+            Expr::Not(expr) => Expr::Not(self.copy(*expr)?),
+            Expr::Flatten(expr) => Expr::Flatten(self.copy(*expr)?),
+            Expr::Compare {
                 operator,
                 left,
                 right,
-            } => Term::Compare {
+            } => Expr::Compare {
                 operator: *operator,
                 left: self.copy(*left)?,
                 right: self.copy(*right)?,
             },
-            Term::Project { left, right } => Term::Project {
+            Expr::Project { left, right } => Expr::Project {
                 left: self.copy(*left)?,
                 right: self.copy(*right)?,
             },
-            Term::ProjectValues { left, right } => Term::ProjectValues {
+            Expr::ProjectValues { left, right } => Expr::ProjectValues {
                 left: self.copy(*left)?,
                 right: self.copy(*right)?,
             },
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
-            } => Term::Filter {
+            } => Expr::Filter {
                 left: self.copy(*left)?,
                 condition: self.copy(*condition)?,
                 right: self.copy(*right)?,
             },
-            Term::Object(entries) => {
+            Expr::Object(entries) => {
                 let copied = entries
                     .iter()
-                    .map(|(name, term)| Some((name.clone(), self.copy(*term)?)));
-                Term::Object(copied.collect::<Option<_>>()?)
+                    .map(|(name, expr)| Some((name.clone(), self.copy(*expr)?)));
+                Expr::Object(copied.collect::<Option<_>>()?)
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => {
                 let function = self.arena.function(self.from.function_name(*function));
                 let copied = arguments.iter().map(|argument| {
                     Some(match argument {
-                        Argument::Value(term) => Argument::Value(self.copy(*term)?),
-                        Argument::Reference(term) => Argument::Reference(self.copy(*term)?),
+                        Argument::Value(expr) => Argument::Value(self.copy(*expr)?),
+                        Argument::Reference(expr) => Argument::Reference(self.copy(*expr)?),
                     })
                 });
-                Term::Call {
+                Expr::Call {
                     arguments: copied.collect::<Option<_>>()?,
                     function,
                 }
             }
-            Term::Parameter(slot) => {
+            Expr::Parameter(slot) => {
                 let name = &self.from.parameters()[slot.index()];
-                Term::Parameter(self.arena.parameter(name))
+                Expr::Parameter(self.arena.parameter(name))
             }
-            leaf @ (Term::Current
-            | Term::Field(_)
-            | Term::Index(_)
-            | Term::Slice(_)
-            | Term::Literal(_)) => leaf.clone(),
+            leaf @ (Expr::Current
+            | Expr::Field(_)
+            | Expr::Index(_)
+            | Expr::Slice(_)
+            | Expr::Literal(_)) => leaf.clone(),
         };
-        self.add(term)
+        self.add(expr)
     }
 
-    /// A new term above what is there. `None`: it would be too deep.
-    pub fn add(&mut self, term: Term) -> Option<TermId> {
-        self.arena.push(term, 0..0, EXPRESSION_DEPTH_MAX)
+    /// A new subexpression above what is there. `None`: it would be too deep.
+    pub fn add(&mut self, expr: Expr) -> Option<ExprId> {
+        self.arena.push(expr, 0..0, EXPRESSION_DEPTH_MAX)
     }
 
     /// A call of the function of this name. `None`: it would be too deep.
-    pub fn call(&mut self, function: &str, arguments: Box<[Argument]>) -> Option<TermId> {
+    pub fn call(&mut self, function: &str, arguments: Box<[Argument]>) -> Option<ExprId> {
         let function = self.arena.function(function);
-        self.add(Term::Call {
+        self.add(Expr::Call {
             function,
             arguments,
         })
     }
 
-    /// Returns the expression of the term `root`, with the tree's own text.
+    /// Returns the expression of the subexpression `root`, with the tree's own text.
     ///
     /// # Panics
     /// If the id is not of this graft.
-    pub fn finish(self, root: TermId) -> Expression {
+    pub fn finish(self, root: ExprId) -> Expression {
         Expression::of_ast(self.arena.into_ast(root))
     }
 
-    fn copies(&mut self, terms: &[TermId]) -> Option<Box<[TermId]>> {
-        terms.iter().map(|term| self.copy(*term)).collect()
+    fn copies(&mut self, exprs: &[ExprId]) -> Option<Box<[ExprId]>> {
+        exprs.iter().map(|expr| self.copy(*expr)).collect()
     }
 }
 
@@ -132,16 +132,16 @@ mod tests {
     #[test]
     fn a_copied_part_of_an_expression_is_an_expression_of_its_own() {
         let whole = Expression::parse("items[?x.y == $p && to_string(z) == 'a'].name").unwrap();
-        let Term::Filter { condition, .. } = whole.ast().term(whole.ast().root()) else {
+        let Expr::Filter { condition, .. } = whole.ast().expr(whole.ast().root()) else {
             panic!();
         };
         let mut graft = Graft::new(whole.ast());
         let condition = graft.copy(*condition).unwrap();
-        let one = graft.add(Term::Current).unwrap();
-        let left = graft.add(Term::List([one].into())).unwrap();
-        let right = graft.add(Term::Current).unwrap();
+        let one = graft.add(Expr::Current).unwrap();
+        let left = graft.add(Expr::List([one].into())).unwrap();
+        let right = graft.add(Expr::Current).unwrap();
         let filter = graft
-            .add(Term::Filter {
+            .add(Expr::Filter {
                 left,
                 condition,
                 right,
@@ -168,10 +168,10 @@ mod tests {
     fn a_grafted_expression_never_exceeds_the_depth_limit() {
         let empty = Expression::parse("@").unwrap();
         let mut graft = Graft::new(empty.ast());
-        let mut term = graft.add(Term::Current).unwrap();
+        let mut expr = graft.add(Expr::Current).unwrap();
         for _ in 1..EXPRESSION_DEPTH_MAX {
-            term = graft.add(Term::Not(term)).unwrap();
+            expr = graft.add(Expr::Not(expr)).unwrap();
         }
-        assert_eq!(graft.add(Term::Not(term)), None);
+        assert_eq!(graft.add(Expr::Not(expr)), None);
     }
 }

@@ -6,13 +6,13 @@
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, Term, TermId},
+    ast::{Argument, Ast, Expr, ExprId},
 };
 
 use crate::{
     Document,
     narrow::{VOLATILE, are_empty_lists, standing_in},
-    text::{self, Swaps, TermWriter},
+    text::{self, ExprWriter, Swaps},
 };
 
 /// The chain that is the objects themselves.
@@ -27,7 +27,7 @@ pub enum ChainParameters {
     Allowed,
 }
 
-/// The part of the document that is a term's value.
+/// The part of the document that is a subexpression's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// The document, with the list in it.
@@ -93,28 +93,28 @@ impl<'e> Chains<'e> {
 
     /// Returns the value of a term on `at`; `None`: it is neither the document nor a chain. A chain is always an
     /// array, and never fails because a key is missing.
-    pub(crate) fn value(&self, id: TermId, at: &Value) -> Option<Value> {
-        match self.ast.term(id) {
-            Term::Current => Some(at.clone()),
-            Term::Field(name) => match at {
+    pub(crate) fn value(&self, id: ExprId, at: &Value) -> Option<Value> {
+        match self.ast.expr(id) {
+            Expr::Current => Some(at.clone()),
+            Expr::Field(name) => match at {
                 Value::Root | Value::Again if &**name == "items" => Some(Value::objects()),
                 Value::Root if self.plural == Some(name) => Some(Value::Again),
                 _ => None,
             },
-            Term::Path(steps) | Term::Pipe(steps) => steps
+            Expr::Path(steps) | Expr::Pipe(steps) => steps
                 .iter()
                 .try_fold(at.clone(), |at, step| self.value_behind(*step, &at)),
-            Term::Or(operands) => {
+            Expr::Or(operands) => {
                 let (first, rest) = operands.split_first()?;
                 let list = self.list(*first, at)?;
                 are_empty_lists(self.ast, rest).then_some(Value::List(list))
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => {
                 let values = arguments.iter().map(|argument| match argument {
-                    Argument::Value(term) => Some(*term),
+                    Argument::Value(expr) => Some(*expr),
                     Argument::Reference(_) => None,
                 });
                 let values: Vec<_> = values.collect::<Option<_>>()?;
@@ -125,35 +125,36 @@ impl<'e> Chains<'e> {
                 let list = self.list(standing_in(self.ast, name, &values)?, at)?;
                 Some(Value::List(list))
             }
-            Term::Flatten(left) => {
+            Expr::Flatten(left) => {
                 let left = self.list(*left, at)?;
                 Some(Value::List(format!("({left})[]")))
             }
-            Term::Project { left, right } if self.is_of_the_element(*right) => {
+            Expr::Project { left, right } if self.is_of_the_element(*right) => {
                 let behind = self.writer().behind(*right);
-                let (left, brackets) = match self.ast.term(*left) {
-                    Term::Flatten(inner) => (*inner, "[]"),
+                let (left, brackets) = match self.ast.expr(*left) {
+                    Expr::Flatten(inner) => (*inner, "[]"),
                     _ => (*left, "[*]"),
                 };
                 let left = self.list(left, at)?;
                 Some(Value::List(format!("({left}){brackets}{behind}")))
             }
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
             } if self.is_of_the_element(*condition) && self.is_of_the_element(*right) => {
                 let left = self.list(*left, at)?;
                 let (condition, behind) =
-                    (self.writer().term(*condition), self.writer().behind(*right));
+                    (self.writer().expr(*condition), self.writer().behind(*right));
                 Some(Value::List(format!("({left})[?{condition}]{behind}")))
             }
             _ => None,
         }
     }
 
-    /// Returns the value of a term behind `at`, which may be a chain already: then the term goes on behind it.
-    pub(crate) fn value_behind(&self, id: TermId, at: &Value) -> Option<Value> {
+    /// Returns the value of a subexpression behind `at`, which may be a chain already: then the subexpression goes on
+    /// behind it.
+    pub(crate) fn value_behind(&self, id: ExprId, at: &Value) -> Option<Value> {
         let Value::List(before) = at else {
             return self.value(id, at);
         };
@@ -168,30 +169,30 @@ impl<'e> Chains<'e> {
     }
 
     /// A projection of each element to some fields.
-    fn kept_only(&self, list: TermId, fields: TermId, at: &Value) -> Option<Value> {
+    fn kept_only(&self, list: ExprId, fields: ExprId, at: &Value) -> Option<Value> {
         let list = self.list(list, at)?;
-        let is_literal = matches!(self.ast.term(fields), Term::Literal(_));
-        let fields = self.writer().term(fields);
+        let is_literal = matches!(self.ast.expr(fields), Expr::Literal(_));
+        let fields = self.writer().expr(fields);
         is_literal.then(|| Value::List(format!("keep_only({list}, {fields})")))
     }
 
-    fn list(&self, id: TermId, at: &Value) -> Option<String> {
+    fn list(&self, id: ExprId, at: &Value) -> Option<String> {
         self.value(id, at)?.into_list()
     }
 
-    fn is_of_the_element(&self, id: TermId) -> bool {
-        let term = self.ast.term(id);
-        let own = match term {
-            Term::Call { function, .. } => !VOLATILE.contains(&self.ast.function_name(*function)),
+    fn is_of_the_element(&self, id: ExprId) -> bool {
+        let expr = self.ast.expr(id);
+        let own = match expr {
+            Expr::Call { function, .. } => !VOLATILE.contains(&self.ast.function_name(*function)),
             _ => true,
         };
-        own && term
+        own && expr
             .children()
             .iter()
             .all(|child| self.is_of_the_element(*child))
     }
 
-    fn writer(&self) -> TermWriter<'e> {
-        TermWriter::new(self.ast, self.none)
+    fn writer(&self) -> ExprWriter<'e> {
+        ExprWriter::new(self.ast, self.none)
     }
 }

@@ -6,10 +6,10 @@
 //! the original expression is evaluated, with its first error. So a term that is never reached, as behind `||`, makes
 //! no difference.
 
+mod counted;
 mod counter;
 mod search;
-mod term;
 
+pub use counted::{Count, CountedExpression, IndexedCount, Measure};
 pub use counter::{Counter, CounterKey};
 pub use search::extract_counts;
-pub use term::{Count, CountedExpression, IndexedCount, Measure};

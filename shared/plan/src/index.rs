@@ -21,7 +21,7 @@ use crate::{
     field_reads::{reads_of_one, reads_of_path},
 };
 
-pub use gather::Terms;
+pub use gather::LookupOptions;
 pub(crate) use key_values::KEY_BUDGET;
 use key_values::KeyValues;
 use newest::NewestVersions;

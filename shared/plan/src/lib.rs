@@ -79,7 +79,7 @@ pub use counts::{
 };
 pub use describe::{Objects, PlanDescription, describe};
 pub use field_reads::{pruned, reads};
-pub use index::{Index, Language, Terms};
+pub use index::{Index, Language, LookupOptions};
 pub use key::{IndexKey, Key, KeyProgram, Leaf, Reading};
 pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
 pub use sliced::{NoPart, SliceResult, Sliced, Whole};

@@ -10,21 +10,21 @@
 //! raises no error either: every term that is evaluated on it before that filter is part of the key, or cannot fail.
 //! An object whose key fails is a candidate in every query.
 
+mod dependence;
 mod document;
 mod inner;
 mod labels;
 mod missing_value;
 mod probe;
 mod stream;
-mod terms;
 
 use anteroom_jmespath::Expression;
 
 use crate::Key;
 
+pub(crate) use dependence::{VOLATILE, are_empty_lists, standing_in};
 use document::Search;
 pub use labels::selected;
-pub(crate) use terms::{VOLATILE, are_empty_lists, standing_in};
 
 /// The most probes of an expression. An expression with more has its objects scanned.
 const PROBES_MAX: usize = 16;

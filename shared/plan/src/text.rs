@@ -1,26 +1,26 @@
-//! A syntax tree as text again, with other terms in the place of some.
+//! A syntax tree as text again, with other subexpressions in the place of some.
 
 use std::{collections::HashMap, fmt::Write as _};
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, CompareOperator, Slice, Term, TermId},
+    ast::{Argument, Ast, CompareOperator, Expr, ExprId, Slice},
 };
 
-/// Texts that stand in the place of terms. Each is a term that needs no parentheses.
+/// Texts that stand in the place of subexpressions. Each is a subexpression that needs no parentheses.
 #[derive(Debug, Default)]
 pub(crate) struct Swaps {
     /// Texts that replace a whole term.
-    pub(crate) terms: HashMap<TermId, String>,
+    pub(crate) exprs: HashMap<ExprId, String>,
     /// Texts that replace a number of first steps of a path, or of first stages of a pipe.
-    pub(crate) stages: HashMap<TermId, (usize, String)>,
+    pub(crate) stages: HashMap<ExprId, (usize, String)>,
 }
 
 /// No expression has it in it.
 const UNWRITABLE: &str = "\0";
 
 /// Writes terms of a syntax tree as text.
-pub(crate) struct TermWriter<'e> {
+pub(crate) struct ExprWriter<'e> {
     ast: &'e Ast,
     swaps: &'e Swaps,
 }
@@ -31,33 +31,33 @@ pub(crate) fn swapped(expression: &Expression, swaps: &Swaps) -> Option<Expressi
         return None;
     }
     let ast = expression.ast();
-    let text = TermWriter::new(ast, swaps).term(ast.root());
+    let text = ExprWriter::new(ast, swaps).expr(ast.root());
     Expression::parse(&text).ok()
 }
 
 /// Returns true if the written tree parses to the same tree; this then holds for each part of the tree.
 pub(crate) fn is_writable(expression: &Expression) -> bool {
     let ast = expression.ast();
-    let text = TermWriter::new(ast, &Swaps::default()).term(ast.root());
+    let text = ExprWriter::new(ast, &Swaps::default()).expr(ast.root());
     Expression::parse(&text).is_ok_and(|again| again == *expression)
 }
 
-impl<'e> TermWriter<'e> {
+impl<'e> ExprWriter<'e> {
     pub(crate) fn new(ast: &'e Ast, swaps: &'e Swaps) -> Self {
         Self { ast, swaps }
     }
 
-    /// The term as an expression.
-    pub(crate) fn term(&self, id: TermId) -> String {
-        if let Some(swap) = self.swaps.terms.get(&id) {
+    /// The subexpression as an expression.
+    pub(crate) fn expr(&self, id: ExprId) -> String {
+        if let Some(swap) = self.swaps.exprs.get(&id) {
             return swap.clone();
         }
-        match self.ast.term(id) {
-            Term::Current => "@".to_owned(),
-            Term::Field(name) => quoted(name),
-            Term::Literal(value) => format!("`{}`", value.to_string().replace('`', "\\`")),
-            Term::Parameter(slot) => format!("${}", self.ast.parameters()[slot.index()]),
-            Term::Path(steps) => {
+        match self.ast.expr(id) {
+            Expr::Current => "@".to_owned(),
+            Expr::Field(name) => quoted(name),
+            Expr::Literal(value) => format!("`{}`", value.to_string().replace('`', "\\`")),
+            Expr::Parameter(slot) => format!("${}", self.ast.parameters()[slot.index()]),
+            Expr::Path(steps) => {
                 let (first, rest) = self.begun(id, steps);
                 let mut text = first;
                 for (place, step) in rest.iter().enumerate() {
@@ -70,15 +70,15 @@ impl<'e> TermWriter<'e> {
                 }
                 text
             }
-            Term::Pipe(stages) => {
+            Expr::Pipe(stages) => {
                 let (first, rest) = self.begun(id, stages);
                 let rest = rest.iter().map(|stage| self.operand(*stage));
                 joined(std::iter::once(format!("({first})")).chain(rest), " | ")
             }
-            Term::Or(terms) => joined(terms.iter().map(|term| self.operand(*term)), " || "),
-            Term::And(terms) => joined(terms.iter().map(|term| self.operand(*term)), " && "),
-            Term::Not(term) => format!("!{}", self.grouped(*term)),
-            Term::Compare {
+            Expr::Or(exprs) => joined(exprs.iter().map(|expr| self.operand(*expr)), " || "),
+            Expr::And(exprs) => joined(exprs.iter().map(|expr| self.operand(*expr)), " && "),
+            Expr::Not(expr) => format!("!{}", self.grouped(*expr)),
+            Expr::Compare {
                 operator,
                 left,
                 right,
@@ -86,50 +86,50 @@ impl<'e> TermWriter<'e> {
                 let (left, right) = (self.operand(*left), self.operand(*right));
                 format!("{left} {} {right}", sign(*operator))
             }
-            Term::Index(_)
-            | Term::Slice(_)
-            | Term::List(_)
-            | Term::Object(_)
-            | Term::Call { .. } => {
+            Expr::Index(_)
+            | Expr::Slice(_)
+            | Expr::List(_)
+            | Expr::Object(_)
+            | Expr::Call { .. } => {
                 let behind = self.behind(id);
                 behind.strip_prefix('.').unwrap_or(&behind).to_owned()
             }
-            Term::Project { left, right } => self.projected(*left, *right, Self::grouped),
-            Term::Filter { left, .. } | Term::ProjectValues { left, .. } => {
+            Expr::Project { left, right } => self.projected(*left, *right, Self::grouped),
+            Expr::Filter { left, .. } | Expr::ProjectValues { left, .. } => {
                 self.grouped(*left) + &self.behind_left(id)
             }
-            Term::Flatten(left) => self.grouped(*left) + "[]",
+            Expr::Flatten(left) => self.grouped(*left) + "[]",
         }
     }
 
     /// Writes a term, in parentheses if its context binds more tightly.
-    pub(crate) fn grouped(&self, id: TermId) -> String {
-        match self.ast.term(id) {
-            Term::Path(_) => format!("({})", self.term(id)),
+    pub(crate) fn grouped(&self, id: ExprId) -> String {
+        match self.ast.expr(id) {
+            Expr::Path(_) => format!("({})", self.expr(id)),
             _ => self.operand(id),
         }
     }
 
     /// Writes a term as an operand, in parentheses if they make a difference beside an operator.
-    pub(crate) fn operand(&self, id: TermId) -> String {
+    pub(crate) fn operand(&self, id: ExprId) -> String {
         match self.is_single(id) {
-            true => self.term(id),
-            false => format!("({})", self.term(id)),
+            true => self.expr(id),
+            false => format!("({})", self.expr(id)),
         }
     }
 
-    /// Returns true if nothing can come between the parts of the term.
-    fn is_single(&self, id: TermId) -> bool {
-        match self.ast.term(id) {
-            Term::Current
-            | Term::Field(_)
-            | Term::Literal(_)
-            | Term::Parameter(_)
-            | Term::Index(_)
-            | Term::List(_)
-            | Term::Object(_)
-            | Term::Call { .. } => true,
-            Term::Path(steps) => {
+    /// Returns true if nothing can come between the parts of the subexpression.
+    fn is_single(&self, id: ExprId) -> bool {
+        match self.ast.expr(id) {
+            Expr::Current
+            | Expr::Field(_)
+            | Expr::Literal(_)
+            | Expr::Parameter(_)
+            | Expr::Index(_)
+            | Expr::List(_)
+            | Expr::Object(_)
+            | Expr::Call { .. } => true,
+            Expr::Path(steps) => {
                 !self.swaps.stages.contains_key(&id)
                     && steps.iter().all(|step| self.is_single(*step))
             }
@@ -137,60 +137,60 @@ impl<'e> TermWriter<'e> {
         }
     }
 
-    /// The term as it stands behind a value, or behind the brackets of a projection.
-    pub(crate) fn behind(&self, id: TermId) -> String {
-        if self.swaps.terms.contains_key(&id) || self.swaps.stages.contains_key(&id) {
+    /// The subexpression as it stands behind a value, or behind the brackets of a projection.
+    pub(crate) fn behind(&self, id: ExprId) -> String {
+        if self.swaps.exprs.contains_key(&id) || self.swaps.stages.contains_key(&id) {
             return UNWRITABLE.to_owned(); // What stands behind a value is not that of a parameter.
         }
-        match self.ast.term(id) {
-            Term::Current => String::new(),
-            Term::Field(name) => format!(".{}", quoted(name)),
-            Term::Index(index) => format!("[{index}]"),
-            Term::Slice(slice) => slice_text(*slice),
-            Term::List(terms) => {
-                let terms = terms.iter().map(|term| self.term(*term));
-                format!(".[{}]", joined(terms, ", "))
+        match self.ast.expr(id) {
+            Expr::Current => String::new(),
+            Expr::Field(name) => format!(".{}", quoted(name)),
+            Expr::Index(index) => format!("[{index}]"),
+            Expr::Slice(slice) => slice_text(*slice),
+            Expr::List(exprs) => {
+                let exprs = exprs.iter().map(|expr| self.expr(*expr));
+                format!(".[{}]", joined(exprs, ", "))
             }
-            Term::Object(entries) => {
-                let entry = |(name, term): &(Box<str>, TermId)| {
-                    format!("{}: {}", quoted(name), self.term(*term))
+            Expr::Object(entries) => {
+                let entry = |(name, expr): &(Box<str>, ExprId)| {
+                    format!("{}: {}", quoted(name), self.expr(*expr))
                 };
                 format!(".{{{}}}", joined(entries.iter().map(entry), ", "))
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => {
                 let argument = |argument: &Argument| match argument {
-                    Argument::Value(term) => self.term(*term),
-                    Argument::Reference(term) => format!("&{}", self.grouped(*term)),
+                    Argument::Value(expr) => self.expr(*expr),
+                    Argument::Reference(expr) => format!("&{}", self.grouped(*expr)),
                 };
                 let arguments = joined(arguments.iter().map(argument), ", ");
                 format!(".{}({arguments})", self.ast.function_name(*function))
             }
-            Term::Path(steps) => joined(steps.iter().map(|step| self.behind(*step)), ""),
-            Term::Project { left, right } => self.projected(*left, *right, Self::behind),
-            Term::Filter { left, .. } | Term::ProjectValues { left, .. } => {
+            Expr::Path(steps) => joined(steps.iter().map(|step| self.behind(*step)), ""),
+            Expr::Project { left, right } => self.projected(*left, *right, Self::behind),
+            Expr::Filter { left, .. } | Expr::ProjectValues { left, .. } => {
                 self.behind(*left) + &self.behind_left(id)
             }
             _ => UNWRITABLE.to_owned(),
         }
     }
 
-    fn behind_left(&self, id: TermId) -> String {
-        match self.ast.term(id) {
-            Term::Filter {
+    fn behind_left(&self, id: ExprId) -> String {
+        match self.ast.expr(id) {
+            Expr::Filter {
                 condition, right, ..
-            } => format!("[?{}]{}", self.term(*condition), self.behind(*right)),
-            Term::ProjectValues { right, .. } => format!(".*{}", self.behind(*right)),
+            } => format!("[?{}]{}", self.expr(*condition), self.behind(*right)),
+            Expr::ProjectValues { right, .. } => format!(".*{}", self.behind(*right)),
             _ => UNWRITABLE.to_owned(),
         }
     }
 
-    fn projected(&self, left: TermId, right: TermId, write: fn(&Self, TermId) -> String) -> String {
+    fn projected(&self, left: ExprId, right: ExprId, write: fn(&Self, ExprId) -> String) -> String {
         let right = self.behind(right);
-        match self.ast.term(left) {
-            Term::Flatten(inner) => write(self, *inner) + "[]" + &right,
+        match self.ast.expr(left) {
+            Expr::Flatten(inner) => write(self, *inner) + "[]" + &right,
             _ if self.ends_in_slice(left) => match write(self, left) {
                 text if text.starts_with('(') => text[1..text.len() - 1].to_owned() + &right,
                 text => text + &right,
@@ -199,19 +199,19 @@ impl<'e> TermWriter<'e> {
         }
     }
 
-    fn ends_in_slice(&self, id: TermId) -> bool {
-        match self.ast.term(id) {
-            Term::Slice(_) => true,
-            Term::Path(steps) => steps.last().is_some_and(|last| self.ends_in_slice(*last)),
+    fn ends_in_slice(&self, id: ExprId) -> bool {
+        match self.ast.expr(id) {
+            Expr::Slice(_) => true,
+            Expr::Path(steps) => steps.last().is_some_and(|last| self.ends_in_slice(*last)),
             _ => false,
         }
     }
 
     /// Writes the first step of a path or stage of a pipe, and returns those that follow.
-    fn begun<'t>(&self, id: TermId, terms: &'t [TermId]) -> (String, &'t [TermId]) {
-        match (self.swaps.stages.get(&id), terms) {
-            (Some((taken, swap)), _) => (swap.clone(), terms.get(*taken..).unwrap_or_default()),
-            (None, [first, rest @ ..]) => (self.term(*first), rest),
+    fn begun<'t>(&self, id: ExprId, exprs: &'t [ExprId]) -> (String, &'t [ExprId]) {
+        match (self.swaps.stages.get(&id), exprs) {
+            (Some((taken, swap)), _) => (swap.clone(), exprs.get(*taken..).unwrap_or_default()),
+            (None, [first, rest @ ..]) => (self.expr(*first), rest),
             (None, []) => (String::new(), &[]),
         }
     }
@@ -293,15 +293,15 @@ mod tests {
         let expression = Expression::parse("length(items[].a) > `3` && (items | sum(@) | [@])");
         let expression = expression.unwrap();
         let ast = expression.ast();
-        let Term::And(terms) = ast.term(ast.root()) else {
+        let Expr::And(exprs) = ast.expr(ast.root()) else {
             panic!("{expression:?}");
         };
-        let Term::Compare { left, .. } = ast.term(terms[0]) else {
+        let Expr::Compare { left, .. } = ast.expr(exprs[0]) else {
             panic!("{expression:?}");
         };
         let swaps = Swaps {
-            terms: HashMap::from([(*left, "$one".to_owned())]),
-            stages: HashMap::from([(terms[1], (2, "$two".to_owned()))]),
+            exprs: HashMap::from([(*left, "$one".to_owned())]),
+            stages: HashMap::from([(exprs[1], (2, "$two".to_owned()))]),
         };
         let expected = Expression::parse("$one > `3` && ($two | [@])").unwrap();
         assert_eq!(swapped(&expression, &swaps), Some(expected));

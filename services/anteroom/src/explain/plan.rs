@@ -304,7 +304,7 @@ fn by_uses(uses: &[ListUse]) -> Plan {
     let scan = uses.iter().find_map(|one| match &one.way {
         ListAccess::Index(_) => None,
         ListAccess::Condition | ListAccess::Whole => Some(Plan::Scan {
-            part: one.term.clone(),
+            part: one.expr.clone(),
             why: one.way.reason().to_owned(),
             better: one.way.advice().to_owned(),
         }),

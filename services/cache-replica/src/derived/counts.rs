@@ -1,4 +1,4 @@
-//! Answers the counts of a query, and puts them in the place of their terms.
+//! Answers the counts of a query, and puts them in the place of their subexpressions.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anteroom_jmespath::Parameters;
-use anteroom_plan::{Index, IndexKey, Narrow, Operand, Probe, Terms, selected};
+use anteroom_plan::{Index, IndexKey, LookupOptions, Narrow, Operand, Probe, selected};
 use anteroom_view::{Object, Select};
 use serde_json::Value;
 
@@ -64,13 +64,13 @@ impl Derived {
     ) -> Option<Vec<Object>> {
         let narrow = plan.narrow(document(select, context.asked.state.read())?);
         let narrow = selected(narrow.as_deref(), select.labels())?;
-        let terms = Terms {
+        let options = LookupOptions {
             objects_max: limit.objects,
             steps_max: limit.steps,
             admits: &|object| select.admits(object),
             parameters: context.parameters,
         };
-        let mut found = self.gather(&narrow, context, terms)?;
+        let mut found = self.gather(&narrow, context, options)?;
         found.sort_unstable();
         found.dedup();
         Some(found)
@@ -80,17 +80,17 @@ impl Derived {
         &self,
         narrow: &Narrow,
         context: &LookupContext<'_>,
-        terms: Terms<'_>,
+        options: LookupOptions<'_>,
     ) -> Option<Vec<Object>> {
         match narrow {
             Narrow::Probe(probe) => {
-                let gather = |index: &Index| index.gather(probe, terms);
+                let gather = |index: &Index| index.gather(probe, options);
                 let key = context.key(probe);
                 self.indexes
                     .ask(context.asked, key, context.wait_max, gather)?
             }
-            Narrow::Any(parts) => self.gather_any(parts, context, terms),
-            Narrow::All(alternatives) => self.gather_fewest(alternatives, context, terms),
+            Narrow::Any(parts) => self.gather_any(parts, context, options),
+            Narrow::All(alternatives) => self.gather_fewest(alternatives, context, options),
         }
     }
 
@@ -98,14 +98,14 @@ impl Derived {
         &self,
         parts: &[Narrow],
         context: &LookupContext<'_>,
-        terms: Terms<'_>,
+        options: LookupOptions<'_>,
     ) -> Option<Vec<Object>> {
         let mut found = Some(Vec::new());
         for part in parts {
             // Indexes are asked even after a missing one, so that all missing indexes are built at once.
-            let more = self.gather(part, context, terms);
+            let more = self.gather(part, context, options);
             found = found.zip(more).map(|(found, more)| [found, more].concat());
-            found = found.filter(|found| found.len() <= terms.objects_max);
+            found = found.filter(|found| found.len() <= options.objects_max);
         }
         found
     }
@@ -115,12 +115,12 @@ impl Derived {
         &self,
         alternatives: &[Narrow],
         context: &LookupContext<'_>,
-        mut terms: Terms<'_>,
+        mut options: LookupOptions<'_>,
     ) -> Option<Vec<Object>> {
         let mut best: Option<Vec<Object>> = None;
         for alternative in alternatives {
-            if let Some(found) = self.gather(alternative, context, terms) {
-                terms.objects_max = found.len();
+            if let Some(found) = self.gather(alternative, context, options) {
+                options.objects_max = found.len();
                 best = Some(found);
             }
             if best.as_ref().is_some_and(|best| best.len() <= FEW) {

@@ -1,12 +1,12 @@
-//! The terms within a term.
+//! The subexpressions within a subexpression.
 
 use super::Expr;
 
-/// A term within another: at each level its place among the [children](Expr::children).
-pub(crate) type TermPath = Box<[u16]>;
+/// A subexpression within another: at each level its place among the [children](Expr::children).
+pub(crate) type ExprPath = Box<[u16]>;
 
 impl Expr {
-    /// The terms that it is made of, in the order in which they are written.
+    /// The subexpressions that it is made of, in the order in which they are written.
     pub(crate) fn children(&self) -> Vec<&Expr> {
         match self {
             Self::Literal(_)
@@ -42,7 +42,7 @@ impl Expr {
         }
     }
 
-    /// Visits the terms that it is made of, each with the number of variables of macros around it.
+    /// Visits the subexpressions that it is made of, each with the number of variables of macros around it.
     pub(crate) fn each_child_mut(
         &mut self,
         locals: usize,
@@ -103,18 +103,18 @@ impl Expr {
         }
     }
 
-    /// The term at a path.
+    /// The subexpression at a path.
     pub(crate) fn at(&self, path: &[u16]) -> Option<&Expr> {
         path.iter()
-            .try_fold(self, |term, place| match (term, place) {
+            .try_fold(self, |expr, place| match (expr, place) {
                 // The most frequent ones without a list of all.
                 (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 0) => Some(&pair.0),
                 (Self::And(pair) | Self::Or(pair) | Self::Binary(_, pair), 1) => Some(&pair.1),
-                _ => term.children().get(usize::from(*place)).copied(),
+                _ => expr.children().get(usize::from(*place)).copied(),
             })
     }
 
-    /// Returns whether `is` holds for the term or for any term inside.
+    /// Returns whether `is` holds for the subexpression or for any subexpression inside.
     pub(crate) fn any(&self, is: &dyn Fn(&Expr) -> bool) -> bool {
         is(self) || self.children().into_iter().any(|child| child.any(is))
     }

@@ -2,7 +2,7 @@
 
 use cel::common::ast::{Expr as Parsed, IdedExpr};
 
-use super::term::{Compiler, Typed};
+use super::expr::{Compiler, Typed};
 use crate::{
     CompileError,
     ast::{Call, Expr, MacroKind},
@@ -82,7 +82,7 @@ impl Compiler<'_> {
             Some(function) => self.function(function, target, arguments),
             None => {
                 // What it is called on may say more of why there is no such function.
-                target.map(|target| self.term(target)).transpose()?;
+                target.map(|target| self.expr(target)).transpose()?;
                 Err(self.unknown(name, target.is_some(), arguments.len()))
             }
         }
@@ -146,14 +146,14 @@ impl Compiler<'_> {
         let mut arguments = Vec::with_capacity(all.len());
         let mut kinds = Vec::with_capacity(all.len());
         for one in all {
-            let (argument, kind) = self.term(one)?;
+            let (argument, kind) = self.expr(one)?;
             arguments.push(argument);
             kinds.push(kind);
         }
         if let (Some(first), false) = (kinds.first(), function.of.is_empty())
             && !first.can_be(function.of)
         {
-            return Err(super::term::mismatch(function.name, &kinds));
+            return Err(super::expr::mismatch(function.name, &kinds));
         }
         let pattern = match arguments.get(1) {
             Some(Expr::Literal(Val::Text(text))) if function.takes_pattern => {

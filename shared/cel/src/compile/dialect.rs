@@ -2,7 +2,7 @@
 
 use cel::common::ast::{Expr as Parsed, IdedExpr};
 
-use super::term::{Compiler, Typed};
+use super::expr::{Compiler, Typed};
 use crate::{
     CompileError, Dialect,
     ast::{Call, Expr, MacroKind, Operator, Root},
@@ -134,7 +134,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns whether the term is the request's object, or an optional of it.
+/// Returns whether the subexpression is the request's object, or an optional of it.
 pub(super) fn is_object(expr: &Expr) -> bool {
     match expr {
         Expr::Root(root) => root.is_object(),
@@ -154,7 +154,7 @@ fn is_there(root: Root) -> Expr {
     Expr::Binary(Operator::NotEqual, Box::new(sides))
 }
 
-/// The operand and the name, where a term looks into another one by name.
+/// The operand and the name, where a subexpression looks into another one by name.
 fn access(expr: &Expr) -> Option<(&Expr, &str)> {
     match expr {
         Expr::Select(operand, name) => Some((operand, name)),
@@ -166,7 +166,7 @@ fn access(expr: &Expr) -> Option<(&Expr, &str)> {
     }
 }
 
-/// Takes out `steps` accesses below the last one of a term.
+/// Takes out `steps` accesses below the last one of a subexpression.
 fn peeled(expr: Expr, steps: usize) -> Expr {
     match expr {
         Expr::Select(operand, name) => Expr::Select(Box::new(below(*operand, steps)), name),

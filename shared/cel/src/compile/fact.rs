@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cel::common::ast::{Expr as Parsed, IdedExpr};
 use serde_json::Value;
 
-use super::term::{Compiler, Typed};
+use super::expr::{Compiler, Typed};
 use crate::{
     Budget, CompileError,
     ast::{Expr, FactCall, Operator},
@@ -81,26 +81,26 @@ impl Compiler<'_> {
         parsed: &[IdedExpr],
         ca: Option<&IdedExpr>,
     ) -> Result<Typed, CompileError> {
-        let mut terms = Vec::with_capacity(parsed.len());
+        let mut exprs = Vec::with_capacity(parsed.len());
         for one in parsed {
-            terms.push(match self.term(one)?.0 {
+            exprs.push(match self.expr(one)?.0 {
                 Expr::Variable(at) => self.written_out(at)?,
-                term => term,
+                expr => expr,
             });
         }
-        let terms = match function {
+        let exprs = match function {
             FactFunction::ResourceGet | FactFunction::ResourceList | FactFunction::ResourcePost => {
-                with_gvr(terms)
+                with_gvr(exprs)
             }
-            _ => terms,
+            _ => exprs,
         };
-        let mut ordered = ordered(function, scope, terms).map_err(|takes| {
+        let mut ordered = ordered(function, scope, exprs).map_err(|takes| {
             let name = function.as_str();
             CompileError::Invalid(format!("{name}() takes {takes}"))
         })?;
         if function.is_http() {
             ordered.push(match ca {
-                Some(ca) => Ordered::Term(self.term(ca)?.0),
+                Some(ca) => Ordered::Expr(self.expr(ca)?.0),
                 None => Ordered::Null,
             });
         }
@@ -108,7 +108,7 @@ impl Compiler<'_> {
         let mut arguments = Vec::with_capacity(ordered.len());
         for one in ordered {
             arguments.push(match one {
-                Ordered::Term(term) => argument(term, &mut dynamic),
+                Ordered::Expr(expr) => argument(expr, &mut dynamic),
                 Ordered::Null => Argument::Constant(Value::Null),
                 Ordered::Empty => Argument::Constant("".into()),
                 Ordered::Home => Argument::Home,
@@ -133,7 +133,7 @@ impl Compiler<'_> {
             return Ok(Expr::Variable(at));
         };
         Ok(Compiler::new(self.names, text)
-            .term(&super::parse(text)?)?
+            .expr(&super::parse(text)?)?
             .0)
     }
 
@@ -142,7 +142,7 @@ impl Compiler<'_> {
         let [version, kind] = parsed else {
             return Err(CompileError::invalid("resource.toGVR() takes 2 arguments"));
         };
-        let (version, kind) = (self.term(version)?.0, self.term(kind)?.0);
+        let (version, kind) = (self.expr(version)?.0, self.expr(kind)?.0);
         let (Some(Value::String(version)), Some(Value::String(kind))) =
             (constant(&version), constant(&kind))
         else {
@@ -157,16 +157,16 @@ impl Compiler<'_> {
 
 /// An argument in its place.
 enum Ordered {
-    Term(Expr),
+    Expr(Expr),
     Null,
     Empty,
     Home,
 }
 
 /// Puts the API version and the plural in the place of what `resource.toGVR` gave.
-fn with_gvr(terms: Vec<Expr>) -> Vec<Expr> {
-    let Some(Some(Value::Object(gvr))) = terms.first().map(constant) else {
-        return terms;
+fn with_gvr(exprs: Vec<Expr>) -> Vec<Expr> {
+    let Some(Some(Value::Object(gvr))) = exprs.first().map(constant) else {
+        return exprs;
     };
     let text = |field: &str| gvr.get(field).and_then(Value::as_str).unwrap_or_default();
     let version = match text("group") {
@@ -174,7 +174,7 @@ fn with_gvr(terms: Vec<Expr>) -> Vec<Expr> {
         group => format!("{group}/{}", text("version")),
     };
     let literal = |text: &str| Expr::Literal(Val::text(text));
-    let rest = terms.into_iter().skip(1);
+    let rest = exprs.into_iter().skip(1);
     [literal(&version), literal(text("resource"))]
         .into_iter()
         .chain(rest)
@@ -185,11 +185,11 @@ fn with_gvr(terms: Vec<Expr>) -> Vec<Expr> {
 fn ordered(
     function: FactFunction,
     scope: FactScope,
-    terms: Vec<Expr>,
+    exprs: Vec<Expr>,
 ) -> Result<Vec<Ordered>, &'static str> {
-    let count = terms.len();
-    let mut terms = terms.into_iter().map(Ordered::Term);
-    let mut take = || terms.next().unwrap_or(Ordered::Null);
+    let count = exprs.len();
+    let mut exprs = exprs.into_iter().map(Ordered::Expr);
+    let mut take = || exprs.next().unwrap_or(Ordered::Null);
     let is_own = scope == FactScope::Namespace;
     Ok(match (function, is_own, count) {
         (FactFunction::ResourceGet, false, 4) => vec![take(), take(), take(), take()],
@@ -225,12 +225,12 @@ fn ordered(
     })
 }
 
-/// Returns what is constant of a term; the rest becomes dynamic.
-fn argument(term: Expr, dynamic: &mut Vec<Expr>) -> Argument {
-    if let Some(value) = constant(&term) {
+/// Returns what is constant of a subexpression; the rest becomes dynamic.
+fn argument(expr: Expr, dynamic: &mut Vec<Expr>) -> Argument {
+    if let Some(value) = constant(&expr) {
         return Argument::Constant(value);
     }
-    match term {
+    match expr {
         Expr::Binary(Operator::Add, pair) => {
             let (left, right) = *pair;
             let mut parts = Vec::new();
@@ -256,16 +256,16 @@ fn argument(term: Expr, dynamic: &mut Vec<Expr>) -> Argument {
             });
             Argument::Map(entries.collect())
         }
-        term => {
-            dynamic.push(term);
+        expr => {
+            dynamic.push(expr);
             Argument::Dynamic(dynamic.len() - 1)
         }
     }
 }
 
-/// Returns the value of a term that is the same for every request.
-pub(super) fn constant(term: &Expr) -> Option<Value> {
-    match term {
+/// Returns the value of a subexpression that is the same for every request.
+pub(super) fn constant(expr: &Expr) -> Option<Value> {
+    match expr {
         Expr::Literal(value) => to_json(value, None, &mut Budget::default()).ok(),
         Expr::List(elements) => {
             let each = elements.iter().map(|one| match one.optional {

@@ -126,10 +126,10 @@ impl Names {
     pub(super) fn variable(&self, name: &str) -> Option<(Expr, Kind)> {
         let mut all = self.variables.iter().enumerate();
         let (at, found) = all.find(|(_, own)| own.name == name)?;
-        let term = match &found.literal {
+        let expr = match &found.literal {
             Some(literal) => Expr::Literal(literal.clone()),
             None => Expr::Variable(at),
         };
-        Some((term, found.kind))
+        Some((expr, found.kind))
     }
 }

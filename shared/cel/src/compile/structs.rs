@@ -2,7 +2,7 @@
 
 use cel::common::ast::{EntryExpr, IdedEntryExpr};
 
-use super::term::{Compiler, Typed};
+use super::expr::{Compiler, Typed};
 use crate::{
     CompileError,
     ast::{Element, Expr, MacroKind, Operator, StructLiteral},
@@ -43,9 +43,9 @@ impl Compiler<'_> {
                 let message = format!("`{name}` has the field `{field}` twice");
                 return Err(CompileError::Invalid(message));
             }
-            let (value, of) = self.term(&entry.value)?;
+            let (value, of) = self.expr(&entry.value)?;
             if entry.optional && !of.can_be(&[Kind::Optional]) {
-                return Err(super::term::mismatch("?_", &[of]));
+                return Err(super::expr::mismatch("?_", &[of]));
             }
             let of = if entry.optional { Kind::Any } else { of };
             match kind {

@@ -66,12 +66,12 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// Evaluates terms that are all needed.
-    pub(super) fn all(&mut self, terms: &'v [Expr]) -> Result<Vec<Val<'v>>, EvalError> {
-        let mut values = Vec::with_capacity(terms.len());
-        let mut left = terms;
-        while let [term, others @ ..] = left {
-            match self.eval(term) {
+    /// Evaluates subexpressions that are all needed.
+    pub(super) fn all(&mut self, exprs: &'v [Expr]) -> Result<Vec<Val<'v>>, EvalError> {
+        let mut values = Vec::with_capacity(exprs.len());
+        let mut left = exprs;
+        while let [expr, others @ ..] = left {
+            match self.eval(expr) {
                 Ok(value) => values.push(value),
                 Err(error) => return Err(self.failed_beside(error, others)),
             }
@@ -80,7 +80,7 @@ impl<'v> Machine<'v> {
         Ok(values)
     }
 
-    /// Evaluates two terms that are both needed.
+    /// Evaluates two subexpressions that are both needed.
     #[inline]
     pub(super) fn both(
         &mut self,
@@ -93,16 +93,16 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// Returns the error of terms of which one has this one. Where a term is unknown, the others are evaluated for
-    /// what they ask for, within the limits.
+    /// Returns the error of subexpressions of which one has this one. Where a subexpression is unknown, the others are
+    /// evaluated for what they ask for, within the limits.
     #[cold]
     fn failed_beside(&mut self, error: EvalError, others: &'v [Expr]) -> EvalError {
         if error != EvalError::Unknown {
             return error;
         }
         let mut lacks = true;
-        for term in others {
-            if let Err(error) = known(self.eval(term), &mut lacks) {
+        for expr in others {
+            if let Err(error) = known(self.eval(expr), &mut lacks) {
                 return error;
             }
         }

@@ -134,18 +134,18 @@ impl<'v> Machine<'v> {
         Ok(scalars)
     }
 
-    /// Evaluates a term of a body, without the elements that the body is about.
+    /// Evaluates a subexpression of a body, without the elements that the body is about.
     fn operand(
         &mut self,
         body: &'v Expr,
         operand: &'v Operand,
     ) -> Result<Option<Val<'v>>, EvalError> {
-        let Some(term) = body.at(&operand.term) else {
+        let Some(expr) = body.at(&operand.path) else {
             return Ok(None);
         };
         let around = self.locals.len();
         self.locals.resize(operand.depth, Val::Null);
-        let value = self.eval(term);
+        let value = self.eval(expr);
         self.locals.truncate(around);
         match value {
             Ok(value) => Ok(Some(value)),

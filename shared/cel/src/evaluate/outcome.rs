@@ -18,8 +18,8 @@ impl<'v> Machine<'v> {
         self.exact_json_of(program.expr())
     }
 
-    pub(super) fn exact_json_of(&mut self, term: &'v Expr) -> Result<Value, JsonError> {
-        let value = self.eval(term).map_err(JsonError::Failed)?;
+    pub(super) fn exact_json_of(&mut self, expr: &'v Expr) -> Result<Value, JsonError> {
+        let value = self.eval(expr).map_err(JsonError::Failed)?;
         json(&value, DEPTH_MAX, &mut self.tools.budget)
     }
 }

@@ -3,7 +3,7 @@
 use super::Machine;
 use crate::{
     EvalError, JsonError,
-    ast::{Expr, SubqueryCall, TermPlace},
+    ast::{Expr, ExprLocation, SubqueryCall},
     subquery::{SubqueryAnswer, SubqueryRequest},
     value::Val,
 };
@@ -79,13 +79,13 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// Evaluates a term as if no list were known, and makes no call that others see.
-    fn without_lists(&mut self, term: &'v Expr) -> Result<Val<'v>, EvalError> {
+    /// Evaluates a subexpression as if no list were known, and makes no call that others see.
+    fn without_lists(&mut self, expr: &'v Expr) -> Result<Val<'v>, EvalError> {
         let nothing = vec![None; self.variables.len()];
         let known = std::mem::replace(&mut self.known, nothing);
         let (lazy, lacks) = (self.lazy.clone(), self.lacks);
         self.is_without_lists = true;
-        let value = self.eval(term);
+        let value = self.eval(expr);
         self.is_without_lists = false;
         // What was found out without lists is forgotten.
         (self.known, self.lazy, self.lacks) = (known, lazy, lacks);
@@ -95,19 +95,19 @@ impl<'v> Machine<'v> {
     fn value_at(
         &mut self,
         call: &'v SubqueryCall,
-        place: &'v TermPlace,
+        place: &'v ExprLocation,
     ) -> Result<serde_json::Value, JsonError> {
         let missing =
             || JsonError::Failed(EvalError::refused("a term of the expression is missing"));
         let Some(at) = place.variable else {
-            let term = call.whole.at(&place.path).ok_or_else(missing)?;
-            return self.exact_json_of(term);
+            let expr = call.whole.at(&place.path).ok_or_else(missing)?;
+            return self.exact_json_of(expr);
         };
         let variable = self.variables.get(at).ok_or_else(missing)?;
-        let term = variable.expr().at(&place.path).ok_or_else(missing)?;
+        let expr = variable.expr().at(&place.path).ok_or_else(missing)?;
         let around = std::mem::take(&mut self.locals);
         let lazy = std::mem::take(&mut self.lazy);
-        let value = self.exact_json_of(term);
+        let value = self.exact_json_of(expr);
         (self.locals, self.lazy) = (around, lazy);
         value
     }

@@ -17,7 +17,7 @@ pub(super) fn find(body: &Expr, place: usize, decided: bool) -> Option<Narrow> {
 }
 
 struct NarrowFinder {
-    /// The path from the body to the term.
+    /// The path from the body to the subexpression.
     at: Vec<u16>,
 }
 
@@ -29,12 +29,12 @@ impl NarrowFinder {
         found
     }
 
-    fn find(&mut self, term: &Expr, decided: bool, scope: &MacroScope) -> Option<Narrow> {
-        match (term, decided) {
+    fn find(&mut self, expr: &Expr, decided: bool, scope: &MacroScope) -> Option<Narrow> {
+        match (expr, decided) {
             // One side that decides is enough.
             (Expr::And(pair), false) | (Expr::Or(pair), true) => {
                 let mut scope = scope.clone();
-                add_guards(term, decided, &mut scope);
+                add_guards(expr, decided, &mut scope);
                 let left = self.child(0, |finder| finder.find(&pair.0, decided, &scope));
                 let right = self.child(1, |finder| finder.find(&pair.1, decided, &scope));
                 match (left, right) {
@@ -88,12 +88,12 @@ impl NarrowFinder {
         &self,
         path: &Path,
         matching: Matching,
-        term: &Expr,
+        expr: &Expr,
         place: u16,
         scope: &MacroScope,
     ) -> Option<Narrow> {
         // The same element on both sides is for a scan.
-        scope.is_apart(term).then(|| {
+        scope.is_apart(expr).then(|| {
             Narrow::Probe(Probe {
                 key: scope.key(path),
                 matching,
@@ -103,9 +103,9 @@ impl NarrowFinder {
     }
 
     fn operand(&self, place: u16, scope: &MacroScope) -> Operand {
-        let term = self.at.iter().copied().chain([place]);
+        let path = self.at.iter().copied().chain([place]);
         Operand {
-            term: term.collect(),
+            path: path.collect(),
             depth: scope.depth(),
         }
     }
@@ -143,9 +143,9 @@ const RANGE: u16 = 0;
 /// The place of the body of a macro without a filter.
 const BODY: u16 = 1;
 
-/// Adds the guards that stand side by side in `term`.
-fn add_guards(term: &Expr, decided: bool, scope: &mut MacroScope) {
-    match (term, decided) {
+/// Adds the guards that stand side by side in `expr`.
+fn add_guards(expr: &Expr, decided: bool, scope: &mut MacroScope) {
+    match (expr, decided) {
         (Expr::And(pair), false) | (Expr::Or(pair), true) => {
             add_guards(&pair.0, decided, scope);
             add_guards(&pair.1, decided, scope);
@@ -157,8 +157,8 @@ fn add_guards(term: &Expr, decided: bool, scope: &mut MacroScope) {
 }
 
 /// `has(path.field)`, `'field' in path`
-fn add_guard(term: &Expr, scope: &mut MacroScope) {
-    let (of, field, missing): (&Expr, &str, Missing) = match term {
+fn add_guard(expr: &Expr, scope: &mut MacroScope) {
+    let (of, field, missing): (&Expr, &str, Missing) = match expr {
         Expr::Has(operand, field) => (operand, field, Missing::Skip),
         Expr::Binary(Operator::In, pair) => match &**pair {
             (Expr::Literal(Val::Text(field)), of) => (of, field, Missing::SkipInMap),

@@ -1,4 +1,4 @@
-//! Terms that are paths into the element of a macro.
+//! Subexpressions that are paths into the element of a macro.
 
 use crate::{
     ast::{Expr, Macro, MacroKind},
@@ -6,7 +6,7 @@ use crate::{
     value::{Val, scalar_of},
 };
 
-/// A path that a term takes.
+/// A path that a subexpression takes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     pub(super) steps: Vec<KeyStep>,
@@ -45,7 +45,7 @@ impl MacroScope {
         }
     }
 
-    /// The variables of macros around a term of this scope.
+    /// The variables of macros around a subexpression of this scope.
     pub(super) fn depth(&self) -> usize {
         self.place + self.variables.len()
     }
@@ -73,9 +73,9 @@ impl MacroScope {
         self.guards.push((path, missing));
     }
 
-    /// Returns whether a term mentions neither the element nor anything in it.
-    pub(super) fn is_apart(&self, term: &Expr) -> bool {
-        !term.any(&|term| match term {
+    /// Returns whether a subexpression mentions neither the element nor anything in it.
+    pub(super) fn is_apart(&self, expr: &Expr) -> bool {
+        !expr.any(&|expr| match expr {
             Expr::Local(at) => {
                 let at = at.checked_sub(self.place);
                 let variable = at.and_then(|at| self.variables.get(at));
@@ -85,9 +85,9 @@ impl MacroScope {
         })
     }
 
-    /// The path that a term takes; `None`: it is none.
-    pub(super) fn path(&self, term: &Expr) -> Option<Path> {
-        match term {
+    /// The path that a subexpression takes; `None`: it is none.
+    pub(super) fn path(&self, expr: &Expr) -> Option<Path> {
+        match expr {
             Expr::Local(at) => {
                 let at = at.checked_sub(self.place)?;
                 match self.variables.get(at)? {
@@ -123,16 +123,16 @@ impl MacroScope {
         }
     }
 
-    /// The path to the elements of a term that is a list, or to the keys of one that is a map.
-    pub(super) fn elements(&self, term: &Expr) -> Option<Path> {
-        if let Expr::Macro(made) = term
+    /// The path to the elements of a subexpression that is a list, or to the keys of one that is a map.
+    pub(super) fn elements(&self, expr: &Expr) -> Option<Path> {
+        if let Expr::Macro(made) = expr
             && is_plain_map(made)
         {
             let range = self.elements(&made.range)?;
             let path = self.within(range).path(&made.body)?;
             return (!path.is_optional).then_some(path);
         }
-        let mut path = self.path(term)?;
+        let mut path = self.path(expr)?;
         path.steps.push(KeyStep::Each);
         (!path.is_optional).then_some(path)
     }
@@ -165,9 +165,9 @@ impl MacroScope {
     }
 }
 
-/// Returns the constant that a term puts in the place of a missing field; `None` of any other term.
-fn constant(term: &Expr) -> Option<Missing> {
-    match term {
+/// Returns the constant that a subexpression puts in the place of a missing field; `None` of any other subexpression.
+fn constant(expr: &Expr) -> Option<Missing> {
+    match expr {
         Expr::Literal(value) => scalar_of(value).map(Missing::Default),
         Expr::List(none) if none.is_empty() => Some(Missing::EmptyList),
         Expr::Map(none) if none.is_empty() => Some(Missing::EmptyMap),

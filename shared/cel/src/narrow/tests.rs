@@ -20,8 +20,8 @@ fn asked_in(dialect: Dialect, source: &str) -> Option<String> {
 }
 
 /// Finds the macro whose range is `view`.
-fn look<'e>(term: &'e Expr, depth: usize, found: &mut Option<(&'e Macro, usize)>) {
-    if let Expr::Macro(made) = term {
+fn look<'e>(expr: &'e Expr, depth: usize, found: &mut Option<(&'e Macro, usize)>) {
+    if let Expr::Macro(made) = expr {
         if matches!(made.range, Expr::Input(0)) {
             *found = found.or(Some((made, depth)));
         }
@@ -32,7 +32,7 @@ fn look<'e>(term: &'e Expr, depth: usize, found: &mut Option<(&'e Macro, usize)>
         look(&made.body, depth + 1, found);
         return;
     }
-    term.children()
+    expr.children()
         .into_iter()
         .for_each(|child| look(child, depth, found));
 }

@@ -103,7 +103,7 @@ fn canonical_text_is_compiled_to_the_same_expression() {
     }
 }
 
-fn terms() -> impl Strategy<Value = String> {
+fn exprs() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "1",
         "-3",
@@ -182,8 +182,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(2_000)))]
 
     #[test]
-    fn random_terms_are_the_same_when_written_and_compiled_again(source in terms()) {
-        // Terms with macros' variables outside of a macro, or of types that do not fit, are no expressions.
+    fn random_terms_are_the_same_when_written_and_compiled_again(source in exprs()) {
+        // Subexpressions with macros' variables outside of a macro, or of types that do not fit, are no expressions.
         same_again(&source);
         same_again(&format!("object.list.all(x, y, {source})"));
     }

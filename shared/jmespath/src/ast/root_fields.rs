@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Argument, Ast, Term, TermId};
+use super::{Argument, Ast, Expr, ExprId};
 
 impl Ast {
     /// Returns the fields that are looked up in the document itself, rather than in something taken from it.
@@ -12,46 +12,46 @@ impl Ast {
         fields
     }
 
-    fn add_root_fields<'a>(&'a self, term: TermId, fields: &mut BTreeSet<&'a str>) {
-        match self.term(term) {
-            Term::Field(name) => {
+    fn add_root_fields<'a>(&'a self, expr: ExprId, fields: &mut BTreeSet<&'a str>) {
+        match self.expr(expr) {
+            Expr::Field(name) => {
                 fields.insert(name);
             }
-            Term::Path(terms) | Term::Pipe(terms) => {
-                if let Some(first) = terms.first() {
+            Expr::Path(exprs) | Expr::Pipe(exprs) => {
+                if let Some(first) = exprs.first() {
                     self.add_root_fields(*first, fields);
                 }
             }
-            Term::Or(terms) | Term::And(terms) | Term::List(terms) => {
-                for term in terms {
-                    self.add_root_fields(*term, fields);
+            Expr::Or(exprs) | Expr::And(exprs) | Expr::List(exprs) => {
+                for expr in exprs {
+                    self.add_root_fields(*expr, fields);
                 }
             }
-            Term::Not(term) | Term::Flatten(term) => self.add_root_fields(*term, fields),
-            Term::Compare { left, right, .. } => {
+            Expr::Not(expr) | Expr::Flatten(expr) => self.add_root_fields(*expr, fields),
+            Expr::Compare { left, right, .. } => {
                 self.add_root_fields(*left, fields);
                 self.add_root_fields(*right, fields);
             }
-            Term::Project { left, .. }
-            | Term::ProjectValues { left, .. }
-            | Term::Filter { left, .. } => self.add_root_fields(*left, fields),
-            Term::Object(entries) => {
-                for (_, term) in entries {
-                    self.add_root_fields(*term, fields);
+            Expr::Project { left, .. }
+            | Expr::ProjectValues { left, .. }
+            | Expr::Filter { left, .. } => self.add_root_fields(*left, fields),
+            Expr::Object(entries) => {
+                for (_, expr) in entries {
+                    self.add_root_fields(*expr, fields);
                 }
             }
-            Term::Call { arguments, .. } => {
+            Expr::Call { arguments, .. } => {
                 for argument in arguments {
-                    if let Argument::Value(term) = argument {
-                        self.add_root_fields(*term, fields);
+                    if let Argument::Value(expr) = argument {
+                        self.add_root_fields(*expr, fields);
                     }
                 }
             }
-            Term::Current
-            | Term::Index(_)
-            | Term::Slice(_)
-            | Term::Literal(_)
-            | Term::Parameter(_) => {}
+            Expr::Current
+            | Expr::Index(_)
+            | Expr::Slice(_)
+            | Expr::Literal(_)
+            | Expr::Parameter(_) => {}
         }
     }
 }

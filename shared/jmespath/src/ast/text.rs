@@ -2,49 +2,49 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::ast::{Argument, Ast, CompareOperator, Slice, Term, TermId};
+use crate::ast::{Argument, Ast, CompareOperator, Expr, ExprId, Slice};
 
-/// A term of a tree, to be written. Different terms have different texts.
+/// A subexpression of a tree, to be written. Different subexpressions have different texts.
 ///
 /// Most trees are written so that they parse to the same tree. A few, and of those that were put
 /// together some, have a projection that no text spells; it is written in brackets that no parser takes.
-pub struct TermText<'a> {
+pub struct ExprText<'a> {
     ast: &'a Ast,
-    id: TermId,
+    id: ExprId,
 }
 
 impl Ast {
-    /// The term as text, with the least of white space and brackets.
-    pub fn text(&self, id: TermId) -> TermText<'_> {
-        TermText { ast: self, id }
+    /// The subexpression as text, with the least of white space and brackets.
+    pub fn text(&self, id: ExprId) -> ExprText<'_> {
+        ExprText { ast: self, id }
     }
 }
 
-impl fmt::Display for TermText<'_> {
+impl fmt::Display for ExprText<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ast.term(self.id) {
-            Term::Current => out.write_str("@"),
-            Term::Field(name) => field(name, out),
-            Term::Index(index) => write!(out, "[{index}]"),
-            Term::Slice(slice) => write!(out, "{}!", Bounds(*slice)),
-            Term::Literal(value) => literal(value, out),
-            Term::Parameter(slot) => write!(out, "${}", self.ast.parameters()[slot.index()]),
-            Term::Path(steps) if self.ends_in_slice(steps) => {
+        match self.ast.expr(self.id) {
+            Expr::Current => out.write_str("@"),
+            Expr::Field(name) => field(name, out),
+            Expr::Index(index) => write!(out, "[{index}]"),
+            Expr::Slice(slice) => write!(out, "{}!", Bounds(*slice)),
+            Expr::Literal(value) => literal(value, out),
+            Expr::Parameter(slot) => write!(out, "${}", self.ast.parameters()[slot.index()]),
+            Expr::Path(steps) if self.ends_in_slice(steps) => {
                 self.path(steps, out)?;
                 out.write_char('!')
             }
-            Term::Path(steps) => self.path(steps, out),
-            Term::Pipe(terms) => self.chain(terms, " | ", out),
-            Term::Or(terms) => self.chain(terms, " || ", out),
-            Term::And(terms) => self.chain(terms, " && ", out),
-            Term::Not(term) => match self.ast.term(*term) {
+            Expr::Path(steps) => self.path(steps, out),
+            Expr::Pipe(exprs) => self.chain(exprs, " | ", out),
+            Expr::Or(exprs) => self.chain(exprs, " || ", out),
+            Expr::And(exprs) => self.chain(exprs, " && ", out),
+            Expr::Not(expr) => match self.ast.expr(*expr) {
                 // Without brackets, only the first step would be negated.
-                Term::Path(steps) if self.has_dot(steps) => {
-                    write!(out, "!{}", self.bracketed(*term))
+                Expr::Path(steps) if self.has_dot(steps) => {
+                    write!(out, "!{}", self.bracketed(*expr))
                 }
-                _ => write!(out, "!{}", self.enclosed(*term)),
+                _ => write!(out, "!{}", self.enclosed(*expr)),
             },
-            Term::Compare {
+            Expr::Compare {
                 operator,
                 left,
                 right,
@@ -52,38 +52,38 @@ impl fmt::Display for TermText<'_> {
                 let (left, right) = (self.enclosed(*left), self.enclosed(*right));
                 write!(out, "{left} {} {right}", operator.spelling())
             }
-            Term::Project { left, right } => {
+            Expr::Project { left, right } => {
                 self.projected(*left, out)?;
                 self.right(*right, out)
             }
-            Term::ProjectValues { left, right } => {
-                match self.ast.term(*left) {
-                    Term::Current => out.write_str("*")?,
+            Expr::ProjectValues { left, right } => {
+                match self.ast.expr(*left) {
+                    Expr::Current => out.write_str("*")?,
                     _ => write!(out, "{}.*", self.enclosed(*left))?,
                 }
                 self.right(*right, out)
             }
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
             } => {
                 self.before_bracket(*left, out)?;
-                write!(out, "[?{}]", self.term(*condition))?;
+                write!(out, "[?{}]", self.expr(*condition))?;
                 self.right(*right, out)
             }
-            Term::Flatten(left) => write!(out, "({}[])!", self.flattened(*left)),
-            Term::List(terms) => self.list(terms, out),
-            Term::Object(entries) => {
+            Expr::Flatten(left) => write!(out, "({}[])!", self.flattened(*left)),
+            Expr::List(exprs) => self.list(exprs, out),
+            Expr::Object(entries) => {
                 out.write_char('{')?;
-                for (place, (name, term)) in entries.iter().enumerate() {
+                for (place, (name, expr)) in entries.iter().enumerate() {
                     separate(place, out)?;
                     field(name, out)?;
-                    write!(out, ": {}", self.term(*term))?;
+                    write!(out, ": {}", self.expr(*expr))?;
                 }
                 out.write_char('}')
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => {
@@ -91,8 +91,8 @@ impl fmt::Display for TermText<'_> {
                 for (place, argument) in arguments.iter().enumerate() {
                     separate(place, out)?;
                     match argument {
-                        Argument::Value(term) => write!(out, "{}", self.term(*term))?,
-                        Argument::Reference(term) => write!(out, "&{}", self.term(*term))?,
+                        Argument::Value(expr) => write!(out, "{}", self.expr(*expr))?,
+                        Argument::Reference(expr) => write!(out, "&{}", self.expr(*expr))?,
                     }
                 }
                 out.write_char(')')
@@ -101,77 +101,77 @@ impl fmt::Display for TermText<'_> {
     }
 }
 
-impl<'a> TermText<'a> {
-    fn term(&self, id: TermId) -> Self {
+impl<'a> ExprText<'a> {
+    fn expr(&self, id: ExprId) -> Self {
         Self { ast: self.ast, id }
     }
 
     /// In round brackets, unless it cannot be taken apart by what stands around it.
-    fn enclosed(&self, id: TermId) -> Enclosed<'a> {
-        let whole = match self.ast.term(id) {
-            Term::Current
-            | Term::Field(_)
-            | Term::Index(_)
-            | Term::Literal(_)
-            | Term::Parameter(_)
-            | Term::List(_)
-            | Term::Object(_)
-            | Term::Call { .. } => true,
-            Term::Path(steps) => self.is_plain(steps),
+    fn enclosed(&self, id: ExprId) -> Enclosed<'a> {
+        let whole = match self.ast.expr(id) {
+            Expr::Current
+            | Expr::Field(_)
+            | Expr::Index(_)
+            | Expr::Literal(_)
+            | Expr::Parameter(_)
+            | Expr::List(_)
+            | Expr::Object(_)
+            | Expr::Call { .. } => true,
+            Expr::Path(steps) => self.is_plain(steps),
             _ => false,
         };
         Enclosed {
-            text: self.term(id),
+            text: self.expr(id),
             whole,
         }
     }
 
     /// The operand before `[]`, which ends any projection.
-    fn flattened(&self, id: TermId) -> Enclosed<'a> {
+    fn flattened(&self, id: ExprId) -> Enclosed<'a> {
         let projects = matches!(
-            self.ast.term(id),
-            Term::Project { .. } | Term::ProjectValues { .. } | Term::Filter { .. }
+            self.ast.expr(id),
+            Expr::Project { .. } | Expr::ProjectValues { .. } | Expr::Filter { .. }
         );
         Enclosed {
-            text: self.term(id),
+            text: self.expr(id),
             whole: projects || self.enclosed(id).whole,
         }
     }
 
     /// A path of which only the first step may be more than a name or an index.
-    fn is_plain(&self, steps: &[TermId]) -> bool {
+    fn is_plain(&self, steps: &[ExprId]) -> bool {
         steps.iter().all(|step| {
             !matches!(
-                self.ast.term(*step),
-                Term::Slice(_) | Term::Path(_) | Term::Pipe(_)
+                self.ast.expr(*step),
+                Expr::Slice(_) | Expr::Path(_) | Expr::Pipe(_)
             )
         })
     }
 
-    fn path(&self, steps: &[TermId], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn path(&self, steps: &[ExprId], out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, step) in steps.iter().enumerate() {
-            match (place, self.ast.term(*step)) {
-                (_, Term::Index(_)) => write!(out, "{}", self.term(*step))?,
-                (_, Term::Slice(slice)) => write!(out, "{}", Bounds(*slice))?,
+            match (place, self.ast.expr(*step)) {
+                (_, Expr::Index(_)) => write!(out, "{}", self.expr(*step))?,
+                (_, Expr::Slice(slice)) => write!(out, "{}", Bounds(*slice))?,
                 (0, _) => write!(out, "{}", self.enclosed(*step))?,
-                (_, Term::Field(_) | Term::List(_) | Term::Object(_) | Term::Call { .. }) => {
-                    write!(out, ".{}", self.term(*step))?;
+                (_, Expr::Field(_) | Expr::List(_) | Expr::Object(_) | Expr::Call { .. }) => {
+                    write!(out, ".{}", self.expr(*step))?;
                 }
-                _ => write!(out, ".({})", self.term(*step))?,
+                _ => write!(out, ".({})", self.expr(*step))?,
             }
         }
         Ok(())
     }
 
-    fn chain(&self, terms: &[TermId], between: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, term) in terms.iter().enumerate() {
+    fn chain(&self, exprs: &[ExprId], between: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, expr) in exprs.iter().enumerate() {
             if place > 0 {
                 out.write_str(between)?;
             }
-            let text = match self.ast.term(*term) {
-                Term::Pipe(_) | Term::Or(_) | Term::And(_) => self.bracketed(*term),
+            let text = match self.ast.expr(*expr) {
+                Expr::Pipe(_) | Expr::Or(_) | Expr::And(_) => self.bracketed(*expr),
                 _ => Enclosed {
-                    text: self.term(*term),
+                    text: self.expr(*expr),
                     whole: true,
                 },
             };
@@ -180,37 +180,37 @@ impl<'a> TermText<'a> {
         Ok(())
     }
 
-    fn bracketed(&self, id: TermId) -> Enclosed<'a> {
+    fn bracketed(&self, id: ExprId) -> Enclosed<'a> {
         Enclosed {
-            text: self.term(id),
+            text: self.expr(id),
             whole: false,
         }
     }
 
-    fn list(&self, terms: &[TermId], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn list(&self, exprs: &[ExprId], out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_char('[')?;
-        for (place, term) in terms.iter().enumerate() {
+        for (place, expr) in exprs.iter().enumerate() {
             separate(place, out)?;
             // A star alone would be a projection's.
-            let star = matches!(self.ast.term(*term), Term::ProjectValues { .. });
+            let star = matches!(self.ast.expr(*expr), Expr::ProjectValues { .. });
             match star {
-                true => write!(out, "{}", self.bracketed(*term))?,
-                false => write!(out, "{}", self.term(*term))?,
+                true => write!(out, "{}", self.bracketed(*expr))?,
+                false => write!(out, "{}", self.expr(*expr))?,
             }
         }
         out.write_char(']')
     }
 
     /// Writes the projected operand, with the brackets that project it.
-    fn projected(&self, left: TermId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ast.term(left) {
-            Term::Flatten(inner) => match self.ast.term(*inner) {
-                Term::Current => out.write_str("[]"),
+    fn projected(&self, left: ExprId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ast.expr(left) {
+            Expr::Flatten(inner) => match self.ast.expr(*inner) {
+                Expr::Current => out.write_str("[]"),
                 _ => write!(out, "{}[]", self.flattened(*inner)),
             },
-            Term::Slice(slice) => write!(out, "{}", Bounds(*slice)),
+            Expr::Slice(slice) => write!(out, "{}", Bounds(*slice)),
             // Without brackets, a slice or a star would project the last step alone.
-            Term::Path(steps) if self.ends_in_slice(steps) => match steps.split_last() {
+            Expr::Path(steps) if self.ends_in_slice(steps) => match steps.split_last() {
                 Some((slice, sliced)) if self.has_dot(sliced) => {
                     out.write_char('(')?;
                     self.path(sliced, out)?;
@@ -219,7 +219,7 @@ impl<'a> TermText<'a> {
                 }
                 _ => self.path(steps, out),
             },
-            Term::Path(steps) if self.has_dot(steps) => {
+            Expr::Path(steps) if self.has_dot(steps) => {
                 write!(out, "{}[*]", self.bracketed(left))
             }
             _ => {
@@ -229,52 +229,52 @@ impl<'a> TermText<'a> {
         }
     }
 
-    /// Returns true if the term is a path with a dot, before a slice at its end.
-    fn is_dotted(&self, id: TermId) -> bool {
-        match self.ast.term(id) {
-            Term::Path(steps) if self.ends_in_slice(steps) => {
+    /// Returns true if the subexpression is a path with a dot, before a slice at its end.
+    fn is_dotted(&self, id: ExprId) -> bool {
+        match self.ast.expr(id) {
+            Expr::Path(steps) if self.ends_in_slice(steps) => {
                 self.has_dot(&steps[..steps.len() - 1])
             }
-            Term::Path(steps) => self.has_dot(steps),
+            Expr::Path(steps) => self.has_dot(steps),
             _ => false,
         }
     }
 
     /// Returns true if a dot stands in the path's text.
-    fn has_dot(&self, steps: &[TermId]) -> bool {
+    fn has_dot(&self, steps: &[ExprId]) -> bool {
         let is_bracket =
-            |step: &TermId| matches!(self.ast.term(*step), Term::Index(_) | Term::Slice(_));
+            |step: &ExprId| matches!(self.ast.expr(*step), Expr::Index(_) | Expr::Slice(_));
         !steps.iter().skip(1).all(is_bracket)
     }
 
-    fn ends_in_slice(&self, steps: &[TermId]) -> bool {
-        let last = steps.last().map(|last| self.ast.term(*last));
-        matches!(last, Some(Term::Slice(_)))
+    fn ends_in_slice(&self, steps: &[ExprId]) -> bool {
+        let last = steps.last().map(|last| self.ast.expr(*last));
+        matches!(last, Some(Expr::Slice(_)))
     }
 
-    fn before_bracket(&self, left: TermId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.ast.term(left) {
-            Term::Current => Ok(()),
+    fn before_bracket(&self, left: ExprId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ast.expr(left) {
+            Expr::Current => Ok(()),
             _ => write!(out, "{}", self.enclosed(left)),
         }
     }
 
-    /// Writes the term that a projection applies to each element.
-    fn right(&self, right: TermId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.term(right);
-        match self.ast.term(right) {
-            Term::Current => Ok(()),
-            Term::Index(_) => write!(out, "{text}"),
-            Term::Field(_) | Term::List(_) | Term::Object(_) | Term::Call { .. } => {
+    /// Writes the subexpression that a projection applies to each element.
+    fn right(&self, right: ExprId, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.expr(right);
+        match self.ast.expr(right) {
+            Expr::Current => Ok(()),
+            Expr::Index(_) => write!(out, "{text}"),
+            Expr::Field(_) | Expr::List(_) | Expr::Object(_) | Expr::Call { .. } => {
                 write!(out, ".{text}")
             }
-            Term::Path(steps) => self.after_name(steps.first(), &text, out),
+            Expr::Path(steps) => self.after_name(steps.first(), &text, out),
             // It begins with a round bracket.
-            Term::Project { left, .. } if self.is_dotted(*left) => write!(out, ".({text})"),
+            Expr::Project { left, .. } if self.is_dotted(*left) => write!(out, ".({text})"),
             // What is written with a bracket in front, or with a name.
-            Term::Project { left, .. } | Term::Filter { left, .. } => match self.ast.term(*left) {
-                Term::Current => write!(out, "{text}"),
-                Term::Path(steps) => self.after_name(steps.first(), &text, out),
+            Expr::Project { left, .. } | Expr::Filter { left, .. } => match self.ast.expr(*left) {
+                Expr::Current => write!(out, "{text}"),
+                Expr::Path(steps) => self.after_name(steps.first(), &text, out),
                 _ => self.after_name(Some(left), &text, out),
             },
             _ => write!(out, ".({text})"),
@@ -284,21 +284,21 @@ impl<'a> TermText<'a> {
     /// Writes a path that begins with this step. Behind the dot only a name goes on.
     fn after_name(
         &self,
-        first: Option<&TermId>,
+        first: Option<&ExprId>,
         text: &Self,
         out: &mut fmt::Formatter<'_>,
     ) -> fmt::Result {
-        match first.map(|first| self.ast.term(*first)) {
-            Some(Term::Index(_) | Term::Slice(_)) => write!(out, "{text}"),
-            Some(Term::Field(_) | Term::Call { .. }) => write!(out, ".{text}"),
+        match first.map(|first| self.ast.expr(*first)) {
+            Some(Expr::Index(_) | Expr::Slice(_)) => write!(out, "{text}"),
+            Some(Expr::Field(_) | Expr::Call { .. }) => write!(out, ".{text}"),
             _ => write!(out, ".({text})"),
         }
     }
 }
 
-/// A term, in round brackets where it needs them.
+/// A subexpression, in round brackets where it needs them.
 struct Enclosed<'a> {
-    text: TermText<'a>,
+    text: ExprText<'a>,
     whole: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::ast::{Argument, Slot, TermId};
+use crate::ast::{Argument, ExprId, Slot};
 use crate::error::{BudgetKind, EvalError, Fault};
 use crate::evaluator::{ELEMENT_BYTES, ENTRY_BYTES, EvalResult, Evaluator};
 use crate::function::{Call, Handle, Handles, Host, Types};
@@ -41,7 +41,7 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         function.signature().check_arity(name, arguments.len())?;
         for argument in arguments {
             let value = match argument {
-                Argument::Value(term) => self.forgiving(*term, current)?,
+                Argument::Value(expr) => self.forgiving(*expr, current)?,
                 Argument::Reference(_) => Value::Null,
             };
             self.stack.push(value);
@@ -238,7 +238,7 @@ impl<'a, N: Node<'a>> Host for Evaluator<'a, N> {
         Ok(self.keep(object))
     }
 
-    fn apply(&mut self, reference: TermId, current: Handle) -> Result<Handle, EvalError> {
+    fn apply(&mut self, reference: ExprId, current: Handle) -> Result<Handle, EvalError> {
         let current = self.value(current).clone();
         let value = self.forgiving(reference, &current)?;
         Ok(self.keep(value))

@@ -1,6 +1,6 @@
 //! Projections. Each element is handed on at once, so that a chain of projections builds a single array, at its end.
 
-use crate::ast::{Slice, Term, TermId};
+use crate::ast::{Expr, ExprId, Slice};
 use crate::environment::MissingKey;
 use crate::error::Fault;
 use crate::evaluator::{ELEMENT_BYTES, EvalResult, Evaluator};
@@ -12,7 +12,7 @@ type Sink<'s, 'a, N> = dyn FnMut(&mut Evaluator<'a, N>, Value<'a, N>) -> Result<
 
 impl<'a, N: Node<'a>> Evaluator<'a, N> {
     /// The elements of a projection as an array; null if what is projected is none.
-    pub(super) fn collect(&mut self, id: TermId, current: &Value<'a, N>) -> EvalResult<'a, N> {
+    pub(super) fn collect(&mut self, id: ExprId, current: &Value<'a, N>) -> EvalResult<'a, N> {
         let mut elements = Vec::new();
         let is_array = self.each_projected(id, current, &mut |evaluator, element| {
             evaluator.meter.build(ELEMENT_BYTES)?;
@@ -26,11 +26,11 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
         })
     }
 
-    /// Hands the elements of a term's value to `sink`. Says whether the value is an array; if not, what `sink`
+    /// Hands the elements of a subexpression's value to `sink`. Says whether the value is an array; if not, what `sink`
     /// was handed counts for nothing.
     fn each(
         &mut self,
-        id: TermId,
+        id: ExprId,
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
@@ -42,17 +42,17 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
 
     fn each_projected(
         &mut self,
-        id: TermId,
+        id: ExprId,
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
-        match self.ast.term(id) {
-            Term::Project { left, right } => {
+        match self.ast.expr(id) {
+            Expr::Project { left, right } => {
                 self.each(*left, current, &mut |evaluator, element| {
                     evaluator.project(*right, element, sink)
                 })
             }
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
@@ -62,23 +62,23 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
                 }
                 Ok(())
             }),
-            Term::ProjectValues { left, right } => self.each_value(*left, *right, current, sink),
-            Term::Flatten(left) => {
+            Expr::ProjectValues { left, right } => self.each_value(*left, *right, current, sink),
+            Expr::Flatten(left) => {
                 self.each_unless_refused(*left, current, &mut |evaluator, element| {
                     evaluator.each_flat(element, sink)
                 })
             }
-            Term::Slice(slice) => self.each_in_slice(*slice, current, sink),
+            Expr::Slice(slice) => self.each_in_slice(*slice, current, sink),
             _ => self.each_element(id, current, sink),
         }
     }
 
-    /// Passes each element of a term's value to `sink`. Under [`MissingKey::Error`], a value counts as no array
-    /// if a function refuses something on the way to it. What is refused behind the value, in `sink`, stays an
+    /// Passes each element of a subexpression's value to `sink`. Under [`MissingKey::Error`], a value counts as no
+    /// array if a function refuses something on the way to it. What is refused behind the value, in `sink`, stays an
     /// error. It is kept until all of the value is known, since nothing is behind what is no array.
     fn each_unless_refused(
         &mut self,
-        id: TermId,
+        id: ExprId,
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
@@ -106,12 +106,12 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
     /// Hands on what the right side takes of an element, unless it is null.
     fn project(
         &mut self,
-        right: TermId,
+        right: ExprId,
         element: Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<(), Fault<'a>> {
-        let value = match self.ast.term(right) {
-            Term::Current => element,
+        let value = match self.ast.expr(right) {
+            Expr::Current => element,
             _ => self.forgiving(right, &element)?,
         };
         if value.is_null() {
@@ -123,8 +123,8 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
 
     fn each_value(
         &mut self,
-        left: TermId,
-        right: TermId,
+        left: ExprId,
+        right: ExprId,
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
@@ -198,11 +198,11 @@ impl<'a, N: Node<'a>> Evaluator<'a, N> {
 
     fn each_element(
         &mut self,
-        id: TermId,
+        id: ExprId,
         current: &Value<'a, N>,
         sink: &mut Sink<'_, 'a, N>,
     ) -> Result<bool, Fault<'a>> {
-        let array = match self.term(id, current) {
+        let array = match self.expr(id, current) {
             Err(fault) if fault.is_missing_key() => return Ok(false),
             outcome => outcome?,
         };

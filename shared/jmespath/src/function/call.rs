@@ -1,6 +1,6 @@
 //! A call as its function sees it.
 
-use crate::ast::{Argument, TermId};
+use crate::ast::{Argument, ExprId};
 use crate::error::EvalError;
 use crate::node::{Number, Shape};
 use crate::seed::EvalSeed;
@@ -11,7 +11,7 @@ use super::signature::Types;
 
 /// An `&expression` that a function was given, for [`Call::apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reference(TermId);
+pub struct Reference(ExprId);
 
 /// A function call within an evaluation, with its arguments.
 ///
@@ -64,7 +64,7 @@ impl<'c> Call<'c> {
     /// [`EvalError::InvalidType`] if it is a value.
     pub fn reference(&self, index: usize) -> Result<Reference, EvalError> {
         match self.arguments.get(index) {
-            Some(Argument::Reference(term)) => Ok(Reference(*term)),
+            Some(Argument::Reference(expr)) => Ok(Reference(*expr)),
             _ => Err(self.invalid_type(
                 format!("argument {}", index + 1),
                 Types::EXPRESSION,

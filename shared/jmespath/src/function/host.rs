@@ -1,6 +1,6 @@
 //! The evaluation as a function sees it.
 
-use crate::ast::TermId;
+use crate::ast::ExprId;
 use crate::error::EvalError;
 use crate::node::Shape;
 use crate::seed::EvalSeed;
@@ -66,7 +66,7 @@ pub(crate) trait Host {
     fn json(&mut self, json: &serde_json::Value) -> Result<Handle, EvalError>;
     fn array(&mut self, elements: &[Handle]) -> Result<Handle, EvalError>;
     fn object(&mut self, entries: &[(Handle, Handle)]) -> Result<Handle, EvalError>;
-    fn apply(&mut self, reference: TermId, current: Handle) -> Result<Handle, EvalError>;
+    fn apply(&mut self, reference: ExprId, current: Handle) -> Result<Handle, EvalError>;
     fn equal(&mut self, left: Handle, right: Handle) -> Result<bool, EvalError>;
     fn contains(&mut self, array: Handle, element: Handle) -> Result<bool, EvalError>;
     fn json_text(&mut self, handle: Handle) -> Result<Handle, EvalError>;

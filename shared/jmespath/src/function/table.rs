@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ast::{Ast, Term};
+use crate::ast::{Ast, Expr};
 use crate::error::EvalError;
 
 use super::call::Call;
@@ -105,11 +105,11 @@ impl FunctionTable {
 
     /// See [`Expression::check`](crate::Expression::check).
     pub(crate) fn check(&self, ast: &Ast) -> Result<(), EvalError> {
-        for term in &ast.terms {
-            let Term::Call {
+        for expr in &ast.exprs {
+            let Expr::Call {
                 function,
                 arguments,
-            } = term
+            } = expr
             else {
                 continue;
             };

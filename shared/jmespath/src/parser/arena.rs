@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::ast::{Ast, Slot, Term, TermId};
+use crate::ast::{Ast, Expr, ExprId, Slot};
 
-/// The terms so far. A term's depth exceeds the depth of its deepest operand by 1.
+/// The subexpressions so far. A subexpression's depth exceeds the depth of its deepest operand by 1.
 #[derive(Default)]
 pub(crate) struct Arena {
-    terms: Vec<Term>,
+    exprs: Vec<Expr>,
     spans: Vec<Range<u32>>,
     depths: Vec<u32>,
     functions: NameTable,
@@ -16,14 +16,14 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// Adds a term, unless that made a tree deeper than `depth_max`.
+    /// Adds a subexpression, unless that made a tree deeper than `depth_max`.
     pub(crate) fn push(
         &mut self,
-        term: Term,
+        expr: Expr,
         span: Range<usize>,
         depth_max: u32,
-    ) -> Option<TermId> {
-        let below = term
+    ) -> Option<ExprId> {
+        let below = expr
             .children()
             .into_iter()
             .map(|child| self.depths[child.index()])
@@ -32,8 +32,8 @@ impl Arena {
         if depth > depth_max {
             return None;
         }
-        let id = TermId(u32::try_from(self.terms.len()).ok()?);
-        self.terms.push(term);
+        let id = ExprId(u32::try_from(self.exprs.len()).ok()?);
+        self.exprs.push(expr);
         self.spans
             .push(u32::try_from(span.start).ok()?..u32::try_from(span.end).ok()?);
         self.depths.push(depth);
@@ -48,16 +48,16 @@ impl Arena {
         self.parameters.slot(name)
     }
 
-    /// The end of the last of these terms in the text, in bytes.
-    pub(super) fn end_of(&self, steps: &[TermId]) -> usize {
+    /// The end of the last of these subexpressions in the text, in bytes.
+    pub(super) fn end_of(&self, steps: &[ExprId]) -> usize {
         steps
             .last()
             .map_or(0, |last| self.spans[last.index()].end as usize)
     }
 
-    pub(crate) fn into_ast(self, root: TermId) -> Ast {
+    pub(crate) fn into_ast(self, root: ExprId) -> Ast {
         Ast {
-            terms: self.terms,
+            exprs: self.exprs,
             spans: self.spans,
             root,
             functions: self.functions.in_order,
@@ -86,17 +86,17 @@ impl NameTable {
     }
 }
 
-/// An operand: a term, or the steps of a path that may still grow.
+/// An operand: a subexpression, or the steps of a path that may still grow.
 pub(super) struct Operand {
     pub(super) start: usize,
-    pub(super) steps: Vec<TermId>,
+    pub(super) steps: Vec<ExprId>,
 }
 
 impl Operand {
     /// `self.right`, as one path. A leading `@` says nothing there, and is left out.
     pub(super) fn then(mut self, right: Operand, arena: &Arena) -> Operand {
         if let [only] = self.steps[..]
-            && arena.terms[only.index()] == Term::Current
+            && arena.exprs[only.index()] == Expr::Current
         {
             return Operand {
                 start: self.start,

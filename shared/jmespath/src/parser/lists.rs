@@ -1,6 +1,6 @@
 //! Lists between brackets: arguments, elements, entries.
 
-use super::{Argument, Operand, ParseError, Parser, Term, Token, binding};
+use super::{Argument, Expr, Operand, ParseError, Parser, Token, binding};
 
 impl Parser<'_> {
     /// `name(a, &b)`, from the parenthesis on.
@@ -17,7 +17,7 @@ impl Parser<'_> {
             } {}
         }
         self.push(
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments: arguments.into(),
             },
@@ -40,7 +40,7 @@ impl Parser<'_> {
             elements.push(self.operand(binding::NONE)?);
             self.separated(&Token::CloseBracket, "']'")?
         } {}
-        self.push(Term::List(elements.into()), start)
+        self.push(Expr::List(elements.into()), start)
     }
 
     /// `{k: a, l: b}`, after the brace.
@@ -59,7 +59,7 @@ impl Parser<'_> {
             entries.push((name, self.operand(binding::NONE)?));
             self.separated(&Token::CloseBrace, "'}'")?
         } {}
-        self.push(Term::Object(entries.into()), start)
+        self.push(Expr::Object(entries.into()), start)
     }
 
     /// Returns whether a comma announces another item; otherwise skips the closing bracket.

@@ -1,10 +1,10 @@
 //! Brackets behind a value, and the projections that most of them begin.
 
-use super::{Operand, ParseError, ParseErrorKind, Parser, Slice, Term, TermId, Token, binding};
+use super::{Expr, ExprId, Operand, ParseError, ParseErrorKind, Parser, Slice, Token, binding};
 
 impl Parser<'_> {
-    /// Parses the term that a projection applies to each element.
-    fn projected(&mut self, minimum: u8) -> Result<TermId, ParseError> {
+    /// Parses the subexpression that a projection applies to each element.
+    fn projected(&mut self, minimum: u8) -> Result<ExprId, ParseError> {
         let right = if self.binding() < binding::PROJECTION_STOP {
             self.current()?
         } else if *self.peek() == Token::Dot {
@@ -26,7 +26,7 @@ impl Parser<'_> {
         self.expect(&Token::CloseBracket, "']'")?;
         let left = self.seal_or_current(left)?;
         let right = self.projected(binding::STAR)?;
-        self.push(Term::Project { left, right }, start)
+        self.push(Expr::Project { left, right }, start)
     }
 
     /// `left.*`, after the star.
@@ -44,7 +44,7 @@ impl Parser<'_> {
         };
         let left = self.seal_or_current(left)?;
         let right = self.projected(minimum)?;
-        self.push(Term::ProjectValues { left, right }, start)
+        self.push(Expr::ProjectValues { left, right }, start)
     }
 
     /// `left[]`, after it.
@@ -54,10 +54,10 @@ impl Parser<'_> {
         start: usize,
     ) -> Result<Operand, ParseError> {
         let left = self.seal_or_current(left)?;
-        let left = self.push(Term::Flatten(left), start)?;
+        let left = self.push(Expr::Flatten(left), start)?;
         let left = self.seal(left)?;
         let right = self.projected(binding::FLATTEN)?;
-        self.push(Term::Project { left, right }, start)
+        self.push(Expr::Project { left, right }, start)
     }
 
     /// `left[?condition]`, from the condition on.
@@ -71,7 +71,7 @@ impl Parser<'_> {
         self.expect(&Token::CloseBracket, "an operator or ']'")?;
         let right = self.projected(binding::FILTER)?;
         self.push(
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
@@ -90,21 +90,21 @@ impl Parser<'_> {
         let first = self.optional_number();
         if *self.peek() != Token::Colon {
             self.expect(&Token::CloseBracket, "':' or ']'")?;
-            let index = self.push(Term::Index(first.unwrap_or_default()), bracket)?;
+            let index = self.push(Expr::Index(first.unwrap_or_default()), bracket)?;
             return Ok(match left {
                 Some(left) => left.then(index, &self.arena),
                 None => index,
             });
         }
         let slice = self.slice(first)?;
-        let slice = self.push(Term::Slice(slice), bracket)?;
+        let slice = self.push(Expr::Slice(slice), bracket)?;
         let left = match left {
             Some(left) => left.then(slice, &self.arena),
             None => slice,
         };
         let left = self.seal(left)?;
         let right = self.projected(binding::STAR)?;
-        self.push(Term::Project { left, right }, start)
+        self.push(Expr::Project { left, right }, start)
     }
 
     /// `:stop:step]`, all optional but the first colon.
@@ -151,13 +151,13 @@ impl Parser<'_> {
     }
 
     fn current(&mut self) -> Result<Operand, ParseError> {
-        self.push(Term::Current, self.end())
+        self.push(Expr::Current, self.end())
     }
 
-    fn seal_or_current(&mut self, operand: Option<Operand>) -> Result<TermId, ParseError> {
+    fn seal_or_current(&mut self, operand: Option<Operand>) -> Result<ExprId, ParseError> {
         let operand = match operand {
             Some(operand) => operand,
-            None => self.push(Term::Current, self.end())?,
+            None => self.push(Expr::Current, self.end())?,
         };
         self.seal(operand)
     }

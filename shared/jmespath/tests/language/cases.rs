@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anteroom_jmespath::ast::{Argument, Term};
+use anteroom_jmespath::ast::{Argument, Expr};
 use anteroom_jmespath::{
     Environment, EvalError, EvalSeed, Expression, FunctionTable, Signature, Types,
 };
@@ -305,37 +305,37 @@ fn the_syntax_tree_of_an_expression_is_readable() {
     let expression =
         Expression::parse(" items[?metadata.name==$name] .spec.rules[].host ").unwrap();
     let ast = expression.ast();
-    let Term::Project { left, right } = ast.term(ast.root()) else {
-        panic!("{:?}", ast.term(ast.root()))
+    let Expr::Project { left, right } = ast.expr(ast.root()) else {
+        panic!("{:?}", ast.expr(ast.root()))
     };
-    assert_eq!(*ast.term(*right), Term::Field("host".into()));
-    let Term::Flatten(flattened) = ast.term(*left) else {
-        panic!("{:?}", ast.term(*left))
+    assert_eq!(*ast.expr(*right), Expr::Field("host".into()));
+    let Expr::Flatten(flattened) = ast.expr(*left) else {
+        panic!("{:?}", ast.expr(*left))
     };
-    let Term::Filter {
+    let Expr::Filter {
         left,
         condition,
         right,
-    } = ast.term(*flattened)
+    } = ast.expr(*flattened)
     else {
-        panic!("{:?}", ast.term(*flattened))
+        panic!("{:?}", ast.expr(*flattened))
     };
-    assert_eq!(*ast.term(*left), Term::Field("items".into()));
+    assert_eq!(*ast.expr(*left), Expr::Field("items".into()));
     assert_eq!(
         &expression.as_str()[ast.span_bytes(*condition)],
         "metadata.name==$name"
     );
     assert_eq!(&expression.as_str()[ast.span_bytes(*right)], "spec.rules");
-    let Term::Path(steps) = ast.term(*right) else {
-        panic!("{:?}", ast.term(*right))
+    let Expr::Path(steps) = ast.expr(*right) else {
+        panic!("{:?}", ast.expr(*right))
     };
     assert_eq!(steps.len(), 2);
 
     let call = Expression::parse("sort_by(@, &a.b)").unwrap();
-    let Term::Call {
+    let Expr::Call {
         function,
         arguments,
-    } = call.ast().term(call.ast().root())
+    } = call.ast().expr(call.ast().root())
     else {
         panic!()
     };

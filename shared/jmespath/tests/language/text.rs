@@ -2,30 +2,30 @@
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, Term, TermId},
+    ast::{Argument, Ast, Expr, ExprId},
 };
 use proptest::prelude::*;
 
-/// Returns whether two trees are the same, wherever their terms lie.
-fn same(one: (&Ast, TermId), other: (&Ast, TermId)) -> bool {
+/// Returns whether two trees are the same, wherever their subexpressions lie.
+fn same(one: (&Ast, ExprId), other: (&Ast, ExprId)) -> bool {
     let ((a, at), (b, bt)) = (one, other);
-    let (s, t) = (a.term(at), b.term(bt));
+    let (s, t) = (a.expr(at), b.expr(bt));
     let own = match (s, t) {
-        (Term::Field(s), Term::Field(t)) => s == t,
-        (Term::Index(s), Term::Index(t)) => s == t,
-        (Term::Slice(s), Term::Slice(t)) => s == t,
-        (Term::Literal(s), Term::Literal(t)) => s == t,
-        (Term::Parameter(s), Term::Parameter(t)) => {
+        (Expr::Field(s), Expr::Field(t)) => s == t,
+        (Expr::Index(s), Expr::Index(t)) => s == t,
+        (Expr::Slice(s), Expr::Slice(t)) => s == t,
+        (Expr::Literal(s), Expr::Literal(t)) => s == t,
+        (Expr::Parameter(s), Expr::Parameter(t)) => {
             a.parameters()[s.index()] == b.parameters()[t.index()]
         }
-        (Term::Compare { operator: s, .. }, Term::Compare { operator: t, .. }) => s == t,
-        (Term::Object(s), Term::Object(t)) => s.iter().map(|s| &s.0).eq(t.iter().map(|t| &t.0)),
+        (Expr::Compare { operator: s, .. }, Expr::Compare { operator: t, .. }) => s == t,
+        (Expr::Object(s), Expr::Object(t)) => s.iter().map(|s| &s.0).eq(t.iter().map(|t| &t.0)),
         (
-            Term::Call {
+            Expr::Call {
                 function: f,
                 arguments: x,
             },
-            Term::Call {
+            Expr::Call {
                 function: g,
                 arguments: y,
             },

@@ -2,7 +2,7 @@
 
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, CompareOperator, Term, TermId},
+    ast::{Argument, Ast, CompareOperator, Expr, ExprId},
 };
 
 use super::{Count, CountedExpression, IndexedCount, Measure};
@@ -10,7 +10,7 @@ use crate::{
     Document, Matching, Narrow, Probe, Reading,
     chain::{ChainParameters, Chains, Value},
     narrow,
-    text::{self, Swaps, TermWriter},
+    text::{self, ExprWriter, Swaps},
 };
 
 /// The most counts of one expression. An expression with more is evaluated without counters.
@@ -30,7 +30,7 @@ pub fn extract_counts(
         swaps: Swaps::default(),
         counts: Vec::new(),
     };
-    search.term(expression.ast().root(), &Value::of(document));
+    search.expr(expression.ast().root(), &Value::of(document));
     let counts = search.counts;
     if counts.is_empty() || counts.len() > COUNTS_MAX {
         return None;
@@ -44,19 +44,19 @@ pub fn extract_counts(
 /// The index that counts the elements of a chain, if the chain is `[?path == value]` or `!=`.
 fn by_index(chain: &Expression) -> Option<IndexedCount> {
     let ast = chain.ast();
-    let (condition, right) = match ast.term(ast.root()) {
-        Term::Filter {
+    let (condition, right) = match ast.expr(ast.root()) {
+        Expr::Filter {
             left,
             condition,
             right,
-        } if *ast.term(*left) == Term::Current => (*condition, *right),
+        } if *ast.expr(*left) == Expr::Current => (*condition, *right),
         _ => return None,
     };
-    let Term::Compare {
+    let Expr::Compare {
         operator,
         left,
         right: with,
-    } = ast.term(condition)
+    } = ast.expr(condition)
     else {
         return None;
     };
@@ -66,13 +66,13 @@ fn by_index(chain: &Expression) -> Option<IndexedCount> {
         _ => return None,
     };
     let none = Swaps::default();
-    let writer = TermWriter::new(ast, &none);
+    let writer = ExprWriter::new(ast, &none);
     let agreeing = format!("[?{} == {}]", writer.operand(*left), writer.operand(*with));
     let agreeing = Expression::parse(&agreeing).ok()?;
     let is_plain =
         |probe: &Probe| probe.matching == Matching::Equal && probe.key.reading() == Reading::VALUE;
-    match (narrow(&agreeing, Document::Array).ok()?, ast.term(right)) {
-        (Narrow::Probe(probe), Term::Current) if is_plain(&probe) => {
+    match (narrow(&agreeing, Document::Array).ok()?, ast.expr(right)) {
+        (Narrow::Probe(probe), Expr::Current) if is_plain(&probe) => {
             Some(IndexedCount { probe, negated })
         }
         _ => None,
@@ -101,87 +101,87 @@ struct Search<'e> {
 }
 
 impl Search<'_> {
-    /// Looks through a term that is evaluated on `at`: the document, or the list.
-    fn term(&mut self, id: TermId, at: &Value) {
+    /// Looks through a subexpression that is evaluated on `at`: the document, or the list.
+    fn expr(&mut self, id: ExprId, at: &Value) {
         if self.take(id, at) {
             return;
         }
-        match self.ast.term(id) {
-            Term::Path(steps) | Term::Pipe(steps) => self.stages(id, steps, at),
-            Term::And(terms) => {
-                let (last, truths) = terms
+        match self.ast.expr(id) {
+            Expr::Path(steps) | Expr::Pipe(steps) => self.stages(id, steps, at),
+            Expr::And(exprs) => {
+                let (last, truths) = exprs
                     .split_last()
                     .map_or((None, &[][..]), |(last, rest)| (Some(last), rest));
-                truths.iter().for_each(|term| self.truth(*term, at));
-                last.into_iter().for_each(|term| self.term(*term, at));
+                truths.iter().for_each(|expr| self.truth(*expr, at));
+                last.into_iter().for_each(|expr| self.expr(*expr, at));
             }
-            Term::Not(term) => self.truth(*term, at),
-            Term::Compare {
+            Expr::Not(expr) => self.truth(*expr, at),
+            Expr::Compare {
                 operator: CompareOperator::Equal | CompareOperator::NotEqual,
                 left,
                 right,
             } if self.is_empty_list(*right) => self.truth(*left, at),
-            Term::Compare {
+            Expr::Compare {
                 operator: CompareOperator::Equal | CompareOperator::NotEqual,
                 left,
                 right,
             } if self.is_empty_list(*left) => self.truth(*right, at),
-            Term::Compare { left, right, .. } => {
-                self.term(*left, at);
-                self.term(*right, at);
+            Expr::Compare { left, right, .. } => {
+                self.expr(*left, at);
+                self.expr(*right, at);
             }
-            Term::Or(terms) | Term::List(terms) => {
-                terms.iter().for_each(|term| self.term(*term, at));
+            Expr::Or(exprs) | Expr::List(exprs) => {
+                exprs.iter().for_each(|expr| self.expr(*expr, at));
             }
-            Term::Object(entries) => {
-                entries.iter().for_each(|(_, term)| self.term(*term, at));
+            Expr::Object(entries) => {
+                entries.iter().for_each(|(_, expr)| self.expr(*expr, at));
             }
-            Term::Call { arguments, .. } => {
+            Expr::Call { arguments, .. } => {
                 for argument in arguments {
-                    if let Argument::Value(term) = argument {
-                        self.term(*term, at);
+                    if let Argument::Value(expr) = argument {
+                        self.expr(*expr, at);
                     }
                 }
             }
-            Term::Project { left, .. }
-            | Term::Filter { left, .. }
-            | Term::ProjectValues { left, .. }
-            | Term::Flatten(left) => self.term(*left, at),
+            Expr::Project { left, .. }
+            | Expr::Filter { left, .. }
+            | Expr::ProjectValues { left, .. }
+            | Expr::Flatten(left) => self.expr(*left, at),
             _ => {}
         }
     }
 
-    /// Looks through a term of which only the truth matters, or whether the list that it gives is empty.
-    fn truth(&mut self, id: TermId, at: &Value) {
+    /// Looks through a subexpression of which only the truth matters, or whether the list that it gives is empty.
+    fn truth(&mut self, id: ExprId, at: &Value) {
         match self.chains.value_behind(id, at) {
             Some(Value::List(chain)) => {
                 if let Some(parameter) = self.count(&chain, Measure::Existence) {
-                    self.swaps.terms.insert(id, parameter);
+                    self.swaps.exprs.insert(id, parameter);
                 }
             }
-            _ => self.term(id, at),
+            _ => self.expr(id, at),
         }
     }
 
     /// Replaces a call of `length()` over a chain by a parameter. Returns false if the term is no such call.
-    fn take(&mut self, id: TermId, at: &Value) -> bool {
+    fn take(&mut self, id: ExprId, at: &Value) -> bool {
         let chain = self.counted_chain(id, at);
         let parameter = chain.and_then(|chain| self.count(&chain, Measure::Length));
         let taken = parameter.is_some();
-        self.swaps.terms.extend(parameter.map(|text| (id, text)));
+        self.swaps.exprs.extend(parameter.map(|text| (id, text)));
         taken
     }
 
     /// Looks through the stages of a pipe, or the steps of a path, each on the value of those before it.
     /// A stage that needs nothing but counts then replaces those before it.
-    fn stages(&mut self, id: TermId, stages: &[TermId], at: &Value) {
+    fn stages(&mut self, id: ExprId, stages: &[ExprId], at: &Value) {
         let mut at = at.clone();
         for (place, stage) in stages.iter().enumerate() {
             let before = self.taken();
-            self.term(*stage, &at);
+            self.expr(*stage, &at);
             // What the stages before give is counted: so they fail on no object.
             if place > 0 && self.taken() > before && !self.reads_current(*stage) {
-                let text = TermWriter::new(self.ast, &self.swaps).grouped(*stage);
+                let text = ExprWriter::new(self.ast, &self.swaps).grouped(*stage);
                 self.swaps.stages.insert(id, (place + 1, text));
             }
             match self.chains.value_behind(*stage, &at) {
@@ -192,46 +192,46 @@ impl Search<'_> {
     }
 
     fn taken(&self) -> usize {
-        self.swaps.terms.len() + self.swaps.stages.len()
+        self.swaps.exprs.len() + self.swaps.stages.len()
     }
 
-    /// Returns true if a term reads the value that it is evaluated on, which is not null.
-    fn reads_current(&self, id: TermId) -> bool {
-        if self.swaps.terms.contains_key(&id) || self.swaps.stages.contains_key(&id) {
+    /// Returns true if a subexpression reads the value that it is evaluated on, which is not null.
+    fn reads_current(&self, id: ExprId) -> bool {
+        if self.swaps.exprs.contains_key(&id) || self.swaps.stages.contains_key(&id) {
             return false;
         }
-        match self.ast.term(id) {
-            Term::Literal(_) | Term::Parameter(_) => false,
-            Term::Path(steps) | Term::Pipe(steps) => {
+        match self.ast.expr(id) {
+            Expr::Literal(_) | Expr::Parameter(_) => false,
+            Expr::Path(steps) | Expr::Pipe(steps) => {
                 steps.first().is_none_or(|first| self.reads_current(*first))
             }
-            Term::Project { left, .. }
-            | Term::ProjectValues { left, .. }
-            | Term::Filter { left, .. }
-            | Term::Flatten(left) => self.reads_current(*left),
-            Term::Call { arguments, .. } => arguments.iter().any(|argument| match argument {
-                Argument::Value(term) => self.reads_current(*term),
+            Expr::Project { left, .. }
+            | Expr::ProjectValues { left, .. }
+            | Expr::Filter { left, .. }
+            | Expr::Flatten(left) => self.reads_current(*left),
+            Expr::Call { arguments, .. } => arguments.iter().any(|argument| match argument {
+                Argument::Value(expr) => self.reads_current(*expr),
                 Argument::Reference(_) => false, // On what the others hold.
             }),
-            Term::Not(_)
-            | Term::Compare { .. }
-            | Term::Or(_)
-            | Term::And(_)
-            | Term::List(_)
-            | Term::Object(_) => {
-                let children = self.ast.term(id).children();
+            Expr::Not(_)
+            | Expr::Compare { .. }
+            | Expr::Or(_)
+            | Expr::And(_)
+            | Expr::List(_)
+            | Expr::Object(_) => {
+                let children = self.ast.expr(id).children();
                 children.iter().any(|child| self.reads_current(*child))
             }
             _ => true,
         }
     }
 
-    /// The chain that the term gives the length of.
-    fn counted_chain(&self, id: TermId, at: &Value) -> Option<String> {
-        let Term::Call {
+    /// The chain that the subexpression gives the length of.
+    fn counted_chain(&self, id: ExprId, at: &Value) -> Option<String> {
+        let Expr::Call {
             function,
             arguments,
-        } = self.ast.term(id)
+        } = self.ast.expr(id)
         else {
             return None;
         };
@@ -264,8 +264,8 @@ impl Search<'_> {
         Some(text)
     }
 
-    fn is_empty_list(&self, id: TermId) -> bool {
-        matches!(self.ast.term(id), Term::Literal(serde_json::Value::Array(list)) if list.is_empty())
+    fn is_empty_list(&self, id: ExprId) -> bool {
+        matches!(self.ast.expr(id), Expr::Literal(serde_json::Value::Array(list)) if list.is_empty())
     }
 }
 

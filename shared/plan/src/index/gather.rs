@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::{Index, Posting, is_pattern, ordered::Ordered};
 use crate::{Matching, Operand, Probe, Scalar};
 
-/// The parameters and limits of a lookup.
+/// The limits, the filter and the parameters of a lookup.
 #[derive(Clone, Copy)]
-pub struct Terms<'t> {
+pub struct LookupOptions<'t> {
     /// The most objects.
     pub objects_max: usize,
     /// The most values and objects that may be looked at to find them.
@@ -33,7 +33,7 @@ const CHECK_STEPS: usize = 16;
 struct Gathering<'i, 't> {
     index: &'i Index,
     probe: &'t Probe,
-    terms: Terms<'t>,
+    options: LookupOptions<'t>,
     steps_left: usize,
     found: Vec<Object>,
 }
@@ -41,17 +41,17 @@ struct Gathering<'i, 't> {
 impl Index {
     /// Returns the objects that a probe finds, and the objects that the index cannot judge; some come more than once.
     /// `None`: the search exceeds the limits of `terms`, or the operand is no value that an index can look up.
-    pub fn gather(&self, probe: &Probe, terms: Terms<'_>) -> Option<Vec<Object>> {
+    pub fn gather(&self, probe: &Probe, options: LookupOptions<'_>) -> Option<Vec<Object>> {
         let operand = match &probe.operand {
             Operand::Literal(value) => Some(value),
             // One that is not bound is the evaluation's to complain of.
-            Operand::Parameter(name) => terms.parameters.parameter(name),
+            Operand::Parameter(name) => options.parameters.parameter(name),
         };
         let mut gathering = Gathering {
             index: self,
             probe,
-            terms,
-            steps_left: terms.steps_max,
+            options,
+            steps_left: options.steps_max,
             found: Vec::new(),
         };
         if let Some(operand) = operand {
@@ -210,7 +210,7 @@ impl<'i> Gathering<'i, '_> {
         for object in posting.iter() {
             self.step()?;
             let newest = self.index.newest.version_of(object);
-            if (self.terms.admits)(newest) && self.contributes(newest, value)? {
+            if (self.options.admits)(newest) && self.contributes(newest, value)? {
                 self.push(object)?;
                 return Some(true);
             }
@@ -226,7 +226,7 @@ impl<'i> Gathering<'i, '_> {
         };
         self.steps_left = self.steps_left.checked_sub(CHECK_STEPS)?;
         let (key, language) = (&self.index.key, self.index.language);
-        let environment = key.environment(language, self.terms.parameters);
+        let environment = key.environment(language, self.options.parameters);
         let node = ViewNode::listed(object, key.bare);
         let list = check.evaluate(node, &environment).ok()?;
         if !matches!(list.shape(), Shape::Array(_)) {
@@ -242,12 +242,12 @@ impl<'i> Gathering<'i, '_> {
     }
 
     fn has_room(&self, objects: usize) -> Option<()> {
-        let room = self.terms.objects_max - self.found.len();
+        let room = self.options.objects_max - self.found.len();
         (objects <= room).then_some(())
     }
 
     fn push(&mut self, object: &Object) -> Option<()> {
-        let room = self.found.len() < self.terms.objects_max;
+        let room = self.found.len() < self.options.objects_max;
         let newest = self.index.newest.version_of(object);
         room.then(|| self.found.push(newest.clone()))
     }

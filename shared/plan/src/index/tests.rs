@@ -74,13 +74,13 @@ impl LabelIndex {
     fn found(&self, app: &str) -> Vec<(String, Value)> {
         let (app, admits) = (json!(app), |_: &Object| true);
         let parameters = [("p", &app)];
-        let terms = Terms {
+        let options = LookupOptions {
             objects_max: usize::MAX,
             steps_max: usize::MAX,
             admits: &admits,
             parameters: &parameters,
         };
-        let mut found = self.index.gather(self.narrow.probes()[0], terms).unwrap();
+        let mut found = self.index.gather(self.narrow.probes()[0], options).unwrap();
         found.sort_unstable();
         let read = |object: &Object| {
             let body = body::to_json(object.body()).unwrap();
@@ -260,13 +260,13 @@ impl AlikeIndex {
     fn found(&self, key: &str, steps_max: usize) -> Option<Vec<String>> {
         let (key, admits) = (json!([key]), |_: &Object| true);
         let parameters = [("p", &key)];
-        let terms = Terms {
+        let options = LookupOptions {
             objects_max: usize::MAX,
             steps_max,
             admits: &admits,
             parameters: &parameters,
         };
-        let found = self.index.gather(self.narrow.probes()[0], terms)?;
+        let found = self.index.gather(self.narrow.probes()[0], options)?;
         let label = |object: &Object| {
             let body = body::to_json(object.body()).unwrap();
             body["metadata"]["labels"]["app"]

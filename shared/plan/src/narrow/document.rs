@@ -2,12 +2,11 @@
 
 use std::rc::Rc;
 
-use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+use anteroom_jmespath::ast::{Argument, Ast, Expr, ExprId};
 
 use super::{
-    Document, Matching, Narrow, Probe, Scan, Why,
+    Document, Matching, Narrow, Probe, Scan, Why, exprs,
     stream::{Chain, Stream},
-    terms,
 };
 
 /// Functions that compare the members of their first argument with those of the second.
@@ -16,7 +15,7 @@ const MEMBERSHIPS: [&str; 4] = ["all_in", "all_not_in", "any_in", "any_not_in"];
 /// Functions that ask of a key that is no list if it is alike a member of the second argument. Of a list they ask more.
 const MEMBERSHIPS_OF_ONE: [&str; 2] = ["is_in", "is_not_in"];
 
-/// The part of the document that is a term's value.
+/// The part of the document that is a subexpression's value.
 #[derive(Clone, Debug)]
 enum DocumentPart {
     /// The document, with the list in it.
@@ -51,87 +50,87 @@ impl<'e> Search<'e> {
             Document::Array => objects(),
         };
         let root = self.ast.root();
-        let value = self.term(root, at)?;
+        let value = self.expr(root, at)?;
         self.used(value, root, Why::Whole).map(drop)
     }
 
-    /// Finds the value of a term on `at`.
-    fn term(&mut self, id: TermId, at: DocumentPart) -> Result<DocumentPart, Scan> {
+    /// Finds the value of a subexpression on `at`.
+    fn expr(&mut self, id: ExprId, at: DocumentPart) -> Result<DocumentPart, Scan> {
         if matches!(at, DocumentPart::Apart) {
             return Ok(DocumentPart::Apart);
         }
-        match self.ast.term(id) {
-            Term::Current => Ok(at),
-            Term::Field(name) => self.field(name, at, id),
-            Term::Literal(_) | Term::Parameter(_) => self.left(at, id),
-            Term::Index(_) | Term::Slice(_) => self.used(at, id, Why::Places),
-            Term::Path(steps) | Term::Pipe(steps) => {
-                steps.iter().try_fold(at, |at, step| self.term(*step, at))
+        match self.ast.expr(id) {
+            Expr::Current => Ok(at),
+            Expr::Field(name) => self.field(name, at, id),
+            Expr::Literal(_) | Expr::Parameter(_) => self.left(at, id),
+            Expr::Index(_) | Expr::Slice(_) => self.used(at, id, Why::Places),
+            Expr::Path(steps) | Expr::Pipe(steps) => {
+                steps.iter().try_fold(at, |at, step| self.expr(*step, at))
             }
-            Term::Or(terms) => match terms.split_first() {
-                Some((first, rest)) if terms::are_empty_lists(self.ast, rest) => {
+            Expr::Or(exprs) => match exprs.split_first() {
+                Some((first, rest)) if dependence::are_empty_lists(self.ast, rest) => {
                     self.or_nothing(*first, at)
                 }
-                _ => self.all(terms, &at),
+                _ => self.all(exprs, &at),
             },
-            Term::And(terms) | Term::List(terms) => self.all(terms, &at),
-            Term::Object(entries) => {
-                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
-                self.all(&terms, &at)
+            Expr::And(exprs) | Expr::List(exprs) => self.all(exprs, &at),
+            Expr::Object(entries) => {
+                let exprs: Vec<_> = entries.iter().map(|(_, expr)| *expr).collect();
+                self.all(&exprs, &at)
             }
-            Term::Not(term) => self.all(&[*term], &at),
-            Term::Compare { left, right, .. } => self.all(&[*left, *right], &at),
-            Term::Flatten(left) => Ok(match self.term(*left, at)? {
+            Expr::Not(expr) => self.all(&[*expr], &at),
+            Expr::Compare { left, right, .. } => self.all(&[*left, *right], &at),
+            Expr::Flatten(left) => Ok(match self.expr(*left, at)? {
                 DocumentPart::Objects(stream) => DocumentPart::Objects(Self::flatten(stream)),
                 _ => DocumentPart::Apart,
             }),
-            Term::Project { left, right } => Ok(match self.term(*left, at)? {
+            Expr::Project { left, right } => Ok(match self.expr(*left, at)? {
                 DocumentPart::Objects(stream) => {
                     DocumentPart::Objects(self.project(stream, *right))
                 }
                 _ => DocumentPart::Apart, // Of an object there are no elements.
             }),
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
-            } => Ok(match self.term(*left, at)? {
+            } => Ok(match self.expr(*left, at)? {
                 DocumentPart::Objects(stream) => {
                     DocumentPart::Objects(self.filter(stream, *condition, *right))
                 }
                 _ => DocumentPart::Apart,
             }),
-            Term::ProjectValues { left, .. } => {
-                let left = self.term(*left, at)?;
+            Expr::ProjectValues { left, .. } => {
+                let left = self.expr(*left, at)?;
                 self.used(left, id, Why::Whole)
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => self.call(id, self.ast.function_name(*function), arguments, at),
         }
     }
 
-    /// Each of the terms is evaluated on `at`, and their values are used whole.
-    fn all(&mut self, terms: &[TermId], at: &DocumentPart) -> Result<DocumentPart, Scan> {
-        for term in terms {
-            let value = self.term(*term, at.clone())?;
-            self.used(value, *term, Why::Whole)?;
+    /// Each of the subexpressions is evaluated on `at`, and their values are used whole.
+    fn all(&mut self, exprs: &[ExprId], at: &DocumentPart) -> Result<DocumentPart, Scan> {
+        for expr in exprs {
+            let value = self.expr(*expr, at.clone())?;
+            self.used(value, *expr, Why::Whole)?;
         }
         Ok(DocumentPart::Apart)
     }
 
     /// `first || `[]``. A list that objects contribute to is never anything but a list, so the replacement of an
     /// empty list is an empty list too.
-    fn or_nothing(&mut self, first: TermId, at: DocumentPart) -> Result<DocumentPart, Scan> {
-        match self.term(first, at)? {
+    fn or_nothing(&mut self, first: ExprId, at: DocumentPart) -> Result<DocumentPart, Scan> {
+        match self.expr(first, at)? {
             DocumentPart::Objects(stream) => Ok(DocumentPart::Objects(stream)),
             other => self.used(other, first, Why::Whole),
         }
     }
 
     /// Notes that a part of the document is used whole.
-    fn used(&mut self, at: DocumentPart, by: TermId, why: Why) -> Result<DocumentPart, Scan> {
+    fn used(&mut self, at: DocumentPart, by: ExprId, why: Why) -> Result<DocumentPart, Scan> {
         match at {
             DocumentPart::Apart => Ok(DocumentPart::Apart),
             DocumentPart::Root | DocumentPart::Again => Err(self.scan(by, Why::Document)),
@@ -147,7 +146,7 @@ impl<'e> Search<'e> {
     }
 
     /// Notes that a value was evaluated and is not used.
-    fn left(&mut self, at: DocumentPart, by: TermId) -> Result<DocumentPart, Scan> {
+    fn left(&mut self, at: DocumentPart, by: ExprId) -> Result<DocumentPart, Scan> {
         match at {
             DocumentPart::Objects(stream) if !stream.is_base() => {
                 self.used(DocumentPart::Objects(stream), by, Why::Whole)
@@ -156,7 +155,7 @@ impl<'e> Search<'e> {
         }
     }
 
-    fn field(&mut self, name: &str, at: DocumentPart, id: TermId) -> Result<DocumentPart, Scan> {
+    fn field(&mut self, name: &str, at: DocumentPart, id: ExprId) -> Result<DocumentPart, Scan> {
         let plural = match self.document {
             Document::List { plural } => plural,
             Document::Array => None,
@@ -171,7 +170,7 @@ impl<'e> Search<'e> {
 
     fn call(
         &mut self,
-        id: TermId,
+        id: ExprId,
         name: &str,
         arguments: &[Argument],
         at: DocumentPart,
@@ -183,36 +182,36 @@ impl<'e> Search<'e> {
             if MEMBERSHIPS_OF_ONE.contains(&name) {
                 return self.members(id, *other, *one, Matching::AlikeOne, &at);
             }
-            if name == "contains" && terms::operand(self.ast, *one).is_none() {
+            if name == "contains" && dependence::operand(self.ast, *one).is_none() {
                 return self.members(id, *one, *other, Matching::Equal, &at);
             }
         }
         let value = |argument: &Argument| match argument {
-            Argument::Value(term) => Some(*term),
+            Argument::Value(expr) => Some(*expr),
             Argument::Reference(_) => None, // On what the other arguments hold.
         };
-        let terms: Vec<_> = arguments.iter().filter_map(value).collect();
-        if let Some(list) = terms::standing_in(self.ast, name, &terms) {
+        let exprs: Vec<_> = arguments.iter().filter_map(value).collect();
+        if let Some(list) = dependence::standing_in(self.ast, name, &exprs) {
             return self.or_nothing(list, at);
         }
-        match terms.is_empty() {
+        match exprs.is_empty() {
             true => self.left(at, id),
-            false => self.all(&terms, &at),
+            false => self.all(&exprs, &at),
         }
     }
 
     /// Finds the probe for a list that has members which agree with a key.
     fn members(
         &mut self,
-        id: TermId,
-        list: TermId,
-        key: TermId,
+        id: ExprId,
+        list: ExprId,
+        key: ExprId,
         matching: Matching,
         at: &DocumentPart,
     ) -> Result<DocumentPart, Scan> {
-        let operand = terms::operand(self.ast, key);
+        let operand = dependence::operand(self.ast, key);
         let (Some(operand), DocumentPart::Objects(mut stream)) =
-            (operand, self.term(list, at.clone())?)
+            (operand, self.expr(list, at.clone())?)
         else {
             return self.all(&[list, key], at);
         };
@@ -240,7 +239,7 @@ impl<'e> Search<'e> {
         }
     }
 
-    fn scan(&self, id: TermId, why: Why) -> Scan {
+    fn scan(&self, id: ExprId, why: Why) -> Scan {
         Scan {
             part: self.ast.text(id).to_string(),
             why,

@@ -2,17 +2,16 @@
 
 use std::rc::Rc;
 
-use anteroom_jmespath::ast::{Term, TermId};
+use anteroom_jmespath::ast::{Expr, ExprId};
 
 use super::{
-    Narrow,
+    Narrow, dependence,
     document::Search,
     missing_value::{FalsyValue, Miss},
     stream::{Chain, Stream},
-    terms,
 };
 
-/// The value of a term within an object, for each element of a chain.
+/// The value of a subexpression within an object, for each element of a chain.
 #[derive(Clone, Debug)]
 pub(super) enum InnerValue {
     /// The element itself.
@@ -26,8 +25,8 @@ pub(super) enum InnerValue {
 }
 
 impl Search<'_> {
-    /// The value of a term that makes a list, for each element of a chain that no probe finds.
-    pub(super) fn missed_list(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
+    /// The value of a subexpression that makes a list, for each element of a chain that no probe finds.
+    pub(super) fn missed_list(&self, id: ExprId, chain: &Rc<Chain>) -> Option<Miss> {
         let (ways, value) = match self.inner(id, InnerValue::Each(Rc::clone(chain)))? {
             InnerValue::List(stream) => (stream.ways, FalsyValue::Lists),
             InnerValue::Null(ways) => (ways, FalsyValue::Null),
@@ -37,26 +36,26 @@ impl Search<'_> {
         Some(Miss { narrow, value })
     }
 
-    fn inner(&self, id: TermId, at: InnerValue) -> Option<InnerValue> {
-        let term = self.ast.term(id);
-        match (term, at) {
-            (Term::Current, at) => Some(at),
-            (_, InnerValue::Each(chain)) if terms::is_fixed(self.ast, id) => {
+    fn inner(&self, id: ExprId, at: InnerValue) -> Option<InnerValue> {
+        let expr = self.ast.expr(id);
+        match (expr, at) {
+            (Expr::Current, at) => Some(at),
+            (_, InnerValue::Each(chain)) if dependence::is_fixed(self.ast, id) => {
                 Some(InnerValue::Value(Rc::new(Chain::Project(chain, id))))
             }
             // Of null there is no name either: those that were left out would be left out here.
-            (Term::Field(_) | Term::Index(_), InnerValue::Value(chain)) => {
+            (Expr::Field(_) | Expr::Index(_), InnerValue::Value(chain)) => {
                 Some(InnerValue::Value(Rc::new(Chain::Project(chain, id))))
             }
-            (Term::Path(steps) | Term::Pipe(steps), at) => {
+            (Expr::Path(steps) | Expr::Pipe(steps), at) => {
                 steps.iter().try_fold(at, |at, step| self.inner(*step, at))
             }
-            (Term::Project { left, right }, at) => {
+            (Expr::Project { left, right }, at) => {
                 let stream = self.spread(*left, at)?;
                 Some(InnerValue::List(self.project(stream, *right)))
             }
             (
-                Term::Filter {
+                Expr::Filter {
                     left,
                     condition,
                     right,
@@ -66,32 +65,32 @@ impl Search<'_> {
                 let stream = self.spread(*left, at)?;
                 Some(InnerValue::List(self.filter(stream, *condition, *right)))
             }
-            (Term::Flatten(left), at) => {
+            (Expr::Flatten(left), at) => {
                 let stream = self.spread(*left, at)?;
                 Some(InnerValue::List(Self::flatten(stream)))
             }
             // Of null or of an empty list there is neither.
-            (Term::Index(_) | Term::Field(_), InnerValue::List(stream)) => {
+            (Expr::Index(_) | Expr::Field(_), InnerValue::List(stream)) => {
                 Some(InnerValue::Null(stream.ways))
             }
-            (Term::Index(_) | Term::Field(_), InnerValue::Null(ways)) => {
+            (Expr::Index(_) | Expr::Field(_), InnerValue::Null(ways)) => {
                 Some(InnerValue::Null(ways))
             }
             _ => None,
         }
     }
 
-    /// The elements of a term's value.
-    fn spread(&self, id: TermId, at: InnerValue) -> Option<Stream> {
-        let is_current = matches!(self.ast.term(id), Term::Current);
+    /// The elements of a subexpression's value.
+    fn spread(&self, id: ExprId, at: InnerValue) -> Option<Stream> {
+        let is_current = matches!(self.ast.expr(id), Expr::Current);
         match at {
             InnerValue::Each(chain) | InnerValue::Value(chain) if is_current => {
                 Some(Stream::of(Rc::new(Chain::Flatten(chain))))
             }
-            InnerValue::Each(chain) if terms::is_fixed(self.ast, id) => {
+            InnerValue::Each(chain) if dependence::is_fixed(self.ast, id) => {
                 Some(Stream::of(Rc::new(Chain::Spread(chain, id))))
             }
-            InnerValue::Value(chain) if terms::is_null_on_lists(self.ast, id) => {
+            InnerValue::Value(chain) if dependence::is_null_on_lists(self.ast, id) => {
                 Some(Stream::of(Rc::new(Chain::Spread(chain, id))))
             }
             at => match self.inner(id, at)? {

@@ -1,13 +1,13 @@
-//! The value of a term for elements that no probe finds.
+//! The value of a subexpression for elements that no probe finds.
 
 use std::rc::Rc;
 
-use anteroom_jmespath::ast::{Argument, CompareOperator, Term, TermId};
+use anteroom_jmespath::ast::{Argument, CompareOperator, Expr, ExprId};
 
-use super::{Matching, Narrow, document::Search, probe::find, stream::Chain, terms};
+use super::{Matching, Narrow, dependence, document::Search, probe::find, stream::Chain};
 use crate::Leaf;
 
-/// A term's value for every element of an object that is not found.
+/// A subexpression's value for every element of an object that is not found.
 pub(super) struct Miss {
     /// Finds the other objects, and every object of which an element raises an error.
     pub(super) narrow: Narrow,
@@ -27,34 +27,34 @@ pub(super) enum FalsyValue {
 }
 
 impl Search<'_> {
-    /// The value of a term for each element of a chain that no probe finds.
-    pub(super) fn miss(&self, id: TermId, chain: &Rc<Chain>) -> Option<Miss> {
+    /// The value of a subexpression for each element of a chain that no probe finds.
+    pub(super) fn miss(&self, id: ExprId, chain: &Rc<Chain>) -> Option<Miss> {
         let no = |narrow| Miss {
             narrow,
             value: FalsyValue::False,
         };
-        match self.ast.term(id) {
-            Term::Compare {
+        match self.ast.expr(id) {
+            Expr::Compare {
                 operator: CompareOperator::Equal,
                 left,
                 right,
             } => self.equal(*left, *right, chain).map(no),
-            Term::Not(term) => match self.ast.term(*term) {
-                Term::Compare {
+            Expr::Not(expr) => match self.ast.expr(*expr) {
+                Expr::Compare {
                     operator: CompareOperator::NotEqual,
                     left,
                     right,
                 } => self.equal(*left, *right, chain).map(no),
                 _ => None,
             },
-            Term::And(terms) => self.conjunction(terms, chain),
-            Term::Or(terms) => {
-                let missed = terms.iter().map(|term| self.miss(*term, chain));
+            Expr::And(exprs) => self.conjunction(exprs, chain),
+            Expr::Or(exprs) => {
+                let missed = exprs.iter().map(|expr| self.miss(*expr, chain));
                 let missed: Vec<_> = missed.collect::<Option<_>>()?;
                 let narrow = missed.into_iter().map(|missed| missed.narrow);
                 Some(no(Narrow::Any(narrow.collect())))
             }
-            Term::Call {
+            Expr::Call {
                 function,
                 arguments,
             } => match &**arguments {
@@ -69,17 +69,17 @@ impl Search<'_> {
     }
 
     /// Finds the first conjunct that is false for the others. The conjuncts before it must not fail.
-    fn conjunction(&self, conjuncts: &[TermId], chain: &Rc<Chain>) -> Option<Miss> {
+    fn conjunction(&self, conjuncts: &[ExprId], chain: &Rc<Chain>) -> Option<Miss> {
         let mut ways = Vec::new();
         let mut value = FalsyValue::False;
-        for (place, term) in conjuncts.iter().enumerate() {
-            if let Some(missed) = self.miss(*term, chain) {
+        for (place, expr) in conjuncts.iter().enumerate() {
+            if let Some(missed) = self.miss(*expr, chain) {
                 if place == 0 {
                     value = missed.value;
                 }
                 ways.push(missed.narrow);
             }
-            if !terms::cannot_fail(self.ast, *term) {
+            if !dependence::cannot_fail(self.ast, *expr) {
                 break;
             }
         }
@@ -90,18 +90,18 @@ impl Search<'_> {
         Some(Miss { narrow, value })
     }
 
-    fn equal(&self, left: TermId, right: TermId, chain: &Chain) -> Option<Narrow> {
+    fn equal(&self, left: ExprId, right: ExprId, chain: &Chain) -> Option<Narrow> {
         let way = |key, with| {
-            let operand = terms::operand(self.ast, with)?;
+            let operand = dependence::operand(self.ast, with)?;
             self.own_key(key, chain, false, Leaf::Value)
                 .map(|key| find(key, Matching::Equal, operand))
         };
         way(left, right).or_else(|| way(right, left))
     }
 
-    fn agreement(&self, name: &str, one: TermId, other: TermId, chain: &Chain) -> Option<Narrow> {
+    fn agreement(&self, name: &str, one: ExprId, other: ExprId, chain: &Chain) -> Option<Narrow> {
         let way = |key, in_list, leaf, matching, with| {
-            let operand = terms::operand(self.ast, with)?;
+            let operand = dependence::operand(self.ast, with)?;
             self.own_key(key, chain, in_list, leaf)
                 .map(|key| find(key, matching, operand))
         };
@@ -118,13 +118,13 @@ impl Search<'_> {
 
     fn own_key(
         &self,
-        term: TermId,
+        expr: ExprId,
         chain: &Chain,
         in_list: bool,
         leaf: Leaf,
     ) -> Option<crate::Key> {
-        match terms::is_key(self.ast, term) {
-            true => chain.key(self.ast, term, in_list, leaf),
+        match dependence::is_key(self.ast, expr) {
+            true => chain.key(self.ast, expr, in_list, leaf),
             false => None,
         }
     }

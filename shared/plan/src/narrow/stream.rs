@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use anteroom_jmespath::{
     Expression, Graft,
-    ast::{Argument, Ast, Term, TermId},
+    ast::{Argument, Ast, Expr, ExprId},
 };
 
-use super::{Narrow, Why, document::Search, missing_value::FalsyValue, terms};
+use super::{Narrow, Why, dependence, document::Search, missing_value::FalsyValue};
 use crate::{Key, Leaf, Reading};
 
 /// A list that is made of each object: steps of the expression that depend on nothing but the object.
@@ -20,13 +20,13 @@ pub(super) enum Chain {
     Base,
     /// The elements of a term's value on each element: of a list its elements; any other value is its own single
     /// element.
-    Spread(Rc<Chain>, TermId),
-    /// The value of a term on each element, unless it is null.
-    Project(Rc<Chain>, TermId),
+    Spread(Rc<Chain>, ExprId),
+    /// The value of a subexpression on each element, unless it is null.
+    Project(Rc<Chain>, ExprId),
     /// Lists replaced by their elements.
     Flatten(Rc<Chain>),
-    /// The value of the last term on each element that meets the condition, unless it is null.
-    Filter(Rc<Chain>, TermId, TermId),
+    /// The value of the last subexpression on each element that meets the condition, unless it is null.
+    Filter(Rc<Chain>, ExprId, ExprId),
 }
 
 impl Chain {
@@ -35,47 +35,47 @@ impl Chain {
     }
 
     /// The chain as an expression on one object, which gives a list. `None`: it is too deep.
-    fn graft(&self, graft: &mut Graft<'_>) -> Option<TermId> {
-        let term = match self {
+    fn graft(&self, graft: &mut Graft<'_>) -> Option<ExprId> {
+        let expr = match self {
             Self::Base => {
-                let object = graft.add(Term::Current)?;
-                Term::List([object].into())
+                let object = graft.add(Expr::Current)?;
+                Expr::List([object].into())
             }
-            Self::Spread(of, term) => {
+            Self::Spread(of, expr) => {
                 let left = of.graft(graft)?;
-                let right = graft.copy(*term)?;
-                Term::Flatten(graft.add(Term::Project { left, right })?)
+                let right = graft.copy(*expr)?;
+                Expr::Flatten(graft.add(Expr::Project { left, right })?)
             }
-            Self::Project(of, right) => Term::Project {
+            Self::Project(of, right) => Expr::Project {
                 left: of.graft(graft)?,
                 right: graft.copy(*right)?,
             },
-            Self::Flatten(of) => Term::Flatten(of.graft(graft)?),
-            Self::Filter(of, condition, right) => Term::Filter {
+            Self::Flatten(of) => Expr::Flatten(of.graft(graft)?),
+            Self::Filter(of, condition, right) => Expr::Filter {
                 left: of.graft(graft)?,
                 condition: graft.copy(*condition)?,
                 right: graft.copy(*right)?,
             },
         };
-        graft.add(term)
+        graft.add(expr)
     }
 
     /// The chain in the form that people write.
     fn shown(&self, ast: &Ast) -> String {
-        let behind = |of: &Self, term: TermId| match (of.shown(ast), ast.term(term)) {
-            (of, Term::Current) => of,
-            (of, _) if of.is_empty() => ast.text(term).to_string(),
-            (of, _) => format!("{of}.{}", ast.text(term)),
+        let behind = |of: &Self, expr: ExprId| match (of.shown(ast), ast.expr(expr)) {
+            (of, Expr::Current) => of,
+            (of, _) if of.is_empty() => ast.text(expr).to_string(),
+            (of, _) => format!("{of}.{}", ast.text(expr)),
         };
         match self {
             Self::Base => String::new(),
-            Self::Spread(of, term) => format!("{}[]", behind(of, *term)),
+            Self::Spread(of, expr) => format!("{}[]", behind(of, *expr)),
             Self::Project(of, right) => behind(of, *right),
             Self::Flatten(of) => format!("{}[]", of.shown(ast)),
             Self::Filter(of, condition, right) => {
                 let filtered = format!("{}[?{}]", of.shown(ast), ast.text(*condition));
-                match ast.term(*right) {
-                    Term::Current => filtered,
+                match ast.expr(*right) {
+                    Expr::Current => filtered,
                     _ => format!("{filtered}.{}", ast.text(*right)),
                 }
             }
@@ -83,21 +83,21 @@ impl Chain {
     }
 
     /// Returns a key: the value of `term` for each element, or, with `in_list`, the elements of that value.
-    pub(super) fn key(&self, ast: &Ast, term: TermId, in_list: bool, leaf: Leaf) -> Option<Key> {
+    pub(super) fn key(&self, ast: &Ast, expr: ExprId, in_list: bool, leaf: Leaf) -> Option<Key> {
         let mut graft = Graft::new(ast);
-        let (root, depth) = match (self, ast.term(term)) {
-            (Self::Base, _) => (graft.copy(term)?, 0),
-            (_, Term::Current) => (self.graft(&mut graft)?, 1),
+        let (root, depth) = match (self, ast.expr(expr)) {
+            (Self::Base, _) => (graft.copy(expr)?, 0),
+            (_, Expr::Current) => (self.graft(&mut graft)?, 1),
             _ => {
-                let key = Argument::Reference(graft.copy(term)?);
+                let key = Argument::Reference(graft.copy(expr)?);
                 let list = Argument::Value(self.graft(&mut graft)?);
                 (graft.call("map", [key, list].into())?, 1)
             }
         };
         let mut shown = self.shown(ast);
-        if shown.is_empty() || !matches!(ast.term(term), Term::Current) {
+        if shown.is_empty() || !matches!(ast.expr(expr), Expr::Current) {
             let dot = if shown.is_empty() { "" } else { "." };
-            shown += &format!("{dot}{}", ast.text(term));
+            shown += &format!("{dot}{}", ast.text(expr));
         }
         let reading = Reading {
             depth: depth + u8::from(in_list),
@@ -137,8 +137,8 @@ pub(super) struct Stream {
     pub(super) ways: Vec<Narrow>,
     /// Ways to find those that contribute more than empty lists, or raise an error.
     pub(super) ways_but_lists: Vec<Narrow>,
-    /// The term that stood in the way of a narrower chain, and the reason.
-    pub(super) because: Option<(TermId, Why)>,
+    /// The subexpression that stood in the way of a narrower chain, and the reason.
+    pub(super) because: Option<(ExprId, Why)>,
 }
 
 impl Stream {
@@ -165,19 +165,19 @@ impl Stream {
 
 impl Search<'_> {
     /// Adds the projection `stream[*].right`.
-    pub(super) fn project(&self, mut stream: Stream, right: TermId) -> Stream {
-        let is_current = matches!(self.ast.term(right), Term::Current);
+    pub(super) fn project(&self, mut stream: Stream, right: ExprId) -> Stream {
+        let is_current = matches!(self.ast.expr(right), Expr::Current);
         if is_current && stream.is_base() {
             return stream;
         }
         stream.whole = Rc::new(Chain::Project(stream.whole, right));
-        if terms::is_null_on_lists(self.ast, right) {
+        if dependence::is_null_on_lists(self.ast, right) {
             stream.ways.append(&mut stream.ways_but_lists);
         }
         if !is_current {
             stream.ways_but_lists.clear();
         }
-        if terms::is_fixed(self.ast, right) {
+        if dependence::is_fixed(self.ast, right) {
             self.step(&mut stream, right);
         } else {
             self.taken(&mut stream, right);
@@ -186,10 +186,10 @@ impl Search<'_> {
     }
 
     /// Adds the filter `stream[?condition].right`.
-    pub(super) fn filter(&self, mut stream: Stream, condition: TermId, right: TermId) -> Stream {
+    pub(super) fn filter(&self, mut stream: Stream, condition: ExprId, right: ExprId) -> Stream {
         stream.ways_but_lists.clear();
         stream.whole = Rc::new(Chain::Filter(stream.whole, condition, right));
-        let fixed = |term| terms::is_fixed(self.ast, term);
+        let fixed = |expr| dependence::is_fixed(self.ast, expr);
         let chain = stream.chain.as_ref();
         match chain.and_then(|chain| self.miss(condition, chain)) {
             Some(missed) => stream.ways.push(missed.narrow),
@@ -200,7 +200,7 @@ impl Search<'_> {
             return stream;
         }
         // Without the condition there are more elements, of which none may fail unseen.
-        if !terms::cannot_fail(self.ast, condition) {
+        if !dependence::cannot_fail(self.ast, condition) {
             stream.chain = None;
         }
         stream.is_exact = false;
@@ -226,15 +226,15 @@ impl Search<'_> {
     }
 
     /// Adds a step that depends on nothing but the element.
-    fn step(&self, stream: &mut Stream, right: TermId) {
-        stream.step(|chain| match self.ast.term(right) {
-            Term::Current if chain.is_base() => Chain::Base,
+    fn step(&self, stream: &mut Stream, right: ExprId) {
+        stream.step(|chain| match self.ast.expr(right) {
+            Expr::Current if chain.is_base() => Chain::Base,
             _ => Chain::Project(chain, right),
         });
     }
 
     /// Adds a step that depends on parameters.
-    fn taken(&self, stream: &mut Stream, right: TermId) {
+    fn taken(&self, stream: &mut Stream, right: ExprId) {
         let chain = stream.chain.take();
         stream.is_exact = false;
         match chain.and_then(|chain| self.miss(right, &chain)) {

@@ -257,9 +257,9 @@ fn a_filter_on_an_array_document_is_looked_up() {
 
 #[test]
 fn an_expression_with_too_many_probes_is_scanned() {
-    let terms: Vec<_> = (0..=PROBES_MAX).map(|n| format!("a == `{n}`")).collect();
-    let scan = on(&format!("items[?{}]", terms.join(" || ")), LIST).unwrap_err();
+    let exprs: Vec<_> = (0..=PROBES_MAX).map(|n| format!("a == `{n}`")).collect();
+    let scan = on(&format!("items[?{}]", exprs.join(" || ")), LIST).unwrap_err();
     assert_eq!(scan.why, Why::Probes);
-    let terms = &terms[1..];
-    assert!(on(&format!("items[?{}]", terms.join(" || ")), LIST).is_ok());
+    let exprs = &exprs[1..];
+    assert!(on(&format!("items[?{}]", exprs.join(" || ")), LIST).is_ok());
 }

@@ -122,7 +122,7 @@ fn text(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::sample::select(texts).prop_map(str::to_owned)
 }
 
-/// A term without the element.
+/// A subexpression without the element.
 fn operand() -> impl Strategy<Value = String> {
     text(&[
         "p",
@@ -161,7 +161,7 @@ fn operands() -> impl Strategy<Value = String> {
     ])
 }
 
-/// A term about the element `$`.
+/// A subexpression about the element `$`.
 fn path() -> impl Strategy<Value = String> {
     text(&[
         "$.a",
@@ -218,7 +218,7 @@ fn guard() -> impl Strategy<Value = String> {
     ])
 }
 
-/// A term about an element of a list in the element.
+/// A subexpression about an element of a list in the element.
 fn inner() -> impl Strategy<Value = String> {
     let atom = prop_oneof![
         (

@@ -423,7 +423,7 @@ fn linked(links: impl Strategy<Value = Vec<&'static str>>) -> impl Strategy<Valu
     })
 }
 
-/// A term that may follow a dot.
+/// A subexpression that may follow a dot.
 fn called(key: &str) -> String {
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'.';
     match key.bytes().all(is_name) {

@@ -10,7 +10,7 @@ mod world;
 use std::collections::HashMap;
 
 use anteroom_jmespath::Expression;
-use anteroom_plan::{Document, Index, IndexKey, Terms, narrow};
+use anteroom_plan::{Document, Index, IndexKey, LookupOptions, narrow};
 use proptest::{prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 
 use grammar::{question, step, tidy_step};
@@ -97,13 +97,13 @@ fn a_lookup_keeps_to_its_limits_of_objects_and_steps() {
             question::language(),
             state,
         );
-        let terms = Terms {
+        let options = LookupOptions {
             objects_max,
             steps_max,
             admits: &|_| true,
             parameters: &(),
         };
-        index.gather(probe, terms).map(|found| found.len())
+        index.gather(probe, options).map(|found| found.len())
     };
     assert_eq!(found("items[?a == 'x']", 8, 0), Some(8));
     assert_eq!(found("items[?a == 'x']", 7, 0), None);
@@ -120,13 +120,13 @@ fn a_lookup_keeps_to_its_limits_of_objects_and_steps() {
         let key = IndexKey::of(found.probes()[0], true, false);
         let index = Index::new(key, question::language(), state);
         let found = steps.iter().map(|steps_max| {
-            let terms = Terms {
+            let options = LookupOptions {
                 objects_max: 8,
                 steps_max: *steps_max,
                 admits: &|_| true,
                 parameters: &(),
             };
-            let found = index.gather(found.probes()[0], terms);
+            let found = index.gather(found.probes()[0], options);
             found.map(|found| found.len())
         });
         found.collect::<Vec<_>>()

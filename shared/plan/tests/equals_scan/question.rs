@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use anteroom_jmespath::{Environment, Expression, MissingKey};
 use anteroom_model::{FactError, Shape};
-use anteroom_plan::{Document, Index, IndexKey, Language, Narrow, Probe, Terms, narrow, selected};
+use anteroom_plan::{
+    Document, Index, IndexKey, Language, LookupOptions, Narrow, Probe, narrow, selected,
+};
 use anteroom_view::{Object, Select, Snapshot};
 use anteroom_wire::query::Selection;
 use bytes::Bytes;
@@ -123,12 +125,12 @@ impl Question {
             .entry(key.clone())
             .or_insert_with(|| Index::new(key, language(), state));
         index.advance(state);
-        let terms = Terms {
+        let options = LookupOptions {
             objects_max: usize::MAX,
             steps_max: usize::MAX,
             admits: &|object| select.admits(object),
             parameters: &self.parameters,
         };
-        index.gather(probe, terms)
+        index.gather(probe, options)
     }
 }

@@ -12,7 +12,7 @@ mod subquery;
 use std::sync::Arc;
 
 use anteroom_functions::{functions, meter, operator};
-use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Term};
+use anteroom_jmespath::{Budget, Environment, EvalError, MissingKey, ast::Expr};
 use anteroom_model::limits;
 use serde_json::Value;
 
@@ -125,7 +125,7 @@ impl Scope<'_> {
     /// common one, and its value may be large, so it is shared and not copied.
     fn lone_entry(&mut self, bound: &Bound) -> Result<Option<Arc<Value>>, Interrupt> {
         let ast = bound.expression.ast();
-        let Term::Field(name) = ast.term(ast.root()) else {
+        let Expr::Field(name) = ast.expr(ast.root()) else {
             return Ok(None);
         };
         let Some(entry) = self.find(name) else {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use anteroom_functions::{is_nondeterministic, is_order_sensitive};
 use anteroom_jmespath::{
     Expression,
-    ast::{Argument, Ast, Term, TermId},
+    ast::{Argument, Ast, Expr, ExprId},
 };
 
 use crate::ir::subquery::SubqueryArgument;
@@ -62,7 +62,7 @@ pub(super) fn dependency_of(
     name: &dyn Fn(&str) -> Name,
 ) -> Result<Dependency, String> {
     let ast = expression.ast();
-    if let Term::Field(field) = ast.term(ast.root())
+    if let Expr::Field(field) = ast.expr(ast.root())
         && matches!(name(field), Name::Variable)
     {
         return Ok(Dependency::Lone);
@@ -77,7 +77,7 @@ pub(super) fn dependency_of(
             ..Function::default()
         },
     };
-    walk.term(ast.root(), true)?;
+    walk.expr(ast.root(), true)?;
     walk.found.may_miss = can_miss(ast, ast.root(), &|field| {
         walk.found.variables.contains(&ast.span_bytes(field))
     });
@@ -85,14 +85,14 @@ pub(super) fn dependency_of(
     Ok(Dependency::Function(walk.found))
 }
 
-fn is_itself(ast: &Ast, id: TermId, name: &dyn Fn(&str) -> Name) -> bool {
-    match ast.term(id) {
-        Term::Field(field) => matches!(name(field), Name::Variable),
-        Term::Or(operands) | Term::And(operands) => operands
+fn is_itself(ast: &Ast, id: ExprId, name: &dyn Fn(&str) -> Name) -> bool {
+    match ast.expr(id) {
+        Expr::Field(field) => matches!(name(field), Name::Variable),
+        Expr::Or(operands) | Expr::And(operands) => operands
             .iter()
             .any(|operand| is_itself(ast, *operand, name)),
-        Term::Pipe(stages) => stages.split_first().is_some_and(|(first, rest)| {
-            let changes_nothing = |stage: &TermId| *ast.term(*stage) == Term::Current;
+        Expr::Pipe(stages) => stages.split_first().is_some_and(|(first, rest)| {
+            let changes_nothing = |stage: &ExprId| *ast.expr(*stage) == Expr::Current;
             is_itself(ast, *first, name) && rest.iter().all(changes_nothing)
         }),
         _ => false,
@@ -101,29 +101,29 @@ fn is_itself(ast: &Ast, id: TermId, name: &dyn Fn(&str) -> Name) -> bool {
 
 /// Returns whether the term's value can be a missing key, wherever it is evaluated. `is_there` returns whether a term
 /// is a field that is never missing.
-pub(super) fn can_miss(ast: &Ast, id: TermId, is_there: &dyn Fn(TermId) -> bool) -> bool {
-    match ast.term(id) {
-        Term::Field(_) => !is_there(id),
-        Term::Path(steps) => steps.iter().any(|step| can_miss(ast, *step, is_there)),
-        Term::And(operands) => operands
+pub(super) fn can_miss(ast: &Ast, id: ExprId, is_there: &dyn Fn(ExprId) -> bool) -> bool {
+    match ast.expr(id) {
+        Expr::Field(_) => !is_there(id),
+        Expr::Path(steps) => steps.iter().any(|step| can_miss(ast, *step, is_there)),
+        Expr::And(operands) => operands
             .last()
             .is_some_and(|last| can_miss(ast, *last, is_there)),
-        Term::Current
-        | Term::Index(_)
-        | Term::Slice(_)
-        | Term::Literal(_)
-        | Term::Parameter(_)
-        | Term::Pipe(_)
-        | Term::Or(_)
-        | Term::Not(_)
-        | Term::Compare { .. }
-        | Term::List(_)
-        | Term::Object(_)
-        | Term::Call { .. }
-        | Term::Project { .. }
-        | Term::ProjectValues { .. }
-        | Term::Filter { .. }
-        | Term::Flatten(_) => false,
+        Expr::Current
+        | Expr::Index(_)
+        | Expr::Slice(_)
+        | Expr::Literal(_)
+        | Expr::Parameter(_)
+        | Expr::Pipe(_)
+        | Expr::Or(_)
+        | Expr::Not(_)
+        | Expr::Compare { .. }
+        | Expr::List(_)
+        | Expr::Object(_)
+        | Expr::Call { .. }
+        | Expr::Project { .. }
+        | Expr::ProjectValues { .. }
+        | Expr::Filter { .. }
+        | Expr::Flatten(_) => false,
     }
 }
 
@@ -133,20 +133,20 @@ pub(super) fn reads_everything(expression: &Expression) -> bool {
     reads_all(ast, ast.root())
 }
 
-fn reads_all(ast: &Ast, id: TermId) -> bool {
-    let any = |terms: &[TermId]| terms.iter().any(|term| reads_all(ast, *term));
-    match ast.term(id) {
-        Term::Field(_) | Term::Literal(_) | Term::Parameter(_) => false,
-        Term::Path(terms) | Term::Pipe(terms) => any(terms.get(..1).unwrap_or_default()),
-        Term::Or(terms) | Term::And(terms) | Term::List(terms) => any(terms),
-        Term::Object(entries) => entries.iter().any(|(_, term)| reads_all(ast, *term)),
-        Term::Not(term) | Term::Flatten(term) => reads_all(ast, *term),
-        Term::Compare { left, right, .. } => any(&[*left, *right]),
-        Term::Project { left, .. }
-        | Term::ProjectValues { left, .. }
-        | Term::Filter { left, .. } => reads_all(ast, *left),
-        Term::Call { arguments, .. } => arguments.iter().any(|argument| match argument {
-            Argument::Value(term) => reads_all(ast, *term),
+fn reads_all(ast: &Ast, id: ExprId) -> bool {
+    let any = |exprs: &[ExprId]| exprs.iter().any(|expr| reads_all(ast, *expr));
+    match ast.expr(id) {
+        Expr::Field(_) | Expr::Literal(_) | Expr::Parameter(_) => false,
+        Expr::Path(exprs) | Expr::Pipe(exprs) => any(exprs.get(..1).unwrap_or_default()),
+        Expr::Or(exprs) | Expr::And(exprs) | Expr::List(exprs) => any(exprs),
+        Expr::Object(entries) => entries.iter().any(|(_, expr)| reads_all(ast, *expr)),
+        Expr::Not(expr) | Expr::Flatten(expr) => reads_all(ast, *expr),
+        Expr::Compare { left, right, .. } => any(&[*left, *right]),
+        Expr::Project { left, .. }
+        | Expr::ProjectValues { left, .. }
+        | Expr::Filter { left, .. } => reads_all(ast, *left),
+        Expr::Call { arguments, .. } => arguments.iter().any(|argument| match argument {
+            Argument::Value(expr) => reads_all(ast, *expr),
             Argument::Reference(_) => false,
         }),
         _ => true,
@@ -172,36 +172,36 @@ struct DependencyWalk<'w> {
 }
 
 impl DependencyWalk<'_> {
-    /// A term that is evaluated on the context. `strict`: a missing key in it is one of the whole.
-    fn term(&mut self, id: TermId, strict: bool) -> Result<(), String> {
+    /// A subexpression that is evaluated on the context. `strict`: a missing key in it is one of the whole.
+    fn expr(&mut self, id: ExprId, strict: bool) -> Result<(), String> {
         if !self.depends(id)? {
             return self.argument(id, strict);
         }
-        match self.ast.term(id) {
-            Term::Field(_) => {
+        match self.ast.expr(id) {
+            Expr::Field(_) => {
                 self.found.variables.push(self.ast.span_bytes(id));
                 self.found.is_strict &= strict;
                 self.found.forgives_refusals |= self.is_list;
                 Ok(())
             }
-            Term::Path(steps) => self.first(steps, strict),
-            Term::Pipe(stages) => self.first(stages, false),
-            Term::Or(operands) => self.all(operands, false),
-            Term::And(operands) => {
+            Expr::Path(steps) => self.first(steps, strict),
+            Expr::Pipe(stages) => self.first(stages, false),
+            Expr::Or(operands) => self.all(operands, false),
+            Expr::And(operands) => {
                 let Some((last, rest)) = operands.split_last() else {
                     return Ok(());
                 };
                 self.all(rest, false)?;
                 // Where it is not evaluated, its missing key is none.
-                self.term(*last, strict)
+                self.expr(*last, strict)
             }
-            Term::Not(operand) => self.term(*operand, false),
-            Term::Compare { left, right, .. } => self.all(&[*left, *right], false),
-            Term::Project { left, right } => {
-                self.term(*left, false)?;
+            Expr::Not(operand) => self.expr(*operand, false),
+            Expr::Compare { left, right, .. } => self.all(&[*left, *right], false),
+            Expr::Project { left, right } => {
+                self.expr(*left, false)?;
                 self.inside(*right)
             }
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
@@ -210,52 +210,52 @@ impl DependencyWalk<'_> {
                 self.inside(*condition)?;
                 self.inside(*right)
             }
-            Term::Flatten(left) => self.list(*left),
-            Term::Call {
+            Expr::Flatten(left) => self.list(*left),
+            Expr::Call {
                 function,
                 arguments,
             } => {
                 self.call(self.ast.function_name(*function))?;
                 arguments.iter().try_for_each(|argument| match argument {
-                    Argument::Value(term) => self.term(*term, false),
-                    Argument::Reference(term) => self.inside(*term),
+                    Argument::Value(expr) => self.expr(*expr, false),
+                    Argument::Reference(expr) => self.inside(*expr),
                 })
             }
-            Term::ProjectValues { .. } => Err(of_order(".*")),
+            Expr::ProjectValues { .. } => Err(of_order(".*")),
             _ => Err("it builds a list or an object of several values".to_owned()),
         }
     }
 
-    /// Walks a term that stands left of `[]` or of a filter.
-    fn list(&mut self, id: TermId) -> Result<(), String> {
+    /// Walks a subexpression that stands left of `[]` or of a filter.
+    fn list(&mut self, id: ExprId) -> Result<(), String> {
         let outer = std::mem::replace(&mut self.is_list, true);
-        let outcome = self.term(id, false);
+        let outcome = self.expr(id, false);
         self.is_list = outer;
         outcome
     }
 
-    fn all(&mut self, terms: &[TermId], strict: bool) -> Result<(), String> {
-        terms.iter().try_for_each(|term| self.term(*term, strict))
+    fn all(&mut self, exprs: &[ExprId], strict: bool) -> Result<(), String> {
+        exprs.iter().try_for_each(|expr| self.expr(*expr, strict))
     }
 
     /// Visits the first term on the context, and each further term on the value of the term before.
-    fn first(&mut self, terms: &[TermId], strict: bool) -> Result<(), String> {
-        let Some((first, rest)) = terms.split_first() else {
+    fn first(&mut self, exprs: &[ExprId], strict: bool) -> Result<(), String> {
+        let Some((first, rest)) = exprs.split_first() else {
             return Ok(());
         };
-        self.term(*first, strict)?;
-        rest.iter().try_for_each(|term| self.inside(*term))
+        self.expr(*first, strict)?;
+        rest.iter().try_for_each(|expr| self.inside(*expr))
     }
 
-    /// A term that is evaluated on something taken of the variable: its parameters are noted.
-    fn inside(&mut self, id: TermId) -> Result<(), String> {
-        match self.ast.term(id) {
-            Term::Parameter(_) => self.found.parameters.push(self.ast.span_bytes(id)),
-            Term::ProjectValues { .. } => return Err(of_order(".*")),
-            Term::Call { function, .. } => self.call(self.ast.function_name(*function))?,
+    /// A subexpression that is evaluated on something taken of the variable: its parameters are noted.
+    fn inside(&mut self, id: ExprId) -> Result<(), String> {
+        match self.ast.expr(id) {
+            Expr::Parameter(_) => self.found.parameters.push(self.ast.span_bytes(id)),
+            Expr::ProjectValues { .. } => return Err(of_order(".*")),
+            Expr::Call { function, .. } => self.call(self.ast.function_name(*function))?,
             _ => {}
         }
-        let children = self.ast.term(id).children();
+        let children = self.ast.expr(id).children();
         children.iter().try_for_each(|child| self.inside(*child))
     }
 
@@ -270,12 +270,12 @@ impl DependencyWalk<'_> {
         }
     }
 
-    /// A term that has nothing to do with the variable.
-    fn argument(&mut self, id: TermId, strict: bool) -> Result<(), String> {
+    /// A subexpression that has nothing to do with the variable.
+    fn argument(&mut self, id: ExprId, strict: bool) -> Result<(), String> {
         let span = self.ast.span_bytes(id);
-        match self.ast.term(id) {
-            Term::Literal(_) => return Ok(()),
-            Term::Parameter(_) => {
+        match self.ast.expr(id) {
+            Expr::Literal(_) => return Ok(()),
+            Expr::Parameter(_) => {
                 self.found.parameters.push(span);
                 return Ok(());
             }
@@ -293,41 +293,41 @@ impl DependencyWalk<'_> {
         Ok(())
     }
 
-    /// Returns whether a term that is evaluated on the context depends on the variable.
-    fn depends(&self, id: TermId) -> Result<bool, String> {
-        let any = |terms: &[TermId]| {
-            terms
+    /// Returns whether a subexpression that is evaluated on the context depends on the variable.
+    fn depends(&self, id: ExprId) -> Result<bool, String> {
+        let any = |exprs: &[ExprId]| {
+            exprs
                 .iter()
-                .try_fold(false, |any, term| Ok(self.depends(*term)? || any))
+                .try_fold(false, |any, expr| Ok(self.depends(*expr)? || any))
         };
-        match self.ast.term(id) {
-            Term::Current => Err("it reads everything that the rule knows".to_owned()),
-            Term::Field(field) => match (self.name)(field) {
+        match self.ast.expr(id) {
+            Expr::Current => Err("it reads everything that the rule knows".to_owned()),
+            Expr::Field(field) => match (self.name)(field) {
                 Name::Variable => Ok(true),
                 Name::Known | Name::Fact => Ok(false),
             },
-            Term::Path(terms) | Term::Pipe(terms) => any(terms.get(..1).unwrap_or_default()),
-            Term::Or(terms) | Term::And(terms) | Term::List(terms) => any(terms),
-            Term::Object(entries) => {
-                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
-                any(&terms)
+            Expr::Path(exprs) | Expr::Pipe(exprs) => any(exprs.get(..1).unwrap_or_default()),
+            Expr::Or(exprs) | Expr::And(exprs) | Expr::List(exprs) => any(exprs),
+            Expr::Object(entries) => {
+                let exprs: Vec<_> = entries.iter().map(|(_, expr)| *expr).collect();
+                any(&exprs)
             }
-            Term::Not(term) | Term::Flatten(term) => self.depends(*term),
-            Term::Compare { left, right, .. } => any(&[*left, *right]),
-            Term::Project { left, .. }
-            | Term::ProjectValues { left, .. }
-            | Term::Filter { left, .. } => self.depends(*left),
-            Term::Call { arguments, .. } => {
-                let terms: Vec<_> = arguments
+            Expr::Not(expr) | Expr::Flatten(expr) => self.depends(*expr),
+            Expr::Compare { left, right, .. } => any(&[*left, *right]),
+            Expr::Project { left, .. }
+            | Expr::ProjectValues { left, .. }
+            | Expr::Filter { left, .. } => self.depends(*left),
+            Expr::Call { arguments, .. } => {
+                let exprs: Vec<_> = arguments
                     .iter()
                     .filter_map(|argument| match argument {
-                        Argument::Value(term) => Some(*term),
+                        Argument::Value(expr) => Some(*expr),
                         Argument::Reference(_) => None,
                     })
                     .collect();
-                any(&terms)
+                any(&exprs)
             }
-            Term::Literal(_) | Term::Parameter(_) => Ok(false),
+            Expr::Literal(_) | Expr::Parameter(_) => Ok(false),
             _ => Err("it takes an element of everything that the rule knows".to_owned()),
         }
     }

@@ -8,7 +8,7 @@ use std::{cell::Cell, collections::HashMap, sync::Arc};
 use anteroom_functions::KEEP_ONLY;
 use anteroom_jmespath::{
     Expression,
-    ast::{Ast, Term, TermId},
+    ast::{Ast, Expr, ExprId},
     reads::{self, Reached, Use},
 };
 use anteroom_model::RetainedFields;
@@ -187,15 +187,15 @@ impl Follow {
 }
 
 /// Returns whether the value is a list, or null, or without parts.
-fn is_list(ast: &Ast, id: TermId) -> bool {
-    match ast.term(id) {
-        Term::Project { .. }
-        | Term::ProjectValues { .. }
-        | Term::Filter { .. }
-        | Term::Flatten(_) => true,
-        Term::Literal(value) => !value.is_object(),
-        Term::Or(operands) => operands.iter().all(|operand| is_list(ast, *operand)),
-        Term::Pipe(stages) => stages.last().is_some_and(|last| is_list(ast, *last)),
+fn is_list(ast: &Ast, id: ExprId) -> bool {
+    match ast.expr(id) {
+        Expr::Project { .. }
+        | Expr::ProjectValues { .. }
+        | Expr::Filter { .. }
+        | Expr::Flatten(_) => true,
+        Expr::Literal(value) => !value.is_object(),
+        Expr::Or(operands) => operands.iter().all(|operand| is_list(ast, *operand)),
+        Expr::Pipe(stages) => stages.last().is_some_and(|last| is_list(ast, *last)),
         _ => false,
     }
 }

@@ -13,7 +13,7 @@
 use anteroom_functions::{condition_function, operator::Operator};
 use anteroom_jmespath::{
     Expression,
-    ast::{Ast, Term, TermId},
+    ast::{Ast, Expr, ExprId},
 };
 
 use serde_json::Value;
@@ -119,11 +119,11 @@ impl Use<'_> {
     fn own_may_miss(&self) -> bool {
         self.own.is_some_and(|own| {
             let ast = own.ast();
-            let first = match ast.term(ast.root()) {
-                Term::Path(steps) => steps.first().copied(),
+            let first = match ast.expr(ast.root()) {
+                Expr::Path(steps) => steps.first().copied(),
                 _ => Some(ast.root()),
             };
-            let is_items = |id| *ast.term(id) == Term::Field("items".into());
+            let is_items = |id| *ast.expr(id) == Expr::Field("items".into());
             let items = first.filter(|id| self.has_items && is_items(*id));
             can_miss(ast, ast.root(), &|id| items == Some(id))
         })
@@ -231,8 +231,8 @@ fn argument(at: usize) -> String {
 fn alternative(list: &str) -> Option<(String, String)> {
     let expression = Expression::parse(list).ok()?;
     let ast = expression.ast();
-    let (before, last) = match ast.term(ast.root()) {
-        Term::Pipe(stages) => {
+    let (before, last) = match ast.expr(ast.root()) {
+        Expr::Pipe(stages) => {
             let (last, rest) = stages.split_last()?;
             let rest = rest
                 .iter()
@@ -241,13 +241,13 @@ fn alternative(list: &str) -> Option<(String, String)> {
         }
         _ => (String::new(), ast.root()),
     };
-    let Term::Or(operands) = ast.term(last) else {
+    let Expr::Or(operands) = ast.expr(last) else {
         return None;
     };
     match &**operands {
-        [first, other] => match ast.term(*other) {
-            Term::Literal(Value::Array(none)) if none.is_empty() => None,
-            Term::Literal(_) => {
+        [first, other] => match ast.expr(*other) {
+            Expr::Literal(Value::Array(none)) if none.is_empty() => None,
+            Expr::Literal(_) => {
                 let list = format!("{before}({})", ast.text(*first));
                 // Not every tree can be written.
                 Expression::parse(&list).ok()?;
@@ -268,20 +268,20 @@ fn check(is_list: bool) -> Result<(), String> {
 }
 
 /// Returns whether the value is a list, if it exists. `known` returns whether a term is a field that is a list.
-fn is_list(ast: &Ast, id: TermId, known: &dyn Fn(TermId) -> bool) -> bool {
-    match ast.term(id) {
-        Term::Field(_) => known(id),
-        Term::Project { .. }
-        | Term::ProjectValues { .. }
-        | Term::Filter { .. }
-        | Term::Flatten(_) => true,
-        Term::Or(operands) => operands
+fn is_list(ast: &Ast, id: ExprId, known: &dyn Fn(ExprId) -> bool) -> bool {
+    match ast.expr(id) {
+        Expr::Field(_) => known(id),
+        Expr::Project { .. }
+        | Expr::ProjectValues { .. }
+        | Expr::Filter { .. }
+        | Expr::Flatten(_) => true,
+        Expr::Or(operands) => operands
             .first()
             .is_some_and(|first| is_list(ast, *first, known)),
-        Term::Pipe(stages) => stages
+        Expr::Pipe(stages) => stages
             .last()
             .is_some_and(|last| is_list(ast, *last, &|_| false)),
-        Term::Call { function, .. } => {
+        Expr::Call { function, .. } => {
             matches!(ast.function_name(*function), "map" | "sort" | "sort_by")
         }
         _ => false,

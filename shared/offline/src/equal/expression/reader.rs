@@ -1,4 +1,4 @@
-//! The reader of expressions: terms, what is taken of them, and calls.
+//! The reader of expressions: subexpressions, what is taken of them, and calls.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::equal::{
     value_path::PathStep,
 };
 
-/// The greatest nesting depth to which terms are followed.
+/// The greatest nesting depth to which subexpressions are followed.
 const DEPTH_MAX: usize = 64;
 
 /// Macros of CEL, which bind a name to the elements of what they are called on.
@@ -64,7 +64,7 @@ impl TokenReader {
     pub(super) fn read(mut self) -> ExpressionParts {
         let mut reached = Reached::default();
         while self.at < self.tokens.len() {
-            reached.unite(self.terms());
+            reached.unite(self.exprs());
             self.at += 1;
         }
         self.found.reached = reached;
@@ -85,8 +85,8 @@ impl TokenReader {
         }
     }
 
-    /// Terms with operators between, up to what ends them.
-    fn terms(&mut self) -> Reached {
+    /// Subexpressions with operators between, up to what ends them.
+    fn exprs(&mut self) -> Reached {
         let mut reached = Reached::default();
         self.depth += 1;
         let (around, mut is_in) = (self.current.clone(), false);
@@ -102,13 +102,13 @@ impl TokenReader {
                     self.at += 1;
                 }
                 Token::Mark('(' | '[' | '{' | '@' | '*') | Token::Literal(_) => {
-                    reached.unite(self.term(std::mem::take(&mut is_in)));
+                    reached.unite(self.expr(std::mem::take(&mut is_in)));
                 }
                 Token::Name(name) if name == "in" && self.language == Language::Cel => {
                     is_in = true;
                     self.at += 1;
                 }
-                Token::Name(_) => reached.unite(self.term(std::mem::take(&mut is_in))),
+                Token::Name(_) => reached.unite(self.expr(std::mem::take(&mut is_in))),
                 Token::Mark(_) => self.at += 1,
             }
         }
@@ -117,8 +117,8 @@ impl TokenReader {
         reached
     }
 
-    /// A term, and what is taken of it. `is_in`: it is asked for an element.
-    fn term(&mut self, is_in: bool) -> Reached {
+    /// A subexpression, and what is taken of it. `is_in`: it is asked for an element.
+    fn expr(&mut self, is_in: bool) -> Reached {
         let mut reached = self.first();
         while self.at < self.tokens.len() {
             match self.after(&reached) {
@@ -292,7 +292,7 @@ impl TokenReader {
         }
     }
 
-    /// The terms between brackets of any form, with commas between them.
+    /// The subexpressions between brackets of any form, with commas between them.
     fn arguments(&mut self) -> Reached {
         let mut reached = Reached::default();
         self.at += 1;
@@ -300,7 +300,7 @@ impl TokenReader {
             self.at = self.tokens.len();
         }
         while self.at < self.tokens.len() {
-            reached.unite(self.terms());
+            reached.unite(self.exprs());
             let end = self.mark(0);
             self.at += 1;
             if end != Some(',') {
@@ -310,7 +310,7 @@ impl TokenReader {
         reached
     }
 
-    /// `{name: term}`: fields of an object of a type that has a name, or else keys.
+    /// `{name: expr}`: fields of an object of a type that has a name, or else keys.
     fn fields(&mut self, of: Option<&Reached>) -> Reached {
         let mut reached = Reached::default();
         self.at += 1;
@@ -328,7 +328,7 @@ impl TokenReader {
                 }
                 self.at += 2;
             }
-            reached.unite(self.terms());
+            reached.unite(self.exprs());
             let end = self.mark(0);
             self.at += 1;
             if end != Some(',') {
@@ -360,7 +360,7 @@ impl TokenReader {
         let around = self.scope.clone();
         let given = match (is_bind, name) {
             (true, _) => {
-                let given = self.terms();
+                let given = self.exprs();
                 self.at += 1;
                 given
             }

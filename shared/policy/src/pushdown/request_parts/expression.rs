@@ -1,6 +1,6 @@
 //! The parts of the request that an expression reads.
 
-use anteroom_jmespath::ast::{Argument, Ast, Term, TermId};
+use anteroom_jmespath::ast::{Argument, Ast, Expr, ExprId};
 
 use super::RequestParts;
 
@@ -11,13 +11,13 @@ const IMAGES_OF: &[&[&str]] = &[&["object", "spec"], &["object", "kind"]];
 /// Adds the parts that `ast` reads, if it is evaluated on a rule's context.
 pub(super) fn add(ast: &Ast, parts: &mut RequestParts) {
     let mut reader = PartsReader { ast, parts };
-    let result = reader.term(ast.root(), &TermValue::Context);
+    let result = reader.expr(ast.root(), &ExprValue::Context);
     reader.whole(&result);
 }
 
-/// The value that a term is evaluated on, or gives.
+/// The value that a subexpression is evaluated on, or gives.
 #[derive(Clone)]
-enum TermValue<'a> {
+enum ExprValue<'a> {
     /// The context itself.
     Context,
     /// The value at this path of the request, if there is one.
@@ -33,85 +33,85 @@ struct PartsReader<'a, 'p> {
 
 impl<'a> PartsReader<'a, '_> {
     /// Notes that the expression takes the whole value.
-    fn whole(&mut self, at: &TermValue<'a>) {
+    fn whole(&mut self, at: &ExprValue<'a>) {
         match at {
-            TermValue::Context => self.parts.unite(&RequestParts::ALL),
-            TermValue::Request(path) => self.parts.add(path),
-            TermValue::Elsewhere => {}
+            ExprValue::Context => self.parts.unite(&RequestParts::ALL),
+            ExprValue::Request(path) => self.parts.add(path),
+            ExprValue::Elsewhere => {}
         }
     }
 
-    /// Terms whose values are taken as they are.
-    fn all_whole(&mut self, terms: &[TermId], at: &TermValue<'a>) {
-        for term in terms {
-            let value = self.term(*term, at);
+    /// Subexpressions whose values are taken as they are.
+    fn all_whole(&mut self, exprs: &[ExprId], at: &ExprValue<'a>) {
+        for expr in exprs {
+            let value = self.expr(*expr, at);
             self.whole(&value);
         }
     }
 
-    fn term(&mut self, term: TermId, at: &TermValue<'a>) -> TermValue<'a> {
+    fn expr(&mut self, expr: ExprId, at: &ExprValue<'a>) -> ExprValue<'a> {
         let ast = self.ast;
-        match ast.term(term) {
-            Term::Current => return at.clone(),
-            Term::Field(name) => return self.field(name, at),
-            Term::Path(steps) | Term::Pipe(steps) => {
+        match ast.expr(expr) {
+            Expr::Current => return at.clone(),
+            Expr::Field(name) => return self.field(name, at),
+            Expr::Path(steps) | Expr::Pipe(steps) => {
                 return steps
                     .iter()
-                    .fold(at.clone(), |at, step| self.term(*step, &at));
+                    .fold(at.clone(), |at, step| self.expr(*step, &at));
             }
-            Term::Literal(_) | Term::Parameter(_) => {}
-            Term::Index(_) | Term::Slice(_) => self.whole(at),
-            Term::Or(terms) | Term::And(terms) => self.all_whole(terms, at),
-            Term::Not(term) | Term::Flatten(term) => self.all_whole(&[*term], at),
-            Term::Compare { left, right, .. } => self.all_whole(&[*left, *right], at),
-            Term::Project { left, right } | Term::ProjectValues { left, right } => {
+            Expr::Literal(_) | Expr::Parameter(_) => {}
+            Expr::Index(_) | Expr::Slice(_) => self.whole(at),
+            Expr::Or(exprs) | Expr::And(exprs) => self.all_whole(exprs, at),
+            Expr::Not(expr) | Expr::Flatten(expr) => self.all_whole(&[*expr], at),
+            Expr::Compare { left, right, .. } => self.all_whole(&[*left, *right], at),
+            Expr::Project { left, right } | Expr::ProjectValues { left, right } => {
                 self.all_whole(&[*left], at);
-                self.all_whole(&[*right], &TermValue::Elsewhere);
+                self.all_whole(&[*right], &ExprValue::Elsewhere);
             }
-            Term::Filter {
+            Expr::Filter {
                 left,
                 condition,
                 right,
             } => {
                 self.all_whole(&[*left], at);
-                self.all_whole(&[*condition, *right], &TermValue::Elsewhere);
+                self.all_whole(&[*condition, *right], &ExprValue::Elsewhere);
             }
             // Null on null: whether there is something is known of each field on the way.
-            Term::List(terms) => self.all_whole(terms, at),
-            Term::Object(entries) => {
-                let terms: Vec<_> = entries.iter().map(|(_, term)| *term).collect();
-                self.all_whole(&terms, at);
+            Expr::List(exprs) => self.all_whole(exprs, at),
+            Expr::Object(entries) => {
+                let exprs: Vec<_> = entries.iter().map(|(_, expr)| *expr).collect();
+                self.all_whole(&exprs, at);
             }
-            Term::Call { arguments, .. } => {
+            Expr::Call { arguments, .. } => {
                 for argument in arguments {
                     match argument {
-                        Argument::Value(term) => self.all_whole(&[*term], at),
+                        Argument::Value(expr) => self.all_whole(&[*expr], at),
                         // The function applies the expression to values of its remaining arguments, which are read
                         // whole.
-                        Argument::Reference(term) => {
-                            self.all_whole(&[*term], &TermValue::Elsewhere);
+                        Argument::Reference(expr) => {
+                            self.all_whole(&[*expr], &ExprValue::Elsewhere);
                         }
                     }
                 }
             }
         }
-        TermValue::Elsewhere
+        ExprValue::Elsewhere
     }
 
-    fn field(&mut self, name: &'a str, at: &TermValue<'a>) -> TermValue<'a> {
+    fn field(&mut self, name: &'a str, at: &ExprValue<'a>) -> ExprValue<'a> {
         match at {
-            TermValue::Context if name == "request" => TermValue::Request(Vec::new()),
-            TermValue::Context if name == "images" => {
+            ExprValue::Context if name == "request" => ExprValue::Request(Vec::new()),
+            ExprValue::Context if name == "images" => {
                 IMAGES_OF.iter().for_each(|path| self.parts.add(path));
-                TermValue::Elsewhere
+                ExprValue::Elsewhere
             }
-            TermValue::Context | TermValue::Elsewhere => TermValue::Elsewhere,
-            TermValue::Request(path) => {
+            ExprValue::Context | ExprValue::Elsewhere => ExprValue::Elsewhere,
+            ExprValue::Request(path) => {
                 let mut path = path.clone();
                 path.push(name);
                 // A missing field may raise an error, even if the value is not used.
                 self.parts.touch(&path);
-                TermValue::Request(path)
+                ExprValue::Request(path)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A count, and the expression that it stands in.
 
-use anteroom_jmespath::{Expression, ast::Term};
+use anteroom_jmespath::{Expression, ast::Expr};
 use serde_json::Value;
 
 use crate::Probe;
@@ -42,7 +42,7 @@ pub struct IndexedCount {
 pub enum Measure {
     /// The number, as `length()` gives it.
     Length,
-    /// `true`, or the empty list for a count of 0: for terms of which only the truth matters.
+    /// `true`, or the empty list for a count of 0: for subexpressions of which only the truth matters.
     Existence,
 }
 
@@ -61,6 +61,6 @@ impl Count {
     /// Returns true if the objects themselves are counted, so that no counter is needed.
     pub fn is_of_all_objects(&self) -> bool {
         let ast = self.chain.ast();
-        matches!(ast.term(ast.root()), Term::Current)
+        matches!(ast.expr(ast.root()), Expr::Current)
     }
 }

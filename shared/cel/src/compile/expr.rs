@@ -1,4 +1,4 @@
-//! Terms, one by one.
+//! Subexpressions, one by one.
 
 use std::sync::OnceLock;
 
@@ -67,7 +67,7 @@ pub(super) type Typed = (Expr, Kind);
 
 pub(super) struct Compiler<'n> {
     pub(super) names: &'n Names,
-    /// The variables of macros around the term, with what is known of them.
+    /// The variables of macros around the subexpression, with what is known of them.
     locals: Vec<String>,
     depth: usize,
     /// The number of the next call.
@@ -84,18 +84,18 @@ impl<'n> Compiler<'n> {
         }
     }
 
-    pub(super) fn term(&mut self, parsed: &IdedExpr) -> Result<Typed, CompileError> {
+    pub(super) fn expr(&mut self, parsed: &IdedExpr) -> Result<Typed, CompileError> {
         if self.depth == EXPRESSION_DEPTH_MAX {
             let message = format!("the expression is more than {EXPRESSION_DEPTH_MAX} levels deep");
             return Err(CompileError::Invalid(message));
         }
         self.depth += 1;
-        let term = self.kind_of_term(&parsed.expr);
+        let expr = self.kind_of_expr(&parsed.expr);
         self.depth -= 1;
-        term
+        expr
     }
 
-    fn kind_of_term(&mut self, parsed: &Parsed) -> Result<Typed, CompileError> {
+    fn kind_of_expr(&mut self, parsed: &Parsed) -> Result<Typed, CompileError> {
         match parsed {
             Parsed::Literal(literal) => literal_of(literal),
             Parsed::Ident(name) => self.ident(name),
@@ -222,7 +222,7 @@ impl<'n> Compiler<'n> {
         if let Some(typed) = self.qualified_type(operand, field) {
             return Ok(typed);
         }
-        let (operand, kind) = self.term(operand)?;
+        let (operand, kind) = self.expr(operand)?;
         if !kind.can_be(&[Kind::Map, Kind::Optional, Kind::Object, Kind::Patch]) {
             let message = format!("a {} has no fields, so not `{field}`", kind.name());
             return Err(CompileError::Invalid(message));
@@ -241,7 +241,7 @@ impl<'n> Compiler<'n> {
         })
     }
 
-    /// Redirects terms about the object's spec to its Pod template, if it has one.
+    /// Redirects subexpressions about the object's spec to its Pod template, if it has one.
     fn shifted(
         &self,
         operand: Expr,
@@ -282,7 +282,7 @@ impl<'n> Compiler<'n> {
                 Ok((Expr::Not(Box::new(operand)), Kind::Bool))
             }
             (None, None, [operand]) if name == operators::NEGATE => {
-                let (operand, kind) = self.term(operand)?;
+                let (operand, kind) = self.expr(operand)?;
                 if !kind.can_be(&[Kind::Int, Kind::Double]) {
                     return Err(mismatch("-_", &[kind]));
                 }
@@ -298,8 +298,8 @@ impl<'n> Compiler<'n> {
             }
             (None, None, [condition, then, otherwise]) if name == operators::CONDITIONAL => {
                 let condition = self.bool(condition, name)?;
-                let (then, one) = self.term(then)?;
-                let (otherwise, other) = self.term(otherwise)?;
+                let (then, one) = self.expr(then)?;
+                let (otherwise, other) = self.expr(otherwise)?;
                 let parts = Box::new((condition, then, otherwise));
                 Ok((Expr::Conditional(parts), one.or(other)))
             }
@@ -316,9 +316,9 @@ impl<'n> Compiler<'n> {
     }
 
     fn bool(&mut self, parsed: &IdedExpr, operator: &str) -> Result<Expr, CompileError> {
-        let (term, kind) = self.term(parsed)?;
+        let (expr, kind) = self.expr(parsed)?;
         match kind.can_be(&[Kind::Bool]) {
-            true => Ok(term),
+            true => Ok(expr),
             false => Err(mismatch(operator, &[kind])),
         }
     }
@@ -329,7 +329,7 @@ impl<'n> Compiler<'n> {
         left: &IdedExpr,
         right: &IdedExpr,
     ) -> Result<Typed, CompileError> {
-        let ((left, one), (right, other)) = (self.term(left)?, self.term(right)?);
+        let ((left, one), (right, other)) = (self.expr(left)?, self.expr(right)?);
         let Some(kind) = of_operator(operator, one, other) else {
             return Err(mismatch(operator.name(), &[one, other]));
         };
@@ -337,7 +337,7 @@ impl<'n> Compiler<'n> {
     }
 
     fn index(&mut self, operand: &IdedExpr, index: &IdedExpr) -> Result<Typed, CompileError> {
-        let ((operand, one), (index, other)) = (self.term(operand)?, self.term(index)?);
+        let ((operand, one), (index, other)) = (self.expr(operand)?, self.expr(index)?);
         if !one.can_be(&[Kind::List, Kind::Map, Kind::Optional]) {
             return Err(mismatch("_[_]", &[one, other]));
         }
@@ -361,7 +361,7 @@ impl<'n> Compiler<'n> {
             let message = "`request` and `variables` are not looked into with `?`: use has()";
             return Err(CompileError::invalid(message));
         }
-        let ((operand, one), (index, other)) = (self.term(operand)?, self.term(index)?);
+        let ((operand, one), (index, other)) = (self.expr(operand)?, self.expr(index)?);
         if !one.can_be(&[Kind::List, Kind::Map, Kind::Optional]) {
             return Err(mismatch("_[?_]", &[one, other]));
         }
@@ -398,7 +398,7 @@ impl<'n> Compiler<'n> {
     }
 
     fn element(&mut self, parsed: &IdedExpr, optional: bool) -> Result<Element, CompileError> {
-        let (value, kind) = self.term(parsed)?;
+        let (value, kind) = self.expr(parsed)?;
         match optional && !kind.can_be(&[Kind::Optional]) {
             true => Err(mismatch("?_", &[kind])),
             false => Ok(Element { value, optional }),
@@ -411,7 +411,7 @@ impl<'n> Compiler<'n> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return Err(CompileError::invalid("a map has keys and values"));
             };
-            let (key, kind) = self.term(&entry.key)?;
+            let (key, kind) = self.expr(&entry.key)?;
             if !kind.can_be(&[Kind::Bool, Kind::Int, Kind::Uint, Kind::Text]) {
                 let message = format!("a {} is no key of a map", kind.name());
                 return Err(CompileError::Invalid(message));
@@ -476,7 +476,7 @@ impl<'n> Compiler<'n> {
         filter: Option<&IdedExpr>,
         body: &IdedExpr,
     ) -> Result<Typed, CompileError> {
-        let (range, of) = self.term(range)?;
+        let (range, of) = self.expr(range)?;
         if kind != MacroKind::Bind && !of.can_be(kinds) {
             let message = format!("a {} has no elements to go through", of.name());
             return Err(CompileError::Invalid(message));
@@ -485,7 +485,7 @@ impl<'n> Compiler<'n> {
         let names = variables.iter().map(|name| (*name).to_owned());
         self.locals.extend(names);
         let filter = filter.map(|filter| self.bool(filter, "filter")).transpose();
-        let body = self.term(body);
+        let body = self.expr(body);
         self.locals.truncate(place);
         let (filter, (body, made)) = (filter?, body?);
         let result = match kind {
@@ -512,7 +512,7 @@ impl<'n> Compiler<'n> {
         Ok((Expr::Macro(Box::new(made)), result))
     }
 
-    /// Returns the dotted name that the term spells, if a function may have this name.
+    /// Returns the dotted name that the subexpression spells, if a function may have this name.
     pub(super) fn namespace(&self, parsed: &IdedExpr) -> Option<String> {
         match &parsed.expr {
             Parsed::Ident(name) if !self.locals.contains(name) => Some(name.clone()),
