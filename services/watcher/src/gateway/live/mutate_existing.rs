@@ -66,14 +66,14 @@ const IDENTITY: [&str; 5] = [
 /// The limits of writes.
 pub(super) struct Writes {
     bucket: Mutex<Bucket>,
-    permits: Semaphore,
+    write_permits: Semaphore,
 }
 
 impl Writes {
     pub(super) fn new() -> Self {
         Self {
             bucket: Mutex::new(Bucket::new(WRITES_PER_SECOND, Instant::now())),
-            permits: Semaphore::new(WRITES_MAX),
+            write_permits: Semaphore::new(WRITES_MAX),
         }
     }
 
@@ -103,7 +103,7 @@ impl Writes {
         let wait = self.bucket.lock().take(Instant::now(), most);
         tokio::time::sleep(wait.ok_or_else(busy)?).await;
         let most = deadline.saturating_duration_since(Instant::now());
-        let permit = tokio::time::timeout(most, self.permits.acquire()).await;
+        let permit = tokio::time::timeout(most, self.write_permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
             return Err(busy());
         };
