@@ -41,12 +41,12 @@ const POLICY_WAIT: Duration = Duration::from_millis(500);
 /// Answers up to this size are evaluated over where they are; larger ones on a thread of their own.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// The result of a read.
-pub(super) type Brought = Result<Fetched, FactError>;
+/// The answer of a read, or the reason why there is none.
+pub(super) type FetchResult = Result<Fetch, FactError>;
 
-/// An answer.
+/// The answer of a read, with its size and its age.
 #[derive(Clone, Debug)]
-pub(super) struct Fetched {
+pub(super) struct Fetch {
     pub(super) answer: Arc<Value>,
     /// About what it takes.
     bytes: usize,
@@ -54,7 +54,7 @@ pub(super) struct Fetched {
     begun: Instant,
 }
 
-impl From<Image> for Fetched {
+impl From<Image> for Fetch {
     fn from(image: Image) -> Self {
         Self {
             answer: image.data,
@@ -72,7 +72,7 @@ pub(super) struct LiveReader {
     namespaces: NamespaceQuota,
     image_permits: Permits,
     waiting: Permits,
-    flights: Flights<(bool, Beneficiary, String), Brought>,
+    flights: Flights<(bool, Beneficiary, String), FetchResult>,
     images: Images,
     writes: Writes,
 }
@@ -230,7 +230,7 @@ impl LiveReader {
         self.check_secrets(request, &allowed, is_sealed)?;
         let secret = allowed.secret;
         let (fetched, shared) = self.read_or_join(request, &allowed, deadline).await?;
-        let Fetched {
+        let Fetch {
             answer,
             bytes,
             begun,
@@ -256,7 +256,7 @@ impl LiveReader {
         request: &LiveRequest,
         allowed: &Arc<Allowed>,
         deadline: Instant,
-    ) -> Result<(Fetched, bool), FactError> {
+    ) -> Result<(Fetch, bool), FactError> {
         let of_scan = request.of_scan;
         let claim = ReadClaim::of(request, deadline);
         // Admission does not wait in a scan's queue, nor one namespace in another's, though both read the same.
@@ -364,7 +364,7 @@ impl LiveReader {
         allowed: &Allowed,
         of_scan: bool,
         claim: &ReadClaim,
-    ) -> Brought {
+    ) -> FetchResult {
         let limits = match of_scan {
             true => &self.scans,
             false => &self.admission,
@@ -387,7 +387,7 @@ impl LiveReader {
                     }
                 };
                 let _under_way = self.tools.metrics.under_way();
-                return self.images.read(wanted).await.map(Fetched::from);
+                return self.images.read(wanted).await.map(Fetch::from);
             }
             ReadTarget::Call(target) => target,
         };
@@ -405,7 +405,7 @@ impl LiveReader {
             None if config_map => as_config_map(&bytes),
             None => parse(&bytes).map_err(|fault| read_failed(&fault)),
         });
-        Ok(Fetched {
+        Ok(Fetch {
             answer: Arc::new(answer.await?),
             bytes: size,
             begun,

@@ -8,7 +8,7 @@ use crate::gateway::{
     live::{
         allowed::{Allowed, ReadTarget},
         limits::{Beneficiary, ReadClaim},
-        reader::Fetched,
+        reader::Fetch,
     },
 };
 
@@ -67,7 +67,7 @@ async fn a_remembered_image_is_never_busy() {
         deadline: tokio::time::Instant::now() + wait,
     };
     let read = reader.read(&of("one"), false, &within(PATIENCE)).await;
-    let Fetched { answer, .. } = read.unwrap();
+    let Fetch { answer, .. } = read.unwrap();
     for _ in 0..3 {
         let again = reader
             .read(&of("one"), false, &within(Duration::ZERO))
