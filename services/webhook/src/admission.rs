@@ -166,7 +166,7 @@ mod tests {
         })
     }
 
-    /// Every kind of context entry that names its target in the manifest.
+    /// Every kind of context entry that names its source in the manifest.
     #[test]
     fn a_policy_that_reads_outside_its_namespace_is_refused() {
         for context in [

@@ -33,7 +33,7 @@ impl LoadedPolicy {
     }
 
     /// Compiles a policy with the rules that change existing objects: for a scenario [with
-    /// targets](crate::Bench::with_targets).
+    /// targets](crate::Scenario::with_targets).
     pub fn with_targets(manifest: &Value) -> Option<Self> {
         let driver = Driver {
             targets: true,
