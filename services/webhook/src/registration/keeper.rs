@@ -34,7 +34,7 @@ const PROOF_RETRY_MS: (u64, u64) = (4, 1_000);
 /// The position up to which the API server is proven to call this webhook for policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProvenPosition {
-    /// It calls for every policy up to this position.
+    /// The API server calls for every policy up to this position.
     pub(crate) position: LogPosition,
     /// The reason why the API server does not call for newer policies.
     pub(crate) trouble: Option<Failure>,
