@@ -104,7 +104,11 @@ impl ViewRead {
             // A live read could not carry the object either, and each request would make one.
             | ErrorSubject::Unreadable => true,
             ErrorSubject::Absent => self.absent_is_answer,
-            ErrorSubject::Service | ErrorSubject::Request | ErrorSubject::Source | ErrorSubject::Reader | ErrorSubject::Write => false,
+            ErrorSubject::Service
+            | ErrorSubject::Request
+            | ErrorSubject::Source
+            | ErrorSubject::Reader
+            | ErrorSubject::Write => false,
         }
     }
 }
