@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anteroom_jmespath::ast::{Argument, Ast, Expr, ExprId};
 
 use super::{
-    Document, Matching, Narrow, Probe, Scan, Why, exprs,
+    Document, Matching, Narrow, Probe, Scan, Why, dependence,
     stream::{Chain, Stream},
 };
 
