@@ -91,8 +91,8 @@ impl<'e> Chains<'e> {
         }
     }
 
-    /// Returns the value of a term on `at`; `None`: it is neither the document nor a chain. A chain is always an
-    /// array, and never fails because a key is missing.
+    /// Returns the value of a subexpression on `at`; `None`: it is neither the document nor a chain. A chain is always
+    /// an array, and never fails because a key is missing.
     pub(crate) fn value(&self, id: ExprId, at: &Value) -> Option<Value> {
         match self.ast.expr(id) {
             Expr::Current => Some(at.clone()),

@@ -35,7 +35,8 @@
 //!
 //! - *Chains.* For a projection, a filter or `[]`, the result over the list is the concatenation of the results over
 //!   each object. So a filter anywhere in such a chain tells which objects matter, also a filter within an object.
-//!   The key of an index is the chain up to the filter, then the compared term. A slice (`[0:10]`) ends a chain.
+//!   The key of an index is the chain up to the filter, then the compared subexpression. A slice (`[0:10]`) ends a
+//!   chain.
 //! - *Errors.* An object whose key fails, or has parts, is looked at in every query. The parts of a chain
 //!   that are not part of a key must be such that they cannot fail.
 //! - *Members.* `any_in(keys, CHAIN)` and its kin, and `contains(CHAIN, value)`, look for a member. One

@@ -1,14 +1,14 @@
 //! Finds the keys by which objects make a difference to an expression's value. Pure.
 //!
 //! A walk down the tree, from the document on. JMESPath has no way back to the document from inside an
-//! expression. So the list of objects is reached only through terms that are evaluated on the document itself.
+//! expression. So the list of objects is reached only through subexpressions that are evaluated on the document itself.
 //! Projections, filters and `[]` turn each object of the list into a run of elements, independently of the other
-//! objects (see [`stream`]). So the walk follows this stream until a term uses it whole. The objects that matter
-//! match an indexed filter or have the requested member. Without such a filter or member, every object matters.
+//! objects (see [`stream`]). So the walk follows this stream until a subexpression uses it whole. The objects that
+//! matter match an indexed filter or have the requested member. Without such a filter or member, every object matters.
 //!
 //! An object that no probe finds must make no difference. The filter leaves the object out of the result. The object
-//! raises no error either: every term that is evaluated on it before that filter is part of the key, or cannot fail.
-//! An object whose key fails is a candidate in every query.
+//! raises no error either: every subexpression that is evaluated on it before that filter is part of the key, or cannot
+//! fail. An object whose key fails is a candidate in every query.
 
 mod dependence;
 mod document;
@@ -115,7 +115,7 @@ pub enum Why {
     Whole,
     /// A filter's condition is none that an index can answer.
     Condition,
-    /// The term takes places of the list, which depend on the objects before.
+    /// The subexpression takes places of the list, which depend on the objects before.
     Places,
     /// The expression asks for more than [`PROBES_MAX`] things.
     Probes,

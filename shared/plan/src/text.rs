@@ -10,7 +10,7 @@ use anteroom_jmespath::{
 /// Texts that stand in the place of subexpressions. Each is a subexpression that needs no parentheses.
 #[derive(Debug, Default)]
 pub(crate) struct Swaps {
-    /// Texts that replace a whole term.
+    /// Texts that replace a whole subexpression.
     pub(crate) exprs: HashMap<ExprId, String>,
     /// Texts that replace a number of first steps of a path, or of first stages of a pipe.
     pub(crate) stages: HashMap<ExprId, (usize, String)>,
@@ -19,7 +19,7 @@ pub(crate) struct Swaps {
 /// No expression has it in it.
 const UNWRITABLE: &str = "\0";
 
-/// Writes terms of a syntax tree as text.
+/// Writes subexpressions of a syntax tree as text.
 pub(crate) struct ExprWriter<'e> {
     ast: &'e Ast,
     swaps: &'e Swaps,
@@ -102,7 +102,7 @@ impl<'e> ExprWriter<'e> {
         }
     }
 
-    /// Writes a term, in parentheses if its context binds more tightly.
+    /// Writes a subexpression, in parentheses if its context binds more tightly.
     pub(crate) fn grouped(&self, id: ExprId) -> String {
         match self.ast.expr(id) {
             Expr::Path(_) => format!("({})", self.expr(id)),
@@ -110,7 +110,7 @@ impl<'e> ExprWriter<'e> {
         }
     }
 
-    /// Writes a term as an operand, in parentheses if they make a difference beside an operator.
+    /// Writes a subexpression as an operand, in parentheses if they make a difference beside an operator.
     pub(crate) fn operand(&self, id: ExprId) -> String {
         match self.is_single(id) {
             true => self.expr(id),

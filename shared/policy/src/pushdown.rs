@@ -17,11 +17,11 @@
 //!
 //! # When an expression can be pushed down
 //!
-//! An expression reaches a context entry only through terms that are evaluated on the context itself. If each of
-//! these terms is the entry, or does not depend on the entry, the expression is a function of the entry's value. Then
-//! the expression can follow the entry's own one: `rules[?host == '{{ element.host }}'].path` over
-//! `items[].spec.rules[]` becomes the query `items[].spec.rules[] | [?host == $q0].path`. A condition with `AnyIn`
-//! and its kin, `In`, `Equals` or their opposites becomes a query with a boolean result: `any_in($key, …)`.
+//! An expression reaches a context entry only through subexpressions that are evaluated on the context itself. If each
+//! of these subexpressions is the entry, or does not depend on the entry, the expression is a function of the entry's
+//! value. Then the expression can follow the entry's own one: `rules[?host == '{{ element.host }}'].path` over
+//! `items[].spec.rules[]` becomes the query `items[].spec.rules[] | [?host == $q0].path`. A condition with `AnyIn` and
+//! its kin, `In`, `Equals` or their opposites becomes a query with a boolean result: `any_in($key, …)`.
 //!
 //! - An entry is pushed down only if all of its uses can be, messages aside. A message that needs the list
 //!   loads it when there is a violation.

@@ -135,7 +135,9 @@ impl FactError {
                 (Retry::NobodyThere, ErrorSubject::Service)
             }
             Self::DeadlineExceeded { .. } => (Retry::TimedOut, ErrorSubject::Service),
-            Self::NotSynced { .. } | Self::Evicted { .. } => (Retry::SoonServed, ErrorSubject::Service),
+            Self::NotSynced { .. } | Self::Evicted { .. } => {
+                (Retry::SoonServed, ErrorSubject::Service)
+            }
             Self::Stale { .. } | Self::RevisionNotReached { .. } | Self::Busy { .. } => {
                 (Retry::AnotherReplica, ErrorSubject::Service)
             }
@@ -272,7 +274,11 @@ mod tests {
         ] {
             assert_eq!(subject.is_of_query(), is_of_query, "{subject:?}");
             assert_eq!(subject.is_absence(), is_absence, "{subject:?}");
-            assert_eq!(subject.is_said_by_source(), is_said_by_source, "{subject:?}");
+            assert_eq!(
+                subject.is_said_by_source(),
+                is_said_by_source,
+                "{subject:?}"
+            );
         }
     }
 }

@@ -163,7 +163,7 @@ impl Search<'_> {
         }
     }
 
-    /// Replaces a call of `length()` over a chain by a parameter. Returns false if the term is no such call.
+    /// Replaces a call of `length()` over a chain by a parameter. Returns false if the subexpression is no such call.
     fn take(&mut self, id: ExprId, at: &Value) -> bool {
         let chain = self.counted_chain(id, at);
         let parameter = chain.and_then(|chain| self.count(&chain, Measure::Length));

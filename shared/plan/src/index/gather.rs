@@ -40,7 +40,7 @@ struct Gathering<'i, 't> {
 
 impl Index {
     /// Returns the objects that a probe finds, and the objects that the index cannot judge; some come more than once.
-    /// `None`: the search exceeds the limits of `terms`, or the operand is no value that an index can look up.
+    /// `None`: the search exceeds the limits of `subexpressions`, or the operand is no value that an index can look up.
     pub fn gather(&self, probe: &Probe, options: LookupOptions<'_>) -> Option<Vec<Object>> {
         let operand = match &probe.operand {
             Operand::Literal(value) => Some(value),

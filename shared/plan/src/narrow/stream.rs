@@ -18,8 +18,8 @@ use crate::{Key, Leaf, Reading};
 pub(super) enum Chain {
     /// The object itself.
     Base,
-    /// The elements of a term's value on each element: of a list its elements; any other value is its own single
-    /// element.
+    /// The elements of a subexpression's value on each element: of a list its elements; any other value is its own
+    /// single element.
     Spread(Rc<Chain>, ExprId),
     /// The value of a subexpression on each element, unless it is null.
     Project(Rc<Chain>, ExprId),
@@ -82,7 +82,7 @@ impl Chain {
         }
     }
 
-    /// Returns a key: the value of `term` for each element, or, with `in_list`, the elements of that value.
+    /// Returns a key: the value of `subexpression` for each element, or, with `in_list`, the elements of that value.
     pub(super) fn key(&self, ast: &Ast, expr: ExprId, in_list: bool, leaf: Leaf) -> Option<Key> {
         let mut graft = Graft::new(ast);
         let (root, depth) = match (self, ast.expr(expr)) {

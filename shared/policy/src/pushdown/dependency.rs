@@ -1,9 +1,9 @@
 //! The dependency of an expression on one variable.
 //!
-//! This walks down the syntax tree from the root, as far as terms are evaluated on the context itself. JMESPath has
-//! no way back to the context from inside a projection, a filter or a pipe, so a variable can be named in no other
-//! place. If every such term is the variable, or does not depend on it, the expression is a function of the
-//! variable's value. A replica with that value can then evaluate it.
+//! This walks down the syntax tree from the root, as far as subexpressions are evaluated on the context itself.
+//! JMESPath has no way back to the context from inside a projection, a filter or a pipe, so a variable can be named in
+//! no other place. If every such subexpression is the variable, or does not depend on it, the expression is a function
+//! of the variable's value. A replica with that value can then evaluate it.
 
 use std::ops::Range;
 
@@ -99,8 +99,8 @@ fn is_itself(ast: &Ast, id: ExprId, name: &dyn Fn(&str) -> Name) -> bool {
     }
 }
 
-/// Returns whether the term's value can be a missing key, wherever it is evaluated. `is_there` returns whether a term
-/// is a field that is never missing.
+/// Returns whether the subexpression's value can be a missing key, wherever it is evaluated. `is_there` returns whether
+/// a subexpression is a field that is never missing.
 pub(super) fn can_miss(ast: &Ast, id: ExprId, is_there: &dyn Fn(ExprId) -> bool) -> bool {
     match ast.expr(id) {
         Expr::Field(_) => !is_there(id),
@@ -238,7 +238,8 @@ impl DependencyWalk<'_> {
         exprs.iter().try_for_each(|expr| self.expr(*expr, strict))
     }
 
-    /// Visits the first term on the context, and each further term on the value of the term before.
+    /// Visits the first subexpression on the context, and each further subexpression on the value of the subexpression
+    /// before.
     fn first(&mut self, exprs: &[ExprId], strict: bool) -> Result<(), String> {
         let Some((first, rest)) = exprs.split_first() else {
             return Ok(());

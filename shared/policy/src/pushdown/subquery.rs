@@ -267,7 +267,8 @@ fn check(is_list: bool) -> Result<(), String> {
     }
 }
 
-/// Returns whether the value is a list, if it exists. `known` returns whether a term is a field that is a list.
+/// Returns whether the value is a list, if it exists. `known` returns whether a subexpression is a field that is a
+/// list.
 fn is_list(ast: &Ast, id: ExprId, known: &dyn Fn(ExprId) -> bool) -> bool {
     match ast.expr(id) {
         Expr::Field(_) => known(id),
