@@ -86,7 +86,9 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
         Err(_) if is_exempt(app, subject, &review) => None,
         Err(reason) => return without_memory(app, subject, &review, reason),
     };
-    let waited = memory.as_ref().map_or(Duration::ZERO, |memory| memory.waited);
+    let waited = memory
+        .as_ref()
+        .map_or(Duration::ZERO, |memory| memory.waited);
     let _in_flight = InFlight::begin(&app.metrics.reviews_in_flight);
     let times = Times {
         begun: begun + waited,
@@ -149,9 +151,16 @@ fn busy(app: &App, what: &str) -> Response {
 
 /// The answer to a review that found no memory. Where its own namespace or user takes the memory, it is refused under any
 /// failure policy: otherwise large requests would make way for one that a policy forbids.
-fn without_memory(app: &App, subject: &ReviewSubject, review: &Review<'_>, reason: NoMemory) -> Response {
+fn without_memory(
+    app: &App,
+    subject: &ReviewSubject,
+    review: &Review<'_>,
+    reason: NoMemory,
+) -> Response {
     match (reason, subject) {
-        (NoMemory::OwnReviews, ReviewSubject::Objects(_)) => refused(app, subject, &review.over_its_part()),
+        (NoMemory::OwnReviews, ReviewSubject::Objects(_)) => {
+            refused(app, subject, &review.over_its_part())
+        }
         // A policy that is admitted unseen is compiled before it is in force.
         (NoMemory::OwnReviews, ReviewSubject::Policies) | (NoMemory::OtherReviews, _) => busy(
             app,

@@ -158,7 +158,10 @@ mod tests {
         assert!(first.is_ok());
         let second = memory.admit(A, 3 * MIB, in_seconds(10));
         let mut second = std::pin::pin!(second);
-        assert!(second.as_mut().now_or_never().is_none(), "there is no memory");
+        assert!(
+            second.as_mut().now_or_never().is_none(),
+            "there is no memory"
+        );
         let small = memory.admit(A, 2_000, in_seconds(10)).now_or_never();
         assert_eq!(small.unwrap().unwrap().waited, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(1)).await;

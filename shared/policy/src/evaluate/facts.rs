@@ -295,6 +295,6 @@ impl PendingFact {
         let answer = self.answer.as_ref().map(Result::as_ref);
         self.request.is_pushed_down
             && (self.is_declined
-                || matches!(answer, Some(Err(error)) if error.class().about.is_of_query()))
+                || matches!(answer, Some(Err(error)) if error.class().subject.is_of_query()))
     }
 }

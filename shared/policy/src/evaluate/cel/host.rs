@@ -182,7 +182,7 @@ impl<'v> Host<'v> for CelHost<'v> {
         match self.known.answer_to(&question) {
             Some(FactState::Value(outcome)) => subquery_answer(outcome),
             // The same would be said of the list, or it has to be read to know.
-            Some(FactState::Failed(error)) if error.class().about.is_of_query() => {
+            Some(FactState::Failed(error)) if error.class().subject.is_of_query() => {
                 SubqueryAnswer::Declined
             }
             Some(FactState::Failed(error)) => {

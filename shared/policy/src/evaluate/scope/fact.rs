@@ -52,7 +52,7 @@ impl Scope<'_> {
             (Lookup::LeftOut, _) => return Ok(given),
             (Lookup::Answer(Ok(value)), _) => self.evaluated_here(name, entry, fact, value),
             (Lookup::Answer(Err(error)), Some(default))
-                if error.class().about.is_said_by_source() =>
+                if error.class().subject.is_said_by_source() =>
             {
                 default.value(self)
             }
@@ -112,7 +112,7 @@ impl Scope<'_> {
             ..whole.clone()
         };
         match self.facts.look_up(name, question) {
-            Lookup::Answer(Err(error)) if error.class().about.is_of_query() => Ok(None),
+            Lookup::Answer(Err(error)) if error.class().subject.is_of_query() => Ok(None),
             Lookup::Answer(answer) => Ok(Some(answer)),
             Lookup::Pending => Err(Interrupt::Pending),
             Lookup::TooMany | Lookup::Declined | Lookup::LeftOut => Ok(None),

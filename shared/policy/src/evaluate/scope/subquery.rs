@@ -91,7 +91,7 @@ impl Scope<'_> {
         match missing_key(&error).filter(|_| subquery.misses_itself) {
             Some(error) => Err(self.variable_error(prepared.source(), &error).into()),
             None => {
-                if !error.class().about.is_of_query()
+                if !error.class().subject.is_of_query()
                     && let Some(whole) = unless_failed(self.whole_of(subquery))?
                 {
                     self.facts.refuse(whole, error);
