@@ -1,5 +1,4 @@
-//! The messages of every release: what an older release has written, this one reads, and what this one writes keeps every
-//! field that older readers know.
+//! The messages of every release: this release reads them, and writes every field that their readers know.
 //!
 //! `releases/VERSION.txt` has a line for each message: its kind, its subject and headers where it is a record of the log, and
 //! its bytes. The file of the present version is written anew with `ANTEROOM_UPDATE=1`; those of earlier ones never change.

@@ -72,7 +72,7 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
         Err(NotReceived::Busy) => return busy(app, "as many reviews as this webhook takes arrive"),
     };
     let begun = Instant::now();
-    // It borrows from the body, so it needs no memory.
+    // The head of the review borrows from the body, so it needs no memory.
     let review = match Review::parse(&body) {
         Ok(review) => review,
         Err(error) => return refused(app, subject, &error),

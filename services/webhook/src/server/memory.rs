@@ -49,7 +49,7 @@ pub(crate) struct ReviewMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ReviewOwner(u64);
 
-/// The memory of one review. Dropping it gives it back.
+/// The memory of one review, until this is dropped.
 #[derive(Debug)]
 pub(super) struct ReservedMemory<'a> {
     _taken: BytesPermit<'a, ReviewOwner>,
@@ -60,7 +60,7 @@ pub(super) struct ReservedMemory<'a> {
 /// The reason why there is no memory for a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoMemory {
-    /// Other reviews of the same owner take more than its part.
+    /// The other reviews of the same owner take more than the owner's part.
     OwnReviews,
     /// Reviews of other owners take it.
     OtherReviews,

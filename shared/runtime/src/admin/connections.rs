@@ -76,7 +76,7 @@ fn is_of_peer(error: &io::Error) -> bool {
     [ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&kind)
 }
 
-/// Serves one more connection, and closes another one for it if need be.
+/// Serves one more connection. If there are too many, closes another one first.
 fn take(
     stream: TcpStream,
     peer: SocketAddr,

@@ -122,7 +122,7 @@ fn the_oldest_policies_are_put_in_force_in_whatever_order_they_are_listed() {
     }
 }
 
-/// Whoever adds policies, and whatever time and name these have.
+/// New policies displace none, whatever their names and times of creation are.
 #[test]
 fn policies_that_an_earlier_term_had_in_force_stay_so_beside_older_ones() {
     let in_force = ["x", "y", "z"].map(|name| plain(name, 30, 1));
