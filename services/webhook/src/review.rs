@@ -72,7 +72,7 @@ pub(crate) enum ReviewError {
     OverPart {
         /// The request's `uid`.
         uid: String,
-        /// Whose requests, as in `in namespace shop`.
+        /// The owner of the other requests, as in `in namespace shop`.
         owner: String,
     },
     /// The `request` is not one.

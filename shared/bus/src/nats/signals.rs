@@ -53,9 +53,10 @@ pub(super) async fn subscribe(
                 () = signals.closed() => None,
             };
             let Some(message) = message else { return };
-            // Signals want no reply. What a consumer delivers has a reply subject, and anybody who reads the log can have
-            // it delivered here.
-            if message.reply.is_some() {
+            // Signals want no reply. A consumer's messages have a reply subject, and whoever reads the log can have them
+            // delivered here.
+            if let Some(reply) = &message.reply {
+                tracing::debug!(subject = %message.subject, %reply, "signal ignored: it has a reply subject");
                 continue;
             }
             note(&signs, channel);

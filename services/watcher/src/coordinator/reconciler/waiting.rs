@@ -1,9 +1,9 @@
 //! Policies that wait for room in their namespace. They are not compiled, and only so much of them is kept as a namespace
 //! may have in force: so whatever a tenant writes, the coordinator has room for it.
 //!
-//! What is in force stays in force, also after a take-over: it counts first, from the log. Then the oldest policies
-//! have their turn, by the time and the name of their creation. So no policy ceases to be enforced since others are added,
-//! and which ones wait does not depend on the order in which they are listed.
+//! Policies in force stay in force, also after a take-over: those of the log take their room before any others. The others
+//! follow by the time of their creation, the oldest first, and then by name. So no policy ceases to be enforced because
+//! others are added, and the order of a list does not decide which policies wait.
 
 use std::collections::BTreeMap;
 

@@ -226,7 +226,7 @@ fn reaches(webhook: &MutatingWebhook, namespace: &str) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// What a policy would be called for alone, it is called for beside any others.
+    /// The webhooks of a policy beside others take every request that the webhook of the policy alone takes.
     #[test]
     fn no_policy_is_called_for_less_than_alone(
         policies in proptest::collection::vec(
