@@ -7,7 +7,7 @@ mod fields;
 
 use std::borrow::Cow;
 
-use anteroom_engine::incoming::{self, Incoming, KindName, ResourcePath};
+use anteroom_engine::incoming::{self, Incoming, KindName, ResourcePath, ReviewOwner};
 use anteroom_functions::json::JsonError;
 use anteroom_model::ErrorCode;
 use anteroom_policy::{AdmissionRequest, Arrival, Operation, RequestParts};
@@ -253,6 +253,13 @@ impl Incoming for Review<'_> {
 
     fn bytes(&self) -> usize {
         self.fields.iter().map(|(_, text)| text.len()).sum()
+    }
+
+    fn owner(&self) -> ReviewOwner {
+        let namespace = &*self.head.namespace;
+        let user = namespace.is_empty().then(|| self.user());
+        let user = user.flatten().unwrap_or_default();
+        ReviewOwner::of(namespace, &user.username)
     }
 
     fn is_dry_run(&self) -> bool {

@@ -10,7 +10,8 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::{ErrorCode, GroupVersionResource};
 use anteroom_policy::{
-    AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Policy, Rule, ServedKind,
+    AdmissionRequest, Conditions, FIELD_MANAGER, FailurePolicy, Phase, Policy, Rule, RuleError,
+    ServedKind,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -19,7 +20,7 @@ use crate::{
     catalog::{Catalog, Catalogs},
     drive::drive,
     facts::{BusFacts, Deadline, FactSource},
-    incoming::{Incoming, KindName, RequestHead, ResourcePath},
+    incoming::{Incoming, KindName, RequestHead, ResourcePath, ReviewOwner},
     policies::{CallScope, CompiledPolicy, Concerned, RequestSubject},
     recorder::SharedRecorder,
     review_work::{LongLane, ReviewWork},
@@ -81,7 +82,7 @@ impl<F: FactSource> Engine<F> {
         let Some(catalog) = catalog else {
             return Ok(not_ready(scope));
         };
-        let mut work = ReviewWork::new(&self.lane, incoming.bytes(), deadline);
+        let mut work = ReviewWork::new(&self.lane, incoming.owner(), incoming.bytes(), deadline);
         let mut decision = self
             .decide_by(catalog, incoming, scope, &mut work, deadline)
             .await?;
@@ -134,7 +135,10 @@ impl<F: FactSource> Engine<F> {
         }
         let parts = catalog.exceptions.parts(&parts);
         let Some(request) = work.run(|| incoming.request(&parts)).await else {
-            return Ok(no_time(scope));
+            return Ok(match work.is_crowded_out() {
+                true => crowded_out(),
+                false => no_time(scope),
+            });
         };
         let request = request?.with_resource_kind(group, version, kind);
         let warnings = entries.iter().filter_map(|entry| unready(entry)).collect();
@@ -206,10 +210,9 @@ impl<F: FactSource> Engine<F> {
                     running = running.with_conditions_met();
                 }
                 // Rules that ask nobody never wait, so nothing else would end them.
-                let running = match Instant::now() < deadline {
-                    true => running,
-                    false => running.out_of_time(),
-                };
+                if Instant::now() >= deadline {
+                    work.end_late(&mut running);
+                }
                 let running = vec![running];
                 let record = self.run(catalog, running, work, deadline).await.pop();
                 let is_applied = record.as_ref().is_some_and(|one| one.outcome.is_applied());
@@ -246,7 +249,7 @@ impl<F: FactSource> Engine<F> {
             )
         });
         let deadline = Instant::now() + timeout;
-        let mut work = ReviewWork::new(&self.lane, 0, deadline);
+        let mut work = ReviewWork::new(&self.lane, ReviewOwner::default(), 0, deadline);
         self.run(catalog, running.collect(), &mut work, deadline)
             .await
     }
@@ -299,24 +302,36 @@ fn no_time(scope: &CallScope) -> Decision {
     undecided(scope, "deadline", ErrorCode::DEADLINE_EXCEEDED, why)
 }
 
+/// The decision on a large request that other requests of its owner kept from being read. It is refused whatever the
+/// failure policy: otherwise large requests would make way for one that a policy forbids.
+fn crowded_out() -> Decision {
+    let error = RuleError::ReviewsOverPart;
+    blocked("deadline", error.code(), &error.to_string())
+}
+
 /// The decision where no policy could be asked.
 fn undecided(scope: &CallScope, rule: &str, code: ErrorCode, why: &str) -> Decision {
-    let message = format!("{code} {why}");
-    let mut decision = Decision {
+    match scope.ignores_errors {
+        true => Decision {
+            error: true,
+            warnings: vec![format!("{code} {why}")],
+            ..Decision::default()
+        },
+        false => blocked(rule, code, why),
+    }
+}
+
+fn blocked(rule: &str, code: ErrorCode, why: &str) -> Decision {
+    Decision {
         error: true,
-        ..Decision::default()
-    };
-    if scope.ignores_errors {
-        decision.warnings.push(message);
-    } else {
-        decision.blocked.push(Blocked {
+        blocked: vec![Blocked {
             policy: "anteroom".to_owned(),
             rule: rule.to_owned(),
-            message,
+            message: format!("{code} {why}"),
             error: Some(code),
-        });
+        }],
+        ..Decision::default()
     }
-    decision
 }
 
 /// Returns the answer of a policy's `matchConditions`. An error that the failure policy ignores counts as false.

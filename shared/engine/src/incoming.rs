@@ -1,5 +1,10 @@
 //! A request as it arrives. Pure.
 
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::LazyLock,
+};
+
 use anteroom_model::GroupVersionResource;
 use anteroom_policy::{AdmissionRequest, Operation, RequestParts};
 
@@ -16,6 +21,9 @@ pub trait Incoming {
     /// Returns its length in bytes.
     fn bytes(&self) -> usize;
 
+    /// Returns the party that the decision's memory and work are counted for.
+    fn owner(&self) -> ReviewOwner;
+
     /// Returns whether the request is a dry run, which changes nothing. It is read on demand.
     fn is_dry_run(&self) -> bool;
 
@@ -27,6 +35,19 @@ pub trait Incoming {
     /// # Errors
     /// A part is malformed.
     fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, Self::Error>;
+}
+
+/// The party that a review's memory and work are counted for: the request's namespace, or its user where it has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReviewOwner(u64);
+
+impl ReviewOwner {
+    /// The owner by its name: a hash that differs from process to process, so that nobody chooses names that collide.
+    pub fn of(namespace: &str, user: &str) -> Self {
+        static HASHES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let user = if namespace.is_empty() { user } else { "" };
+        Self(HASHES.hash_one((namespace, user)))
+    }
 }
 
 /// The part of a request by which policies are found.

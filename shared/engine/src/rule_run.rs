@@ -183,12 +183,6 @@ impl<'a> RuleRun<'a> {
         }
     }
 
-    /// Returns the same rule, which is not begun any more.
-    pub(crate) fn out_of_time(mut self) -> Self {
-        self.end_out_of_time();
-        self
-    }
-
     /// Ends the rule in its present state, because its time is over.
     pub(crate) fn end_out_of_time(&mut self) {
         self.report = Some(self.late());
@@ -197,6 +191,11 @@ impl<'a> RuleRun<'a> {
     /// Ends the rule in any state, since the review has used up its steps.
     pub(crate) fn end_too_costly(&mut self) {
         self.report = Some(self.ended(RuleError::ReviewTooCostly));
+    }
+
+    /// Ends the rule in any state, since reviews of the same owner take all the places that this one may have.
+    pub(crate) fn end_crowded_out(&mut self) {
+        self.report = Some(self.ended(RuleError::ReviewsOverPart));
     }
 
     fn late(&self) -> RuleReport {

@@ -155,11 +155,14 @@ pub(crate) fn action(rule: &Rule, report: &RuleReport) -> FailureAction {
     }
 }
 
-/// Returns whether an outcome that is an error admits. One of the limit of a review never does: otherwise a large object
+/// Returns whether an outcome that is an error admits. One of the limits of reviews never does: otherwise large objects
 /// would get past the policy.
 pub(crate) fn ignores_errors(policy: &Policy, outcome: &RuleOutcome) -> bool {
     policy.failure_policy() == FailurePolicy::Ignore
-        && *outcome != RuleOutcome::Error(RuleError::ReviewTooCostly)
+        && !matches!(
+            outcome,
+            RuleOutcome::Error(RuleError::ReviewTooCostly | RuleError::ReviewsOverPart)
+        )
 }
 
 impl Consequence {
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_limit_of_a_review_is_never_ignored() {
+    fn an_error_of_the_limits_of_reviews_is_never_ignored() {
         let policy = anteroom_policy::compile(&serde_json::json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
             "spec": { "failurePolicy": "Ignore", "rules": [{
@@ -321,6 +324,7 @@ mod tests {
         let policy = policy.unwrap();
         for (error, expected) in [
             (RuleError::ReviewTooCostly, Consequence::RefusesByError),
+            (RuleError::ReviewsOverPart, Consequence::RefusesByError),
             (RuleError::OutOfTime, Consequence::Warns),
         ] {
             let report = RuleReport {

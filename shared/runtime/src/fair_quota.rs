@@ -1,16 +1,22 @@
-//! Permits for concurrent work, shared fairly by those who ask for it.
+//! A quota of permits or bytes, shared fairly by the keys that ask for them.
 //!
-//! A key may hold at most twice as many permits as are free (a dynamic threshold, after Choudhury and Hahne, 1998). So
-//! one busy key gets two thirds of the permits, and two come to two fifths each: a busy key gets no new permit while a
-//! later one has less. A key without a permit gets one while any is free.
+//! A key may hold at most twice as many units as it leaves free (a dynamic threshold, after Choudhury and Hahne, 1998).
+//! So one busy key comes to two thirds of the units, two come to two fifths each, and some are left for the next key. A
+//! key without units takes any number that is free.
+//!
+//! Requests of one key wait in their order. Of the first requests of all keys, the smallest that may have its units goes
+//! next.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
-/// The number of permits that a key may hold for each free one.
-const HELD_PER_FREE: u32 = 2;
+/// The number of units that a key may hold for each unit that is free.
+const HELD_PER_FREE: u64 = 2;
 
 /// The policies of one namespace have at most this part of a limit.
 const NAMESPACE_PART: u32 = 4;
@@ -19,127 +25,249 @@ const NAMESPACE_PART: u32 = 4;
 /// rest.
 const NAMESPACES_PERCENT: u32 = 75;
 
-/// A number of permits that keys share. At most that many keys are known at a time.
+/// A number of units that keys share.
 #[derive(Debug)]
-pub struct FairQuota<K> {
-    permits_max: u32,
-    /// The most permits of one key.
-    key_permits_max: u32,
-    held: Mutex<Held<K>>,
-    released: Notify,
+pub struct FairQuota<K: Ord + Clone> {
+    units_max: u64,
+    /// The most units of one key.
+    key_units_max: u64,
+    ledger: Mutex<Ledger<K>>,
 }
 
 #[derive(Debug)]
-struct Held<K> {
-    /// The sum of `by_key`.
-    all: u32,
-    /// Keys that hold none are absent.
-    by_key: BTreeMap<K, u32>,
+struct Ledger<K> {
+    free: u64,
+    /// Keys that neither hold units nor wait for some are absent.
+    by_key: BTreeMap<K, KeyUnits>,
+    /// The number of requests that wait, of all keys.
+    waiting: usize,
+    next_request: u64,
 }
 
-/// A permit. Dropping it gives it back.
+#[derive(Debug, Default)]
+struct KeyUnits {
+    held: u64,
+    /// The sum of `queue`.
+    waiting: u64,
+    /// In order of arrival.
+    queue: BTreeMap<u64, WaitingRequest>,
+}
+
 #[derive(Debug)]
-pub struct FairPermit<K: Ord> {
+struct WaitingRequest {
+    units: u64,
+    granted: oneshot::Sender<()>,
+}
+
+/// Units of a key. Dropping the permit gives them back.
+#[derive(Debug)]
+pub struct FairPermit<K: Ord + Clone> {
     quota: Arc<FairQuota<K>>,
     key: K,
+    units: u64,
+    /// The request that the units are for, until its task knows that they were granted.
+    request: Option<u64>,
 }
 
 /// A key got no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{held_max} permits are held")]
+#[error("{held_max} units are held")]
 pub struct QuotaFull {
-    /// The limit that was met: the permits that the key holds, or that all keys hold.
-    pub held_max: u32,
+    /// The limit that was met: the units that the key holds, or those of the whole quota.
+    pub held_max: u64,
 }
 
 impl FairQuota<String> {
     /// The part that the policies of namespaces have of a limit, by the name of the namespace.
     pub fn of_namespaces(limit: u32) -> Arc<Self> {
         let together = u64::from(limit) * u64::from(NAMESPACES_PERCENT) / 100;
-        Self::new(
-            u32::try_from(together).unwrap_or(u32::MAX),
-            limit / NAMESPACE_PART,
-        )
+        Self::new(together, (limit / NAMESPACE_PART).into())
     }
 }
 
 impl<K: Ord + Clone> FairQuota<K> {
-    /// A quota of `permits_max` permits, of which one key may hold `key_permits_max`. Zero counts as one.
-    pub fn new(permits_max: u32, key_permits_max: u32) -> Arc<Self> {
+    /// A quota of `units_max` units, of which one key may hold `key_units_max`. Zero counts as one.
+    pub fn new(units_max: u64, key_units_max: u64) -> Arc<Self> {
+        let units_max = units_max.max(1);
         Arc::new(Self {
-            permits_max: permits_max.max(1),
-            key_permits_max: key_permits_max.max(1),
-            held: Mutex::new(Held {
-                all: 0,
+            units_max,
+            key_units_max: key_units_max.max(1),
+            ledger: Mutex::new(Ledger {
+                free: units_max,
                 by_key: BTreeMap::new(),
+                waiting: 0,
+                next_request: 0,
             }),
-            released: Notify::new(),
         })
     }
 
-    /// Takes a permit for `key`.
-    ///
-    /// # Errors
-    /// [`QuotaFull`] if the key may not hold one more now.
-    pub fn try_admit(self: &Arc<Self>, key: K) -> Result<FairPermit<K>, QuotaFull> {
-        let mut held = self.held.lock();
-        let free = self.permits_max - held.all;
-        let of_key = held.by_key.get(&key).copied().unwrap_or(0);
-        if free == 0 {
-            return Err(QuotaFull {
-                held_max: self.permits_max,
-            });
-        }
-        let threshold = free.saturating_mul(HELD_PER_FREE);
-        if of_key > 0 && of_key >= threshold.min(self.key_permits_max) {
-            return Err(QuotaFull { held_max: of_key });
-        }
-        held.all += 1;
-        held.by_key.insert(key.clone(), of_key + 1);
-        drop(held);
-        Ok(FairPermit {
-            quota: Arc::clone(self),
-            key,
-        })
+    /// The number of all units, held or free.
+    pub fn units_max(&self) -> u64 {
+        self.units_max
     }
 
-    /// Waits for a permit for `key`.
+    /// Takes units for `key`.
     ///
     /// # Errors
-    /// [`QuotaFull`] if the key may hold no more until `deadline`.
-    pub async fn admit(
+    /// [`QuotaFull`] if the key may not have them now.
+    pub fn try_take(self: &Arc<Self>, key: K, units: u64) -> Result<FairPermit<K>, QuotaFull> {
+        let mut ledger = self.ledger.lock();
+        match self.try_hold(&mut ledger, &key, units) {
+            true => Ok(self.permit(key, units, None)),
+            false => Err(self.full(&ledger, &key, units)),
+        }
+    }
+
+    /// Waits for units for `key`. They are granted even to a caller that gives up at the same moment, and then come back.
+    ///
+    /// # Errors
+    /// [`QuotaFull`] if the key may not have them until `deadline`.
+    pub async fn take(
         self: &Arc<Self>,
         key: K,
+        units: u64,
         deadline: Instant,
     ) -> Result<FairPermit<K>, QuotaFull> {
-        loop {
-            let released = self.released.notified();
-            tokio::pin!(released);
-            // A permit that is given back from here on is not missed.
-            released.as_mut().enable();
-            let full = match self.try_admit(key.clone()) {
-                Ok(permit) => return Ok(permit),
-                Err(full) => full,
+        let (mut permit, granted) = {
+            let mut ledger = self.ledger.lock();
+            if self.try_hold(&mut ledger, &key, units) {
+                return Ok(self.permit(key, units, None));
+            }
+            let (request, granted) = ledger.enqueue(&key, units);
+            (self.permit(key, units, Some(request)), granted)
+        };
+        if let Ok(Ok(())) = timeout_at(deadline, granted).await {
+            permit.request = None;
+            return Ok(permit);
+        }
+        let ledger = self.ledger.lock();
+        Err(self.full(&ledger, &permit.key, units))
+    }
+
+    /// Returns whether a key holds or waits for units, and would have more than an equal part with these. The equal part
+    /// is one of as many as there are keys, and one for the next key.
+    pub fn would_exceed_part(&self, key: &K, units: u64) -> bool {
+        let ledger = self.ledger.lock();
+        let parts = ledger.by_key.len() as u64 + 1;
+        ledger.by_key.get(key).is_some_and(|of_key| {
+            let wanted = of_key.held.saturating_add(of_key.waiting);
+            wanted.saturating_add(units) > self.units_max / parts
+        })
+    }
+
+    fn permit(self: &Arc<Self>, key: K, units: u64, request: Option<u64>) -> FairPermit<K> {
+        FairPermit {
+            quota: Arc::clone(self),
+            key,
+            units,
+            request,
+        }
+    }
+
+    fn full(&self, ledger: &Ledger<K>, key: &K, units: u64) -> QuotaFull {
+        let held = ledger.by_key.get(key).map_or(0, |of_key| of_key.held);
+        let held_max = match held == 0 || units > ledger.free {
+            true => self.units_max,
+            false => held,
+        };
+        QuotaFull { held_max }
+    }
+
+    /// Returns whether a key that holds so many units may have these of those that are free.
+    fn may_hold(&self, held: u64, units: u64, free: u64) -> bool {
+        free.checked_sub(units).is_some_and(|left| {
+            let threshold = left.saturating_mul(HELD_PER_FREE);
+            held == 0 || held + units <= threshold.min(self.key_units_max)
+        })
+    }
+
+    fn try_hold(&self, ledger: &mut Ledger<K>, key: &K, units: u64) -> bool {
+        let known = ledger.by_key.get(key);
+        // Requests of one key do not overtake each other.
+        let waits = known.is_some_and(|of_key| !of_key.queue.is_empty());
+        let held = known.map_or(0, |of_key| of_key.held);
+        let may_hold = !waits && self.may_hold(held, units, ledger.free);
+        if may_hold {
+            ledger.hold(key, units);
+        }
+        may_hold
+    }
+
+    /// Gives units to requests that wait, until none may have its units.
+    fn grant(&self, ledger: &mut Ledger<K>) {
+        while ledger.waiting > 0 {
+            let firsts = ledger.by_key.iter().filter_map(|(key, of_key)| {
+                let (request, waiting) = of_key.queue.first_key_value()?;
+                let is_next = self.may_hold(of_key.held, waiting.units, ledger.free);
+                is_next.then_some((waiting.units, *request, key))
+            });
+            let next = firsts.min_by_key(|(units, request, _)| (*units, *request));
+            let Some((units, request, key)) = next else {
+                return;
             };
-            if tokio::time::timeout_at(deadline, released).await.is_err() {
-                return Err(full);
+            let key = key.clone();
+            if let Some(waiting) = ledger.dequeue(&key, request) {
+                ledger.hold(&key, units);
+                // If its task has just given up, dropping the permit gives the units back.
+                let _ = waiting.granted.send(());
             }
         }
     }
 }
 
-impl<K: Ord> Drop for FairPermit<K> {
-    fn drop(&mut self) {
-        let mut held = self.quota.held.lock();
-        held.all -= 1;
-        if let Some(count) = held.by_key.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                held.by_key.remove(&self.key);
+impl<K: Ord + Clone> Ledger<K> {
+    fn hold(&mut self, key: &K, units: u64) {
+        self.free -= units;
+        match self.by_key.get_mut(key) {
+            Some(of_key) => of_key.held += units,
+            None => {
+                let of_key = self.by_key.entry(key.clone()).or_default();
+                of_key.held = units;
             }
         }
-        drop(held);
-        self.quota.released.notify_waiters();
+    }
+
+    fn enqueue(&mut self, key: &K, units: u64) -> (u64, oneshot::Receiver<()>) {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.waiting += 1;
+        let (granted, receiver) = oneshot::channel();
+        let of_key = self.by_key.entry(key.clone()).or_default();
+        of_key.waiting = of_key.waiting.saturating_add(units);
+        let waiting = WaitingRequest { units, granted };
+        of_key.queue.insert(request, waiting);
+        (request, receiver)
+    }
+
+    /// Takes a request out of its key's queue; `None`: it is not there any more.
+    fn dequeue(&mut self, key: &K, request: u64) -> Option<WaitingRequest> {
+        let of_key = self.by_key.get_mut(key)?;
+        let waiting = of_key.queue.remove(&request)?;
+        of_key.waiting -= waiting.units;
+        self.waiting -= 1;
+        Some(waiting)
+    }
+
+    /// Gives back what a permit stands for: its place in the queue, or its units.
+    fn give_back(&mut self, key: &K, units: u64, request: Option<u64>) {
+        let left = request.and_then(|request| self.dequeue(key, request));
+        if let Some(of_key) = self.by_key.get_mut(key) {
+            if left.is_none() {
+                of_key.held -= units;
+                self.free += units;
+            }
+            if of_key.held == 0 && of_key.queue.is_empty() {
+                self.by_key.remove(key);
+            }
+        }
+    }
+}
+
+impl<K: Ord + Clone> Drop for FairPermit<K> {
+    fn drop(&mut self) {
+        let mut ledger = self.quota.ledger.lock();
+        ledger.give_back(&self.key, self.units, self.request);
+        self.quota.grant(&mut ledger);
     }
 }
 
@@ -149,47 +277,77 @@ mod tests {
 
     use super::*;
 
-    type Permits = Vec<FairPermit<&'static str>>;
+    type Permits = Vec<FairPermit<char>>;
 
-    /// Takes as many permits as the key gets now.
-    fn take(quota: &Arc<FairQuota<&'static str>>, key: &'static str) -> Permits {
-        std::iter::from_fn(|| quota.try_admit(key).ok()).collect()
+    fn in_seconds(seconds: u64) -> Instant {
+        Instant::now() + Duration::from_secs(seconds)
+    }
+
+    /// Takes so many units for as often as the key gets them now.
+    fn take_all(quota: &Arc<FairQuota<char>>, key: char, units: u64) -> Permits {
+        std::iter::from_fn(|| quota.try_take(key, units).ok()).collect()
+    }
+
+    fn is_untouched(quota: &FairQuota<char>) -> bool {
+        let ledger = quota.ledger.lock();
+        ledger.by_key.is_empty() && ledger.waiting == 0 && ledger.free == quota.units_max
+    }
+
+    /// Returns whether a request has to wait.
+    fn waits<F: Future>(request: &mut std::pin::Pin<Box<F>>) -> bool {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        request.as_mut().poll(&mut context).is_pending()
     }
 
     #[test]
-    fn busy_keys_get_equal_parts_and_leave_some_to_a_later_key() {
-        for (permits_max, key_permits_max, expected) in [
-            (16, 16, vec![11, 4, 1, 0]),
-            (48, 16, vec![16, 16, 11, 4, 1, 0]),
-            (4, 1, vec![1, 1, 1, 1, 0]),
-            (1, 1, vec![1, 0]),
-            (0, 0, vec![1, 0]),
+    fn busy_keys_leave_some_units_to_a_later_key() {
+        for (units_max, key_units_max, units, expected) in [
+            (16, 16, 1, vec![10, 4, 1, 1, 0]),
+            (48, 16, 1, vec![16, 16, 10, 4, 1, 1, 0]),
+            (4, 1, 1, vec![1, 1, 1, 1, 0]),
+            (1, 1, 1, vec![1, 0]),
+            (0, 0, 1, vec![1, 0]),
+            (1_000, 1_000, 10, vec![66, 22, 8, 2, 1, 1, 0]),
         ] {
-            let quota = FairQuota::new(permits_max, key_permits_max);
-            let keys = ["a", "b", "c", "d", "e", "f", "g"];
-            let held: Vec<Permits> = keys.iter().map(|key| take(&quota, key)).collect();
+            let quota = FairQuota::new(units_max, key_units_max);
+            let held: Vec<Permits> = ('a'..='g')
+                .map(|key| take_all(&quota, key, units))
+                .collect();
             let counts: Vec<_> = held.iter().map(Vec::len).take(expected.len()).collect();
-            assert_eq!(counts, expected, "{permits_max} {key_permits_max}");
+            assert_eq!(counts, expected, "{units_max} {key_units_max}");
+            drop(held);
+            assert!(is_untouched(&quota));
         }
     }
 
     #[test]
     fn keys_that_go_on_asking_come_to_equal_parts() {
-        let quota = FairQuota::new(16, 16);
-        let keys = ["a", "b", "c"];
-        let mut held: Vec<Permits> = keys.iter().map(|key| take(&quota, key)).collect();
-        for _ in 0..100 {
-            for (permits, key) in held.iter_mut().zip(keys) {
-                permits.pop();
-                permits.extend(take(&quota, key));
+        for (units_max, units, expected) in [(16, 1, 4..=6), (1_000, 10, 26..=30)] {
+            let quota = FairQuota::new(units_max, units_max);
+            let keys = ['a', 'b', 'c'];
+            let mut held = keys.map(|key| take_all(&quota, key, units));
+            for _ in 0..100 {
+                for (permits, key) in held.iter_mut().zip(keys) {
+                    permits.pop();
+                    permits.extend(take_all(&quota, key, units));
+                }
             }
+            let counts = held.each_ref().map(Vec::len);
+            let equal = counts.iter().all(|count| expected.contains(count));
+            assert!(equal, "{counts:?}");
+            assert!(quota.try_take('d', units).is_ok(), "{counts:?}");
         }
-        let counts: Vec<_> = held.iter().map(Vec::len).collect();
-        assert!(
-            counts.iter().all(|count| (4..=6).contains(count)),
-            "{counts:?}"
-        );
-        assert!(quota.try_admit("d").is_ok(), "{counts:?}");
+    }
+
+    #[test]
+    fn a_key_without_units_takes_all_that_are_free() {
+        let quota = FairQuota::new(100, 50);
+        let most = quota.try_take('a', 90).unwrap();
+        assert!(quota.try_take('a', 1).is_err());
+        assert!(quota.try_take('b', 11).is_err());
+        assert!(quota.try_take('b', 10).is_ok());
+        drop(most);
+        assert!(quota.try_take('b', 100).is_ok());
     }
 
     #[test]
@@ -203,7 +361,7 @@ mod tests {
         ] {
             let quota = FairQuota::of_namespaces(limit);
             assert_eq!(
-                (quota.permits_max, quota.key_permits_max),
+                (quota.units_max, quota.key_units_max),
                 (together, one),
                 "{limit}"
             );
@@ -213,28 +371,93 @@ mod tests {
     #[test]
     fn the_error_names_the_limit_that_was_met() {
         let quota = FairQuota::new(4, 2);
-        let of_a = take(&quota, "a");
-        assert_eq!(quota.try_admit("a").unwrap_err(), QuotaFull { held_max: 2 });
-        let others: Vec<_> = ["b", "c"].map(|key| take(&quota, key)).into();
-        assert_eq!(quota.try_admit("d").unwrap_err(), QuotaFull { held_max: 4 });
+        let of_a = take_all(&quota, 'a', 1);
+        let full = |key| quota.try_take(key, 1).unwrap_err();
+        assert_eq!(full('a'), QuotaFull { held_max: 2 });
+        let others: Vec<_> = ['b', 'c'].map(|key| take_all(&quota, key, 1)).into();
+        assert_eq!(full('d'), QuotaFull { held_max: 4 });
         drop((of_a, others));
-        let held = quota.held.lock();
-        assert_eq!((held.all, held.by_key.len()), (0, 0));
+        assert!(is_untouched(&quota));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_key_waits_for_a_permit_until_its_deadline() {
+    async fn a_key_waits_for_units_until_its_deadline() {
         let quota = FairQuota::new(1, 1);
-        let soon = || Instant::now() + Duration::from_millis(5);
-        let permit = quota.admit("a", soon()).await.unwrap();
-        let full = quota.admit("b", soon()).await.map(drop).unwrap_err();
-        assert_eq!(full, QuotaFull { held_max: 1 });
-        let later = tokio::spawn({
-            let quota = Arc::clone(&quota);
-            async move { quota.admit("b", soon()).await.map(drop) }
-        });
-        tokio::task::yield_now().await;
+        let permit = quota.take('a', 1, in_seconds(1)).await.unwrap();
+        let full = quota.take('b', 1, in_seconds(1)).await.map(drop);
+        assert_eq!(full, Err(QuotaFull { held_max: 1 }));
+        let mut later = Box::pin(quota.take('b', 1, in_seconds(1)));
+        assert!(waits(&mut later));
         drop(permit);
-        assert_eq!(later.await.unwrap(), Ok(()));
+        assert!(later.await.is_ok());
+        assert!(is_untouched(&quota));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_smallest_request_goes_first_but_in_order_within_a_key() {
+        let quota = FairQuota::new(100, 100);
+        let all = quota.try_take('x', 100).unwrap();
+        let (order, mut ended) = tokio::sync::mpsc::unbounded_channel();
+        for (key, units) in [('a', 90), ('b', 80), ('a', 10), ('c', 70), ('a', 20)] {
+            let (quota, order) = (Arc::clone(&quota), order.clone());
+            tokio::spawn(async move {
+                let permit = quota.take(key, units, in_seconds(10)).await;
+                order.send((key, units)).unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                drop(permit.unwrap());
+            });
+            tokio::task::yield_now().await;
+        }
+        drop((all, order));
+        let mut seen = Vec::new();
+        while let Some(request) = ended.recv().await {
+            seen.push(request);
+        }
+        let expected = [('c', 70), ('b', 80), ('a', 90), ('a', 10), ('a', 20)];
+        assert_eq!(seen, expected);
+        assert!(is_untouched(&quota));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_gives_up_lets_the_next_one_go() {
+        let quota = FairQuota::new(100, 100);
+        let held = quota.try_take('a', 40).unwrap();
+        let mut large = Box::pin(quota.take('a', 60, in_seconds(5)));
+        assert!(waits(&mut large));
+        let mut small = Box::pin(quota.take('a', 10, in_seconds(5)));
+        assert!(waits(&mut small));
+        drop(large);
+        assert!(small.await.is_ok());
+        drop(held);
+        assert!(is_untouched(&quota));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn units_that_are_granted_to_a_request_that_gave_up_come_back() {
+        let quota = FairQuota::new(100, 100);
+        let held = quota.try_take('a', 100).unwrap();
+        let mut request = Box::pin(quota.take('b', 100, in_seconds(5)));
+        assert!(waits(&mut request));
+        drop(held);
+        assert_eq!(quota.ledger.lock().free, 0, "they are granted");
+        drop(request);
+        assert!(is_untouched(&quota));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_exceeds_its_part_by_what_it_holds_and_waits_for() {
+        let quota = FairQuota::new(120, 120);
+        assert!(!quota.would_exceed_part(&'a', 120), "it has nothing yet");
+        let held = quota.try_take('a', 60).unwrap();
+        assert!(quota.would_exceed_part(&'a', 1));
+        assert!(!quota.would_exceed_part(&'b', 100));
+        let other = quota.try_take('b', 20).unwrap();
+        assert!(!quota.would_exceed_part(&'b', 20));
+        assert!(quota.would_exceed_part(&'b', 21));
+        let mut request = Box::pin(quota.take('b', 50, in_seconds(5)));
+        assert!(waits(&mut request));
+        assert!(quota.would_exceed_part(&'b', 1));
+        drop((request, held, other));
+        assert!(is_untouched(&quota));
     }
 }

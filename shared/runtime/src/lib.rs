@@ -15,7 +15,7 @@
 //! | `kubernetes` | the API server; only with the feature of that name |
 //! | [`certs`] | self-signed certificates, and reloading them |
 //! | [`backoff`] | waits between attempts |
-//! | [`fair_quota`] | permits for concurrent work, shared fairly by keys |
+//! | [`fair_quota`] | permits or bytes, shared fairly by keys |
 //! | [`instance`] | the default name of a process |
 //! | [`units`] | sizes and durations as people write them |
 //! | [`wall_clock`] | the time of day, read in one place |

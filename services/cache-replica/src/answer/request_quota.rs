@@ -36,15 +36,13 @@ impl RequestQuota {
     /// # Errors
     /// [`FactError::Busy`] with the limit that was met.
     pub(super) fn admit(&self, namespace: &str) -> Result<RunningRequest<'_>, FactError> {
-        let busy = |limit: u32| FactError::Busy {
-            limit: limit.into(),
-        };
+        let busy = |limit: u64| FactError::Busy { limit };
         let of_all = self.all.try_acquire();
-        let of_all = of_all.map_err(|_| busy(self.requests_max))?;
+        let of_all = of_all.map_err(|_| busy(self.requests_max.into()))?;
         let of_namespace = match namespace {
             "" => None,
             namespace => {
-                let permit = self.namespaces.try_admit(namespace.to_owned());
+                let permit = self.namespaces.try_take(namespace.to_owned(), 1);
                 Some(permit.map_err(|full| busy(full.held_max))?)
             }
         };

@@ -154,3 +154,25 @@ fn an_error_repeats_only_little_of_a_senders_text() {
     let error = Review::parse(body.as_bytes()).unwrap_err().to_string();
     assert!(error.len() < 300, "{error}");
 }
+
+#[test]
+fn a_request_counts_for_its_namespace_and_else_for_its_user() {
+    let owner = |namespace: &str, user: &str| {
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u", "operation": "CREATE", "namespace": namespace, "object": {},
+                "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+                "userInfo": { "username": user },
+            },
+        });
+        Review::parse(review.to_string().as_bytes())
+            .unwrap()
+            .owner()
+    };
+    assert_eq!(owner("n", "alice"), owner("n", "bob"));
+    assert_ne!(owner("n", "alice"), owner("m", "alice"));
+    assert_eq!(owner("", "alice"), owner("", "alice"));
+    assert_ne!(owner("", "alice"), owner("", "bob"));
+    assert_ne!(owner("", "n"), owner("n", "n"));
+}

@@ -78,7 +78,7 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
         Err(error) => return refused(app, subject, &error),
     };
     // Only what can be decided on takes memory.
-    let owner = app.memory.owner(&review);
+    let owner = review.owner();
     let admitted = app.memory.admit(owner, body.len(), arrived + timeout).await;
     let memory = match admitted {
         Ok(memory) => Some(memory),

@@ -43,6 +43,10 @@ impl Incoming for Creation {
         self.0.iter().map(String::len).sum()
     }
 
+    fn owner(&self) -> ReviewOwner {
+        ReviewOwner::of("shop", "")
+    }
+
     fn is_dry_run(&self) -> bool {
         false
     }
@@ -130,6 +134,31 @@ async fn no_request_is_admitted_before_the_policies_are_read() {
     let decision = decide(&now, None, Script::default()).await;
     assert!(!decision.allowed() && decision.error);
     assert_eq!(decision.blocked[0].error, Some(ErrorCode::NOT_READY));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_request_that_its_own_namespace_keeps_waiting_is_refused_whatever_the_failure_policy()
+ {
+    let large = Creation(vec!["h".repeat(100_000)]);
+    let scope = CallScope {
+        ignores_errors: true,
+        ..CallScope::all(Phase::Validation)
+    };
+    for (owner, refused_with) in [
+        (large.owner(), Some(ErrorCode::REVIEWS_OVER_PART)),
+        (ReviewOwner::of("other", ""), None),
+    ] {
+        let by = Arc::new(catalog("Ignore"));
+        let (_now_in, now) = watch::channel(Some(Arc::clone(&by)));
+        let engine = Engine::new(now, Script::default(), Arc::new(NoRecorder));
+        let _places = engine.lane.hold_all(owner);
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let decision = engine.decide(Some(&by), &large, &scope, deadline).await;
+        let Ok(decision) = decision;
+        let blocked = decision.blocked.first();
+        assert_eq!(blocked.and_then(|blocked| blocked.error), refused_with);
+        assert!(decision.error);
+    }
 }
 
 /// A policy that compares each host with each of 3,000.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
+    incoming::ReviewOwner,
     review_work::{LongLane, REVIEW_STEPS_MAX},
     rule::RuleName,
     rule_run::NamedRule,
@@ -62,7 +63,7 @@ async fn run(policy: &Policy, script: &Script) -> (Vec<RuleOutcome>, u128) {
     let mut runs: Vec<_> = named.map(run).collect();
     let deadline = begun + std::time::Duration::from_secs(10);
     let lane = LongLane::new();
-    let mut work = ReviewWork::new(&lane, 0, deadline);
+    let mut work = ReviewWork::new(&lane, ReviewOwner::default(), 0, deadline);
     drive(script, &catalog, &mut runs, &mut work, deadline).await;
     let outcomes = runs.into_iter().map(|run| run.into_report().outcome);
     (outcomes.collect(), begun.elapsed().as_millis())

@@ -226,7 +226,8 @@ fn a_rule_that_there_is_no_time_for_is_an_error_of_its_policy() {
     let request = AdmissionRequest::new(request).unwrap();
     let name = Arc::new(RuleName::new(ObjectKey::new("", "p"), "r"));
     let (rule, catalog) = (named(&policy, 0, &name), Catalog::default());
-    let mut late = RuleRun::new(rule, &request, &catalog).out_of_time();
+    let mut late = RuleRun::new(rule, &request, &catalog);
+    late.end_out_of_time();
     assert!(late.step(0).is_none());
     let record = late.into_record().unwrap();
     assert!(record.ignore_errors);

@@ -59,6 +59,12 @@ pub enum RuleError {
         "the policies take too long for a request of this size: make the object smaller, or simplify the policies"
     )]
     ReviewTooCostly,
+    /// The reviews of one namespace or user take their part of the webhook's work.
+    #[error(
+        "other requests in the same namespace or of the same user take their part of the webhook's processors: try again \
+         with fewer at once"
+    )]
+    ReviewsOverPart,
     /// The rule asked for more than it may.
     #[error("the rule reads more than {FACTS_PER_RULE_MAX} facts for one request")]
     TooManyFacts,
@@ -104,6 +110,7 @@ impl RuleError {
             | Self::TooManyObjects { .. } => Self::Withheld { code: self.code() },
             Self::OutOfTime
             | Self::ReviewTooCostly
+            | Self::ReviewsOverPart
             | Self::TooManyFacts
             | Self::TooMuchPatched
             | Self::TooManyElements { .. }
@@ -131,6 +138,7 @@ impl RuleError {
             },
             Self::OutOfTime => ErrorCode::DEADLINE_EXCEEDED,
             Self::ReviewTooCostly => ErrorCode::REVIEW_TOO_COSTLY,
+            Self::ReviewsOverPart => ErrorCode::REVIEWS_OVER_PART,
             Self::TooManyFacts
             | Self::TooMuchPatched
             | Self::TooManyObjects { .. }

@@ -148,7 +148,7 @@ impl NamespaceQuota {
         namespace: &str,
         deadline: Instant,
     ) -> Result<FairPermit<String>, FactError> {
-        let permit = self.0.admit(namespace.to_owned(), deadline).await;
+        let permit = self.0.take(namespace.to_owned(), 1, deadline).await;
         permit.map_err(|QuotaFull { held_max }| {
             busy(&format!(
                 "{held_max} live reads are under way, and policies of namespace `{namespace}` may begin no more"
@@ -166,7 +166,7 @@ impl Permits {
     /// Permits to wait for others.
     pub(super) fn of_waiting() -> Self {
         Self {
-            quota: FairQuota::new(WAITING_MAX, BENEFICIARY_WAITING_MAX),
+            quota: FairQuota::new(WAITING_MAX.into(), BENEFICIARY_WAITING_MAX.into()),
             at_once: WAITING_MAX,
             reads: "live reads, waiting ones included,",
         }
@@ -174,7 +174,7 @@ impl Permits {
 
     fn new(at_once: u32, reads: &'static str) -> Self {
         Self {
-            quota: FairQuota::new(at_once, at_once),
+            quota: FairQuota::new(at_once.into(), at_once.into()),
             at_once,
             reads,
         }
@@ -188,7 +188,7 @@ impl Permits {
         &self,
         beneficiary: Beneficiary,
     ) -> Result<FairPermit<Beneficiary>, FactError> {
-        let permit = self.quota.try_admit(beneficiary);
+        let permit = self.quota.try_take(beneficiary, 1);
         permit.map_err(|full| self.busy(full))
     }
 
@@ -200,14 +200,14 @@ impl Permits {
         &self,
         claim: &ReadClaim,
     ) -> Result<FairPermit<Beneficiary>, FactError> {
-        let quota = &self.quota;
-        let permit = quota.admit(claim.beneficiary.clone(), claim.deadline).await;
+        let beneficiary = claim.beneficiary.clone();
+        let permit = self.quota.take(beneficiary, 1, claim.deadline).await;
         permit.map_err(|full| self.busy(full))
     }
 
     fn busy(&self, QuotaFull { held_max }: QuotaFull) -> FactError {
         let reads = self.reads;
-        busy(&match held_max == self.at_once {
+        busy(&match held_max == u64::from(self.at_once) {
             true => format!("{held_max} {reads} are under way"),
             false => format!("{held_max} {reads} are under way for the same namespace"),
         })
@@ -268,7 +268,7 @@ mod tests {
                 held.push(permit);
             }
         }
-        assert_eq!(held.len(), 11, "of 12");
+        assert_eq!(held.len(), 10, "of 12");
         let full = quota.admit("a", soon()).await.map(drop).unwrap_err();
         assert!(full.to_string().contains("of namespace `a`"), "{full}");
         quota.admit("d", soon()).await.map(drop).unwrap();
