@@ -4,8 +4,9 @@
 //! So one busy key comes to two thirds of the units, two come to two fifths each, and some are left for the next key. A
 //! key without units takes any number that is free.
 //!
-//! Requests of one key wait in their order. Of the first requests of all keys, the smallest that may have its units goes
-//! next.
+//! Requests of one key wait in their order. The keys take turns: of the first requests of all keys that may have their
+//! units, the one goes next whose key got units longest ago. A key that holds units yields to a waiting key that holds
+//! none, so that many small requests do not starve a large one.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -41,7 +42,8 @@ struct Ledger<K> {
     by_key: BTreeMap<K, KeyUnits>,
     /// The number of requests that wait, of all keys.
     waiting: usize,
-    next_request: u64,
+    /// Counts requests that had to wait, and grants to them.
+    clock: u64,
 }
 
 #[derive(Debug, Default)]
@@ -49,8 +51,10 @@ struct KeyUnits {
     held: u64,
     /// The sum of `queue`.
     waiting: u64,
-    /// In order of arrival.
+    /// By the time of their arrival.
     queue: BTreeMap<u64, WaitingRequest>,
+    /// The time of the last grant, or of the first request that had to wait.
+    turn: u64,
 }
 
 #[derive(Debug)]
@@ -96,7 +100,7 @@ impl<K: Ord + Clone> FairQuota<K> {
                 free: units_max,
                 by_key: BTreeMap::new(),
                 waiting: 0,
-                next_request: 0,
+                clock: 0,
             }),
         })
     }
@@ -186,7 +190,11 @@ impl<K: Ord + Clone> FairQuota<K> {
         // Requests of one key do not overtake each other.
         let waits = known.is_some_and(|of_key| !of_key.queue.is_empty());
         let held = known.map_or(0, |of_key| of_key.held);
-        let may_hold = !waits && self.may_hold(held, units, ledger.free);
+        let free = match held {
+            0 => ledger.free,
+            _ => ledger.free.saturating_sub(ledger.reserved()),
+        };
+        let may_hold = !waits && self.may_hold(held, units, free);
         if may_hold {
             ledger.hold(key, units);
         }
@@ -196,23 +204,35 @@ impl<K: Ord + Clone> FairQuota<K> {
     /// Gives units to requests that wait, until none may have its units.
     fn grant(&self, ledger: &mut Ledger<K>) {
         while ledger.waiting > 0 {
-            let firsts = ledger.by_key.iter().filter_map(|(key, of_key)| {
-                let (request, waiting) = of_key.queue.first_key_value()?;
-                let is_next = self.may_hold(of_key.held, waiting.units, ledger.free);
-                is_next.then_some((waiting.units, *request, key))
+            let unreserved = ledger.free.saturating_sub(ledger.reserved());
+            let firsts = ledger.firsts().filter(|first| {
+                let free = match first.held {
+                    0 => ledger.free,
+                    _ => unreserved,
+                };
+                self.may_hold(first.held, first.units, free)
             });
-            let next = firsts.min_by_key(|(units, request, _)| (*units, *request));
-            let Some((units, request, key)) = next else {
+            let Some(next) = firsts.min_by_key(|first| (first.held > 0, first.turn)) else {
                 return;
             };
-            let key = key.clone();
+            let (key, request, units) = (next.key.clone(), next.request, next.units);
             if let Some(waiting) = ledger.dequeue(&key, request) {
                 ledger.hold(&key, units);
+                ledger.take_turn(&key);
                 // If its task has just given up, dropping the permit gives the units back.
                 let _ = waiting.granted.send(());
             }
         }
     }
+}
+
+/// The first request of a key that waits.
+struct FirstRequest<'l, K> {
+    key: &'l K,
+    held: u64,
+    turn: u64,
+    request: u64,
+    units: u64,
 }
 
 impl<K: Ord + Clone> Ledger<K> {
@@ -227,12 +247,45 @@ impl<K: Ord + Clone> Ledger<K> {
         }
     }
 
+    fn firsts(&self) -> impl Iterator<Item = FirstRequest<'_, K>> {
+        self.by_key.iter().filter_map(|(key, of_key)| {
+            let (request, waiting) = of_key.queue.first_key_value()?;
+            Some(FirstRequest {
+                key,
+                held: of_key.held,
+                turn: of_key.turn,
+                request: *request,
+                units: waiting.units,
+            })
+        })
+    }
+
+    /// Returns the units that keys with units leave to the next waiting key that has none.
+    fn reserved(&self) -> u64 {
+        if self.waiting == 0 {
+            return 0;
+        }
+        let without = self.firsts().filter(|first| first.held == 0);
+        let next = without.min_by_key(|first| first.turn);
+        next.map_or(0, |first| first.units)
+    }
+
+    fn take_turn(&mut self, key: &K) {
+        self.clock += 1;
+        if let Some(of_key) = self.by_key.get_mut(key) {
+            of_key.turn = self.clock;
+        }
+    }
+
     fn enqueue(&mut self, key: &K, units: u64) -> (u64, oneshot::Receiver<()>) {
-        let request = self.next_request;
-        self.next_request += 1;
+        self.clock += 1;
+        let request = self.clock;
         self.waiting += 1;
         let (granted, receiver) = oneshot::channel();
         let of_key = self.by_key.entry(key.clone()).or_default();
+        if of_key.turn == 0 {
+            of_key.turn = request;
+        }
         of_key.waiting = of_key.waiting.saturating_add(units);
         let waiting = WaitingRequest { units, granted };
         of_key.queue.insert(request, waiting);
@@ -293,10 +346,15 @@ mod tests {
         ledger.by_key.is_empty() && ledger.waiting == 0 && ledger.free == quota.units_max
     }
 
+    /// Polls a request once.
+    fn poll<F: Future>(request: &mut std::pin::Pin<Box<F>>) -> std::task::Poll<F::Output> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        request.as_mut().poll(&mut context)
+    }
+
     /// Returns whether a request has to wait.
     fn waits<F: Future>(request: &mut std::pin::Pin<Box<F>>) -> bool {
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        request.as_mut().poll(&mut context).is_pending()
+        poll(request).is_pending()
     }
 
     #[test]
@@ -393,28 +451,67 @@ mod tests {
         assert!(is_untouched(&quota));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_smallest_request_goes_first_but_in_order_within_a_key() {
-        let quota = FairQuota::new(100, 100);
-        let all = quota.try_take('x', 100).unwrap();
-        let (order, mut ended) = tokio::sync::mpsc::unbounded_channel();
-        for (key, units) in [('a', 90), ('b', 80), ('a', 10), ('c', 70), ('a', 20)] {
-            let (quota, order) = (Arc::clone(&quota), order.clone());
+    /// Starts requests that hold their units for a second. Returns them in the order in which they got the units.
+    async fn order(
+        quota: &Arc<FairQuota<char>>,
+        before: FairPermit<char>,
+        requests: &[(char, u64)],
+    ) -> Vec<(char, u64)> {
+        let (got, mut order) = tokio::sync::mpsc::unbounded_channel();
+        for (key, units) in requests.iter().copied() {
+            let (quota, got) = (Arc::clone(quota), got.clone());
             tokio::spawn(async move {
-                let permit = quota.take(key, units, in_seconds(10)).await;
-                order.send((key, units)).unwrap();
+                let permit = quota.take(key, units, in_seconds(60)).await;
+                got.send((key, units)).unwrap();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 drop(permit.unwrap());
             });
             tokio::task::yield_now().await;
         }
-        drop((all, order));
+        drop((before, got));
         let mut seen = Vec::new();
-        while let Some(request) = ended.recv().await {
+        while let Some(request) = order.recv().await {
             seen.push(request);
         }
-        let expected = [('c', 70), ('b', 80), ('a', 90), ('a', 10), ('a', 20)];
-        assert_eq!(seen, expected);
+        seen
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_take_turns_and_each_goes_in_its_own_order() {
+        for (units_max, requests, expected) in [
+            (
+                1,
+                vec![('a', 1), ('a', 1), ('a', 1), ('b', 1), ('b', 1), ('c', 1)],
+                vec![('a', 1), ('b', 1), ('c', 1), ('a', 1), ('b', 1), ('a', 1)],
+            ),
+            (
+                100,
+                vec![('a', 90), ('b', 80), ('a', 10), ('c', 70), ('a', 20)],
+                vec![('a', 90), ('b', 80), ('a', 10), ('c', 70), ('a', 20)],
+            ),
+        ] {
+            let quota = FairQuota::new(units_max, units_max);
+            let all = quota.try_take('x', units_max).unwrap();
+            assert_eq!(order(&quota, all, &requests).await, expected);
+            assert!(is_untouched(&quota));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_requests_of_a_busy_key_do_not_starve_a_large_one() {
+        let quota = FairQuota::new(120, 120);
+        let mut held = take_all(&quota, 'a', 2);
+        let mut large = Box::pin(quota.take('b', 100, in_seconds(60)));
+        let granted = (0..held.len()).find_map(|_| match poll(&mut large) {
+            std::task::Poll::Ready(granted) => granted.ok(),
+            std::task::Poll::Pending => {
+                held.pop();
+                held.extend(take_all(&quota, 'a', 2));
+                None
+            }
+        });
+        assert!(granted.is_some(), "the other key yields");
+        drop((granted, held));
         assert!(is_untouched(&quota));
     }
 
