@@ -160,6 +160,7 @@ pub(crate) fn malformed(uid: &str, error: &ReviewError, ignore: bool) -> Bytes {
     let message = format!("{} {error}", error.code());
     let (code, reason) = match error {
         ReviewError::OverPart { .. } => (429, "TooManyRequests"),
+        ReviewError::TooLarge { .. } => (413, "RequestEntityTooLarge"),
         _ => (400, "BadRequest"),
     };
     let refusal = failure(code, reason, &message);

@@ -19,6 +19,9 @@ use thiserror::Error;
 use fields::Fields;
 pub(crate) use fields::{ReviewHead, User};
 
+/// The first bytes of a review, in which the API server writes the request's `uid`.
+const UID_WITHIN_BYTES: usize = 1024;
+
 /// The version that is spoken here.
 const API_VERSION: &str = "admission.k8s.io/v1";
 
@@ -26,10 +29,12 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 #[derive(Debug, Error)]
 pub(crate) enum ReviewError {
     /// The body is over the limit.
-    #[error("the body is larger than {bytes_max} bytes")]
+    #[error("the review is larger than {bytes_max} bytes: make the object smaller")]
     TooLarge {
         /// The limit.
         bytes_max: usize,
+        /// The request's `uid`, if the body begins as the API server's do.
+        uid: Option<String>,
     },
     /// The body did not arrive whole.
     #[error("the body did not arrive: {problem}")]
@@ -110,17 +115,31 @@ impl ReviewError {
     /// The uid to answer to, where the review got as far as having one.
     pub(crate) fn uid(&self) -> Option<&str> {
         match self {
-            Self::Request { uid, .. } => uid.as_deref(),
+            Self::Request { uid, .. } | Self::TooLarge { uid, .. } => uid.as_deref(),
             Self::TooDeep { uid, .. } | Self::OverPart { uid, .. } => Some(uid),
             _ => None,
         }
     }
 
-    /// Returns whether the request is refused under any failure policy, since the unreadable part or the other requests
-    /// are the requester's choice.
+    /// Returns whether the request is refused under any failure policy, since its size, the unreadable part or the other
+    /// requests are the requester's choice.
     pub(crate) fn always_refuses(&self) -> bool {
-        matches!(self, Self::TooDeep { .. } | Self::OverPart { .. })
+        matches!(
+            self,
+            Self::TooLarge { .. } | Self::TooDeep { .. } | Self::OverPart { .. }
+        )
     }
+}
+
+/// Returns the `uid` of the request in the first bytes of a review. The API server writes it before the object.
+pub(crate) fn uid_at_start(start: &[u8]) -> Option<String> {
+    let start = start.get(..UID_WITHIN_BYTES).unwrap_or(start);
+    let start = String::from_utf8_lossy(start);
+    let (_, request) = start.split_once("\"request\":")?;
+    let (_, uid) = request.split_once("\"uid\":\"")?;
+    let (uid, _) = uid.split_once('"')?;
+    let is_uid = |uid: &str| uid.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+    is_uid(uid).then(|| uid.to_owned())
 }
 
 /// A review whose request can be answered.

@@ -4,7 +4,7 @@ mod children;
 
 use std::sync::{Arc, OnceLock};
 
-use regex::Regex;
+use anteroom_functions::bounded_regex::BoundedRegex;
 
 use crate::{fact::Site, functions::Function, narrow::Access, subquery::Subquery, value::Val};
 
@@ -193,7 +193,7 @@ pub(crate) struct Call {
     pub(crate) function: &'static Function,
     pub(crate) arguments: Vec<Expr>,
     /// The compiled pattern, if it is a literal.
-    pub(crate) pattern: Option<Regex>,
+    pub(crate) pattern: Option<Arc<BoundedRegex>>,
     /// A number that tells the call from others, and is the same wherever the expression is compiled.
     pub(crate) site: u64,
 }

@@ -201,7 +201,7 @@ impl<'v> Machine<'v> {
                 let arguments = self.all(&call.arguments)?;
                 let mut context = CallContext {
                     name: call.function.name,
-                    pattern: call.pattern.as_ref(),
+                    pattern: call.pattern.as_deref(),
                     site: call.site,
                     tools: &mut self.tools,
                 };

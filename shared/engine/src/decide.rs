@@ -340,7 +340,10 @@ fn conditions(entry: &CompiledPolicy, request: &AdmissionRequest) -> Conditions 
         return Conditions::Met; // It has no rules.
     };
     match policy.conditions(request) {
-        Conditions::Failed(error) if policy.failure_policy() == FailurePolicy::Ignore => {
+        Conditions::Failed(error)
+            if policy.failure_policy() == FailurePolicy::Ignore
+                && !error.is_caused_by_request(false) =>
+        {
             let error = match is_about_a_secret(request) {
                 true => format!("{} {WITHHELD}", ErrorCode::CEL_FAILED),
                 false => error.to_string(),

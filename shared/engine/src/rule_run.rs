@@ -323,7 +323,7 @@ fn record(
     origins: &[(u32, Option<Arc<Origin>>)],
 ) -> RuleRecord {
     let action = verdict::action(rule, &report);
-    let ignore_errors = verdict::ignores_errors(policy, &report.outcome);
+    let ignore_errors = verdict::ignores_errors(policy, &report);
     let mut facts: Vec<FactRecord> = Vec::new();
     for read in report.facts {
         let fact = FactRecord {

@@ -155,20 +155,18 @@ pub(crate) fn action(rule: &Rule, report: &RuleReport) -> FailureAction {
     }
 }
 
-/// Returns whether an outcome that is an error admits. One of the limits of reviews never does: otherwise large objects
-/// would get past the policy.
-pub(crate) fn ignores_errors(policy: &Policy, outcome: &RuleOutcome) -> bool {
+/// Returns whether an outcome that is an error admits. One that the request's own size leads to never does: otherwise
+/// large objects would get past the policy.
+pub(crate) fn ignores_errors(policy: &Policy, report: &RuleReport) -> bool {
+    let reads_facts = !report.facts.is_empty();
     policy.failure_policy() == FailurePolicy::Ignore
-        && !matches!(
-            outcome,
-            RuleOutcome::Error(RuleError::ReviewTooCostly | RuleError::ReviewsOverPart)
-        )
+        && !matches!(&report.outcome, RuleOutcome::Error(error) if error.is_caused_by_request(reads_facts))
 }
 
 impl Consequence {
     /// Returns the consequence of a rule's outcome for the request.
     pub fn of_report(policy: &Policy, rule: &Rule, report: &RuleReport) -> Self {
-        let ignore_errors = ignores_errors(policy, &report.outcome);
+        let ignore_errors = ignores_errors(policy, report);
         let (action, warn_on_audit) = (action(rule, report), policy.emit_warning());
         Self::of_outcome(&report.outcome, action, ignore_errors, warn_on_audit)
     }
@@ -257,6 +255,7 @@ fn error_text(error: &RuleError) -> String {
 #[cfg(test)]
 mod tests {
     use anteroom_model::{FactError, ObjectKey};
+    use anteroom_policy::FactRead;
 
     use super::*;
 
@@ -312,8 +311,17 @@ mod tests {
         }
     }
 
+    fn fact() -> FactRead {
+        FactRead {
+            id: 0,
+            variable: "v".to_owned(),
+            entry: "e".to_owned(),
+            error: None,
+        }
+    }
+
     #[test]
-    fn an_error_of_the_limits_of_reviews_is_never_ignored() {
+    fn an_error_that_the_request_itself_leads_to_is_never_ignored() {
         let policy = anteroom_policy::compile(&serde_json::json!({
             "apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": { "name": "p" },
             "spec": { "failurePolicy": "Ignore", "rules": [{
@@ -322,22 +330,35 @@ mod tests {
             }] },
         }));
         let policy = policy.unwrap();
+        let (refuses, warns) = (Consequence::RefusesByError, Consequence::Warns);
+        let elements = |of_request| RuleError::TooManyElements {
+            found: 1_001,
+            of_request,
+        };
+        // Without facts, and with one.
         for (error, expected) in [
-            (RuleError::ReviewTooCostly, Consequence::RefusesByError),
-            (RuleError::ReviewsOverPart, Consequence::RefusesByError),
-            (RuleError::OutOfTime, Consequence::Warns),
+            (RuleError::ReviewTooCostly, [refuses, refuses]),
+            (RuleError::ReviewsOverPart, [refuses, refuses]),
+            (RuleError::TooManyFacts, [refuses, refuses]),
+            (elements(true), [refuses, refuses]),
+            (elements(false), [warns, warns]),
+            (RuleError::TooManyElementsInAll, [refuses, warns]),
+            (RuleError::TooMuchPatched, [refuses, warns]),
+            (RuleError::OutOfTime, [warns, warns]),
         ] {
-            let report = RuleReport {
-                outcome: RuleOutcome::Error(error),
-                action: FailureAction::Enforce,
-                facts: Vec::new(),
-                excepted_by: Vec::new(),
-                changed: Vec::new(),
-                properties: BTreeMap::new(),
-                depends_on_arrival: false,
-            };
-            let found = Consequence::of_report(&policy, &policy.rules()[0], &report);
-            assert_eq!(found, expected);
+            for (facts, expected) in [Vec::new(), vec![fact()]].into_iter().zip(expected) {
+                let report = RuleReport {
+                    outcome: RuleOutcome::Error(error.clone()),
+                    action: FailureAction::Enforce,
+                    facts,
+                    excepted_by: Vec::new(),
+                    changed: Vec::new(),
+                    properties: BTreeMap::new(),
+                    depends_on_arrival: false,
+                };
+                let found = Consequence::of_report(&policy, &policy.rules()[0], &report);
+                assert_eq!(found, expected, "{error}");
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 //! | [`operator`] | the operators of Kyverno's conditions |
 //! | [`pattern`] | Kyverno's patterns: an object compared with a template of it |
 //! | [`wildcard`] | `*` and `?` |
+//! | [`bounded_regex`] | regular expressions whose work is charged |
 //! | [`meter`] | the work that comparisons do, and its limit |
 //! | [`images`] | image references, and the images of a Pod |
 //! | [`pod_security`] | the Pod Security Standards |
@@ -17,6 +18,7 @@
 //! | [`gzip`] | compression |
 //! | [`pure`] | functions of the table over plain values, which CEL calls too |
 
+pub mod bounded_regex;
 mod functions;
 pub mod gzip;
 pub mod images;

@@ -23,7 +23,7 @@ pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 pub const OBJECT_DEPTH_MAX: usize = 512;
 
 /// The largest AdmissionReview: object and old object of 1.5 MiB each, and the envelope. A larger
-/// one is answered with 413.
+/// one is refused, whatever the failure policy.
 pub const REVIEW_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Queries in one request. More is an error.

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 use hyper::body::Frame;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::review::ReviewError;
+use crate::review::{ReviewError, uid_at_start};
 
 /// Bodies that are waited for at once. One more is answered with 503.
 const BODIES_MAX: usize = 4_096;
@@ -28,6 +28,9 @@ const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The time in which a body has to bring [`STEP_BYTES`]. A small body has arrived by then, and a large one over a
 /// slow link goes on.
 const STEP: Duration = Duration::from_secs(3);
+
+/// Bytes of a body that are read beyond the limit before the review is refused.
+const SKIPPED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes that each [`STEP`] has to bring of a body that is not whole.
 const STEP_BYTES: usize = 64 * 1024;
@@ -55,20 +58,28 @@ impl Receiving {
         deadline: Instant,
     ) -> Result<Bytes, NotReceived> {
         let mut parts = BodyParts::default();
-        while let Some(next) = body.frame().now_or_never() {
-            match next {
-                Some(frame) => parts.take(frame)?,
-                None => return Ok(parts.whole()),
-            };
+        let received = loop {
+            match body.frame().now_or_never() {
+                Some(Some(frame)) => {
+                    if let Err(error) = parts.take(frame) {
+                        break Err(error);
+                    }
+                }
+                Some(None) => return Ok(parts.whole()),
+                None => break self.wait_for(parts, &mut body, deadline).await,
+            }
+        };
+        if let Err(NotReceived::Invalid(ReviewError::TooLarge { .. })) = received {
+            skip(body, deadline.min(Instant::now() + STEP)).await;
         }
-        self.wait_for(parts, body, deadline).await
+        received
     }
 
     /// Waits for the rest of a body.
     async fn wait_for(
         &self,
         mut parts: BodyParts,
-        mut body: Body,
+        body: &mut Body,
         deadline: Instant,
     ) -> Result<Bytes, NotReceived> {
         let mut held = self.hold(parts.bytes)?;
@@ -102,6 +113,17 @@ impl Receiving {
         let mut held = ReceivingBody { of: self, bytes: 0 };
         held.add(bytes)?;
         Ok(held)
+    }
+}
+
+/// Reads the rest of a body that is too large, and keeps nothing of it. A caller that still sends does not read answers.
+async fn skip(mut body: Body, deadline: Instant) {
+    let mut bytes = 0;
+    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > SKIPPED_BYTES_MAX {
+            return;
+        }
     }
 }
 
@@ -153,6 +175,7 @@ impl BodyParts {
         if self.bytes > REVIEW_BYTES_MAX {
             return Err(NotReceived::Invalid(ReviewError::TooLarge {
                 bytes_max: REVIEW_BYTES_MAX,
+                uid: uid_at_start(&self.first),
             }));
         }
         if self.first.is_empty() {

@@ -58,6 +58,25 @@ async fn a_body_that_is_no_review_gets_an_error_code_and_is_counted() {
     }
 }
 
+/// The API server writes six bytes for each `<`, so a small object may become a large review.
+#[tokio::test]
+async fn a_review_that_is_too_large_is_refused_whatever_the_failure_policy() {
+    let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;
+    let (_webhook, client) = cluster.webhook().await;
+    let object = "\\u003c".repeat(REVIEW_BYTES_MAX / 6);
+    let head = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"0ab-1","object":""#;
+    let review = format!("{head}{object}\"}}}}");
+    for path in ["/validate/fail", "/validate/ignore"] {
+        let (status, answer) = client.post(Http::One, path, review.clone().into()).await;
+        assert_eq!(status, StatusCode::OK);
+        let response = &answer["response"];
+        let found = (&response["uid"], &response["allowed"]);
+        assert_eq!(found, (&"0ab-1".into(), &false.into()));
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(message.starts_with("AR403"), "{message}");
+    }
+}
+
 #[tokio::test]
 async fn a_review_without_an_object_goes_by_the_failure_policy() {
     let cluster = Cluster::with(&[unique_host("hosts", |_| ())]).await;

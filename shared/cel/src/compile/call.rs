@@ -1,5 +1,7 @@
 //! Calls of functions, by their names.
 
+use std::sync::Arc;
+
 use cel::common::ast::{Expr as Parsed, IdedExpr};
 
 use super::expr::{Compiler, Typed};
@@ -157,7 +159,7 @@ impl Compiler<'_> {
         }
         let pattern = match arguments.get(1) {
             Some(Expr::Literal(Val::Text(text))) if function.takes_pattern => {
-                Some(pattern(text).map_err(CompileError::Invalid)?)
+                Some(Arc::new(pattern(text).map_err(CompileError::Invalid)?))
             }
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! A function, and what it works with.
 
-use regex::Regex;
+use anteroom_functions::bounded_regex::BoundedRegex;
 
 use crate::{
     budget::Budget,
@@ -56,7 +56,7 @@ impl Function {
 pub(crate) struct CallContext<'t> {
     pub(crate) name: &'static str,
     /// The compiled pattern, if it is a literal.
-    pub(crate) pattern: Option<&'t Regex>,
+    pub(crate) pattern: Option<&'t BoundedRegex>,
     /// The number of the call.
     pub(crate) site: u64,
     pub(crate) tools: &'t mut Tools,
@@ -66,7 +66,7 @@ pub(crate) struct CallContext<'t> {
 pub(crate) struct Tools {
     pub(crate) budget: Budget,
     /// The last pattern that was made for an object, and its text.
-    pub(super) made: Option<(String, Regex)>,
+    pub(super) made: Option<(String, BoundedRegex)>,
     pub(crate) arrival: Option<Arrival>,
     /// The arrival was asked for.
     pub(crate) depends_on_arrival: bool,

@@ -1,6 +1,6 @@
-//! Regular expressions. Matching takes time that is linear in the text.
+//! Regular expressions.
 
-use regex::{Regex, RegexBuilder};
+use anteroom_functions::bounded_regex::{BoundedRegex, CompileError, PatternError};
 
 use super::function::{CallContext, CallResult, Function, global, method};
 use crate::{
@@ -9,14 +9,8 @@ use crate::{
     value::Val,
 };
 
-/// Bytes of a compiled pattern.
-const PATTERN_BYTES_MAX: usize = 256 * 1024;
-
-/// Groups within groups of a pattern.
-const PATTERN_NESTING_MAX: u32 = 50;
-
-/// Steps that a pattern costs which is made for an object.
-const PATTERN_STEPS: u64 = 20_000;
+/// The most steps that it takes to compile a pattern that is a literal: some ten milliseconds.
+const LITERAL_STEPS_MAX: usize = 500_000;
 
 const OF_TEXT: &[Kind] = &[Text];
 
@@ -34,36 +28,34 @@ pub(super) const FUNCTIONS: &[Function] = &[
     of_pattern(method("findAll", (2, 3), OF_TEXT, List, find_all)),
 ];
 
-/// Compiles a pattern.
+/// Compiles a pattern that is a literal.
 ///
 /// # Errors
 /// Why it is none.
-pub(crate) fn pattern(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(text)
-        .size_limit(PATTERN_BYTES_MAX)
-        .dfa_size_limit(PATTERN_BYTES_MAX)
-        .nest_limit(PATTERN_NESTING_MAX)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => {
-                format!("the pattern takes more than {PATTERN_BYTES_MAX} bytes when it is compiled")
-            }
-            error => {
-                let text = error.to_string();
-                let last = text.lines().last().unwrap_or_default();
-                format!(
-                    "not a regular expression: {}",
-                    last.trim_start_matches("error: ")
-                )
-            }
-        })
+pub(crate) fn pattern(text: &str) -> Result<BoundedRegex, String> {
+    let mut left = LITERAL_STEPS_MAX;
+    let compiled = BoundedRegex::compile(text, |steps| {
+        left = left.checked_sub(steps).ok_or(())?;
+        Ok(())
+    });
+    compiled.map_err(|error| match error {
+        CompileError::TooCostly(()) => "the pattern takes too long to compile".to_owned(),
+        CompileError::Invalid(error) => refusal(&error),
+    })
+}
+
+fn refusal(error: &PatternError) -> String {
+    match error {
+        PatternError::Syntax(problem) => format!("not a regular expression: {problem}"),
+        PatternError::TooLong | PatternError::TooLarge => error.to_string(),
+    }
 }
 
 /// Uses the compiled literal pattern, or compiles the pattern now.
 pub(super) fn with<'v>(
     call: &mut CallContext<'_>,
     text: &str,
-    run: impl FnOnce(&mut CallContext<'_>, &Regex) -> CallResult<'v>,
+    run: impl FnOnce(&mut CallContext<'_>, &BoundedRegex) -> CallResult<'v>,
 ) -> CallResult<'v> {
     if let Some(pattern) = call.pattern {
         return run(call, pattern);
@@ -71,8 +63,11 @@ pub(super) fn with<'v>(
     let made = match call.tools.made.take() {
         Some((source, made)) if source == text => made,
         _ => {
-            call.budget().steps(PATTERN_STEPS)?;
-            pattern(text).map_err(EvalError::Refused)?
+            let compiled = BoundedRegex::compile(text, charging(call));
+            compiled.map_err(|error| match error {
+                CompileError::TooCostly(error) => error,
+                CompileError::Invalid(error) => EvalError::Refused(refusal(&error)),
+            })?
         }
     };
     let answer = run(call, &made);
@@ -80,13 +75,17 @@ pub(super) fn with<'v>(
     answer
 }
 
+/// Charges steps to the budget of the evaluation.
+pub(super) fn charging(call: &mut CallContext<'_>) -> impl FnMut(usize) -> Result<(), EvalError> {
+    |steps| call.budget().steps(steps as u64)
+}
+
 fn matches<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().charge_scan(4 * text.len())?;
-    with(call, source, |_, pattern| {
-        Ok(Val::Bool(pattern.is_match(text)))
+    with(call, source, |call, pattern| {
+        Ok(Val::Bool(pattern.is_match(text, charging(call))?))
     })
 }
 
@@ -94,10 +93,9 @@ fn find<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'v>
     let [Val::Text(text), Val::Text(source)] = arguments else {
         return call.mismatch(arguments);
     };
-    call.budget().charge_scan(4 * text.len())?;
-    with(call, source, |_, pattern| {
-        let found = pattern.find(text);
-        Ok(Val::text(found.map_or("", |found| found.as_str())))
+    with(call, source, |call, pattern| {
+        let found = pattern.find(text, charging(call))?;
+        Ok(Val::text(found.map_or("", |found| &text[found])))
     })
 }
 
@@ -110,17 +108,13 @@ fn find_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     with(call, source, |call, pattern| {
         let mut all = Vec::new();
-        let mut found = pattern.find_iter(text);
-        let mut from = 0;
+        let mut found = pattern.matches(text);
         while all.len() < limit {
-            // Each search may look through all that is left.
-            call.budget().charge_scan(4 * (text.len() - from))?;
             call.budget().elements(1)?;
-            let Some(next) = found.next() else {
+            let Some(next) = found.next(charging(call))? else {
                 break;
             };
-            from = next.end();
-            all.push(Val::text(next.as_str()));
+            all.push(Val::text(&text[next]));
         }
         Ok(Val::list(all))
     })

@@ -247,6 +247,27 @@ fn regular_expressions_are_bounded() {
     );
 }
 
+/// Seconds of work each: an expression that is read again and again, and states that are followed for each byte.
+#[test]
+fn patterns_of_the_object_and_long_searches_end_by_steps() {
+    let object = json!({
+        "pattern": "a.".repeat(4_000) + "(", "long": "ab".repeat(25_000),
+        "folded": r"(?i:\p{Any})".repeat(500),
+    });
+    for source in [
+        "[1, 2, 3, 4, 5, 6, 7, 8, 9].exists(i, 'x'.matches(object.pattern))",
+        "'x'.matches(object.folded)",
+        "object.long.matches('(?:a|b)*a(?:[ab]{1000}){3}c')",
+        "object.long.findAll('[ab]*c|[ab]').size() == 0",
+    ] {
+        let error = evaluated(source, &object).unwrap_err();
+        assert!(
+            error.is_budget() || error.to_string().contains("regular expression"),
+            "{source}: {error}"
+        );
+    }
+}
+
 /// Texts that are often nearly expressions.
 fn nearly() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![

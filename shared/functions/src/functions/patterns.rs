@@ -1,13 +1,17 @@
 //! Regular expressions, wildcards and labels.
 
+use std::rc::Rc;
+
 use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
-use regex::{NoExpand, Regex};
 
 use super::{
     arguments::{scalar_text, string},
-    regexes::{self, CompileError},
+    regexes,
 };
-use crate::{meter, wildcard};
+use crate::{
+    bounded_regex::{BoundedRegex, CompileError},
+    wildcard,
+};
 
 pub(super) fn register(table: &mut FunctionTable) {
     let text = Types::STRING | Types::NUMBER;
@@ -21,18 +25,12 @@ pub(super) fn register(table: &mut FunctionTable) {
         })
         .register("regex_match", matching(text | Types::BOOLEAN), |call| {
             let (regex, text) = (regex(call)?, scalar_text(call, call.argument(1))?);
-            charge_search(call, &text)?;
-            call.new_boolean(regex.is_match(&text))
+            let found = regex.is_match(&text, |steps| call.charge_steps(steps))?;
+            call.new_boolean(found)
         })
-        .register("regex_replace_all", replacing(), |call| {
-            replace(call, |regex, text, to| {
-                regex.replace_all(text, to).into_owned()
-            })
-        })
+        .register("regex_replace_all", replacing(), |call| replace(call, true))
         .register("regex_replace_all_literal", replacing(), |call| {
-            replace(call, |regex, text, to| {
-                regex.replace_all(text, NoExpand(to)).into_owned()
-            })
+            replace(call, false)
         })
         .register(
             "label_match",
@@ -42,36 +40,51 @@ pub(super) fn register(table: &mut FunctionTable) {
 }
 
 /// The expression that the first argument is.
-fn regex(call: &mut Call<'_>) -> Result<Regex, EvalError> {
+fn regex(call: &mut Call<'_>) -> Result<Rc<BoundedRegex>, EvalError> {
     let text = string(call, 0)?;
     let compiled = regexes::compile(&text, |steps| call.charge_steps(steps));
     compiled.map_err(|error| match error {
         CompileError::TooCostly(error) => error,
-        CompileError::Invalid(message) => call.invalid_value(message),
+        CompileError::Invalid(error) => {
+            call.invalid_value(format!("invalid regular expression: {error}"))
+        }
     })
 }
 
-/// Charges a search in a text, which takes time in proportion to its length.
-fn charge_search(call: &mut Call<'_>, text: &str) -> Result<(), EvalError> {
-    call.charge_steps(text.len() / meter::BYTES_PER_STEP)
-}
-
-fn replace(
-    call: &mut Call<'_>,
-    replace: fn(&Regex, &str, &str) -> String,
-) -> Result<Handle, EvalError> {
+/// Replaces all matches. `expands`: the replacement refers to groups by `$1` and `${name}`.
+fn replace(call: &mut Call<'_>, expands: bool) -> Result<Handle, EvalError> {
     let regex = regex(call)?;
     let (text, to) = (
         scalar_text(call, call.argument(1))?,
         scalar_text(call, call.argument(2))?,
     );
-    charge_search(call, &text)?;
-    // A replacement may refer to a group as often as it has `$`s, and each may be the whole text.
-    let groups = to.matches('$').count();
-    let found = regex.find_iter(&text).count();
-    let bytes = to.len().saturating_mul(found).saturating_add(text.len());
-    call.charge_bytes(bytes.saturating_add(groups.saturating_mul(text.len())))?;
-    let replaced = replace(&regex, &text, &to);
+    let references = match expands {
+        true => to.matches('$').count(),
+        false => 0,
+    };
+    let mut replaced = String::new();
+    let (mut matches, mut from) = (regex.matches(&text), 0);
+    while let Some(found) = matches.next(|steps| call.charge_steps(steps))? {
+        // Each reference may be the whole match.
+        let expanded = references.saturating_mul(found.len());
+        let bytes = (found.start - from)
+            .saturating_add(to.len())
+            .saturating_add(expanded);
+        call.charge_bytes(bytes)?;
+        replaced.push_str(&text[from..found.start]);
+        from = found.end;
+        if references == 0 {
+            replaced.push_str(&to);
+            continue;
+        }
+        let groups = regex.captures(&text, found, |steps| call.charge_steps(steps))?;
+        let groups = groups.ok_or_else(|| {
+            call.invalid_value("the regular expression has too many groups".to_owned())
+        })?;
+        groups.interpolate_string_into(&text, &to, &mut replaced);
+    }
+    call.charge_bytes(text.len() - from)?;
+    replaced.push_str(&text[from..]);
     call.new_string(&replaced)
 }
 

@@ -1,21 +1,16 @@
 //! `random`: a random text that a regular expression matches.
 
 use anteroom_jmespath::{Call, EvalError, FunctionTable, Handle, Signature, Types};
-use regex_syntax::{
-    ParserBuilder,
-    hir::{Class, ClassUnicode, Hir, HirKind, Repetition},
-};
+use regex_syntax::hir::{Class, ClassUnicode, Hir, HirKind, Repetition};
 
 use super::{arguments::string, regexes};
+use crate::bounded_regex::{self, CompileError, PatternError};
 
 /// Bytes of what is made; more is an error.
 const MADE_BYTES_MAX: usize = 4096;
 
 /// The most repetitions beyond the least for `*`, `+` and `{2,}`, which have no upper bound.
 const MORE_MAX: u32 = 16;
-
-/// Levels of nesting of an expression.
-const NESTING_MAX: u32 = 64;
 
 /// The size from which a class counts as a negated class or as `.`, whose typeable characters are taken.
 const CLASS_CHARACTERS_MAX: u64 = 60_000;
@@ -36,11 +31,11 @@ pub trait Chance {
     /// The evaluation's errors.
     type Error;
 
-    /// Charges a step.
+    /// Charges steps.
     ///
     /// # Errors
     /// None is left.
-    fn step(&mut self) -> Result<(), Self::Error>;
+    fn charge(&mut self, steps: usize) -> Result<(), Self::Error>;
 
     /// Returns a random number, of all 64-bit numbers.
     ///
@@ -55,8 +50,8 @@ pub trait Chance {
 impl Chance for Call<'_> {
     type Error = EvalError;
 
-    fn step(&mut self) -> Result<(), EvalError> {
-        self.charge_steps(1)
+    fn charge(&mut self, steps: usize) -> Result<(), EvalError> {
+        self.charge_steps(steps)
     }
 
     fn draw(&mut self) -> Result<u64, EvalError> {
@@ -76,20 +71,22 @@ pub fn random_text<C: Chance>(pattern: &str, chance: &mut C) -> Result<String, C
     if pattern.is_empty() {
         return Err(chance.refuse("the pattern is empty".to_owned()));
     }
-    let translated = regexes::translate(pattern).map_err(|message| chance.refuse(message))?;
-    let parsed = ParserBuilder::new()
-        .nest_limit(NESTING_MAX)
-        .build()
-        .parse(&translated);
-    let parsed =
-        parsed.map_err(|error| chance.refuse(format!("invalid regular expression: {error}")))?;
+    let invalid = |chance: &C, error: PatternError| {
+        chance.refuse(format!("invalid regular expression: {error}"))
+    };
+    let translated = regexes::translate(pattern).map_err(|error| invalid(chance, error))?;
+    let parsed = bounded_regex::parse(&translated, &mut |steps| chance.charge(steps));
+    let parsed = parsed.map_err(|error| match error {
+        CompileError::TooCostly(error) => error,
+        CompileError::Invalid(error) => invalid(chance, error),
+    })?;
     let mut made = String::new();
     make(&parsed, &mut made, chance)?;
     Ok(made)
 }
 
 fn make<C: Chance>(expression: &Hir, made: &mut String, call: &mut C) -> Result<(), C::Error> {
-    call.step()?;
+    call.charge(1)?;
     match expression.kind() {
         // Where a word or a line begins is left to the rest.
         HirKind::Empty | HirKind::Look(_) => {}

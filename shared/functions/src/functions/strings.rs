@@ -123,14 +123,15 @@ pub fn base64_bytes(text: &str) -> Result<Vec<u8>, String> {
 fn split(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let (text, separator) = (string(call, 0)?, string(call, 1)?);
     // As in Go, an empty separator splits after every character.
-    let parts: Vec<String> = if separator.is_empty() {
-        text.chars().map(String::from).collect()
+    let mut handles = Vec::new();
+    if separator.is_empty() {
+        for part in text.chars() {
+            handles.push(call.new_string(part.encode_utf8(&mut [0; 4]))?);
+        }
     } else {
-        text.split(&*separator).map(str::to_owned).collect()
-    };
-    let mut handles = Vec::with_capacity(parts.len());
-    for part in parts {
-        handles.push(call.new_string(&part)?);
+        for part in text.split(&*separator) {
+            handles.push(call.new_string(part)?);
+        }
     }
     call.new_array(&handles)
 }

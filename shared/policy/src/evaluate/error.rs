@@ -84,6 +84,8 @@ pub enum RuleError {
     TooManyElements {
         /// The number of elements.
         found: usize,
+        /// They are a part of the request, and of no fact.
+        of_request: bool,
     },
     /// All `foreach` of the rule have more elements together.
     #[error(
@@ -116,6 +118,16 @@ impl RuleError {
             | Self::TooManyElements { .. }
             | Self::TooManyElementsInAll
             | Self::Withheld { .. } => self,
+        }
+    }
+
+    /// Returns whether the error is about a limit that the request's own content exceeds. An error of a rule that reads
+    /// facts may be about these, which its sender does not choose.
+    pub fn is_caused_by_request(&self, reads_facts: bool) -> bool {
+        match self {
+            Self::ReviewTooCostly | Self::ReviewsOverPart | Self::TooManyFacts => true,
+            Self::TooManyElements { of_request, .. } => *of_request,
+            _ => !reads_facts && self.code() == ErrorCode::BUDGET_EXCEEDED,
         }
     }
 

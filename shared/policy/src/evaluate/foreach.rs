@@ -260,7 +260,11 @@ pub(super) fn elements(
     };
     match elements.len() {
         found if found > FOREACH_ELEMENTS_MAX => {
-            let error = RuleError::TooManyElements { found };
+            let of_request = list.fixed().is_some_and(|list| {
+                let roots = list.ast().root_fields();
+                roots.iter().all(|root| *root == "request")
+            });
+            let error = RuleError::TooManyElements { found, of_request };
             Err(Stop::Error(Box::new(error)))
         }
         found => go_through(found, scope).map(|()| elements),

@@ -16,9 +16,6 @@ const OF_TIME: &[Kind] = &[Time];
 /// The pattern of `random()`.
 const RANDOM: &str = "[0-9a-z]{8}";
 
-/// Steps that a pattern costs.
-const PATTERN_STEPS: u64 = 1_000;
-
 /// Why a time is none.
 const OUT_OF_RANGE: &str = "the time is not within the years 0 to 9999";
 
@@ -39,8 +36,8 @@ struct Drawing<'d, 't> {
 impl Chance for Drawing<'_, '_> {
     type Error = EvalError;
 
-    fn step(&mut self) -> Result<(), EvalError> {
-        self.call.budget().step()
+    fn charge(&mut self, steps: usize) -> Result<(), EvalError> {
+        self.call.budget().steps(steps as u64)
     }
 
     fn draw(&mut self) -> Result<u64, EvalError> {
@@ -59,9 +56,6 @@ fn random<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<'
         other => return call.mismatch(other),
     };
     let arrival = call.arrival("random numbers are")?;
-    // Reading a pattern takes some ten times as long as comparing a text.
-    call.budget().steps(PATTERN_STEPS)?;
-    call.budget().charge_scan(16 * pattern.len())?;
     let draw = call.tools.draws.at(arrival.seed, call.site);
     let text = pure::random_text(pattern, &mut Drawing { call, draw })?;
     call.budget().build(text.len())?;

@@ -1,11 +1,13 @@
 //! `regex.replace`, `regex.extract` and `regex.extractAll`.
 
-use regex::{Captures, Regex};
+use std::ops::Range;
+
+use anteroom_functions::bounded_regex::BoundedRegex;
 
 use super::{CallContext, CallResult, Function, Val, global};
 use crate::{
     EvalError,
-    functions::regexes::{of_pattern, with},
+    functions::regexes::{charging, of_pattern, with},
     kind::Kind::{self, List, Optional, Text},
 };
 
@@ -23,12 +25,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     of_pattern(global("regex.replace", (3, 4), OF_TEXT, Text, replace)),
 ];
 
-/// The steps of a search are those of a text so many times as long: groups are looked for too.
-const SEARCH_TIMES: usize = 8;
-
-fn one_group(pattern: &Regex) -> Result<(), EvalError> {
-    // The first is the whole match.
-    match pattern.captures_len() > 2 {
+fn one_group(pattern: &BoundedRegex) -> Result<(), EvalError> {
+    match pattern.groups() > 1 {
         true => Err(EvalError::refused(
             "the regular expression has more than one group",
         )),
@@ -36,14 +34,35 @@ fn one_group(pattern: &Regex) -> Result<(), EvalError> {
     }
 }
 
+/// Returns the places of a match's groups, the whole match first. A group that is not part of the match has none.
+fn groups(
+    call: &mut CallContext<'_>,
+    pattern: &BoundedRegex,
+    text: &str,
+    whole: Range<usize>,
+) -> Result<Vec<Option<Range<usize>>>, EvalError> {
+    if pattern.groups() == 0 {
+        return Ok(vec![Some(whole)]);
+    }
+    let captures = pattern.captures(text, whole, charging(call))?;
+    let captures =
+        captures.ok_or_else(|| EvalError::refused("the regular expression has too many groups"))?;
+    let places = captures
+        .iter()
+        .map(|group| group.map(|group| group.range()));
+    Ok(places.collect())
+}
+
 /// The group of a match, or all of it where there is no group. `None`: the group is empty.
-fn found<'t>(captures: &Captures<'t>, pattern: &Regex) -> Option<&'t str> {
-    match pattern.captures_len() {
-        1 => captures.get(0).map(|whole| whole.as_str()),
-        _ => captures
-            .get(1)
-            .map(|group| group.as_str())
-            .filter(|text| !text.is_empty()),
+fn extracted<'t>(text: &'t str, groups: &[Option<Range<usize>>]) -> Option<&'t str> {
+    match groups {
+        [whole] => whole.clone().map(|whole| &text[whole]),
+        _ => {
+            let group = groups.get(1).cloned().flatten();
+            group
+                .map(|group| &text[group])
+                .filter(|text| !text.is_empty())
+        }
     }
 }
 
@@ -52,11 +71,13 @@ fn extract<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
         return call.mismatch(arguments);
     };
     call.budget().build(text.len())?;
-    call.budget().charge_scan(SEARCH_TIMES * text.len())?;
-    with(call, source, |_, pattern| {
+    with(call, source, |call, pattern| {
         one_group(pattern)?;
-        let captures = pattern.captures(text);
-        let found = captures.and_then(|captures| found(&captures, pattern));
+        let Some(whole) = pattern.find(text, charging(call))? else {
+            return Ok(Val::Optional(None));
+        };
+        let groups = groups(call, pattern, text, whole)?;
+        let found = extracted(text, &groups);
         Ok(found.map_or(Val::Optional(None), |text| Val::some(Val::text(text))))
     })
 }
@@ -68,18 +89,14 @@ fn extract_all<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallRes
     with(call, source, |call, pattern| {
         one_group(pattern)?;
         let mut all = Vec::new();
-        let mut matches = pattern.captures_iter(text);
-        let mut from = 0;
+        let mut matches = pattern.matches(text);
         loop {
-            // Each search may look through all that is left.
-            call.budget()
-                .charge_scan(SEARCH_TIMES * (text.len() - from))?;
             call.budget().elements(1)?;
-            let Some(captures) = matches.next() else {
+            let Some(whole) = matches.next(charging(call))? else {
                 break;
             };
-            from = captures.get(0).map_or(from, |whole| whole.end());
-            if let Some(found) = found(&captures, pattern) {
+            let groups = groups(call, pattern, text, whole)?;
+            if let Some(found) = extracted(text, &groups) {
                 call.budget().build(found.len())?;
                 all.push(Val::text(found));
             }
@@ -95,7 +112,10 @@ enum ReplacementPart<'t> {
 }
 
 /// `\1` is a group, and `\\` a backslash.
-fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<ReplacementPart<'t>>, EvalError> {
+fn parts<'t>(
+    replacement: &'t str,
+    pattern: &BoundedRegex,
+) -> Result<Vec<ReplacementPart<'t>>, EvalError> {
     let mut parts = Vec::new();
     let mut rest = replacement;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -104,13 +124,13 @@ fn parts<'t>(replacement: &'t str, pattern: &Regex) -> Result<Vec<ReplacementPar
             return Err(EvalError::refused("a replacement ends in a backslash"));
         };
         match next.to_digit(10) {
-            Some(group) if (group as usize) < pattern.captures_len() => {
+            Some(group) if (group as usize) <= pattern.groups() => {
                 parts.push(ReplacementPart::Group(group as usize));
             }
             Some(group) => {
                 let message = format!(
                     "the replacement names group {group}, and the regular expression has {}",
-                    pattern.captures_len() - 1
+                    pattern.groups()
                 );
                 return Err(EvalError::Refused(message));
             }
@@ -145,31 +165,28 @@ fn replace<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> CallResult<
     with(call, source, |call, pattern| {
         let parts = parts(replacement, pattern)?;
         let mut replaced = String::new();
-        let mut matches = pattern.captures_iter(text);
+        let mut matches = pattern.matches(text);
         let mut from = 0;
         for _ in 0..limit {
-            call.budget()
-                .charge_scan(SEARCH_TIMES * (text.len() - from))?;
             call.budget().step()?;
-            let Some(captures) = matches.next() else {
+            let Some(whole) = matches.next(charging(call))? else {
                 break;
             };
-            let Some(whole) = captures.get(0) else {
-                break;
-            };
-            replaced.push_str(&text[from..whole.start()]);
+            let groups = groups(call, pattern, text, whole.clone())?;
+            replaced.push_str(&text[from..whole.start]);
             for part in &parts {
                 let part = match part {
                     ReplacementPart::Text(text) => text,
                     ReplacementPart::Group(group) => {
-                        captures.get(*group).map_or("", |group| group.as_str())
+                        let place = groups.get(*group).cloned().flatten();
+                        place.map_or("", |place| &text[place])
                     }
                 };
                 call.budget().step()?;
                 call.budget().build(part.len())?;
                 replaced.push_str(part);
             }
-            from = whole.end();
+            from = whole.end;
         }
         replaced.push_str(&text[from..]);
         Ok(Val::text(replaced))

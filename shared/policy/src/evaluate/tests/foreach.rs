@@ -234,7 +234,8 @@ fn the_elements_of_one_foreach_are_limited() {
     assert_eq!(
         error,
         RuleError::TooManyElements {
-            found: FOREACH_ELEMENTS_MAX + 1
+            found: FOREACH_ELEMENTS_MAX + 1,
+            of_request: true,
         }
     );
     assert_eq!(error.code(), ErrorCode::BUDGET_EXCEEDED);
