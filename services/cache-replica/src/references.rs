@@ -51,34 +51,41 @@ impl References {
             return;
         }
         let until = Instant::now() + wait_max(left);
-        for select in selects {
-            let waiting = self.until_known(view, select);
-            if timeout_at(until, waiting).await.is_err() {
-                return;
-            }
+        let mut unknown: Vec<_> = selects
+            .filter_map(|select| Some((select, select.object_key()?)))
+            .collect();
+        for (_, key) in &unknown {
+            self.was_read(view.id(), key);
         }
+        let mut status = view.status();
+        let known = async {
+            loop {
+                status.borrow_and_update();
+                // All idle ones are asked for before the first wait, so that their watches start together.
+                unknown.retain(|(select, key)| !self.is_known(view, select, key));
+                if unknown.is_empty() || status.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // After the time limit, the query itself says which objects are not known.
+        let _ = timeout_at(until, known).await;
     }
 
-    async fn until_known(&self, view: &ViewHandle, select: &Select) {
-        let Some(key) = select.object_key() else {
-            return;
-        };
-        self.was_read(view.id(), key);
-        let mut status = view.status();
-        loop {
-            status.borrow_and_update();
-            // The state of the reference matters here, not the age of the data.
-            let state = view.read(Some(u64::MAX), |read, _| {
-                select.reference(read).map(|reference| reference.state)
-            });
-            match state {
-                Ok(Some(ReferenceState::Pending)) | Err(FactError::NotSynced { .. }) => {}
-                Ok(Some(ReferenceState::Idle)) => self.ask(view.id(), key),
-                Ok(Some(ReferenceState::Settled | ReferenceState::Unregistered) | None)
-                | Err(_) => return,
+    /// Returns whether there is nothing to wait for. Asks for the object if it is idle.
+    fn is_known(&self, view: &ViewHandle, select: &Select, key: &ObjectKey) -> bool {
+        // The state of the reference matters here, not the age of the data.
+        let state = view.read(Some(u64::MAX), |read, _| {
+            select.reference(read).map(|reference| reference.state)
+        });
+        match state {
+            Ok(Some(ReferenceState::Pending)) | Err(FactError::NotSynced { .. }) => false,
+            Ok(Some(ReferenceState::Idle)) => {
+                self.ask(view.id(), key);
+                false
             }
-            if status.changed().await.is_err() {
-                return;
+            Ok(Some(ReferenceState::Settled | ReferenceState::Unregistered) | None) | Err(_) => {
+                true
             }
         }
     }

@@ -190,3 +190,31 @@ async fn an_idle_object_is_asked_for_in_a_beat_at_once() {
         json!({"data": "1"})
     );
 }
+
+/// The watcher starts the watches of all idle objects of one request together.
+#[tokio::test(start_paused = true)]
+async fn idle_objects_of_one_request_are_asked_for_together() {
+    let names = ["x", "y", "z"];
+    let records = names.map(|name| (name, json!({"state": "idle"})));
+    let harness = with_references(&records).await;
+    let mut beats = harness.bus.signals::<ReplicaBeat>().await.unwrap();
+    let watcher = async {
+        loop {
+            let beat = beats.next().await.unwrap();
+            if !beat.asked.is_empty() {
+                return beat.asked;
+            }
+        }
+    };
+    let request = QueryRequest {
+        queries: names
+            .iter()
+            .flat_map(|name| object("a", name).queries)
+            .collect(),
+        ..object("a", "x")
+    };
+    let (asked, outcome) = tokio::join!(watcher, harness.ask(&request));
+    let keys = names.map(|name| (harness.view.clone(), ObjectKey::new("a", name)));
+    assert_eq!(asked, keys);
+    assert_eq!(outcome.unwrap().unwrap().results.len(), names.len());
+}
