@@ -104,6 +104,11 @@ impl Memo {
         self.results.weighted_size()
     }
 
+    #[cfg(test)]
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.results.policy().max_capacity().unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn get(
         &self,
         view: &ViewId,

@@ -51,6 +51,7 @@ impl Evaluator {
     pub(crate) fn new(args: &Args, metrics: QueryMetrics) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = cores * EVALUATIONS_PER_CORE;
+        let pieces_bytes_max = args.memo_bytes_max / 2;
         let functions = anteroom_functions::query_functions();
         let language = Language {
             functions,
@@ -62,9 +63,9 @@ impl Evaluator {
             plans: Plans::new(functions),
             derived: Derived::new(language),
             scans: Scans::new(args.scan_lanes.unwrap_or(cores)),
-            pieces: PartialResults::new(args.memo_bytes_max),
+            pieces: PartialResults::new(pieces_bytes_max),
             metrics,
-            memo: Memo::new(args.memo_bytes_max),
+            memo: Memo::new(args.memo_bytes_max - pieces_bytes_max),
             verify_every: args.verify_plans,
             verified: AtomicU64::default(),
         }
@@ -241,5 +242,27 @@ impl Evaluator {
             );
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_runtime::Service;
+
+    use super::*;
+
+    #[test]
+    fn both_caches_of_results_share_the_bytes_for_results() {
+        for bytes_max in [0, 1, 1_001, u64::MAX] {
+            let args = Args {
+                memo_bytes_max: bytes_max,
+                ..Args::default()
+            };
+            let metrics = QueryMetrics::registered(&Service::new("test").metrics);
+            let evaluator = Evaluator::new(&args, metrics);
+            let (pieces, results) = (evaluator.pieces.bytes_max(), evaluator.memo.bytes_max());
+            assert_eq!(pieces.checked_add(results), Some(bytes_max));
+            assert!(results - pieces <= 1, "{bytes_max}");
+        }
     }
 }

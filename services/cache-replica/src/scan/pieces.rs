@@ -66,6 +66,11 @@ impl PartialResults {
         self.0.weighted_size()
     }
 
+    #[cfg(test)]
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.0.policy().max_capacity().unwrap_or(u64::MAX)
+    }
+
     pub(crate) fn get(&self, key: &PieceKey) -> Option<Arc<Pieces>> {
         self.0.get(key)
     }
