@@ -328,7 +328,7 @@ impl Feeder {
     }
 
     fn type_feed(&mut self, gvr: &GroupVersionResource) -> &mut TypeFeed {
-        let new = || TypeFeed::new(gvr.clone(), self.settled, self.tools.publisher.clone());
+        let new = || TypeFeed::new(gvr.clone(), self.settled, &self.tools);
         self.types.entry(gvr.clone()).or_insert_with(new)
     }
 

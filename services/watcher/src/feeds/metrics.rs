@@ -1,4 +1,4 @@
-//! Metrics of the watches that are planned for a type.
+//! Metrics of the watches that are planned for a type, from its first plan to the end of its feed.
 
 use anteroom_model::GroupVersionResource;
 use anteroom_runtime::Metrics;
@@ -44,27 +44,75 @@ impl FeedMetrics {
         }
     }
 
-    /// Sets the gauges of a type.
-    pub(crate) fn planned(
-        &self,
-        gvr: &GroupVersionResource,
-        feeds: usize,
-        derived: usize,
-        references: usize,
-        idle: usize,
-    ) {
-        let resource = gvr.to_string();
-        for (family, value) in [
-            (&self.feeds, feeds),
-            (&self.derived, derived),
-            (&self.references, references),
-            (&self.idle, idle),
-        ] {
-            let label = TypeLabel {
-                resource: resource.clone(),
-            };
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            family.get_or_create(&label).set(value);
+    /// Returns the gauges of a type, which are removed when the guard is dropped.
+    pub(super) fn of_type(&self, gvr: &GroupVersionResource) -> TypeGauges {
+        TypeGauges {
+            all: self.clone(),
+            label: TypeLabel {
+                resource: gvr.to_string(),
+            },
         }
+    }
+}
+
+/// The gauges of a type that is fed.
+#[derive(Debug)]
+pub(super) struct TypeGauges {
+    all: FeedMetrics,
+    label: TypeLabel,
+}
+
+impl TypeGauges {
+    /// Sets the gauges.
+    pub(super) fn planned(&self, feeds: usize, derived: usize, references: usize, idle: usize) {
+        for (family, value) in [
+            (&self.all.feeds, feeds),
+            (&self.all.derived, derived),
+            (&self.all.references, references),
+            (&self.all.idle, idle),
+        ] {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family.get_or_create(&self.label).set(value);
+        }
+    }
+}
+
+impl Drop for TypeGauges {
+    fn drop(&mut self) {
+        let FeedMetrics {
+            feeds,
+            derived,
+            references,
+            idle,
+        } = &self.all;
+        for family in [feeds, derived, references, idle] {
+            family.remove(&self.label);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_runtime::Service;
+
+    use super::*;
+
+    /// A watcher that hands a group over no longer counts the watches that its successor plans.
+    #[test]
+    fn the_gauges_of_a_type_end_with_its_feed() {
+        let service = Service::new("test");
+        let metrics = FeedMetrics::register(&service.metrics);
+        let of_type = |resource| metrics.of_type(&GroupVersionResource::new("", "v1", resource));
+        let series = |resource: &str| {
+            let label = format!("resource=\"{resource}.v1\"");
+            let text = service.metrics.encode();
+            text.lines().filter(|line| line.contains(&label)).count()
+        };
+        let (pods, secrets) = (of_type("pods"), of_type("secrets"));
+        pods.planned(2, 1, 3, 1);
+        secrets.planned(1, 0, 0, 0);
+        assert_eq!((series("pods"), series("secrets")), (4, 4));
+        drop(pods);
+        assert_eq!((series("pods"), series("secrets")), (0, 4));
     }
 }

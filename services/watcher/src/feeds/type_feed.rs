@@ -21,12 +21,13 @@ use super::{
     assign::assign,
     hub::Hub,
     member::Member,
+    metrics::TypeGauges,
     plan::{self, ViewFilter, Wants, WatchScope},
     running_watch::RunningWatch,
     shared_hub::SharedHub,
 };
 use crate::{
-    log_writer::publish::{Publisher, WriteHandle},
+    log_writer::publish::WriteHandle,
     source::{apiserver::Fault, reflect},
 };
 
@@ -73,15 +74,17 @@ pub(super) struct TypeFeed {
     wide: BTreeMap<WatchScope, Option<usize>>,
     /// References that rested then.
     idle: usize,
+    gauges: TypeGauges,
 }
 
 impl TypeFeed {
     /// `settled`: all references that were made before are known.
-    pub(super) fn new(gvr: GroupVersionResource, settled: bool, publisher: Publisher) -> Self {
+    pub(super) fn new(gvr: GroupVersionResource, settled: bool, tools: &FeedTools) -> Self {
         Self {
+            gauges: tools.metrics.of_type(&gvr),
             gvr,
             kind: String::new(),
-            hub: SharedHub::new(Hub::default(), publisher),
+            hub: SharedHub::new(Hub::default(), tools.publisher.clone()),
             dirty: true,
             inherited_version: ResourceVersion::default(),
             objects: None,
@@ -358,16 +361,14 @@ impl TypeFeed {
             used
         });
         self.idle = hub.references.idle();
-        self.record_metrics(&hub, tools);
+        self.record_metrics(&hub);
     }
 
-    fn record_metrics(&self, hub: &Hub, tools: &FeedTools) {
+    fn record_metrics(&self, hub: &Hub) {
         let (open, views) = (hub.watches.len(), hub.members.len());
         let derived = views.saturating_sub(open);
         let references = hub.references.by_object.len();
-        tools
-            .metrics
-            .planned(&self.gvr, open, derived, references, self.idle);
+        self.gauges.planned(open, derived, references, self.idle);
     }
 }
 

@@ -74,7 +74,7 @@ impl TypeFeed {
                 }
             }
         };
-        self.record_metrics(&hub, tools);
+        self.record_metrics(&hub);
         self.watch_context(tools, planned).join(joining, tasks);
         outcome
     }
