@@ -1,5 +1,5 @@
-//! All metrics of the watcher, module by module. Names are registered once; labels of a view go when the
-//! view goes.
+//! All metrics of the watcher, module by module. Names are registered once. Labels of a view are removed when the view
+//! goes, those of a watch when the watch ends, and those of a type when its feed ends.
 
 use anteroom_model::ViewId;
 use anteroom_runtime::Metrics;
@@ -35,7 +35,6 @@ impl WatcherMetrics {
 
     /// Removes the view's labels.
     pub(crate) fn forget(&self, view: &ViewId) {
-        self.source.forget(view);
         self.log.forget(view);
     }
 }

@@ -1,3 +1,5 @@
+mod metrics;
+
 use std::collections::BTreeMap;
 
 use anteroom_bus::{Bus as _, local::LocalBus};
@@ -24,7 +26,8 @@ struct World {
     sim: SimApi,
     bus: Arc<LocalBus>,
     orders: mpsc::UnboundedSender<Order>,
-    _tasks: Vec<JoinHandle<()>>,
+    service: Service,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 fn gvr() -> GroupVersionResource {
@@ -84,7 +87,8 @@ impl World {
             sim,
             bus,
             orders,
-            _tasks: vec![write, drive],
+            service,
+            tasks: vec![write, drive],
         }
     }
 
