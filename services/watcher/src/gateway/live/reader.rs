@@ -196,18 +196,19 @@ impl LiveReader {
         let begun = Instant::now();
         let claim = ReadClaim::of(request, deadline);
         let _waiting = self.waiting.try_admit(claim.beneficiary)?;
-        let _permit = match &*request.policy.namespace {
-            // Scans have limits of their own, and take nothing from admission.
-            _ if request.of_scan => None,
-            "" => None,
-            namespace => Some(self.namespaces.admit(namespace, deadline).await?),
-        };
         let answer = match &request.call {
-            LiveCall::Existing { objects } => self.existing(request, objects, deadline).await,
+            LiveCall::Existing { objects } => {
+                let _permit = self.admit(request, deadline).await?;
+                self.existing(request, objects, deadline).await
+            }
             LiveCall::Write { target, object } => {
+                let _permit = self.admit(request, deadline).await?;
                 self.write(request, *target, object, deadline).await
             }
-            LiveCall::MayWrite { objects } => self.may_write(&request.policy, objects).await,
+            LiveCall::MayWrite { objects } => {
+                let _permit = self.admit(request, deadline).await?;
+                self.may_write(&request.policy, objects).await
+            }
             _ => return self.called(request, is_sealed, deadline).await,
         }?;
         let result = anteroom_wire::body::encode_json(&answer);
@@ -220,6 +221,20 @@ impl LiveReader {
         })
     }
 
+    /// Waits until the namespace of the request's policy may begin one more read.
+    async fn admit(
+        &self,
+        request: &LiveRequest,
+        deadline: Instant,
+    ) -> Result<Option<FairPermit<String>>, FactError> {
+        match &*request.policy.namespace {
+            // Scans have limits of their own, and take nothing from admission.
+            _ if request.of_scan => Ok(None),
+            "" => Ok(None),
+            namespace => self.namespaces.admit(namespace, deadline).await.map(Some),
+        }
+    }
+
     async fn called(
         self: &Arc<Self>,
         request: &LiveRequest,
@@ -229,7 +244,14 @@ impl LiveReader {
         let allowed = Arc::new(self.allowed_soon(request).await?);
         self.check_secrets(request, &allowed, is_sealed)?;
         let secret = allowed.secret;
-        let (fetched, shared) = self.read_or_join(request, &allowed, deadline).await?;
+        let _permit;
+        let (fetched, shared) = match self.remembered(&allowed) {
+            Some(remembered) => (remembered, false),
+            None => {
+                _permit = self.admit(request, deadline).await?;
+                self.read_or_join(request, &allowed, deadline).await?
+            }
+        };
         let Fetch {
             answer,
             bytes,
@@ -358,6 +380,14 @@ impl LiveReader {
         }
     }
 
+    /// Returns an image that was read before, which takes nobody's turn.
+    fn remembered(&self, allowed: &Allowed) -> Option<Fetch> {
+        match &allowed.target {
+            ReadTarget::Image(wanted) => self.images.cached(wanted).map(Fetch::from),
+            ReadTarget::Call(_) => None,
+        }
+    }
+
     /// Reads, once the limits permit it within the deadline of its first reader.
     pub(super) async fn read(
         &self,
@@ -369,11 +399,8 @@ impl LiveReader {
             true => &self.scans,
             false => &self.admission,
         };
-        // What is remembered takes nobody's turn.
-        if let ReadTarget::Image(wanted) = &allowed.target
-            && let Some(known) = self.images.cached(wanted)
-        {
-            return Ok(known.into());
+        if let Some(remembered) = self.remembered(allowed) {
+            return Ok(remembered);
         }
         let target = match &allowed.target {
             ReadTarget::Image(wanted) => {

@@ -85,3 +85,47 @@ async fn a_remembered_image_is_never_busy() {
     }
     assert!(busy > 0);
 }
+
+/// The quota of a namespace is for reads that are made.
+#[tokio::test]
+async fn a_remembered_image_is_answered_while_its_namespace_may_begin_no_read() {
+    let registry = Endpoint::start(|_, request| answer(request.uri().path())).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let slow = Endpoint::start_held(held, |_, request| answer(request.uri().path())).await;
+    let args = LiveArgs {
+        // Policies of one namespace have one read of the four.
+        live_read_concurrency: 4,
+        registries: RegistryArgs {
+            insecure_registry: vec![registry.address.to_string(), slow.address.to_string()],
+            ..RegistryArgs::default()
+        },
+        ..LiveArgs::default()
+    };
+    let mut rig = Rig::new(args).await;
+    let images = [&registry, &slow].map(|endpoint| format!("{}/shop/web:one", endpoint.address));
+    let context = json!([
+        {"name": "known", "imageRegistry": {"reference": images[0]}},
+        {"name": "slow", "imageRegistry": {"reference": images[1]}},
+    ]);
+    rig.policy("n", "p", context).await;
+    let of = |variable: &str, reference: String| LiveRequest {
+        policy: ObjectKey::new("n", "p"),
+        call: LiveCall::Image { reference },
+        ..get("p", variable, "")
+    };
+    let [known, slow_image] = images;
+    let (known, slow_image) = (of("known", known), of("slow", slow_image));
+    let first = rig.ask(&known).await.unwrap();
+    let asked = async {
+        while slow.served() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let again = rig.ask_within(&known, Duration::from_millis(500)).await;
+        gate.add_permits(1_000);
+        again
+    };
+    let (again, read) = tokio::join!(asked, rig.ask(&slow_image));
+    assert_eq!(again.unwrap().result, first.result);
+    read.unwrap();
+}
