@@ -423,11 +423,16 @@ impl Feeder {
         let (kept, largest) = publisher.read(|queue| queue.memory());
         let feeds = self.types.values();
         let bytes = kept + feeds.map(|feed| feed.hub.lock().memory()).sum::<u64>();
-        match self.memory.step(bytes_max, Usage { bytes, largest }, now) {
-            Some(MemoryStep::Shed(view)) => self.shed(&view, bytes_max, now),
+        let usage = Usage {
+            bytes,
+            largest,
             // Before all references are known, no view of them is complete.
-            Some(MemoryStep::Resume(view)) if self.settled => self.resume_after_shed(&view, now),
-            Some(MemoryStep::Resume(_)) | None => self.end_resume(now),
+            can_resume: self.settled,
+        };
+        match self.memory.step(bytes_max, usage, now) {
+            Some(MemoryStep::Shed(view)) => self.shed(&view, bytes_max, now),
+            Some(MemoryStep::Resume(view)) => self.resume_after_shed(&view, now),
+            None => self.end_resume(now),
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Usage {
     pub(super) bytes: u64,
     /// The feeder's largest view, and its bytes.
     pub(super) largest: Option<(ViewId, u64)>,
+    /// The feeder can feed stopped views again. Until it can, it holds up no view of another feeder.
+    pub(super) can_resume: bool,
 }
 
 /// The account of one feeder, or of the coordinator, until it is dropped.
@@ -93,7 +95,7 @@ impl MemoryAccount {
     pub(crate) fn keeps(&self, entries: usize) {
         let usage = Usage {
             bytes: (entries as u64).saturating_mul(ENTRY_BYTES),
-            largest: None,
+            ..Usage::default()
         };
         self.memory.ledger.lock().accounts.insert(self.id, usage);
     }
@@ -110,7 +112,11 @@ impl MemoryAccount {
             bytes: accounts.clone().map(|usage| usage.bytes).sum(),
         };
         if !budget.is_exceeded() {
-            let next = ledger.shed.next(budget, now);
+            let can_resume = |account: u64| {
+                let usage = ledger.accounts.get(&account);
+                usage.is_some_and(|usage| usage.can_resume)
+            };
+            let next = ledger.shed.next(budget, can_resume, now);
             let (_, view) = next.filter(|(account, _)| *account == self.id)?;
             return Some(MemoryStep::Resume(view));
         }
@@ -186,6 +192,7 @@ mod tests {
         Usage {
             bytes,
             largest: Some((view(largest), largest_bytes)),
+            can_resume: true,
         }
     }
 
@@ -222,7 +229,7 @@ mod tests {
         assert_eq!(step(), shed("a"));
         let entries = Usage {
             bytes: 11 * ENTRY_BYTES,
-            largest: None,
+            ..Usage::default()
         };
         assert_eq!(coordinator.step(limit, entries, now), None);
         drop(coordinator);
@@ -242,6 +249,26 @@ mod tests {
         assert_eq!(other.step(limit, Usage::default(), later), None);
         one.forget(&view("a"));
         assert_eq!(one.step(limit, usage(600, "c", 600), later), None);
+    }
+
+    #[test]
+    fn a_feeder_that_cannot_feed_views_again_yet_holds_up_no_other() {
+        let (memory, now) = (Memory::default(), Instant::now());
+        let (unsettled, other) = (memory.account(), memory.account());
+        let limit = PROCESS_BYTES + 1_000;
+        unsettled.shed(&view("a"), 100, now);
+        other.shed(&view("b"), 200, now);
+        let later = now + Duration::from_secs(5);
+        let waits = Usage {
+            can_resume: false,
+            ..usage(0, "c", 0)
+        };
+        let resume = |name| Some(MemoryStep::Resume(view(name)));
+        assert_eq!(unsettled.step(limit, waits, later), None);
+        assert_eq!(other.step(limit, usage(0, "d", 0), later), resume("b"));
+        let settled = unsettled.step(limit, usage(0, "c", 0), later);
+        assert_eq!(settled, resume("a"), "the smallest of all");
+        assert_eq!(other.step(limit, usage(0, "d", 0), later), None);
     }
 
     #[test]

@@ -112,12 +112,21 @@ impl ShedViews {
         self.views.insert(view.clone(), stopped);
     }
 
-    /// Returns the account and the view that is to be fed again, if there is one.
-    pub(super) fn next(&self, budget: MemoryBudget, now: Instant) -> Option<(u64, ViewId)> {
+    /// Returns the account and the view that is to be fed again, if there is one. `can_resume`: the accounts whose
+    /// feeders can feed a view again.
+    pub(super) fn next(
+        &self,
+        budget: MemoryBudget,
+        can_resume: impl Fn(u64) -> bool,
+        now: Instant,
+    ) -> Option<(u64, ViewId)> {
         if self.resuming(now).is_some() {
             return None;
         }
-        let views = self.views.iter();
+        let views = self
+            .views
+            .iter()
+            .filter(|(_, shed)| can_resume(shed.account));
         let due = views.filter(|(_, shed)| shed.may_resume(budget, now));
         let smallest = due.min_by_key(|(view, shed)| (shed.bytes, *view));
         smallest.map(|(view, shed)| (shed.account, view.clone()))
@@ -182,7 +191,8 @@ mod tests {
     }
 
     fn next(shed: &ShedViews, bytes: u64, now: Instant) -> Option<ViewId> {
-        shed.next(budget(bytes), now).map(|(_, view)| view)
+        shed.next(budget(bytes), |_| true, now)
+            .map(|(_, view)| view)
     }
 
     #[test]
@@ -201,11 +211,14 @@ mod tests {
         shed.stop(ACCOUNT, &view("a"), 300, now);
         shed.stop(2, &view("b"), 200, now);
         let now = now + WAIT_MIN;
-        assert_eq!(shed.next(budget(0), now), Some((2, view("b"))));
+        assert_eq!(shed.next(budget(0), |_| true, now), Some((2, view("b"))));
         shed.resume(&view("b"), now);
         assert_eq!(next(&shed, 0, now), None);
         shed.end_resume(&view("b"), now);
-        assert_eq!(shed.next(budget(200), now), Some((ACCOUNT, view("a"))));
+        assert_eq!(
+            shed.next(budget(200), |_| true, now),
+            Some((ACCOUNT, view("a")))
+        );
     }
 
     #[test]
