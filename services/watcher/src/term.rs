@@ -24,7 +24,7 @@ use crate::{
         lead::Leadership,
         members::Members,
         metrics::LogMetrics,
-        publish::{End, Publisher, WriteQueue},
+        publish::{End, Publisher, ViewStats, WriteQueue},
     },
     metrics::WatcherMetrics,
     source::apiserver::ApiServer,
@@ -234,22 +234,9 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
         let gone = measured.difference(&written);
         gone.for_each(|view| context.metrics.forget(view));
         measured = written;
-        let views = stats.iter().filter(|stats| !stats.view.is_system());
-        let read = |told: &Option<ViewState>| {
-            matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
-        };
-        let unread: Vec<_> = views.filter(|stats| !read(&stats.told)).collect();
-        let waits = match unread.as_slice() {
-            _ if group != Group::COORDINATOR && !*wanted.borrow_and_update() => {
-                Some("the list of desired views to be read".to_owned())
-            }
-            [] => None,
-            [first, ..] => Some(format!(
-                "{} of {} views to be read, the first is {}",
-                unread.len(),
-                stats.len(),
-                first.view
-            )),
+        let waits = match group != Group::COORDINATOR && !*wanted.borrow_and_update() {
+            true => Some("the list of desired views to be read".to_owned()),
+            false => views_to_be_read(&stats),
         };
         context.checks.views.set(group, waits);
         tokio::select! {
@@ -258,6 +245,23 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
             _ = interval.tick() => {}
         }
     }
+}
+
+/// Returns the number of the views whose sources have yet to be read, for people; `None`: there is none. Views of the
+/// system have no source.
+fn views_to_be_read(stats: &[ViewStats]) -> Option<String> {
+    let read = |told: &Option<ViewState>| {
+        matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
+    };
+    let views = stats.iter().filter(|stats| !stats.view.is_system());
+    let mut unread = views.clone().filter(|stats| !read(&stats.told));
+    let first = unread.next()?;
+    Some(format!(
+        "{} of {} views to be read, the first is {}",
+        1 + unread.count(),
+        views.count(),
+        first.view
+    ))
 }
 
 /// Keeps the writer in step with the size of the log.

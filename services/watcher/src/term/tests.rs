@@ -113,3 +113,26 @@ async fn a_beat_that_cannot_be_sent_is_counted() {
         "{text}"
     );
 }
+
+#[test]
+fn the_count_of_views_to_be_read_leaves_system_views_out() {
+    let publisher = Publisher::new(1);
+    let pods = Source::Collection(Collection::all(GroupVersionResource::new("", "v1", "pods")));
+    for source in [pods.clone(), anteroom_model::system::policies_source()] {
+        let info = SourceInfo {
+            source,
+            kind: String::new(),
+            namespaced: true,
+        };
+        publisher.with(|queue| queue.open(info, HashMap::new()));
+    }
+    let mut stats = publisher.read(|queue| queue.stats(Instant::now()));
+    let waits = "1 of 1 views to be read, the first is pods.v1";
+    assert_eq!(views_to_be_read(&stats).as_deref(), Some(waits));
+    for stats in &mut stats {
+        if stats.view == pods.view_id() {
+            stats.told = Some(ViewState::Synced);
+        }
+    }
+    assert_eq!(views_to_be_read(&stats), None);
+}
