@@ -272,27 +272,43 @@ impl ClientState {
         }
     }
 
-    async fn lease_in(
+    /// Returns the group's lease as it is stored in the log of this incarnation.
+    async fn stored_lease(
         &self,
         incarnation: &Incarnation,
         group: Group,
-    ) -> Result<Option<(Lease, Fence)>, BusError> {
+    ) -> Result<Option<(Bytes, Fence)>, BusError> {
         let subject = self.subjects.lease(incarnation, group);
-        let Some(stored) = self.api.last(&subject).await? else {
-            return Ok(None);
-        };
-        let (term, holder) = lease::decode(&stored.payload).map_err(|error| BusError::Refused {
-            message: format!("the lease at {subject} cannot be decoded: {error}"),
-        })?;
-        let at = Revision(stored.sequence);
-        let fence = Fence { group, at };
-        Ok(Some((Lease { term, holder }, fence)))
+        let stored = self.api.last(&subject).await?;
+        Ok(stored.map(|stored| {
+            let at = Revision(stored.sequence);
+            (stored.payload, Fence { group, at })
+        }))
+    }
+
+    /// Returns the lease of this body. One that cannot be decoded has no holder, so that the next candidate takes it,
+    /// and the last term that is known from the log, so that no term repeats.
+    async fn decode_lease(&self, group: Group, body: &[u8]) -> Result<Lease, BusError> {
+        match lease::decode(body) {
+            Ok((term, holder)) => Ok(Lease { term, holder }),
+            Err(error) => {
+                let term = index::last_term(self).await?;
+                tracing::warn!(
+                    %group,
+                    %error,
+                    term,
+                    "lease of a group not decoded: it counts as free, and a watcher takes it over; find out who wrote it"
+                );
+                let holder = String::new();
+                Ok(Lease { term, holder })
+            }
+        }
     }
 
     async fn purge(&self, fence: Fence, view: &ViewId) -> Result<(), AppendError> {
         self.api.head().await?;
         let incarnation = self.log_of(fence).await?;
-        match self.lease_in(&incarnation, fence.group).await? {
+        match self.stored_lease(&incarnation, fence.group).await? {
             Some((_, current)) if current == fence => {}
             _ => return Err(AppendError::Fenced),
         }
@@ -393,7 +409,11 @@ impl Bus for NatsBus {
 
     async fn lease(&self, group: Group) -> Result<Option<(Lease, Fence)>, BusError> {
         let head = self.shared.api.head().await?;
-        self.shared.lease_in(&head.incarnation, group).await
+        let shared = &*self.shared;
+        let Some((body, fence)) = shared.stored_lease(&head.incarnation, group).await? else {
+            return Ok(None);
+        };
+        Ok(Some((shared.decode_lease(group, &body).await?, fence)))
     }
 
     async fn take_lease(

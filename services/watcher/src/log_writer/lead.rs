@@ -132,7 +132,10 @@ impl Campaign<'_> {
         self.bus_check.ready();
         let (lease, fence) = found.unzip();
         let term = lease.as_ref().map_or(0, |lease| lease.term);
-        self.term_seen = self.term_seen.max(term);
+        // A lease that was overwritten may have an earlier term than the leader that was heard last.
+        let heard = self.members.last_beat(self.group, term);
+        let heard = heard.map_or(term, |beat| beat.term);
+        self.term_seen = self.term_seen.max(heard);
         let claim = claim(lease.as_ref(), self.members.me());
         if let Claim::Held { holder } = &claim {
             tracing::info!(

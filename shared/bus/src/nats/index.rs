@@ -32,20 +32,12 @@ const INDEX_TIMEOUT: Duration = Duration::from_secs(60);
 /// Reads the index of all views.
 pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
     let deadline = Instant::now() + INDEX_TIMEOUT;
-    let end = shared.api.end().await?;
-    let lease = shared.last_lease(&end.head.incarnation);
-    let head = shared.earlier.lock().believe(end, lease, Instant::now())?;
+    let head = believed_head(shared).await?;
     let mut index = LogIndex {
         incarnation: head.incarnation.clone(),
         ..LogIndex::default()
     };
-    let controls = Reading {
-        shared,
-        head: &head,
-        deadline,
-        filter: shared.subjects.every_control(),
-        headers_only: false,
-    };
+    let controls = Reading::of_controls(shared, &head, deadline);
     controls
         .each(|message| {
             if let Some(record) = view_record(shared, message) {
@@ -64,6 +56,27 @@ pub(super) async fn read(shared: &ClientState) -> Result<LogIndex, BusError> {
     Ok(index)
 }
 
+/// Returns the highest term of a control record in the log; 0: there is no record. A writer's first record of a view in
+/// a term is a control record.
+pub(super) async fn last_term(shared: &ClientState) -> Result<u32, BusError> {
+    let deadline = Instant::now() + INDEX_TIMEOUT;
+    let head = believed_head(shared).await?;
+    let mut last = 0;
+    Reading::of_controls(shared, &head, deadline)
+        .each(|message| {
+            let record = view_record(shared, message);
+            last = last.max(record.map_or(0, |record| record.epoch.term()));
+        })
+        .await?;
+    Ok(last)
+}
+
+async fn believed_head(shared: &ClientState) -> Result<LogHead, BusError> {
+    let end = shared.api.end().await?;
+    let lease = shared.last_lease(&end.head.incarnation);
+    shared.earlier.lock().believe(end, lease, Instant::now())
+}
+
 /// A pass over the log's contents at `head`.
 struct Reading<'a> {
     shared: &'a ClientState,
@@ -73,7 +86,17 @@ struct Reading<'a> {
     headers_only: bool,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    fn of_controls(shared: &'a ClientState, head: &'a LogHead, deadline: Instant) -> Self {
+        Self {
+            shared,
+            head,
+            deadline,
+            filter: shared.subjects.every_control(),
+            headers_only: false,
+        }
+    }
+
     /// Every record of the pass, and perhaps some that came meanwhile.
     async fn each(&self, mut take: impl FnMut(&Message)) -> Result<(), BusError> {
         if self.head.last == Revision(0) {

@@ -3,13 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{
-    Address, AppendError, Bus, BusError, BusExt as _, Connection, LogScope, RequestError,
-    RestartCause,
+    Address, AppendError, Bus, BusError, BusExt as _, Connection, Fence, Lease, LogScope,
+    RequestError, RestartCause,
     nats::{Credentials, NatsBus, NatsConfig, NatsConfigError},
     testing::NatsServer,
 };
-use anteroom_model::{FactError, Group, Revision, ViewState};
-use anteroom_wire::{WireError, query};
+use anteroom_model::{Epoch, FactError, Group, Revision, ViewState};
+use anteroom_wire::{WireError, envelope::Record, query, subject::Subjects};
 use anteroom_wire::{beat::Beat, replica_beat::ReplicaBeat, webhook_beat::WebhookBeat};
 use async_nats::jetstream::{self, stream};
 
@@ -170,6 +170,48 @@ async fn a_record_that_cannot_be_read_is_not_skipped_over() {
     let objects = index.objects.values().next().unwrap();
     assert_eq!(objects.len(), 2);
     assert!(objects.values().any(|(_, version)| version.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_cannot_be_decoded_is_free_and_of_the_last_term_in_the_log() {
+    let harness = Nats::start().await;
+    let writer = Writer::new(harness.client().await).await;
+    let bus = &*writer.bus;
+    let incarnation = bus.head().await.unwrap().incarnation;
+    let subjects = Subjects::new(CLUSTER).unwrap();
+    let subject = subjects.lease(&incarnation, Group::COORDINATOR);
+    let stranger = jetstream::new(harness.stranger().await);
+    let overwrite = async || {
+        let published = stranger
+            .publish(subject.clone(), "not a lease".into())
+            .await;
+        Revision(published.unwrap().await.unwrap().sequence)
+    };
+    for term in [0, 7] {
+        if term > 0 {
+            let mut record = control("a", ViewState::Syncing);
+            if let Record::Control(record) = &mut record.record {
+                record.epoch = Epoch::new(term, 1);
+            }
+            let (_, fence) = bus.lease(Group::COORDINATOR).await.unwrap().unwrap();
+            bus.append(fence, vec![record]).await.unwrap();
+        }
+        let at = overwrite().await;
+        let group = Group::COORDINATOR;
+        let (lease, fence) = bus.lease(group).await.unwrap().unwrap();
+        let holder = String::new();
+        assert_eq!(lease, Lease { term, holder });
+        assert_eq!(fence, Fence { group, at });
+        let taken = Lease {
+            term: term + 1,
+            holder: "next".into(),
+        };
+        let next = bus.take_lease(group, taken.clone(), Some(fence)).await;
+        let held = bus.lease(group).await.unwrap();
+        assert_eq!(held, Some((taken, next.unwrap())));
+    }
+    let stale = writer.bus.append(writer.fence, vec![put("a", "x", 1)]);
+    assert!(matches!(stale.await, Err(AppendError::Fenced)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

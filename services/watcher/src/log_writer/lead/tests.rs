@@ -128,3 +128,17 @@ async fn a_hand_over_needs_no_silence() {
     assert_eq!(standby.await.unwrap().term, 3);
     assert!(begun.elapsed() < SILENCE_MAX, "virtual time");
 }
+
+/// A lease that cannot be decoded is of the last term in the log, where the last leader may have written nothing.
+#[tokio::test(start_paused = true)]
+async fn the_next_term_is_higher_than_that_of_the_last_heartbeat() {
+    let a = Candidate::new(&LocalBus::new(), "a");
+    let leader = a.win(6).await;
+    a.bus.send(&beat(&leader)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let (term, holder) = (0, String::new());
+    let overwritten = Lease { term, holder };
+    let taken = a.bus.take_lease(GROUP, overwritten, Some(leader.fence));
+    taken.await.unwrap();
+    assert_eq!(a.win(0).await.term, leader.term + 1);
+}
