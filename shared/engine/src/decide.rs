@@ -177,6 +177,7 @@ impl<F: FactSource> Engine<F> {
             decision.triggered = Some(Triggered {
                 by_manager: incoming.field_manager() == FIELD_MANAGER,
                 request,
+                owner: incoming.owner(),
                 rules,
             });
         }

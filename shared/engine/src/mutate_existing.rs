@@ -9,60 +9,54 @@
 //!
 //! A change is computed from one state of an object. If the object has another state by then, everything is evaluated
 //! anew. An object that is right already is not written, so a chain of changes ends. The queue is in memory: triggers
-//! that wait when the process ends are lost.
+//! that wait when the process ends are lost. Namespaces share that memory fairly: see `memory`.
 
 mod attempt;
 mod change;
 mod forbidden;
+mod held;
+mod memory;
 mod trigger;
 mod worker;
 mod written;
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_runtime::Shutdown;
+use anteroom_runtime::{Shutdown, fair_quota::FairPermit};
 use tokio::{
-    sync::{
-        OwnedSemaphorePermit, Semaphore,
-        mpsc::{
-            self,
-            error::TrySendError::{Closed, Full},
-        },
+    sync::mpsc::{
+        self,
+        error::TrySendError::{Closed, Full},
     },
     task::JoinSet,
     time::Instant,
 };
 
-use crate::{decide::Engine, recorder::SharedRecorder, verdict::Triggered, violations::Violations};
-pub use attempt::TriggerSource;
+use crate::{
+    decide::Engine, incoming::ReviewOwner, recorder::SharedRecorder, rule::RuleName,
+    verdict::Triggered, violations::Violations,
+};
+use held::HeldRequest;
+use memory::TRIGGERS_MAX;
 pub use worker::Worker;
 
 /// The user that writes changes until a watcher has said its user, as in the manifests.
 const WATCHER_USER_DEFAULT: &str = "system:serviceaccount:anteroom:anteroom-watcher";
 
-/// The most triggers that wait. A trigger beyond the limit is dropped, and an Event reports the loss.
-const WAITING_MAX: usize = 1_024;
-
-/// KiB of requests that wait or are worked on.
-const WAITING_KIB_MAX: usize = 64 * 1024;
-
-/// Triggers that are worked on, those included that wait to be tried again. Of these few are evaluated at
-/// once: see `worker`.
-const UNDER_WAY_MAX: usize = 256;
-
 /// The longest time for which the answer to a DELETE waits until the object is read.
 const WITNESS_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// A trigger that waits or is worked on.
 struct Job {
-    triggered: Triggered,
-    _waiting_kib: OwnedSemaphorePermit,
+    request: HeldRequest,
+    rules: Vec<(Arc<RuleName>, bool)>,
+    _memory: FairPermit<ReviewOwner>,
 }
 
 /// The queue for triggers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MutateExisting {
     queue: mpsc::Sender<Job>,
-    waiting_kib: Arc<Semaphore>,
     worker: Arc<Worker>,
     /// The user who writes in the name of such rules, where the watcher is not to say it itself.
     watcher_user: Option<Arc<str>>,
@@ -79,11 +73,19 @@ impl MutateExisting {
         trusts_reviews: bool,
         shutdown: Shutdown,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
-        let (queue, waiting) = mpsc::channel(WAITING_MAX);
-        let worker = Arc::new(Worker::new(engine, violations, recorder, trusts_reviews));
+        let worker = Worker::new(engine, violations, recorder, trusts_reviews);
+        Self::of(worker, watcher_user, shutdown)
+    }
+
+    fn of(
+        worker: Worker,
+        watcher_user: Option<&str>,
+        shutdown: Shutdown,
+    ) -> (Self, impl Future<Output = anyhow::Result<()>> + use<>) {
+        let (queue, waiting) = mpsc::channel(TRIGGERS_MAX);
+        let worker = Arc::new(worker);
         let own = Self {
             queue,
-            waiting_kib: Arc::new(Semaphore::new(WAITING_KIB_MAX)),
             worker: Arc::clone(&worker),
             watcher_user: watcher_user.map(Into::into),
         };
@@ -100,28 +102,35 @@ impl MutateExisting {
         told.unwrap_or(WATCHER_USER_DEFAULT) == user
     }
 
-    /// Queues the triggers of a request of `bytes` bytes. It waits only for the read of an object that a DELETE is
-    /// about.
-    pub async fn hand_over(&self, mut triggered: Triggered, bytes: usize, deadline: Instant) {
+    /// Queues the rules that a request may trigger. A trigger for which its owner has no memory is dropped,
+    /// and an Event reports the loss. Only the read of an object that a DELETE is about is waited for.
+    pub async fn hand_over(&self, mut triggered: Triggered, deadline: Instant) {
         if triggered.by_manager && self.is_own(triggered.request.username()) {
             triggered.rules.retain(|(_, by_own)| *by_own);
         }
+        self.worker.rule_out(&mut triggered);
         let until = deadline.min(Instant::now() + WITNESS_TIMEOUT);
         self.worker.read_before_delete(&mut triggered, until).await;
         if triggered.rules.is_empty() {
             return;
         }
-        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let waiting_kib = match Arc::clone(&self.waiting_kib).try_acquire_many_owned(kib) {
-            Ok(waiting_kib) => waiting_kib,
-            Err(_) => return self.worker.dropped(&triggered),
+        let Triggered {
+            request,
+            owner,
+            rules,
+            ..
+        } = triggered;
+        let request = HeldRequest::of(request, owner);
+        let Ok(memory) = self.worker.memory().try_hold(&request, rules.len()) else {
+            return self.worker.dropped(&request, &rules);
         };
         let job = Job {
-            triggered,
-            _waiting_kib: waiting_kib,
+            request,
+            rules,
+            _memory: memory,
         };
         if let Err(Full(job) | Closed(job)) = self.queue.try_send(job) {
-            self.worker.dropped(&job.triggered);
+            self.worker.dropped(&job.request, &job.rules);
         }
     }
 }
@@ -137,18 +146,17 @@ async fn run(
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
             Some(_) = under_way.join_next(), if !under_way.is_empty() => {}
-            job = waiting.recv(), if under_way.len() < UNDER_WAY_MAX => {
+            // Their number is limited by their memory.
+            job = waiting.recv() => {
                 let Some(job) = job else {
                     stop.cancelled().await; // Nobody hands over any more: the server has ended.
                     return Ok(());
                 };
                 let worker = Arc::clone(&worker);
                 under_way.spawn(async move {
-                    let Triggered { request, rules, .. } = &job.triggered;
                     // Rules run independently: a rule that is retried delays no other rule.
-                    let works = rules
-                        .iter()
-                        .map(|(rule, _)| worker.work(rule, request, TriggerSource::Request));
+                    let rules = job.rules.iter();
+                    let works = rules.map(|(rule, _)| worker.work(rule, &job.request));
                     futures::future::join_all(works).await;
                 });
             }
@@ -158,3 +166,6 @@ async fn run(
 
 /// The longest time for one evaluation and its writes, waits for turns not counted.
 pub const TIMEOUT: Duration = Duration::from_secs(240);
+
+#[cfg(test)]
+mod tests;

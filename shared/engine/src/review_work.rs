@@ -31,7 +31,7 @@ pub const REVIEW_STEPS_MAX: u64 = 10_000_000;
 pub(crate) const SHORT_BYTES_MAX: usize = 64 * 1024;
 
 /// Steps of a rule, about a millisecond of work, above which its next step is taken in the long lane.
-const SHORT_STEPS_MAX: u64 = 20_000;
+pub(crate) const SHORT_STEPS_MAX: u64 = 20_000;
 
 /// Places for evaluations that may take long. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::{
     facts::Origin,
+    incoming::ReviewOwner,
     rule::{RuleName, RuleResult},
 };
 
@@ -107,6 +108,8 @@ pub struct Decision {
 pub struct Triggered {
     /// The request, as the rules that change objects left it.
     pub request: AdmissionRequest,
+    /// The party that the trigger's memory is counted for.
+    pub owner: ReviewOwner,
     /// The rules, each with a mark whether our own writes trigger it too.
     pub rules: Vec<(Arc<RuleName>, bool)>,
     /// The request names the watcher's field manager. Requests of the same user without it are not the watcher's writes.

@@ -95,7 +95,7 @@ async fn within(app: &App, subject: &ReviewSubject, request: Request) -> Respons
         deadline: deadline(arrived, timeout),
     };
     let result = match subject {
-        ReviewSubject::Objects(scope) => decided(app, scope, &review, body.len(), times).await,
+        ReviewSubject::Objects(scope) => decided(app, scope, &review, times).await,
         ReviewSubject::Policies => admit(app, timeout, &review, times).await,
     };
     result.unwrap_or_else(|error| refused(app, subject, &error))
@@ -181,7 +181,6 @@ async fn decided(
     app: &App,
     scope: &CallScope,
     review: &Review<'_>,
-    body_bytes: usize,
     times: Times,
 ) -> Result<Response, ReviewError> {
     let span = Span::current();
@@ -197,10 +196,7 @@ async fn decided(
     let mut decision = decide(app, review, scope, times.deadline).await?;
     let triggered = decision.triggered.take();
     if let Some(triggered) = triggered.filter(|_| !app.is_shadow) {
-        let handed_over = app
-            .existing
-            .hand_over(triggered, body_bytes, times.deadline);
-        handed_over.await;
+        app.existing.hand_over(triggered, times.deadline).await;
     }
     let took = times.begun.elapsed();
     let phase = scope.phase;

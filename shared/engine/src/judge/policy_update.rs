@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::{Duration, Instant};
 
 use super::{CatalogSnapshot, Judge, creation, is_filtered};
-use crate::{mutate_existing::TriggerSource, policies::CompiledPolicy, rule::RuleName};
+use crate::{policies::CompiledPolicy, rule::RuleName};
 
 /// Triggers that are worked on at once.
 const AT_ONCE: usize = 8;
@@ -123,11 +123,7 @@ impl Judge {
                 .into_iter()
                 .filter(|object| !is_filtered(&self.filters, object))
                 .filter_map(|object| creation(object, Some(kind)))
-                .map(async |request| {
-                    self.worker
-                        .work(name, &request, TriggerSource::Existing)
-                        .await
-                });
+                .map(async |request| self.worker.work_on_existing(name, &request).await);
             let mut works = stream::iter(works).buffer_unordered(AT_ONCE);
             while let Some(is_well) = works.next().await {
                 triggers.seen += 1;

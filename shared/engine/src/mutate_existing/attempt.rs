@@ -32,7 +32,7 @@ const PAUSE_OF_CONFLICT: Duration = Duration::from_millis(100);
 
 /// The trigger of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TriggerSource {
+pub(super) enum TriggerSource {
     /// A request, which is looked up in the cluster first.
     Request,
     /// An object that exists.

@@ -177,7 +177,7 @@ pub(super) fn is_ruled_out(
         return true;
     };
     let mut run = RuleRun::new(named, request, catalog);
-    let (asked, left) = off_thread(|| meter::within(*steps_left, || run.step(0)));
+    let (asked, left) = meter::within(*steps_left, || run.step(0));
     *steps_left = left;
     let report = run.report().filter(|_| left > 0 && asked.is_none());
     report.is_some_and(|report| {

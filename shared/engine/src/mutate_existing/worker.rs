@@ -1,9 +1,10 @@
 //! Runs a rule on existing objects for a trigger, from the first attempt to the last.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anteroom_model::FactError;
 use anteroom_policy::{AdmissionRequest, ChangedObject, Operation, RuleError, RuleOutcome};
+use anteroom_runtime::fair_quota::FairPermit;
 use anteroom_wire::violation::{MESSAGE_BYTES_MAX, ViolatedRule, Violation, cut};
 use futures::{StreamExt as _, stream};
 use tokio::{sync::Semaphore, time::Instant};
@@ -13,12 +14,19 @@ use super::{
     attempt::{AttemptOutcome, LOOKS_MAX, NextAttempt, TriggerSource, first, next},
     change::{TriggeredChange, is_ruled_out, is_unchanged},
     forbidden::{ForbiddenTargets, TargetNamespace},
+    held::{self, HeldRequest},
+    memory::{TriggerMemory, is_enough},
     trigger::{self, TriggerEffect},
     written::{self, WrittenBefore},
 };
 use crate::{
-    catalog::Catalog, decide::Engine, recorder::SharedRecorder, review_work::REVIEW_STEPS_MAX,
-    rule::RuleName, violations::Violations,
+    catalog::Catalog,
+    decide::Engine,
+    incoming::ReviewOwner,
+    recorder::SharedRecorder,
+    review_work::{REVIEW_STEPS_MAX, SHORT_STEPS_MAX, off_thread},
+    rule::RuleName,
+    violations::Violations,
 };
 
 /// The most objects of an evaluation that are written at once.
@@ -45,7 +53,15 @@ pub struct Worker {
     violations: Violations,
     recorder: SharedRecorder,
     turns: Semaphore,
+    memory: TriggerMemory,
     trusts_reviews: bool,
+}
+
+/// The trigger of a rule.
+#[derive(Clone, Copy)]
+enum Trigger<'t> {
+    Request(&'t HeldRequest),
+    Existing(&'t AdmissionRequest),
 }
 
 impl Worker {
@@ -62,6 +78,7 @@ impl Worker {
             violations,
             recorder,
             turns: Semaphore::new(PARTS_MAX),
+            memory: TriggerMemory::new(),
             trusts_reviews,
         }
     }
@@ -71,29 +88,41 @@ impl Worker {
         self.engine.catalog()
     }
 
-    /// Evaluates the rule to its end. Returns whether it ended without a failure.
-    pub async fn work(
-        &self,
-        rule: &RuleName,
-        request: &AdmissionRequest,
-        source: TriggerSource,
-    ) -> bool {
+    /// The memory of triggers.
+    pub(super) fn memory(&self) -> &TriggerMemory {
+        &self.memory
+    }
+
+    /// Evaluates the rule to its end for a request. Returns whether it ended without a failure.
+    pub(super) async fn work(&self, rule: &RuleName, request: &HeldRequest) -> bool {
+        self.work_on(rule, Trigger::Request(request)).await
+    }
+
+    /// Evaluates the rule to its end for an object that exists. Returns whether it ended without a failure.
+    pub async fn work_on_existing(&self, rule: &RuleName, request: &AdmissionRequest) -> bool {
+        self.work_on(rule, Trigger::Existing(request)).await
+    }
+
+    async fn work_on(&self, rule: &RuleName, trigger: Trigger<'_>) -> bool {
+        let (request, source) = match trigger {
+            Trigger::Request(held) => (&held.rest, TriggerSource::Request),
+            Trigger::Existing(request) => (request, TriggerSource::Existing),
+        };
         tokio::time::sleep(first(source)).await;
         let (mut attempts, mut earlier) = (0, WrittenBefore::default());
-        let mut stored = (source == TriggerSource::Existing).then_some(Cow::Borrowed(request));
+        let mut stored = None;
         loop {
             attempts += 1;
-            let looked_up = match stored.take() {
-                Some(stored) => Ok(stored),
-                None => self.look_up(rule, request, attempts).await,
-            };
-            let came = match looked_up {
-                Ok(request) => {
-                    let came = self.attempt(rule, &request, source, &mut earlier).await;
-                    stored = Some(request);
-                    came
+            // In boxes, so that a trigger takes little memory between its attempts.
+            let came = match trigger {
+                Trigger::Request(held) => {
+                    let attempt =
+                        self.attempt_parsed(rule, held, attempts, &mut stored, &mut earlier);
+                    Box::pin(attempt).await
                 }
-                Err(came) => came,
+                Trigger::Existing(request) => {
+                    Box::pin(self.attempt(rule, request, source, &mut earlier)).await
+                }
             };
             self.recorder.mutate_existing(match &came {
                 AttemptOutcome::NotStored => "not-stored",
@@ -115,48 +144,116 @@ impl Worker {
         }
     }
 
-    /// Returns the request as it took effect. The object is not looked up for a rule that does not match the request.
-    async fn look_up<'r>(
+    /// Attempts the rule for a request, which is parsed and looked up in memory that is its owner's meanwhile. For a
+    /// further attempt, what was looked up is kept in `stored`; where there is no memory, it is looked up again.
+    async fn attempt_parsed(
         &self,
         rule: &RuleName,
-        request: &'r AdmissionRequest,
+        held: &HeldRequest,
         attempts: u32,
-    ) -> Result<Cow<'r, AdmissionRequest>, AttemptOutcome> {
+        stored: &mut Option<(HeldRequest, FairPermit<ReviewOwner>)>,
+        earlier: &mut WrittenBefore,
+    ) -> AttemptOutcome {
+        let known = stored.as_ref().map(|(known, _)| known);
+        let mut text_bytes = known.unwrap_or(held).text_bytes();
+        // Ends: each round takes more memory than the one before, up to all.
+        loop {
+            let Ok(_memory) = self.memory.take(held.owner, text_bytes).await else {
+                let why = "other triggers take all the memory for attempts";
+                return AttemptOutcome::Unavailable(why.to_owned());
+            };
+            let mut request = match off_thread(|| known.unwrap_or(held).request()) {
+                Ok(request) => request,
+                Err(error) => return AttemptOutcome::Failed(error.to_string()),
+            };
+            if known.is_none() {
+                request = match self.look_up(rule, request, attempts).await {
+                    Ok(request) => request,
+                    Err(came) => return came,
+                };
+                let stored_bytes = held::text_bytes(&request);
+                if !is_enough(stored_bytes, text_bytes) {
+                    // The object has grown since the request.
+                    text_bytes = stored_bytes;
+                    continue;
+                }
+            }
+            let source = TriggerSource::Request;
+            let came = self.attempt(rule, &request, source, earlier).await;
+            let is_retried = matches!(
+                came,
+                AttemptOutcome::Conflict | AttemptOutcome::Unavailable(_)
+            );
+            if is_retried && stored.is_none() {
+                let looked_up = HeldRequest::of(request, held.owner);
+                let memory = self.memory.try_hold(&looked_up, 0).ok();
+                *stored = memory.map(|memory| (looked_up, memory));
+            }
+            return came;
+        }
+    }
+
+    /// Returns the request as it took effect. The object is not looked up for a rule that does not match the request.
+    async fn look_up(
+        &self,
+        rule: &RuleName,
+        request: AdmissionRequest,
+        attempts: u32,
+    ) -> Result<AdmissionRequest, AttemptOutcome> {
         if let Some(catalog) = self.engine.catalog()
-            && is_ruled_out(&catalog, rule, request, &mut REVIEW_STEPS_MAX.clone())
+            && off_thread(|| is_ruled_out(&catalog, rule, &request, &mut REVIEW_STEPS_MAX.clone()))
         {
             return Err(AttemptOutcome::NotMatched);
         }
         let deadline = Instant::now() + LOOK_UP_TIMEOUT;
-        let found = trigger::look_up(self.engine.facts(), &rule.reader, request, deadline);
-        match found.await.map(|stored| trigger::effect(request, stored)) {
-            Ok(TriggerEffect::Stored(request)) => Ok(Cow::Owned(*request)),
+        let found = trigger::look_up(self.engine.facts(), &rule.reader, &request, deadline);
+        match found.await.map(|stored| trigger::effect(&request, stored)) {
+            Ok(TriggerEffect::Stored(request)) => Ok(*request),
             // After so many looks, the request counts as a request that changed nothing.
-            Ok(TriggerEffect::Unchanged(request)) if attempts >= LOOKS_MAX => {
-                Ok(Cow::Owned(*request))
-            }
+            Ok(TriggerEffect::Unchanged(request)) if attempts >= LOOKS_MAX => Ok(*request),
             Ok(TriggerEffect::Unchanged(_) | TriggerEffect::NotStored) => {
                 Err(AttemptOutcome::NotStored)
             }
             Err(error) => match AttemptOutcome::of_look_up(&error) {
-                AttemptOutcome::Failed(_) if self.trusts_reviews => Ok(Cow::Borrowed(request)),
+                AttemptOutcome::Failed(_) if self.trusts_reviews => Ok(request),
                 came => Err(came),
             },
         }
     }
 
+    /// Leaves out the rules that do not match a request, so that nothing is kept or read for them. The answer waits for
+    /// it, so rules that need many steps stay candidates.
+    pub(super) fn rule_out(&self, triggered: &mut Triggered) {
+        let Some(catalog) = self.engine.catalog() else {
+            return;
+        };
+        let is_read_first = self.is_read_before_answer(&triggered.request);
+        let (request, rules) = (&triggered.request, &mut triggered.rules);
+        let mut within = |mut steps_left| {
+            rules.retain(|(rule, _)| {
+                let is_ruled_out = is_ruled_out(&catalog, rule, request, &mut steps_left);
+                if is_ruled_out {
+                    self.recorder.mutate_existing("not-matched");
+                }
+                !is_ruled_out
+            });
+        };
+        match is_read_first {
+            true => off_thread(|| within(DELETION_STEPS_MAX)),
+            false => within(SHORT_STEPS_MAX),
+        }
+    }
+
+    /// Returns whether the object of a request is read before the request is answered.
+    fn is_read_before_answer(&self, request: &AdmissionRequest) -> bool {
+        !self.trusts_reviews && request.operation() == Operation::Delete
+    }
+
     /// Reads the objects that a request deletes, before the request is answered: afterwards the objects are gone.
     /// Rules whose trigger cannot be read do not run.
     pub(super) async fn read_before_delete(&self, triggered: &mut Triggered, deadline: Instant) {
-        if self.trusts_reviews || triggered.request.operation() != Operation::Delete {
+        if !self.is_read_before_answer(&triggered.request) {
             return;
-        }
-        let (catalog, request) = (self.engine.catalog(), &triggered.request);
-        if let Some(catalog) = catalog {
-            let mut steps_left = DELETION_STEPS_MAX;
-            triggered
-                .rules
-                .retain(|(rule, _)| !is_ruled_out(&catalog, rule, request, &mut steps_left));
         }
         let mut failed = None;
         for (rule, _) in &triggered.rules {
@@ -277,11 +374,11 @@ impl Worker {
     }
 
     /// Reports a trigger that was dropped.
-    pub fn dropped(&self, triggered: &Triggered) {
-        for (rule, _) in &triggered.rules {
+    pub(super) fn dropped(&self, request: &HeldRequest, rules: &[(Arc<RuleName>, bool)]) {
+        for (rule, _) in rules {
             self.recorder.mutate_existing("dropped");
             let reason = "the queue of triggers is full: existing objects were not read";
-            self.failed(rule, &triggered.request, reason);
+            self.failed(rule, &request.rest, reason);
         }
     }
 
@@ -336,4 +433,4 @@ fn worse(one: AttemptOutcome, other: AttemptOutcome) -> AttemptOutcome {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -20,12 +20,12 @@ use super::*;
 use crate::{facts::BusFacts, policies::PolicySet, recorder::NoRecorder};
 
 /// The watcher's answer and its time; `None`: never.
-type WatcherAnswer = Option<(u64, Result<Value, FactError>)>;
+pub(in crate::mutate_existing) type WatcherAnswer = Option<(u64, Result<Value, FactError>)>;
 
 /// A worker, the policy `p` that it works on, and a watcher.
-struct World {
-    worker: Worker,
-    _watcher: AbortOnDropHandle<()>,
+pub(in crate::mutate_existing) struct World {
+    pub(in crate::mutate_existing) worker: Worker,
+    pub(in crate::mutate_existing) watcher: AbortOnDropHandle<()>,
 }
 
 /// A catalog with the policy `p`, whose one rule writes `value` to the Pods of these targets.
@@ -88,9 +88,17 @@ impl World {
         trusts_reviews: bool,
         say: impl Fn(LiveCall) -> WatcherAnswer + Send + Sync + 'static,
     ) -> Self {
+        Self::recorded(catalogs, trusts_reviews, Arc::new(NoRecorder), say).await
+    }
+
+    pub(in crate::mutate_existing) async fn recorded(
+        catalogs: watch::Receiver<Option<Arc<Catalog>>>,
+        trusts_reviews: bool,
+        recorder: SharedRecorder,
+        say: impl Fn(LiveCall) -> WatcherAnswer + Send + Sync + 'static,
+    ) -> Self {
         let bus = LocalBus::new();
         let reader: Arc<dyn Bus> = Arc::new(bus.join());
-        let recorder: SharedRecorder = Arc::new(NoRecorder);
         // Longer than any read: none is asked for twice.
         let hedge = Duration::from_secs(600);
         let facts = BusFacts::new(
@@ -133,16 +141,20 @@ impl World {
         });
         Self {
             worker: Worker::new(engine, violations, recorder, trusts_reviews),
-            _watcher: AbortOnDropHandle::new(watcher),
+            watcher: AbortOnDropHandle::new(watcher),
         }
     }
 
     /// Takes the rule through a trigger to its end.
     async fn work(&self) -> bool {
         let request = request("UPDATE", &trigger("1"), &trigger("1"));
-        self.worker
-            .work(&rule(), &request, TriggerSource::Request)
-            .await
+        self.work_for(&rule(), &request).await
+    }
+
+    /// Takes this rule through this request to its end.
+    async fn work_for(&self, rule: &RuleName, request: &AdmissionRequest) -> bool {
+        let held = HeldRequest::of(request.clone(), ReviewOwner::default());
+        self.worker.work(rule, &held).await
     }
 }
 
@@ -163,8 +175,18 @@ fn request(operation: &str, object: &Value, old: &Value) -> AdmissionRequest {
     AdmissionRequest::new(request).unwrap()
 }
 
+/// A request that may have triggered the rule.
+pub(in crate::mutate_existing) fn triggered(request: AdmissionRequest) -> Triggered {
+    Triggered {
+        owner: ReviewOwner::of(request.namespace(), ""),
+        request,
+        rules: vec![(Arc::new(rule()), false)],
+        by_manager: false,
+    }
+}
+
 /// A catalog whose rule writes the trigger's `data.a` to a Pod.
-fn copying() -> watch::Receiver<Option<Arc<Catalog>>> {
+pub(in crate::mutate_existing) fn copying() -> watch::Receiver<Option<Arc<Catalog>>> {
     let value = "{{ request.object.data.a || request.oldObject.data.a }}";
     watch::channel(Some(catalog(value, &[pods("shop")]))).1
 }
@@ -242,8 +264,7 @@ async fn a_trigger_counts_only_as_it_is_stored() {
         let (written, say) = watcher(looks);
         let world = World::with_look_ups(copying(), false, say).await;
         let begun = Instant::now();
-        let source = TriggerSource::Request;
-        assert!(world.worker.work(&rule(), request, source).await, "{of}");
+        assert!(world.work_for(&rule(), request).await, "{of}");
         assert!(begun.elapsed() < Duration::from_secs(5), "{of}");
         assert_eq!(*written.lock(), expected, "{of}");
     }
@@ -268,20 +289,10 @@ async fn nothing_is_looked_up_for_a_rule_that_does_not_speak_of_the_request() {
             other["object"] = Value::Null;
         }
         let request = AdmissionRequest::new(other).unwrap();
-        assert!(
-            world
-                .worker
-                .work(&rule(), &request, TriggerSource::Request)
-                .await
-        );
-        let mut triggered = Triggered {
-            request,
-            rules: vec![(Arc::new(rule()), false)],
-            by_manager: false,
-        };
-        let until = Instant::now() + TIMEOUT;
-        world.worker.read_before_delete(&mut triggered, until).await;
-        assert_eq!(triggered.rules.is_empty(), operation == "DELETE");
+        assert!(world.work_for(&rule(), &request).await);
+        let mut triggered = triggered(request);
+        world.worker.rule_out(&mut triggered);
+        assert!(triggered.rules.is_empty(), "{operation}");
     }
     assert_eq!(looks.load(Ordering::SeqCst), 0);
 }
@@ -298,10 +309,7 @@ async fn a_trigger_that_may_not_be_read_is_believed_of_the_api_server_alone() {
     for (trusts_reviews, expected) in [(false, vec![]), (true, vec!["said"])] {
         let (written, say) = watcher(vec![refused()]);
         let world = World::with_look_ups(copying(), trusts_reviews, say).await;
-        let is_well = world
-            .worker
-            .work(&rule(), &create, TriggerSource::Request)
-            .await;
+        let is_well = world.work_for(&rule(), &create).await;
         assert_eq!(
             (is_well, written.lock().clone()),
             (
@@ -323,11 +331,8 @@ async fn a_deletion_is_of_what_was_there_before_it_was_answered() {
         let of = format!("{look:?}");
         let (_, say) = watcher(vec![look]);
         let world = World::with_look_ups(copying(), false, say).await;
-        let mut triggered = Triggered {
-            request: delete.clone(),
-            rules: vec![(Arc::new(rule()), false)],
-            by_manager: false,
-        };
+        let mut triggered = triggered(delete.clone());
+        world.worker.rule_out(&mut triggered);
         world
             .worker
             .read_before_delete(&mut triggered, Instant::now() + TIMEOUT)

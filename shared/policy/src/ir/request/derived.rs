@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 use super::{AdmissionRequest, ROLES, RequestKind, Roles, text};
 use crate::ir::Operation;
 
+/// The fields of a request that hold its objects.
+const OBJECTS: [&str; 2] = ["object", "oldObject"];
+
 /// A user, and a group, that does not exist.
 const NOBODY: &str = "anteroom:nobody";
 
@@ -135,6 +138,33 @@ impl AdmissionRequest {
         }
         changed.look_for_images();
         changed
+    }
+
+    /// Takes out the object and the old object, each if there is one, to be kept in another form. Nothing matches the
+    /// request until it has them again.
+    pub fn take_objects(&mut self) -> [Option<Value>; 2] {
+        let request = self.root.get_mut("request");
+        let Some(Value::Object(request)) = request else {
+            return [None, None];
+        };
+        let objects = OBJECTS.map(|field| {
+            let object = request.get_mut(field).filter(|value| value.is_object());
+            object.map(Value::take)
+        });
+        self.look_for_images();
+        objects
+    }
+
+    /// The request with the objects that were taken out of it.
+    #[must_use]
+    pub fn with_objects(&self, objects: [Option<Value>; 2]) -> Self {
+        let mut whole = self.clone();
+        if let Some(Value::Object(request)) = whole.root.get_mut("request") {
+            let given = OBJECTS.into_iter().zip(objects);
+            request.extend(given.filter_map(|(field, object)| Some((field.to_owned(), object?))));
+        }
+        whole.look_for_images();
+        whole
     }
 
     /// The request with another old object.

@@ -78,11 +78,7 @@ async fn a_mutating_policy_writes_its_targets_for_what_is_stored() {
     let (told, say) = telling();
     let world = World::with_look_ups(catalogs, false, say).await;
     let request = with_resource(&with_data("1", "said"), "ConfigMap", "configmaps");
-    let is_well = world
-        .worker
-        .work(&name(), &request, TriggerSource::Request)
-        .await;
-    assert!(is_well);
+    assert!(world.work_for(&name(), &request).await);
     let told = told.lock();
     assert_eq!(
         *told,
@@ -104,7 +100,7 @@ async fn a_new_mutating_policy_writes_each_target_by_itself() {
     let world = World::with_look_ups(catalogs, false, say).await;
     let request = with_resource(&pod("shop"), "Pod", "pods");
     let (worker, name) = (&world.worker, name());
-    let is_well = worker.work(&name, &request, TriggerSource::Existing).await;
+    let is_well = worker.work_on_existing(&name, &request).await;
     assert!(is_well);
     assert_eq!(
         *told.lock(),

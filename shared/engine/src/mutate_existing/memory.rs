@@ -1,0 +1,177 @@
+//! The memory of triggers: of those that wait, and of those that are worked on.
+//!
+//! A trigger waits as text. Each attempt parses it anew, in memory that is taken until the attempt ends. Small triggers
+//! have a reserve of their own, so that none of them waits for a large one.
+//!
+//! The owners of the requests share each kind of memory fairly, so none of them takes what the others need.
+
+use std::{sync::Arc, time::Duration};
+
+use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
+use tokio::time::Instant;
+
+use super::held::HeldRequest;
+use crate::incoming::ReviewOwner;
+
+/// Memory of all triggers. A webhook of 256 MiB has it beside 160 MiB for reviews.
+const MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// The part of the memory in which triggers wait.
+const WAITING_BYTES_MAX: u64 = MEMORY_BYTES_MAX / 4;
+
+/// The part of the memory for attempts of small triggers.
+const SMALL_BYTES_MAX: u64 = MEMORY_BYTES_MAX / 4;
+
+/// The part of the memory for attempts of large triggers.
+const LARGE_BYTES_MAX: u64 = MEMORY_BYTES_MAX - WAITING_BYTES_MAX - SMALL_BYTES_MAX;
+
+/// The most triggers that wait or are worked on: so many with one rule find room.
+pub(super) const TRIGGERS_MAX: usize = 1_024;
+
+/// Memory that a trigger takes while it waits, beside its text, and each of its rules.
+const PART_BYTES: u64 = WAITING_BYTES_MAX / TRIGGERS_MAX as u64 / 2;
+
+/// The memory of an attempt for each byte of the trigger's text, parsed data included. A review takes as much.
+const BYTES_PER_TEXT_BYTE: u64 = 32;
+
+/// Memory that every attempt takes: 256 small ones find room at once.
+const ATTEMPT_BYTES_MIN: u64 = SMALL_BYTES_MAX / 256;
+
+/// Memory above which an attempt takes the memory of large ones: that of a text of about 60 KB.
+const SMALL_ATTEMPT_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// The longest wait of an attempt for its memory.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+/// The memory of triggers.
+#[derive(Debug)]
+pub(super) struct TriggerMemory {
+    waiting: Arc<FairQuota<ReviewOwner>>,
+    small: Arc<FairQuota<ReviewOwner>>,
+    large: Arc<FairQuota<ReviewOwner>>,
+}
+
+impl TriggerMemory {
+    pub(super) fn new() -> Self {
+        let shared = |bytes_max: u64| FairQuota::new(bytes_max, bytes_max);
+        Self {
+            waiting: shared(WAITING_BYTES_MAX),
+            small: shared(SMALL_BYTES_MAX),
+            large: shared(LARGE_BYTES_MAX),
+        }
+    }
+
+    /// Takes memory for a trigger of so many rules, until it is done with.
+    ///
+    /// # Errors
+    /// Its owner may not have it now.
+    pub(super) fn try_hold(
+        &self,
+        request: &HeldRequest,
+        rules: usize,
+    ) -> Result<FairPermit<ReviewOwner>, QuotaFull> {
+        let bytes = request.text_bytes() as u64 + PART_BYTES * (1 + rules as u64);
+        self.waiting.try_take(request.owner, bytes)
+    }
+
+    /// Waits for the memory of an attempt with so many bytes of text.
+    ///
+    /// # Errors
+    /// Its owner had none for an hour.
+    pub(super) async fn take(
+        &self,
+        owner: ReviewOwner,
+        text_bytes: usize,
+    ) -> Result<FairPermit<ReviewOwner>, QuotaFull> {
+        let bytes = attempt_bytes(text_bytes);
+        let pool = match bytes <= SMALL_ATTEMPT_BYTES_MAX {
+            true => &self.small,
+            false => &self.large,
+        };
+        pool.take(owner, bytes, Instant::now() + PATIENCE).await
+    }
+
+    /// Returns whether nobody holds any of it.
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        let nobody = ReviewOwner::of("nobody", "");
+        let mut all = [&self.waiting, &self.small, &self.large].into_iter();
+        all.all(|quota| quota.try_take(nobody, quota.units_max()).is_ok())
+    }
+}
+
+/// Returns whether the memory of an attempt with `taken_for` bytes of text is enough for so many. The API server adds some
+/// fields to each object that it stores, so two KiB more are.
+pub(super) fn is_enough(text_bytes: usize, taken_for: usize) -> bool {
+    parsed_bytes(text_bytes).min(LARGE_BYTES_MAX) <= attempt_bytes(taken_for)
+}
+
+/// Returns the memory of an attempt with so many bytes of text. An attempt that needs more than all memory takes all.
+fn attempt_bytes(text_bytes: usize) -> u64 {
+    let bytes = parsed_bytes(text_bytes).saturating_add(ATTEMPT_BYTES_MIN);
+    bytes.min(LARGE_BYTES_MAX)
+}
+
+fn parsed_bytes(text_bytes: usize) -> u64 {
+    (text_bytes as u64).saturating_mul(BYTES_PER_TEXT_BYTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use anteroom_policy::AdmissionRequest;
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A request with an object of about so many bytes.
+    fn request(owner: &str, bytes: usize) -> HeldRequest {
+        let request = json!({
+            "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+            "object": {"data": {"a": "x".repeat(bytes)}},
+        });
+        let request = AdmissionRequest::new(request).unwrap();
+        HeldRequest::of(request, ReviewOwner::of(owner, ""))
+    }
+
+    /// Returns the number of such triggers that find memory, which keep it in `held`.
+    fn hold_all(
+        memory: &TriggerMemory,
+        request: &HeldRequest,
+        held: &mut Vec<FairPermit<ReviewOwner>>,
+    ) -> usize {
+        let found = std::iter::from_fn(|| memory.try_hold(request, 1).ok());
+        let before = held.len();
+        held.extend(found);
+        held.len() - before
+    }
+
+    #[test]
+    fn triggers_that_wait_are_counted_by_their_text_and_shared_by_their_owners() {
+        let (memory, mut held) = (TriggerMemory::new(), Vec::new());
+        let of_one = hold_all(&memory, &request("a", 1024 * 1024), &mut held);
+        assert_eq!(of_one, 10, "two thirds of 16 MiB");
+        assert!(hold_all(&memory, &request("b", 1024 * 1024), &mut held) > 0);
+        assert!(hold_all(&memory, &request("c", 10), &mut held) > 0);
+        held.clear();
+        let of_one = hold_all(&memory, &request("a", 10), &mut held);
+        assert!((650..TRIGGERS_MAX).contains(&of_one), "{of_one}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_takes_32_times_its_text_and_a_small_one_waits_for_no_large_one() {
+        assert_eq!(attempt_bytes(100_000), 3_200_000 + ATTEMPT_BYTES_MIN);
+        assert_eq!(attempt_bytes(usize::MAX), LARGE_BYTES_MAX);
+        assert!(is_enough(102_000, 100_000) && !is_enough(103_000, 100_000));
+        assert!(is_enough(usize::MAX, 2_000_000));
+        let memory = TriggerMemory::new();
+        let [a, b] = ["a", "b"].map(|name| ReviewOwner::of(name, ""));
+        let large = memory.take(a, 3 * 1024 * 1024).await.unwrap();
+        assert!(memory.take(b, 100_000).now_or_never().is_none());
+        let small: Vec<_> = std::iter::from_fn(|| memory.take(a, 0).now_or_never()?.ok()).collect();
+        assert!((128..256).contains(&small.len()), "{}", small.len());
+        assert!(memory.take(b, 50_000).now_or_never().is_some());
+        drop(large);
+        assert!(memory.take(b, 100_000).now_or_never().is_some());
+    }
+}
