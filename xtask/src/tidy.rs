@@ -6,6 +6,7 @@ mod knots;
 mod layers;
 mod links;
 mod metrics;
+mod module_lists;
 mod paths;
 mod pronouns;
 mod type_names;
@@ -208,6 +209,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
             continue;
         }
         source(&name, &text, &mut problems);
+        problems.extend(module_lists::check(&name, &text));
         types.add(&name, &text);
         pronouns::read(&name, &text, &mut riddles, &mut problems);
         if name.starts_with("services/") || name.starts_with("shared/") {

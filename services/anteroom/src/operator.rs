@@ -1,7 +1,7 @@
 //! The views of operators: `anteroom top`, `anteroom tap`, and the console.
 //!
-//! All of it comes over NATS, by a login that hears heartbeats, asks the coordinator for statuses, and looks at decisions by a
-//! lease. It reads no object.
+//! All of it comes over NATS, by a login that hears heartbeats, asks the coordinator for statuses, and opens taps. The login
+//! reads no object.
 //!
 //! | module | content |
 //! |---|---|

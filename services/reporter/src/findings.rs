@@ -130,7 +130,7 @@ impl Findings {
         }
     }
 
-    /// Replaces the results of a finder on an object. No results: the finder's policy does not match the object.
+    /// Replaces the results of a scan on an object. No results: the scan's policy does not match the object.
     pub(crate) fn put(
         &mut self,
         subject: &ReportSubject,
@@ -229,7 +229,7 @@ impl Findings {
         concerned.iter().for_each(|uid| self.narrow(uid, is_gone));
     }
 
-    /// Removes these finders' findings on an object, and the object itself if no finding is left.
+    /// Removes these scans' findings on an object, and the object itself if no finding is left.
     fn narrow(&mut self, uid: &str, is_gone: impl Fn(&PolicyScan) -> bool) {
         let Some(mut of_object) = self.objects.remove(uid) else {
             return;

@@ -1,6 +1,6 @@
 //! The plan: which objects have to be judged by which policies, so that only changes are judged. Pure.
 //!
-//! A [`Finder`] is a policy with a view that it is scanned on. For each finder the plan knows the state of the view
+//! A [`PolicyScan`] is a policy with a view that it is scanned on. For each scan the plan knows the state of the view
 //! up to which the policy has judged. A [`Walk`] leads from there to the view's present state: over the objects that
 //! differ, or over all objects if the policy has a new version. Policies at the same state walk together, so that an
 //! object is read once for all of them.
@@ -231,7 +231,7 @@ impl<S> Default for ScanPlan<S> {
 }
 
 impl<S: ViewSnapshot> ScanPlan<S> {
-    /// Sets the finders to scan. Finders that are no longer among them are removed, and their findings have to be.
+    /// Sets the scans. Scans that are no longer among them are removed, and the caller has to remove their findings.
     /// Returns whether any was removed.
     pub(crate) fn set(&mut self, scans: &BTreeSet<PolicyScan>) -> bool {
         self.unread_changed = true;
@@ -429,7 +429,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         }
     }
 
-    /// Returns the objects on which the finder's results are unknown; `None`: all.
+    /// Returns the objects on which the scan's results are unknown; `None`: all.
     pub(crate) fn unread_objects(&self, scan: &PolicyScan) -> Option<Vec<&ObjectKey>> {
         let at = self.scans.get(scan).filter(|at| !at.unread.more)?;
         let seen = at.seen.as_ref()?;
@@ -443,7 +443,7 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         std::mem::take(&mut self.unread_changed)
     }
 
-    /// The number of finders.
+    /// The number of scans.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.scans.len()

@@ -277,7 +277,7 @@ impl Scanner {
         }
     }
 
-    /// Returns the next slice of a walk; `None`: no finder needs its results any more.
+    /// Returns the next slice of a walk; `None`: no scan needs the walk's results any more.
     fn slice(&mut self, waiting: PendingWalk, lane: Lane) -> Option<BoxFuture<'static, Slice>> {
         let PendingWalk {
             mut walk,

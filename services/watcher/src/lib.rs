@@ -6,19 +6,19 @@
 //! and writes deltas.
 //!
 //! ```text
-//!              ┌─ coordinator (group 0) ────────────────────────────────────┐
-//!  API server ─┼▶ source ─▶ Controller ─▶ Reconciler ─▶ effects ─▶ log_writer ┼─▶ log: entries, policies,
-//!       │      │ discovery ─▶  │              │                              │        kinds, wanted, …
-//!       │      │               └─▶ gateway    └─▶ StatusWriter ─▶ conditions  │             │
-//!       │      └────────────────────────────────────────────────────────────┘             ▼
-//!       │      ┌─ feeder (of every other group) ────────────────────────────┐       desired_state
-//!       └──────┼▶ source ─▶ feeds ─▶ log_writer ──▶ log: views                 │◀────────────┘
-//!              └────────────────────────────────────────────────────────────┘
+//!              ┌─ coordinator (group 0) ─────────────────────────────────────┐
+//!  API server ─┼▶ source ─▶ Controller ─▶ Reconciler ─▶ effects ─▶ log_writer┼─▶ log: entries, policies,
+//!       │      │ discovery ─▶ │               │                              │   kinds, desired views, …
+//!       │      │              └─▶ gateway     └─▶ StatusWriter ─▶ conditions │             │
+//!       │      └─────────────────────────────────────────────────────────────┘             ▼
+//!       │      ┌─ feeder (of every other group) ─────────────────────────────┐       desired_state
+//!       └──────┼▶ source ─▶ feeds ─▶ log_writer ─▶ log: views                │◀────────────┘
+//!              └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The rooms, and the rooms that each may know (`cargo xtask tidy` checks it):
+//! The modules, and the modules that each may use (`cargo xtask tidy` checks it):
 //!
-//! | room | content | knows |
+//! | module | content | uses |
 //! |---|---|---|
 //! | `source` | discovery, lists and watches of the API server | |
 //! | `log_writer` | election, the writer of the log, the content of the log | |
@@ -26,8 +26,8 @@
 //! | `feeds` | the watches of a group, from the desired views | `source`, `log_writer` |
 //! | `coordinator` | the desired views with their dependents, and the statuses that users see | all of them |
 //!
-//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts the rooms together; `generations` is known to
-//! `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the
+//! The rest (`watcher`, `term`, `checks`, `metrics`, `args`) puts these modules together; `generations` is used
+//! by `log_writer`, `feeds` and `coordinator`. Decisions are pure state machines: the reflector's, [`feeds`]' plans, the
 //! log writer's queue, the division of groups, and all of the coordinator but its controller.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -49,7 +49,7 @@ pub(crate) struct WebhookMetrics {
     exempt: Family<ExemptLabels, Counter>,
     pub(crate) reviews_in_flight: Gauge,
     /// Operators who look at decisions.
-    pub(crate) tap_leases: Gauge,
+    pub(crate) taps_open: Gauge,
     policies: Family<StateLabels, Gauge>,
     registrations: Family<OutcomeLabels, Counter>,
     pub(crate) unknown_configurations: Counter,
@@ -169,8 +169,8 @@ impl WebhookMetrics {
                 "anteroom_admission_reviews_in_flight",
                 "Reviews that are being decided",
             ),
-            tap_leases: metrics.create(
-                "anteroom_webhook_tap_leases",
+            taps_open: metrics.create(
+                "anteroom_webhook_taps_open",
                 "Operators who look at decisions now, by `anteroom top`, `anteroom tap` or the console",
             ),
             policies: metrics.create("anteroom_policies", "Policies, by whether they are in force"),

@@ -198,7 +198,7 @@ impl<'a> TaskHandles<'a> {
             self.shutdown(),
         );
         self.tasks.spawn("objects that exist", changing);
-        let taps = Taps::new(self.metrics.tap_leases.clone());
+        let taps = Taps::new(self.metrics.taps_open.clone());
         let teller = Teller {
             bus: self.bus(),
             taps: taps.clone(),

@@ -2,8 +2,8 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `filter` | which decisions a tap means |
-//! | `lease` | one tap, with the decisions that were not sent to it yet |
+//! | `filter` | the decisions that a tap asks for |
+//! | `open_tap` | one tap, with the decisions that were not sent to it yet |
 //! | `record` | a decision as taps get it |
 //!
 //! Without a tap, an admitted request costs one load of an atomic. The last denials and errors are kept, so that a
@@ -62,7 +62,7 @@ pub(crate) struct Taps(Arc<SharedTaps>);
 /// The state that clones of [`Taps`] share.
 #[derive(Debug, Default)]
 struct SharedTaps {
-    /// The number of leases. Each decision reads it.
+    /// The number of open taps. Each decision reads it.
     open_taps: AtomicUsize,
     state: Mutex<TapState>,
     gauge: Gauge,
@@ -119,11 +119,11 @@ impl Taps {
             _ if tap.id.is_empty() || tap.id.len() > NAME_BYTES_MAX => {
                 Err("a tap has a name of at most 253 bytes".to_owned())
             }
-            Some(at) if tap.lease_ms == 0 => {
+            Some(at) if tap.duration_ms == 0 => {
                 open_taps.remove(at);
                 Ok(())
             }
-            None if tap.lease_ms == 0 => Ok(()),
+            None if tap.duration_ms == 0 => Ok(()),
             Some(at) => {
                 open_taps[at].renew(tap, now);
                 Ok(())

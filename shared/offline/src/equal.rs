@@ -230,7 +230,7 @@ impl Comparison {
     }
 }
 
-/// Adds a suite's resources and given facts to a bench. The suite's policies and expected results are ignored.
+/// Adds a suite's resources and given facts to a scenario. The suite's policies and expected results are ignored.
 ///
 /// # Errors
 /// A file of the suite cannot be used.

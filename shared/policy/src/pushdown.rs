@@ -8,7 +8,7 @@
 //! - `dependency` finds out how an expression depends on one variable;
 //! - `subquery` makes one query of an entry's expression and of a use;
 //! - `multi_fact` does so for expressions about several facts;
-//! - `projection` finds the fields that a rule reads of a fact, for facts that are fetched whole;
+//! - `fact_fields` finds the fields that a rule reads of a fact, for facts that are fetched whole;
 //! - `fact_uses` puts these together for a rule, and `explain` describes the result for people;
 //! - `references` lists the views that a policy needs, and `request_parts` the parts of a request that it reads.
 //!

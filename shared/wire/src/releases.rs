@@ -403,7 +403,7 @@ fn live_reads() -> Vec<Sample> {
 fn taps() -> Vec<Sample> {
     let request = Tap {
         id: "t".into(),
-        lease_ms: 30_000,
+        duration_ms: 30_000,
         filter: TapFilter {
             policy: Some("p".into()),
             kind: Some("Pod".into()),

@@ -1,6 +1,6 @@
 //! A tap: an operator's look at what webhooks decide now, and what they answer it.
 //!
-//! An operator publishes a [`Tap`] to all webhooks, and again before its lease ends. Each webhook then says every second
+//! An operator publishes a [`Tap`] to all webhooks, and again before the tap ends. Each webhook then says every second
 //! what it has decided ([`Summary`]), and hands on decisions one by one ([`DecisionRecord`]), within limits. Records hold
 //! names, rules, views, ages and messages; they never hold bodies of objects or values of facts.
 
@@ -13,8 +13,8 @@ pub use latency::Latencies;
 
 use crate::{WireError, frame};
 
-/// The longest lease. Without a renewal, a tap ends with it.
-pub const LEASE_MS_MAX: u64 = 30_000;
+/// The longest time that a tap lasts without a renewal.
+pub const DURATION_MS_MAX: u64 = 30_000;
 
 /// Decisions that a webhook hands on to one tap each second; the rest are counted.
 pub const RECORDS_PER_SECOND_MAX: u32 = 100;
@@ -39,8 +39,9 @@ pub const MESSAGE_BYTES_MAX: usize = 512;
 pub struct Tap {
     /// The operator's own name for it, at most [`NAME_BYTES_MAX`] long. A renewal has the same.
     pub id: String,
-    /// The time until it ends, at most [`LEASE_MS_MAX`]; 0 ends it now.
-    pub lease_ms: u64,
+    /// The time until the tap ends, at most [`DURATION_MS_MAX`]; 0 ends the tap now.
+    #[serde(rename = "lease_ms")]
+    pub duration_ms: u64,
     /// The decisions that are meant.
     #[serde(default)]
     pub filter: TapFilter,
@@ -299,7 +300,7 @@ mod tests {
     fn a_tap_and_its_answer_survive_encoding() {
         let tap = Tap {
             id: "laptop".into(),
-            lease_ms: LEASE_MS_MAX,
+            duration_ms: DURATION_MS_MAX,
             filter: TapFilter {
                 policy: Some("p".into()),
                 denied: true,

@@ -10,7 +10,7 @@ use anteroom_wire::{
     beat::Beat,
     replica_beat::ReplicaBeat,
     status::{StatusReply, StatusRequest, decode_reply, encode_request},
-    tap::{LEASE_MS_MAX, Tap, Tapped},
+    tap::{DURATION_MS_MAX, Tap, Tapped},
     webhook_beat::WebhookBeat,
 };
 use anyhow::{Context as _, bail};
@@ -80,7 +80,7 @@ pub(crate) struct Tapping {
 }
 
 impl Tapping {
-    /// Begins to look at decisions. `tap` needs no id and no lease.
+    /// Begins to look at decisions. `tap` needs no id and no duration.
     ///
     /// # Errors
     /// NATS is out of reach.
@@ -92,7 +92,7 @@ impl Tapping {
             bus: Arc::clone(bus),
             tap: Tap {
                 id: format!("{:016x}", rand::random::<u64>()),
-                lease_ms: LEASE_MS_MAX,
+                duration_ms: DURATION_MS_MAX,
                 ..tap
             },
             told,
@@ -150,10 +150,10 @@ impl Tapping {
     /// Ends the tap at once.
     pub(crate) async fn end(self) {
         let last = Tap {
-            lease_ms: 0,
+            duration_ms: 0,
             ..self.tap
         };
-        // Without it, the lease ends by itself.
+        // If this message is lost, the tap ends by itself.
         let _ = timeout(STATUS_MAX, self.bus.send(&last)).await;
     }
 }
@@ -226,11 +226,11 @@ mod tests {
         assert!(silence.is_err());
         for _ in 0..2 {
             let tap = asked.next().await.unwrap();
-            assert_eq!((tap.lease_ms, tap.id == id), (LEASE_MS_MAX, true));
+            assert_eq!((tap.duration_ms, tap.id == id), (DURATION_MS_MAX, true));
         }
         tapping.end().await;
         let mut last = asked.next().await.unwrap();
-        while last.lease_ms > 0 {
+        while last.duration_ms > 0 {
             last = asked.next().await.unwrap();
         }
     }

@@ -59,7 +59,7 @@ impl WatchSink {
         // The hub is not locked here, so that other watches of the type go on. The order of writes holds nevertheless:
         // - This watch's next list or event waits until this call returns, and no other watch brings the object to these
         //   views.
-        // - A view that starts over in between has a new epoch, and the queue ignores writes under the earlier lease.
+        // - A view that starts over in between has a new epoch, and the queue ignores writes under the earlier handle.
         // - The queue ignores a version that is older than the one it has.
         for recipient in &recipients {
             let body = object.body(recipient.retained.as_deref());

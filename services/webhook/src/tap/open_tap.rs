@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use anteroom_engine::verdict::RuleRecord;
 use anteroom_policy::RuleOutcome;
 use anteroom_wire::tap::{
-    DecisionRecord, LEASE_MS_MAX, RECORDS_PER_SECOND_MAX, ROWS_MAX, Row, Summary, Tap, Tapped,
+    DURATION_MS_MAX, DecisionRecord, RECORDS_PER_SECOND_MAX, ROWS_MAX, Row, Summary, Tap, Tapped,
 };
 use tokio::time::Instant;
 
@@ -67,7 +67,7 @@ impl OpenTap {
 
     /// Goes on, with the filter and the rate that are asked for now.
     pub(super) fn renew(&mut self, tap: Tap, now: Instant) {
-        self.ends = now + Duration::from_millis(tap.lease_ms.min(LEASE_MS_MAX));
+        self.ends = now + Duration::from_millis(tap.duration_ms.min(DURATION_MS_MAX));
         self.tap = tap;
     }
 

@@ -10,7 +10,7 @@ use anteroom_engine::{
 };
 use anteroom_model::{ObjectKey, Revision, ViewId};
 use anteroom_policy::{FailureAction, RuleOutcome};
-use anteroom_wire::tap::{LEASE_MS_MAX, RECORDS_PER_SECOND_MAX, ROWS_MAX, Summary, TapFilter};
+use anteroom_wire::tap::{DURATION_MS_MAX, RECORDS_PER_SECOND_MAX, ROWS_MAX, Summary, TapFilter};
 use serde_json::json;
 
 use super::*;
@@ -81,7 +81,7 @@ fn decide(taps: &Taps, namespace: &str, rules: Vec<RuleRecord>) {
 fn tap(id: &str) -> Tap {
     Tap {
         id: id.into(),
-        lease_ms: LEASE_MS_MAX,
+        duration_ms: DURATION_MS_MAX,
         ..Tap::default()
     }
 }
@@ -357,7 +357,7 @@ fn a_tap_withholds_messages_of_rules_that_read_secrets() {
 fn a_tap_ends_with_its_lease_and_their_number_has_a_limit() {
     let (taps, now) = (Taps::default(), Instant::now());
     let long = Tap {
-        lease_ms: u64::MAX,
+        duration_ms: u64::MAX,
         ..tap("0")
     };
     taps.take(long, now).unwrap();
@@ -372,16 +372,16 @@ fn a_tap_ends_with_its_lease_and_their_number_has_a_limit() {
     assert!(taps.take(tap(&"x".repeat(254)), now).is_err());
     taps.take(
         Tap {
-            lease_ms: 0,
+            duration_ms: 0,
             ..tap("1")
         },
         now,
     )
     .unwrap();
     assert_eq!(taps.0.open_taps.load(Ordering::Relaxed), TAPS_MAX - 1);
-    let later = now + Duration::from_millis(LEASE_MS_MAX / 2);
+    let later = now + Duration::from_millis(DURATION_MS_MAX / 2);
     taps.take(tap("2"), later).unwrap();
-    taps.messages(now + Duration::from_millis(LEASE_MS_MAX));
+    taps.messages(now + Duration::from_millis(DURATION_MS_MAX));
     assert_eq!(taps.0.open_taps.load(Ordering::Relaxed), 1);
     assert_eq!(taps.0.gauge.get(), 1);
 }

@@ -104,7 +104,7 @@ async fn counts_are_exact(world: &World) -> anyhow::Result<()> {
             let leases = world
                 .system
                 .webhook
-                .metric("anteroom_webhook_tap_leases", &[])
+                .metric("anteroom_webhook_taps_open", &[])
                 .await?;
             ensure!(leases >= 1.0, "{leases} leases");
             Ok(())
@@ -130,7 +130,7 @@ async fn counts_are_exact(world: &World) -> anyhow::Result<()> {
         let leases = world
             .system
             .webhook
-            .metric("anteroom_webhook_tap_leases", &[])
+            .metric("anteroom_webhook_taps_open", &[])
             .await?;
         ensure!(leases == 0.0, "{leases} leases");
         Ok(())

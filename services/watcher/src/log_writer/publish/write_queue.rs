@@ -156,7 +156,7 @@ impl WriteQueue {
 
     /// Opens a new epoch that keeps the known objects, because the view changes its watches. Readers go on with these
     /// objects until the lists of the new watches are complete, and then take over the differences. Writes under the
-    /// old lease are ignored.
+    /// earlier handle are ignored.
     pub(crate) fn switch_watches(&mut self, handle: &mut WriteHandle) {
         if self.view(handle).is_none() {
             return;
