@@ -26,7 +26,7 @@ use crate::{
     Args,
     deadline::Deadline,
     evaluate::{Batch, Evaluator, Prepared},
-    memory::Use,
+    memory::ViewUsage,
     metrics::QueryMetrics,
     references::References,
     sealed,
@@ -68,7 +68,7 @@ impl Answerer {
     }
 
     /// Answers a call to `view`, and notes it in the view's `usage`. Whatever is wrong is an answer too.
-    pub(crate) async fn answer(&self, view: &ViewHandle, usage: &Use, call: &Call) -> Bytes {
+    pub(crate) async fn answer(&self, view: &ViewHandle, usage: &ViewUsage, call: &Call) -> Bytes {
         usage.used();
         let span = tracing::Span::current();
         let timer = self.metrics.started();
@@ -100,7 +100,7 @@ impl Answerer {
     fn open_request(
         &self,
         view: &ViewHandle,
-        usage: &Use,
+        usage: &ViewUsage,
         body: &[u8],
     ) -> Result<(QueryRequest, Option<Answering>), FactError> {
         let decoded = |body: &[u8]| query::decode_request(body).map_err(|error| invalid(&error));
@@ -196,7 +196,7 @@ impl Answerer {
 }
 
 /// Adds the limit to the error of an evicted view.
-fn with_reason(error: FactError, usage: &Use) -> FactError {
+fn with_reason(error: FactError, usage: &ViewUsage) -> FactError {
     match (error, usage.evicted()) {
         (FactError::Evicted { view, .. }, Some(message)) => FactError::Evicted { view, message },
         (error, _) => error,

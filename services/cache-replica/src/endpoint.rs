@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-use crate::{answer::Answerer, memory::Use, metrics::QueryMetrics};
+use crate::{answer::Answerer, memory::ViewUsage, metrics::QueryMetrics};
 
 /// The wait before an address is subscribed to again, after the bus refused or ended the subscription.
 const JOIN_RETRY: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ pub(crate) struct ViewEndpoint {
     pub(crate) replica: String,
     pub(crate) view: ViewHandle,
     pub(crate) answerer: Arc<Answerer>,
-    pub(crate) usage: Arc<Use>,
+    pub(crate) usage: Arc<ViewUsage>,
     pub(crate) metrics: QueryMetrics,
     /// Part of the replica's readiness: it is ready while calls to the view arrive here.
     pub(crate) check: Check,

@@ -8,4 +8,4 @@ mod last_use;
 mod rule;
 
 pub(crate) use keeper::{DesiredOptions, Keeper};
-pub(crate) use last_use::{Use, Uses};
+pub(crate) use last_use::{ViewUsage, ViewUsages};

@@ -16,7 +16,7 @@ use crate::{
     answer::Answerer,
     beats::Beats,
     endpoint::ViewEndpoint,
-    memory::{DesiredOptions, Keeper, Uses},
+    memory::{DesiredOptions, Keeper, ViewUsages},
     metrics::{MemoryMetrics, QueryMetrics},
     references::References,
     shares, waiting,
@@ -51,7 +51,7 @@ pub async fn run(args: Args, bus: Arc<dyn Bus>, service: Service) -> anyhow::Res
         Arc::clone(&references),
     ));
     let evaluator = Arc::clone(answerer.evaluator());
-    let uses = Arc::new(Uses::new());
+    let uses = Arc::new(ViewUsages::new());
     let endpoints = Endpoints {
         bus,
         answerer,
@@ -176,7 +176,7 @@ struct Endpoints {
     bus: Arc<dyn Bus>,
     replica: String,
     answerer: Arc<Answerer>,
-    uses: Arc<Uses>,
+    uses: Arc<ViewUsages>,
     metrics: QueryMetrics,
     service: Service,
     open: BTreeMap<ViewId, RunningEndpoint>,

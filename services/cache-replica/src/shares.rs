@@ -2,7 +2,7 @@
 
 mod keeper;
 
-use anteroom_mirror::Hold;
+use anteroom_mirror::HeldViewFilter;
 use anteroom_model::ViewId;
 
 pub(crate) use keeper::Keeper;
@@ -32,15 +32,15 @@ impl Patterns {
 
 /// The views that a replica holds from its start on. With a replication factor these are the system's
 /// own, until it has heard which other replicas there are.
-pub(crate) fn held_at_start(patterns: &[String], factor: usize) -> Hold {
+pub(crate) fn held_at_start(patterns: &[String], factor: usize) -> HeldViewFilter {
     if factor > 0 {
-        return Hold::new(ViewId::is_system);
+        return HeldViewFilter::new(ViewId::is_system);
     }
     if patterns.is_empty() {
-        return Hold::all();
+        return HeldViewFilter::all();
     }
     let patterns = Patterns::new(patterns);
-    Hold::new(move |view| view.is_system() || patterns.hold(view))
+    HeldViewFilter::new(move |view| view.is_system() || patterns.hold(view))
 }
 
 /// Returns true if `pattern`, in which `*` stands for any text, matches `name`.

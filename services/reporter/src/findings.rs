@@ -393,7 +393,7 @@ impl Findings {
 
     /// Takes over the results that a report of an earlier time has about the object: the same results are no news,
     /// and are as old as in the report.
-    pub(crate) fn remember(&mut self, uid: &str, said: &ReportedSince) {
+    pub(crate) fn remember(&mut self, uid: &str, reported_since: &ReportedSince) {
         let of_object = self.objects.get_mut(uid);
         let findings = of_object
             .into_iter()
@@ -402,7 +402,7 @@ impl Findings {
             let result = &finding.result;
             let (policy, rule) = named(&finding.scan.policy, &result.rule);
             let outcome = result.outcome.as_str();
-            if let Some(since_s) = said.get(&(policy, rule, outcome.to_owned())) {
+            if let Some(since_s) = reported_since.get(&(policy, rule, outcome.to_owned())) {
                 finding.since_s = *since_s;
                 finding.is_new = false;
             }

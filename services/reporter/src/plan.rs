@@ -257,8 +257,8 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         self.scans.contains_key(scan)
     }
 
-    /// Has the policies concerned judge everything anew: they are others now, or time has passed.
-    pub(crate) fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+    /// Marks the concerned policies to judge all objects again, because the policies changed or time has passed.
+    pub(crate) fn rescan_all(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         for (scan, at) in &mut self.scans {
             if is_concerned(&scan.policy) {
                 self.versions += 1;
@@ -344,9 +344,13 @@ impl<S: ViewSnapshot> ScanPlan<S> {
         self.scans.values().all(|at| at.is_current)
     }
 
-    /// Returns a walk that judges some objects again, in the state that the policy has reached. `None`: the policy is
+    /// Returns a walk that judges these objects again, in the state that the policy has reached. `None`: the policy is
     /// on a walk, has reached no state, or none of the objects exists there.
-    pub(crate) fn again(&mut self, scan: &PolicyScan, objects: &[ObjectKey]) -> Option<Walk<S>> {
+    pub(crate) fn rescan_objects(
+        &mut self,
+        scan: &PolicyScan,
+        objects: &[ObjectKey],
+    ) -> Option<Walk<S>> {
         let at = self.scans.get_mut(scan).filter(|at| !at.walks)?;
         let seen = at.seen.as_ref()?;
         let objects = objects.iter().filter_map(|key| seen.get(key));

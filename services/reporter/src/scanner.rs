@@ -14,7 +14,7 @@ use std::{
 
 use anteroom_bus::{Bus, LogScope};
 use anteroom_engine::judge::{CatalogSnapshot, Judge, ScannedPolicy};
-use anteroom_mirror::{Changes, Hold, Marks, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_mirror::{ChangeMarks, Changes, HeldViewFilter, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{GroupVersionResource, ObjectKey, ViewId};
 use anteroom_runtime::wall_clock;
 use anteroom_view::Snapshot;
@@ -104,7 +104,7 @@ impl Scanner {
     ) -> Self {
         let changes = Changes::default();
         let config = MirrorConfig {
-            hold: Hold::new(|_| false),
+            hold: HeldViewFilter::new(|_| false),
             changes: Some(changes.clone()),
             ..MirrorConfig::default()
         };
@@ -140,7 +140,7 @@ impl Scanner {
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         loop {
             let begun = Instant::now();
-            let mut marks = Marks::set(&self.mirror, |_| true);
+            let mut marks = ChangeMarks::set(&self.mirror, |_| true);
             if let Some(known) = self.judge.snapshot().filter(|known| self.is_news(known)) {
                 self.refresh_policies(known);
             }
@@ -172,7 +172,7 @@ impl Scanner {
         if !self.log_was_read {
             self.log_was_read = self.changes.were_read();
             if self.log_was_read {
-                self.anew(|_| true);
+                self.rescan_all(|_| true);
             }
             return;
         }
@@ -187,14 +187,14 @@ impl Scanner {
             self.metrics.facts_changed();
         }
         if !due.is_empty() {
-            self.anew(|policy| due.contains(policy));
+            self.rescan_all(|policy| due.contains(policy));
         }
         self.metrics.facts_waiting(self.rescans.waiting());
     }
 
-    /// Has the policies concerned judge everything anew, by present or newer facts.
-    fn anew(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
-        self.plan.anew(&is_concerned);
+    /// Marks the concerned policies to judge all objects again, by present or newer facts.
+    fn rescan_all(&mut self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+        self.plan.rescan_all(&is_concerned);
         self.judge_by_new_facts(is_concerned);
     }
 
@@ -218,10 +218,10 @@ impl Scanner {
         if now >= self.due {
             self.due = now + self.interval;
             self.shared.with(Findings::reopen);
-            self.anew(|_| true);
+            self.rescan_all(|_| true);
         } else if now >= self.reopens_at && self.has_room() {
             self.reopens_at = now + REOPENED_EVERY;
-            self.anew(|_| true);
+            self.rescan_all(|_| true);
         }
         let (mirror, policies) = (&self.mirror, &self.policies);
         let waits = |policy: &ObjectKey| policies.get(policy).is_some_and(ScannedPolicy::may_wait);
@@ -236,7 +236,7 @@ impl Scanner {
                 self.retries.done(&scan);
                 continue;
             }
-            match self.plan.again(&scan, &objects) {
+            match self.plan.rescan_objects(&scan, &objects) {
                 Some(walk) => {
                     self.fact_timeout(&scan.policy).regain();
                     self.walks.push_back(PendingWalk {

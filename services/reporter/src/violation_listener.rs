@@ -20,8 +20,8 @@ pub(crate) async fn listen(bus: Arc<dyn Bus>, events: Option<Events>, shared: Sh
     let mut listener = Listener {
         events,
         shared,
-        is_deaf: false,
-        is_warned: false,
+        is_interrupted: false,
+        has_warned: false,
     };
     loop {
         match bus.violations().await {
@@ -39,14 +39,14 @@ struct Listener {
     events: Events,
     shared: SharedFindings,
     /// The listener was interrupted after it last heard a violation.
-    is_deaf: bool,
-    /// A loss was warned of: one of several in a row is.
-    is_warned: bool,
+    is_interrupted: bool,
+    /// A warning was logged for the current series of losses.
+    has_warned: bool,
 }
 
 impl Listener {
     async fn listen(&mut self, mut violations: Violations) {
-        self.is_deaf = false;
+        self.is_interrupted = false;
         while let Some(heard) = violations.next().await {
             match heard {
                 ViolationEvent::Violation(found) => {
@@ -59,23 +59,23 @@ impl Listener {
                     self.warn("they came faster than they were read, or could not be read");
                 }
                 ViolationEvent::Interrupted => {
-                    self.is_deaf = false; // It is another time.
+                    self.is_interrupted = false; // The subscription went on meanwhile: this is a new interruption.
                     self.interrupted("the bus was out of reach");
                 }
             }
         }
     }
 
-    /// Nothing is heard; the same as before is no other interruption.
+    /// Counts an interruption, once until messages arrive again.
     fn interrupted(&mut self, why: &str) {
-        if !std::mem::replace(&mut self.is_deaf, true) {
+        if !std::mem::replace(&mut self.is_interrupted, true) {
             self.events.metrics.hearing_interrupted();
         }
         self.warn(why);
     }
 
     fn warn(&mut self, why: &str) {
-        match std::mem::replace(&mut self.is_warned, true) {
+        match std::mem::replace(&mut self.has_warned, true) {
             false => tracing::warn!(
                 why,
                 "violations of webhooks missed: they get no Events; check NATS if this lasts"
@@ -85,8 +85,8 @@ impl Listener {
     }
 
     fn note_received(&mut self) {
-        self.is_deaf = false;
-        if std::mem::take(&mut self.is_warned) {
+        self.is_interrupted = false;
+        if std::mem::take(&mut self.has_warned) {
             tracing::info!("violations of webhooks received again");
         }
     }

@@ -37,8 +37,8 @@ struct Done {
     /// The content that the report has now; `None`: it is gone.
     content: Option<String>,
     result: Result<(), Fault>,
-    /// The content of the report, if it was read and not written.
-    said: Option<ReportedSince>,
+    /// The results in the report with their times, if the report was read and not written.
+    reported_since: Option<ReportedSince>,
 }
 
 /// Writes reports.
@@ -241,8 +241,8 @@ impl ReportWriter {
                 return false;
             }
             ReportAction::ReadFirst => async move {
-                let (said, result) = match store.read(&key).await {
-                    Ok(said) => (Some(said), Ok(())),
+                let (reported_since, result) = match store.read(&key).await {
+                    Ok(reported_since) => (Some(reported_since), Ok(())),
                     Err(fault) => (None, Err(fault)),
                 };
                 let content = None;
@@ -250,7 +250,7 @@ impl ReportWriter {
                     key,
                     content,
                     result,
-                    said,
+                    reported_since,
                 }
             }
             .boxed(),
@@ -262,7 +262,7 @@ impl ReportWriter {
                     key,
                     content,
                     result,
-                    said: None,
+                    reported_since: None,
                 }
             }
             .boxed(),
@@ -274,7 +274,7 @@ impl ReportWriter {
                     key,
                     content,
                     result,
-                    said: None,
+                    reported_since: None,
                 }
             }
             .boxed(),
@@ -298,11 +298,11 @@ impl ReportWriter {
             key,
             content,
             result,
-            said,
+            reported_since,
         } = done;
-        if let Some(said) = said {
+        if let Some(reported_since) = reported_since {
             self.shared
-                .with(|findings| findings.remember(&key.1, &said));
+                .with(|findings| findings.remember(&key.1, &reported_since));
             return self.published.was_read(&key, Instant::now());
         }
         match &result {

@@ -254,7 +254,7 @@ fn views_to_be_read(stats: &[ViewStats]) -> Option<String> {
         matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
     };
     let views = stats.iter().filter(|stats| !stats.view.is_system());
-    let mut unread = views.clone().filter(|stats| !read(&stats.told));
+    let mut unread = views.clone().filter(|stats| !read(&stats.reported_state));
     let first = unread.next()?;
     Some(format!(
         "{} of {} views to be read, the first is {}",

@@ -60,15 +60,15 @@ pub(crate) struct Registration {
     address: Address,
     /// Sorted, each once.
     exempt_namespaces: Vec<String>,
-    marks: Marks,
+    object_metadata: ObjectMetadata,
     /// Nothing is refused where no webhook answers.
     is_shadow: bool,
 }
 
-/// The marks that the objects have beside their webhooks.
+/// The labels, annotations and owner of the configurations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Marks {
-    /// The ClusterRole that they go with.
+pub(crate) struct ObjectMetadata {
+    /// The ClusterRole that owns the configurations: they are deleted with it.
     owner: Option<String>,
     labels: Vec<(String, String)>,
     annotations: Vec<(String, String)>,
@@ -108,7 +108,7 @@ impl Registration {
             name: args.webhook_configuration.clone(),
             address,
             exempt_namespaces: exempt.into_iter().collect(),
-            marks: Marks {
+            object_metadata: ObjectMetadata {
                 owner: args.owner_cluster_role.clone(),
                 labels: args.webhook_labels.clone(),
                 annotations: args.webhook_annotations.clone(),
@@ -117,9 +117,9 @@ impl Registration {
         }
     }
 
-    /// Returns the marks that the configurations have beside their webhooks.
-    pub(crate) fn marks(&self) -> &Marks {
-        &self.marks
+    /// Returns the labels, annotations and owner of the configurations.
+    pub(crate) fn object_metadata(&self) -> &ObjectMetadata {
+        &self.object_metadata
     }
 
     /// The configuration of a phase for these policies, where the API server serves these kinds.

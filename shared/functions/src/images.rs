@@ -72,12 +72,12 @@ fn each_of(containers: &Value, list: &str, found: &mut Map<String, Value>) -> Re
     match containers {
         Value::Null => Ok(()),
         Value::Array(elements) => elements.iter().try_for_each(|element| match element {
-            Value::Object(container) => one(container, list, found),
+            Value::Object(container) => add_container(container, list, found),
             Value::Array(_) => each_of(element, list, found),
             _ => Ok(()),
         }),
         Value::Object(values) => values.values().try_for_each(|value| match value {
-            Value::Object(container) => one(container, list, found),
+            Value::Object(container) => add_container(container, list, found),
             Value::Array(_) => Err(format!("`{list}` holds a list where a container should be")),
             _ => Ok(()),
         }),
@@ -85,8 +85,11 @@ fn each_of(containers: &Value, list: &str, found: &mut Map<String, Value>) -> Re
     }
 }
 
-/// One without an image has none; one without a name could not be told from others.
-fn one(
+/// Adds a container's image by the container's name. A container without an image is skipped.
+///
+/// # Errors
+/// The container has no name, or its image cannot be parsed.
+fn add_container(
     container: &Map<String, Value>,
     list: &str,
     found: &mut Map<String, Value>,

@@ -30,8 +30,8 @@ pub enum Reached {
         /// Set if the value is a list.
         listed: bool,
     },
-    /// A value whose reads do not matter.
-    Apart,
+    /// A value that is no part of the document.
+    NotInDocument,
 }
 
 /// A read of a value.
@@ -39,9 +39,9 @@ pub enum Reached {
 pub enum Use<'u> {
     /// The existence and the type of a value at a path.
     Touched(&'u FieldPath),
-    /// All that stands there.
+    /// A whole value at a path.
     Whole(&'u FieldPath),
-    /// All that the expression is evaluated on.
+    /// The whole document.
     Everything,
 }
 
@@ -76,7 +76,7 @@ impl Reached {
     pub fn elements(&self) -> Self {
         match self {
             Self::Paths { .. } => self.clone().listed(false),
-            Self::Root | Self::Apart => Self::Apart,
+            Self::Root | Self::NotInDocument => Self::NotInDocument,
         }
     }
 
@@ -87,7 +87,7 @@ impl Reached {
             Self::Paths { paths, .. } => {
                 paths.iter().for_each(|path| tell(Use::Whole(path)));
             }
-            Self::Apart => {}
+            Self::NotInDocument => {}
         }
     }
 
@@ -135,13 +135,13 @@ struct Walk<'w> {
 impl Walk<'_> {
     /// The value of a subexpression on `at`.
     fn expr(&mut self, id: ExprId, at: &Reached) -> Reached {
-        if matches!(at, Reached::Apart) {
-            return Reached::Apart;
+        if matches!(at, Reached::NotInDocument) {
+            return Reached::NotInDocument;
         }
         match self.ast.expr(id) {
             Expr::Current => at.clone(),
             Expr::Field(name) => self.field(name, at),
-            Expr::Literal(_) | Expr::Parameter(_) => Reached::Apart,
+            Expr::Literal(_) | Expr::Parameter(_) => Reached::NotInDocument,
             Expr::Index(_) => at.elements(),
             Expr::Slice(_) => at.elements().listed(true),
             Expr::Flatten(left) => self.expr(*left, at).elements().listed(true),
@@ -165,25 +165,25 @@ impl Walk<'_> {
                 let left = self.expr(*left, at);
                 left.whole(self.tell);
                 self.used(*right, &left);
-                Reached::Apart
+                Reached::NotInDocument
             }
             Expr::Or(exprs) | Expr::And(exprs) => self.one_of(exprs, at),
             Expr::List(exprs) => {
                 exprs.iter().for_each(|expr| self.used(*expr, at));
-                Reached::Apart
+                Reached::NotInDocument
             }
             Expr::Object(entries) => {
                 entries.iter().for_each(|(_, expr)| self.used(*expr, at));
-                Reached::Apart
+                Reached::NotInDocument
             }
             Expr::Not(expr) => {
                 self.truth(*expr, at);
-                Reached::Apart
+                Reached::NotInDocument
             }
             Expr::Compare { left, right, .. } => {
                 self.used(*left, at);
                 self.used(*right, at);
-                Reached::Apart
+                Reached::NotInDocument
             }
             Expr::Call {
                 function,
@@ -193,14 +193,14 @@ impl Walk<'_> {
                 arguments
                     .iter()
                     .for_each(|argument| self.argument(*argument, at, counts));
-                Reached::Apart
+                Reached::NotInDocument
             }
         }
     }
 
     /// Operands of which the value is one; those before the last also have to be true, or false.
     fn one_of(&mut self, operands: &[ExprId], at: &Reached) -> Reached {
-        let mut value = Reached::Apart;
+        let mut value = Reached::NotInDocument;
         for (index, operand) in operands.iter().enumerate() {
             let one = self.expr(*operand, at);
             // Whether a list is empty is told by its elements, however little of each.
@@ -242,7 +242,7 @@ impl Walk<'_> {
         match at {
             Reached::Root => (self.fields)(name),
             // A list has no fields.
-            Reached::Apart | Reached::Paths { listed: true, .. } => Reached::Apart,
+            Reached::NotInDocument | Reached::Paths { listed: true, .. } => Reached::NotInDocument,
             Reached::Paths { paths, .. } => {
                 let inner = paths.iter().map(|path| {
                     let mut inner = path.clone();

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anteroom_model::limits::{AGE_MAX_DEFAULT_MS, BEAT_SILENCE_MAX_MS, LAG_MAX_MS};
 
-use crate::{Changes, Hold, OpenSealed};
+use crate::{Changes, HeldViewFilter, OpenSealed};
 
 /// The limits of a mirror, and what it holds. The defaults are those of [`anteroom_model::limits`].
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct MirrorConfig {
     /// every time, up to [`MirrorConfig::RESTART_WAIT_MAX`], until a read leaves nothing in doubt.
     pub restart_wait: Duration,
     /// The views that it holds, until [`Mirror::hold`](crate::Mirror::hold) says otherwise.
-    pub hold: Hold,
+    pub hold: HeldViewFilter,
     /// Opens bodies that are sealed. Without it, a view that has any fails with a reason.
     pub opener: Option<Arc<dyn OpenSealed>>,
     /// Collects the changes of all views, those included that are not held.
@@ -40,7 +40,7 @@ impl Default for MirrorConfig {
             beat_silence_max_ms: BEAT_SILENCE_MAX_MS,
             lag_max_ms: LAG_MAX_MS,
             restart_wait: Duration::from_millis(500),
-            hold: Hold::all(),
+            hold: HeldViewFilter::all(),
             opener: None,
             changes: None,
         }

@@ -1,8 +1,7 @@
 //! The views that a mirror is asked to hold, to load and to evict.
 //!
-//! Whoever decides that (by memory, by use, by a share) says it here, at any time and without
-//! waiting; the mirror's task takes it up. What is asked of one view replaces what was asked of it
-//! before, so what waits is bounded by the views that there are.
+//! Keepers of memory, of use and of shares ask here, at any time and without waiting; the mirror's task takes the
+//! demands up. A demand on a view replaces the earlier demand on it, so there are at most as many demands as views.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -11,19 +10,18 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Decides by name if a view is held here. It is called for every record of a view that is not held, so
-/// it should be a look-up. Requests for every record of a view that is not held, so it should be a
-/// look-up. The system views that a mirror's readiness waits for must be held.
+/// A predicate that selects the views that a mirror holds. The mirror calls it for every record of a view that is not
+/// held, so it should be a look-up. It must select the system views that the mirror's readiness waits for.
 #[derive(Clone)]
-pub struct Hold(Arc<dyn Fn(&ViewId) -> bool + Send + Sync>);
+pub struct HeldViewFilter(Arc<dyn Fn(&ViewId) -> bool + Send + Sync>);
 
-impl Hold {
-    /// From a predicate. What it says of a view must not change: where it does, hand in a new one.
+impl HeldViewFilter {
+    /// Returns a filter by a predicate, whose result for a view must never change. For other views, make a new filter.
     pub fn new(holds: impl Fn(&ViewId) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(holds))
     }
 
-    /// Every view.
+    /// Returns a filter that selects every view.
     pub fn all() -> Self {
         Self::new(|_| true)
     }
@@ -34,13 +32,13 @@ impl Hold {
     }
 }
 
-impl fmt::Debug for Hold {
+impl fmt::Debug for HeldViewFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hold")
+        f.write_str("HeldViewFilter")
     }
 }
 
-impl Default for Hold {
+impl Default for HeldViewFilter {
     fn default() -> Self {
         Self::all()
     }
@@ -59,7 +57,7 @@ pub trait OpenSealed: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub(crate) enum Demand {
     /// From now on, these views.
-    Hold(Hold),
+    Hold(HeldViewFilter),
     /// Sealed bodies may be opened now that could not be.
     Reopen,
     /// Free the view's objects.
@@ -80,7 +78,7 @@ struct DemandQueue {
 
 #[derive(Debug, Default)]
 struct Requests {
-    hold: Option<Hold>,
+    hold: Option<HeldViewFilter>,
     reopen: bool,
     /// True for each view that is to be loaded, false for each that is to be evicted.
     views: BTreeMap<ViewId, bool>,

@@ -62,9 +62,9 @@ pub mod testing;
 
 pub use changes::Changes;
 pub use config::MirrorConfig;
-pub use demand::{Hold, OpenSealed};
+pub use demand::{HeldViewFilter, OpenSealed};
 pub use handle::{ViewHandle, ViewSet};
-pub use marks::Marks;
+pub use marks::ChangeMarks;
 pub use metrics::MirrorMetrics;
 pub use mirror::Mirror;
 pub use readiness::MirrorReadiness;

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use crate::{
-    ContentStamp, Hold, MirrorConfig, RereadCause,
+    ContentStamp, HeldViewFilter, MirrorConfig, RereadCause,
     effect::MirrorEffect,
     freshness::Moment,
     mirrored_view::{MirroredView, RecordSource},
@@ -54,7 +54,7 @@ pub(crate) struct Machine {
     config: MirrorConfig,
     scope: LogScope,
     views: BTreeMap<ViewId, SharedView>,
-    hold: Hold,
+    hold: HeldViewFilter,
     /// Views that are not held, each with the last record of it that was passed over.
     unheld: BTreeMap<ViewId, Revision>,
     /// Views that are read by themselves.

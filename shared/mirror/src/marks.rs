@@ -1,4 +1,4 @@
-//! Marks of views, for readers that look again and again if something has changed.
+//! Detects changes of views, for readers that look again after each change.
 
 use anteroom_model::ViewId;
 use futures::future::select_all;
@@ -6,15 +6,15 @@ use tokio::sync::watch;
 
 use crate::{Mirror, ViewHandle, ViewSet, ViewStatus};
 
-/// Views as they stood before they were looked at: what changes while they are is not missed.
+/// The versions of views at one moment. A reader that takes them before it reads misses no later change.
 #[derive(Debug)]
-pub struct Marks {
+pub struct ChangeMarks {
     views: watch::Receiver<ViewSet>,
     statuses: Vec<watch::Receiver<ViewStatus>>,
 }
 
-impl Marks {
-    /// Marks the set of views, and the status of each that `is_one` names.
+impl ChangeMarks {
+    /// Notes the present set of views, and the status of each view for which `is_one` is true.
     pub fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
         let mut views = mirror.views();
         let known = views.borrow_and_update().clone();
@@ -23,7 +23,7 @@ impl Marks {
         Self { views, statuses }
     }
 
-    /// Waits until one of them may have changed; without end, once the mirror has ended.
+    /// Waits until a noted view may have changed; for ever, once the mirror has ended.
     pub async fn passed(&mut self) {
         let statuses = self.statuses.iter_mut().map(|status| {
             Box::pin(async move {

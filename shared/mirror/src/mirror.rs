@@ -16,7 +16,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
 use crate::{
-    Changes, Hold, MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle, ViewSet,
+    Changes, HeldViewFilter, MirrorConfig, MirrorMetrics, MirrorReadiness, RereadCause, ViewHandle,
+    ViewSet,
     beats::{self, Beats},
     demand::{Demand, Demands},
     effect::MirrorEffect,
@@ -118,7 +119,7 @@ impl Mirror {
 
     /// From now on these views are held. Others are freed and are no more among
     /// [`Mirror::views`]; those that are held newly are loaded. Returns at once.
-    pub fn hold(&self, hold: Hold) {
+    pub fn hold(&self, hold: HeldViewFilter) {
         self.demands.put(Demand::Hold(hold));
     }
 

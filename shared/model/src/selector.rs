@@ -254,15 +254,15 @@ impl NameSelector {
 
     /// The selected name; `None`: the selector does not select exactly one name.
     pub fn name(&self) -> Option<&str> {
-        self.one(true)
+        self.only_value(true)
     }
 
     /// The selected namespace; `None`: the selector does not select exactly one namespace.
     pub fn namespace(&self) -> Option<&str> {
-        self.one(false)
+        self.only_value(false)
     }
 
-    fn one(&self, of_name: bool) -> Option<&str> {
+    fn only_value(&self, of_name: bool) -> Option<&str> {
         let mut requirements = self.requirements.iter();
         let one = requirements.find(|one| one.of_name == of_name && one.equal)?;
         (!one.value.is_empty()).then_some(&one.value)

@@ -32,8 +32,8 @@ pub enum ChainParameters {
 pub(crate) enum Value {
     /// The document, with the list in it.
     Root,
-    /// The list that stands under the plural of the resource.
-    Again,
+    /// The list under the resource's plural, which is the same list as `items`.
+    ItemsList,
     /// A chain over the array of objects, as text.
     List(String),
 }
@@ -56,7 +56,7 @@ impl Value {
     pub(crate) fn into_list(self) -> Option<String> {
         match self {
             Self::List(chain) => Some(chain),
-            Self::Root | Self::Again => None,
+            Self::Root | Self::ItemsList => None,
         }
     }
 }
@@ -97,8 +97,8 @@ impl<'e> Chains<'e> {
         match self.ast.expr(id) {
             Expr::Current => Some(at.clone()),
             Expr::Field(name) => match at {
-                Value::Root | Value::Again if &**name == "items" => Some(Value::objects()),
-                Value::Root if self.plural == Some(name) => Some(Value::Again),
+                Value::Root | Value::ItemsList if &**name == "items" => Some(Value::objects()),
+                Value::Root if self.plural == Some(name) => Some(Value::ItemsList),
                 _ => None,
             },
             Expr::Path(steps) | Expr::Pipe(steps) => steps
@@ -164,7 +164,7 @@ impl<'e> Chains<'e> {
                 (ALL, _) => behind,
                 (before, behind) => format!("({before}) | ({behind})"),
             })),
-            Value::Root | Value::Again => None,
+            Value::Root | Value::ItemsList => None,
         }
     }
 

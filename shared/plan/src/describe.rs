@@ -5,8 +5,8 @@ use std::fmt;
 use anteroom_jmespath::Expression;
 
 use crate::{
-    ChainParameters, Count, Document, Leaf, Matching, Measure, Narrow, Operand, Probe, Scan, Why,
-    extract_counts, narrow,
+    ChainParameters, Count, Document, Leaf, Matching, Measure, Narrow, NoIndexReason, Operand,
+    Probe, Scan, extract_counts, narrow,
 };
 
 /// The plan of an expression, once its indexes and counters are built. `{}` prints a line for each
@@ -163,7 +163,7 @@ impl fmt::Display for Scan {
     }
 }
 
-impl Why {
+impl NoIndexReason {
     /// The reason why such a part needs all objects; to stand behind the part.
     pub fn reason(self) -> &'static str {
         match self {

@@ -64,7 +64,7 @@ fn read(
         "items" => Reached::all(true),
         // The same once more.
         name if plural == Some(name) => Reached::Root,
-        _ => Reached::Apart,
+        _ => Reached::NotInDocument,
     };
     let mut read = RetainedFields::default();
     let mut tell = |used: Use<'_>| match used {

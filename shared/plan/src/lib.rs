@@ -82,5 +82,7 @@ pub use describe::{Objects, PlanDescription, describe};
 pub use field_reads::{pruned, reads};
 pub use index::{Index, Language, LookupOptions};
 pub use key::{IndexKey, Key, KeyProgram, Leaf, Reading};
-pub use narrow::{Document, Matching, Narrow, Operand, Probe, Scan, Why, narrow, selected};
+pub use narrow::{
+    Document, Matching, Narrow, NoIndexReason, Operand, Probe, Scan, narrow, selected,
+};
 pub use sliced::{NoPart, SliceResult, Sliced, Whole};

@@ -103,12 +103,12 @@ pub struct Scan {
     /// The part of the expression that needs them all.
     pub part: String,
     /// The reason why it needs all objects.
-    pub why: Why,
+    pub why: NoIndexReason,
 }
 
 /// A reason why a part of an expression needs all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum NoIndexReason {
     /// The expression uses the whole document, with the list in it.
     Document,
     /// The expression uses the whole list, or a value of all its objects.
@@ -168,7 +168,7 @@ pub fn narrow(expression: &Expression, document: Document<'_>) -> Result<Narrow,
         true => Ok(narrow),
         false => Err(Scan {
             part: expression.to_string(),
-            why: Why::Probes,
+            why: NoIndexReason::Probes,
         }),
     }
 }

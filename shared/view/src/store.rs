@@ -162,8 +162,8 @@ impl Draft {
         }
     }
 
-    /// A copy to be written beside this one: both share every object.
-    pub(crate) fn beside(&self) -> Self {
+    /// Returns a copy to write to while this state is still served. Both share every object.
+    pub(crate) fn writable_copy(&self) -> Self {
         let mut copy = self.clone();
         let store = Arc::make_mut(&mut copy.store);
         store.shared = store.bytes;
@@ -172,7 +172,7 @@ impl Draft {
         copy
     }
 
-    /// Replaces the state beside which this state was written.
+    /// Completes a writable copy: the served state that it was copied from is dropped now.
     pub(crate) fn settle(&mut self) {
         let store = Arc::make_mut(&mut self.store);
         let took_over = store.shared.bodies > 0;

@@ -27,18 +27,18 @@ pub struct View {
 enum Gathered {
     /// Records take effect as they come.
     No,
-    /// Here, from the log's start on.
-    Anew(Box<Draft>),
-    /// Into a copy of what is served, to be made when the first record comes.
+    /// Records go into a new, empty state, from the log's start on.
+    FromScratch(Box<Draft>),
+    /// Records go into a copy of the served state, which the first record makes.
     ToCopy,
-    /// Into this copy of what was served.
+    /// Records go into this copy of the served state.
     Copied(Box<Draft>),
 }
 
 impl Gathered {
     fn store(&self) -> Option<&Store> {
         match self {
-            Self::Anew(store) | Self::Copied(store) => Some(store),
+            Self::FromScratch(store) | Self::Copied(store) => Some(store),
             Self::No | Self::ToCopy => None,
         }
     }
@@ -112,7 +112,7 @@ impl View {
         }
         self.make_copy();
         match &mut self.gathered {
-            Gathered::Anew(store) | Gathered::Copied(store) => {
+            Gathered::FromScratch(store) | Gathered::Copied(store) => {
                 let twin = self.served.get(&delta.key.namespace, &delta.key.name);
                 store.apply(revision, delta, twin)
             }
@@ -131,7 +131,9 @@ impl View {
         let effect = self.step(Event::Control(&record.state));
         self.make_copy();
         match &mut self.gathered {
-            Gathered::Anew(store) | Gathered::Copied(store) => store.control(revision, record),
+            Gathered::FromScratch(store) | Gathered::Copied(store) => {
+                store.control(revision, record)
+            }
             Gathered::No | Gathered::ToCopy => {
                 self.served.control(revision, record);
             }
@@ -142,7 +144,7 @@ impl View {
     /// Something is missing: see [`Event::Broken`].
     pub fn broken(&mut self) -> StoreEffect {
         // A copy has every fault of what it was copied from.
-        let served = !matches!(self.gathered, Gathered::Anew(_));
+        let served = !matches!(self.gathered, Gathered::FromScratch(_));
         self.step(Event::Broken { served })
     }
 
@@ -275,7 +277,7 @@ impl View {
         self.life = life;
         match effect {
             StoreEffect::None => {}
-            StoreEffect::StageEmpty => self.gathered = Gathered::Anew(Box::default()),
+            StoreEffect::StageEmpty => self.gathered = Gathered::FromScratch(Box::default()),
             StoreEffect::StageCopy => self.gathered = Gathered::ToCopy,
             StoreEffect::Install => self.install(),
             StoreEffect::Free => {
@@ -289,7 +291,7 @@ impl View {
 
     fn install(&mut self) {
         match std::mem::replace(&mut self.gathered, Gathered::No) {
-            Gathered::Anew(store) | Gathered::Copied(store) => self.served = *store,
+            Gathered::FromScratch(store) | Gathered::Copied(store) => self.served = *store,
             Gathered::No | Gathered::ToCopy => {}
         }
         self.served.settle();
@@ -307,7 +309,7 @@ impl View {
     /// Makes the copy that records are gathered into, now that there is one to gather.
     fn make_copy(&mut self) {
         if matches!(self.gathered, Gathered::ToCopy) {
-            self.gathered = Gathered::Copied(Box::new(self.served.beside()));
+            self.gathered = Gathered::Copied(Box::new(self.served.writable_copy()));
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     listen::{Console, ConsoleState, SPAN},
-    rows::{DecisionRow, ObjectRow, Rule, RuleSaid, Turn, View, link, name_of, sparkline},
+    rows::{DecisionRow, ObjectRow, Rule, RuleSaid, TablePage, View, link, name_of, sparkline},
 };
 use crate::{
     check,
@@ -49,8 +49,8 @@ impl PageQuery {
         self.trouble == "on"
     }
 
-    fn turn<T>(&self, path: &str, rows: &mut Vec<T>) -> Turn {
-        Turn::to(rows, self.page(), |page| {
+    fn table_page<T>(&self, path: &str, rows: &mut Vec<T>) -> TablePage {
+        TablePage::to(rows, self.page(), |page| {
             let page = page.to_string();
             let given = [
                 ("filter", &*self.filter),
@@ -241,7 +241,7 @@ pub(super) struct Views {
     head: PageHead,
     query: Filter,
     rows: Vec<View>,
-    turn: Turn,
+    table_page: TablePage,
 }
 
 pub(super) fn views(console: &Console, asked: &PageQuery) -> Views {
@@ -255,7 +255,7 @@ pub(super) fn views(console: &Console, asked: &PageQuery) -> Views {
     Views {
         head: PageHead::of(console, &state, "/views"),
         query: asked.query(true),
-        turn: asked.turn("/views", &mut rows),
+        table_page: asked.table_page("/views", &mut rows),
         rows,
     }
 }
@@ -266,7 +266,7 @@ pub(super) struct Policies {
     head: PageHead,
     query: Filter,
     rows: Vec<ObjectRow>,
-    turn: Turn,
+    table_page: TablePage,
     left_out: u64,
 }
 
@@ -286,7 +286,7 @@ pub(super) fn policies(console: &Console, asked: &PageQuery) -> Policies {
     Policies {
         head: PageHead::of(console, &state, "/policies"),
         query: asked.query(true),
-        turn: asked.turn("/policies", &mut rows),
+        table_page: asked.table_page("/policies", &mut rows),
         rows,
         left_out,
     }
@@ -341,7 +341,7 @@ pub(super) struct Denials {
     head: PageHead,
     query: Filter,
     denials: Vec<DecisionRow>,
-    turn: Turn,
+    table_page: TablePage,
 }
 
 pub(super) fn denials(console: &Console, asked: &PageQuery) -> Denials {
@@ -351,7 +351,7 @@ pub(super) fn denials(console: &Console, asked: &PageQuery) -> Denials {
     Denials {
         head: PageHead::of(console, &state, "/denials"),
         query: asked.query(false),
-        turn: asked.turn("/denials", &mut rows),
+        table_page: asked.table_page("/denials", &mut rows),
         denials: rows,
     }
 }

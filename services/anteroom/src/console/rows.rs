@@ -219,7 +219,7 @@ impl Rule {
 }
 
 /// The part of a long table that one page shows.
-pub(super) struct Turn {
+pub(super) struct TablePage {
     pub(super) shown: String,
     pub(super) all: usize,
     pub(super) page: usize,
@@ -228,7 +228,7 @@ pub(super) struct Turn {
     pub(super) next: Option<String>,
 }
 
-impl Turn {
+impl TablePage {
     /// Keeps the rows of this page. `link` makes the address of a page.
     pub(super) fn to<T>(rows: &mut Vec<T>, page: usize, link: impl Fn(usize) -> String) -> Self {
         let all = rows.len();
@@ -303,9 +303,9 @@ mod tests {
             (101, 0, Some(0), 100, Some(2)),
         ] {
             let mut table: Vec<usize> = (0..all).collect();
-            let turn = Turn::to(&mut table, page, |page| page_of(&page));
+            let table_page = TablePage::to(&mut table, page, |page| page_of(&page));
             assert_eq!((table.first().copied(), table.len()), (first, rows));
-            assert_eq!(turn.next, next.as_ref().map(page_of), "{all} {page}");
+            assert_eq!(table_page.next, next.as_ref().map(page_of), "{all} {page}");
         }
     }
 

@@ -21,12 +21,12 @@ impl Assignments {
                 _ => whole.push(piece.to_owned()),
             }
         }
-        let one = |text: &String| one(text);
-        whole.iter().map(one).collect::<Result<_, _>>().map(Self)
+        let parse = |text: &String| parse_assignment(text);
+        whole.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
-fn one(text: &str) -> Result<(String, Value), String> {
+fn parse_assignment(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     if name.is_empty() {
         return Err("expected NAME=VALUE".to_owned());

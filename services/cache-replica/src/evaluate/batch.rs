@@ -28,14 +28,14 @@ const SCANS_PER_REQUEST: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(super) query: Query,
-    plan: Result<Planned, FactError>,
+    plan: Result<PreparedPlan, FactError>,
     /// Most queries are never looked for in the memo.
     key: OnceLock<QueryKey>,
 }
 
 /// A plan with its selections.
 #[derive(Debug)]
-enum Planned {
+enum PreparedPlan {
     Jmespath(Arc<Plan>, Select),
     Cel(CelPrepared),
 }
@@ -72,14 +72,17 @@ impl Prepared {
                 None => Select::default(),
             };
             let Some(cel) = &query.cel else {
-                return Ok(Planned::Jmespath(plans.get(&query.expression)?, select));
+                return Ok(PreparedPlan::Jmespath(
+                    plans.get(&query.expression)?,
+                    select,
+                ));
             };
             let mut selects = vec![select];
             for selection in cel.documents.values() {
                 selects.push(Select::new(selection)?);
             }
             let plan = plans.cel(query, cel)?;
-            Ok(Planned::Cel(CelPrepared { plan, selects }))
+            Ok(PreparedPlan::Cel(CelPrepared { plan, selects }))
         };
         Self {
             plan: plan(&query),
@@ -91,8 +94,8 @@ impl Prepared {
     /// Returns the parts of a view that the query is about; none if the query cannot be answered.
     pub(crate) fn selects(&self) -> impl Iterator<Item = &Select> {
         let selects = match &self.plan {
-            Ok(Planned::Jmespath(_, select)) => std::slice::from_ref(select),
-            Ok(Planned::Cel(cel)) => &*cel.selects,
+            Ok(PreparedPlan::Jmespath(_, select)) => std::slice::from_ref(select),
+            Ok(PreparedPlan::Cel(cel)) => &*cel.selects,
             Err(_) => &[],
         };
         selects.iter()
@@ -101,7 +104,7 @@ impl Prepared {
     /// The query, if its language is CEL.
     pub(super) fn cel(&self) -> Option<&CelPrepared> {
         match &self.plan {
-            Ok(Planned::Cel(cel)) => Some(cel),
+            Ok(PreparedPlan::Cel(cel)) => Some(cel),
             _ => None,
         }
     }
@@ -161,13 +164,13 @@ impl Batch {
         prepared: &'b Prepared,
     ) -> Result<QueryContext<'b>, FactError> {
         match &prepared.plan {
-            Ok(Planned::Jmespath(plan, select)) => Ok(QueryContext {
+            Ok(PreparedPlan::Jmespath(plan, select)) => Ok(QueryContext {
                 batch: self,
                 prepared,
                 plan,
                 select,
             }),
-            Ok(Planned::Cel(_)) => Err(FactError::RequestInvalid {
+            Ok(PreparedPlan::Cel(_)) => Err(FactError::RequestInvalid {
                 message: "the query is in CEL".to_owned(),
             }),
             Err(error) => Err(error.clone()),

@@ -17,7 +17,7 @@ use super::{
 use crate::scan::{PieceKey, Scan};
 
 /// The state of a query after a worker had it.
-enum Planned {
+enum OffloadOutcome {
     Done(Result<Bytes, FactError>),
     /// The query is to be evaluated slice by slice.
     Sliced(Arc<Scan>),
@@ -49,14 +49,14 @@ impl Evaluator {
             return self.answer_cel_at_length(batch, index).await;
         }
         let planned = match self.plan_offloaded(batch, index).await? {
-            Planned::Done(result) => return result,
+            OffloadOutcome::Done(result) => return result,
             planned => planned,
         };
         // Each scan of a request builds a result of its own.
         let permit = batch.scans.acquire().await;
         let _permit = permit.map_err(|_| batch.deadline.exceeded())?;
         match planned {
-            Planned::Sliced(scan) => self.evaluate_slices(batch, index, &scan).await,
+            OffloadOutcome::Sliced(scan) => self.evaluate_slices(batch, index, &scan).await,
             _ => self.evaluate_whole(batch, index).await,
         }
     }
@@ -66,7 +66,7 @@ impl Evaluator {
         self: &Arc<Self>,
         batch: &Arc<Batch>,
         index: usize,
-    ) -> Result<Planned, FactError> {
+    ) -> Result<OffloadOutcome, FactError> {
         let permit = self.workers.take(&batch.namespace).await;
         let (this, batch) = (Arc::clone(self), Arc::clone(batch));
         let span = tracing::Span::current();
@@ -84,15 +84,15 @@ impl Evaluator {
     }
 
     /// Evaluates a query over a few objects, or plans the scan of all objects.
-    fn plan(&self, context: QueryContext<'_>) -> Planned {
+    fn plan(&self, context: QueryContext<'_>) -> OffloadOutcome {
         let mut facts = QueryFacts::new(self, context);
         let path = AnswerPath::choose(Stage::Worker, &mut facts);
         match (path, facts.remembered, facts.sliced) {
-            (AnswerPath::Remembered, Some(result), _) => Planned::Done(result),
+            (AnswerPath::Remembered, Some(result), _) => OffloadOutcome::Done(result),
             (AnswerPath::Inline | AnswerPath::Offloaded, ..) => {
                 let result = self.evaluate_over(context, facts.found.as_ref());
                 self.remember(context, &result);
-                Planned::Done(result)
+                OffloadOutcome::Done(result)
             }
             (AnswerPath::Sliced, _, Some(sliced)) => {
                 let pieces = match sliced.is_of_objects_alone() {
@@ -109,10 +109,12 @@ impl Evaluator {
                     budget,
                     pieces.as_deref(),
                 );
-                Planned::Sliced(Arc::new(scan))
+                OffloadOutcome::Sliced(Arc::new(scan))
             }
             // A remembered or sliced path comes with its result.
-            (AnswerPath::Whole | AnswerPath::Remembered | AnswerPath::Sliced, ..) => Planned::Whole,
+            (AnswerPath::Whole | AnswerPath::Remembered | AnswerPath::Sliced, ..) => {
+                OffloadOutcome::Whole
+            }
         }
     }
 

@@ -15,8 +15,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Uses,
-    rule::{self, EvictableView, Phase, Why},
+    ViewUsages,
+    rule::{self, EvictableView, EvictionReason, Phase},
 };
 use crate::{
     evaluate::Evaluator,
@@ -38,7 +38,7 @@ const SETTLING_MS: u64 = 10_000;
 /// Keeps the views within the limits.
 pub(crate) struct Keeper {
     pub(crate) mirror: Arc<Mirror>,
-    pub(crate) uses: Arc<Uses>,
+    pub(crate) uses: Arc<ViewUsages>,
     pub(crate) evaluator: Arc<Evaluator>,
     pub(crate) metrics: MemoryMetrics,
     pub(crate) replica: String,
@@ -53,7 +53,7 @@ pub(crate) struct Keeper {
 pub(crate) struct Moved {
     bytes: u64,
     since: u64,
-    why: Why,
+    why: EvictionReason,
     times: u32,
     /// The time at which the mirror was asked to load the view again.
     coming: Option<u64>,
@@ -201,7 +201,7 @@ impl Keeper {
             })
     }
 
-    fn evict(&mut self, now: u64, id: &ViewId, subject: &EvictableView, why: Why) {
+    fn evict(&mut self, now: u64, id: &ViewId, subject: &EvictableView, why: EvictionReason) {
         let times = self.moved.get(id).map_or(0, |moved| moved.times) + 1;
         let reason = reason(why, subject, self.limit);
         tracing::warn!(view = %id, bytes = subject.bytes, reason, "view evicted");
@@ -237,19 +237,19 @@ impl Keeper {
     }
 }
 
-fn reason(why: Why, subject: &EvictableView, limit: Option<u64>) -> String {
+fn reason(why: EvictionReason, subject: &EvictableView, limit: Option<u64>) -> String {
     let bytes = subject.bytes;
     let limit = limit.unwrap_or_default();
     match why {
-        Why::OwnLimit => format!(
+        EvictionReason::OwnLimit => format!(
             "it takes {bytes} bytes, and its own limit is {}; it is tried again when it is asked for",
             subject.bytes_max.unwrap_or_default()
         ),
-        Why::Huge => format!(
+        EvictionReason::Huge => format!(
             "its {bytes} bytes are more than half of what a memory limit of {limit} leaves to views; \
              it comes back when there is room beside the others"
         ),
-        Why::Oldest => format!(
+        EvictionReason::Oldest => format!(
             "the memory limit of {limit} bytes was reached, and it was used least recently; it comes \
              back when there is room, or older ones may go"
         ),

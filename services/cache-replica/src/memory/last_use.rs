@@ -14,16 +14,16 @@ use tokio::time::Instant;
 
 use crate::sealed;
 
-/// The use of every view.
+/// The last use of each view.
 #[derive(Debug)]
-pub(crate) struct Uses {
+pub(crate) struct ViewUsages {
     since: Instant,
-    by_view: Mutex<BTreeMap<ViewId, Arc<Use>>>,
+    by_view: Mutex<BTreeMap<ViewId, Arc<ViewUsage>>>,
 }
 
-/// The use of one view.
+/// The last use of a view, and the reason of its eviction.
 #[derive(Debug)]
-pub(crate) struct Use {
+pub(crate) struct ViewUsage {
     since: Instant,
     at: AtomicU64,
     /// The reason of the view's eviction, if it is evicted.
@@ -32,7 +32,7 @@ pub(crate) struct Use {
     sealed: AtomicBool,
 }
 
-impl Uses {
+impl ViewUsages {
     pub(crate) fn new() -> Self {
         Self {
             since: Instant::now(),
@@ -45,10 +45,10 @@ impl Uses {
         now(self.since)
     }
 
-    pub(crate) fn get_or_create(&self, view: &ViewId) -> Arc<Use> {
+    pub(crate) fn get_or_create(&self, view: &ViewId) -> Arc<ViewUsage> {
         let mut of = self.by_view.lock();
         let kept = of.entry(view.clone()).or_insert_with(|| {
-            Arc::new(Use {
+            Arc::new(ViewUsage {
                 since: self.since,
                 at: AtomicU64::new(0),
                 evicted: Mutex::default(),
@@ -66,7 +66,7 @@ impl Uses {
     }
 }
 
-impl Use {
+impl ViewUsage {
     /// Somebody asks for the view.
     pub(crate) fn used(&self) {
         // From 1 on: 0 is never.
@@ -106,7 +106,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_use_of_a_view_that_came_meanwhile_is_counted() {
-        let uses = Uses::new();
+        let uses = ViewUsages::new();
         let (old, new) = (ViewId::new("old"), ViewId::new("new"));
         uses.get_or_create(&old).used();
         // The set of views was taken before both: `old` is gone, and `new` has an endpoint since.

@@ -54,7 +54,7 @@ pub(crate) enum Phase {
     Coming,
     Evicted {
         since: u64,
-        why: Why,
+        why: EvictionReason,
         /// The number of consecutive evictions soon after a return, including the latest.
         times: u32,
     },
@@ -62,7 +62,7 @@ pub(crate) enum Phase {
 
 /// The reason of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Why {
+pub(crate) enum EvictionReason {
     /// The view is over a limit of its own.
     OwnLimit,
     /// The view alone takes more than half of the memory for views.
@@ -71,7 +71,7 @@ pub(crate) enum Why {
     Oldest,
 }
 
-impl Why {
+impl EvictionReason {
     /// Returns the label of the reason in metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Why {
 /// The views that are to be evicted, and to be loaded again, by their positions in the input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decision {
-    pub(crate) evict: Vec<(usize, Why)>,
+    pub(crate) evict: Vec<(usize, EvictionReason)>,
     pub(crate) load: Option<usize>,
     /// The views take more than the limit, and none may be evicted.
     pub(crate) over: bool,
@@ -112,7 +112,7 @@ pub(crate) fn decide(now: u64, room: Option<u64>, views: &[EvictableView]) -> De
             state.held[at] = false;
         }
         if !evicted && over_own(view) {
-            state.decision.evict.push((at, Why::OwnLimit));
+            state.decision.evict.push((at, EvictionReason::OwnLimit));
         }
     }
     if let Some(room) = room {
@@ -158,8 +158,8 @@ impl EvictionState<'_> {
                 .max_by_key(|(_, view)| view.bytes);
             let oldest = || evictable().min_by_key(|(_, view)| (view.used_at, view.tie));
             let victim = match huge {
-                Some((at, _)) => Some((at, Why::Huge)),
-                None => oldest().map(|(at, _)| (at, Why::Oldest)),
+                Some((at, _)) => Some((at, EvictionReason::Huge)),
+                None => oldest().map(|(at, _)| (at, EvictionReason::Oldest)),
             };
             let Some((at, why)) = victim else {
                 self.decision.over = true;
@@ -169,7 +169,7 @@ impl EvictionState<'_> {
         }
     }
 
-    fn evict(&mut self, at: usize, why: Why) {
+    fn evict(&mut self, at: usize, why: EvictionReason) {
         self.held[at] = false;
         self.decision.evict.push((at, why));
     }
@@ -195,7 +195,7 @@ impl EvictionState<'_> {
                 && let Some(older) = self.older_than(view, view.bytes - free)
             {
                 for victim in older {
-                    self.evict(victim, Why::Oldest);
+                    self.evict(victim, EvictionReason::Oldest);
                 }
                 self.decision.load = Some(at);
                 return;
@@ -208,7 +208,7 @@ impl EvictionState<'_> {
             return false;
         };
         let away = self.now.saturating_sub(since);
-        if over_own(view) && why == Why::OwnLimit {
+        if over_own(view) && why == EvictionReason::OwnLimit {
             return was_asked(view) && away >= OWN_LIMIT_RETRY_MS.max(away_ms(times));
         }
         away >= away_ms(times)
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    fn evicted(bytes: u64, used_at: u64, since: u64, why: Why) -> EvictableView {
+    fn evicted(bytes: u64, used_at: u64, since: u64, why: EvictionReason) -> EvictableView {
         let phase = Phase::Evicted {
             since,
             why,
@@ -285,43 +285,48 @@ mod tests {
             ..held(11, 9)
         };
         let tied = |tie| EvictableView { tie, ..held(40, 5) };
-        type Case = (&'static str, Vec<EvictableView>, Vec<(usize, Why)>, bool);
+        type Case = (
+            &'static str,
+            Vec<EvictableView>,
+            Vec<(usize, EvictionReason)>,
+            bool,
+        );
         let cases: Vec<Case> = vec![
             ("all fit", vec![held(50, 1), held(50, 2)], vec![], false),
             (
                 "the least recently used goes",
                 vec![held(40, 3), held(40, 1), held(40, 2)],
-                vec![(1, Why::Oldest)],
+                vec![(1, EvictionReason::Oldest)],
                 false,
             ),
             (
                 "as many as it takes",
                 vec![held(45, 3), held(40, 1), held(40, 2), held(50, 4)],
-                vec![(1, Why::Oldest), (2, Why::Oldest)],
+                vec![(1, EvictionReason::Oldest), (2, EvictionReason::Oldest)],
                 false,
             ),
             (
                 "a huge one goes before older ones",
                 vec![held(90, 9), held(10, 1), held(10, 2)],
-                vec![(0, Why::Huge)],
+                vec![(0, EvictionReason::Huge)],
                 false,
             ),
             (
                 "huge is more than half of what is left beside what stays",
                 vec![pinned(60), held(25, 9), held(10, 1), held(10, 2)],
-                vec![(1, Why::Huge)],
+                vec![(1, EvictionReason::Huge)],
                 false,
             ),
             (
                 "pinned ones stay, and that is said",
                 vec![pinned(70), pinned(40), held(10, 9)],
-                vec![(2, Why::Huge)],
+                vec![(2, EvictionReason::Huge)],
                 true,
             ),
             (
                 "one over its own limit goes alone",
                 vec![own.clone(), held(10, 1)],
-                vec![(0, Why::OwnLimit)],
+                vec![(0, EvictionReason::OwnLimit)],
                 false,
             ),
             (
@@ -333,7 +338,7 @@ mod tests {
             (
                 "a tie is told by each replica for itself",
                 vec![tied(2), tied(1), tied(3)],
-                vec![(1, Why::Oldest)],
+                vec![(1, EvictionReason::Oldest)],
                 false,
             ),
         ];
@@ -357,14 +362,14 @@ mod tests {
         let again = EvictableView {
             phase: Phase::Evicted {
                 since: NOW - 3_999,
-                why: Why::Oldest,
+                why: EvictionReason::Oldest,
                 times: 3,
             },
             ..held(10, 0)
         };
         let own = EvictableView {
             bytes_max: Some(10),
-            ..evicted(20, asked, since, Why::OwnLimit)
+            ..evicted(20, asked, since, EvictionReason::OwnLimit)
         };
         let unasked = EvictableView {
             used_at: 0,
@@ -374,7 +379,7 @@ mod tests {
             bytes_max: Some(30),
             ..unasked.clone()
         };
-        let gone = |bytes, used_at| evicted(bytes, used_at, since, Why::Oldest);
+        let gone = |bytes, used_at| evicted(bytes, used_at, since, EvictionReason::Oldest);
         type Case = (&'static str, Vec<EvictableView>, Option<usize>, Vec<usize>);
         let cases: Vec<Case> = vec![
             (
@@ -457,6 +462,6 @@ mod tests {
             ..held(2, 0)
         };
         let decision = decide(NOW, None, &[held(u64::MAX / 2, 0), own]);
-        assert_eq!(decision.evict, [(1, Why::OwnLimit)]);
+        assert_eq!(decision.evict, [(1, EvictionReason::OwnLimit)]);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anteroom_bus::{Bus, BusExt as _};
-use anteroom_mirror::{Hold, Mirror};
+use anteroom_mirror::{HeldViewFilter, Mirror};
 use anteroom_model::{
     ViewId,
     limits::{REPLICA_BEAT_INTERVAL_MS, REPLICA_SILENCE_MAX_MS},
@@ -97,9 +97,9 @@ impl Share {
         owners(view, self.members.iter().map(String::as_str), factor).contains(&own)
     }
 
-    fn hold(&self, own: &str, factor: usize) -> Hold {
+    fn hold(&self, own: &str, factor: usize) -> HeldViewFilter {
         let (share, own) = (self.clone(), own.to_owned());
-        Hold::new(move |view| {
+        HeldViewFilter::new(move |view| {
             view.is_system() || share.kept.contains(view) || share.owns(&own, view, factor)
         })
     }

@@ -202,14 +202,14 @@ impl World {
                 self.set();
                 if before.is_some_and(|before| before != content) {
                     let key = scan(policy, 0).policy;
-                    self.plan.anew(|changed| *changed == key);
+                    self.plan.rescan_all(|changed| *changed == key);
                 }
             }
             Event::Unknown(view, unknown) => self.unknown[usize::from(view)] = unknown,
             Event::Begin => self.begin(),
             Event::Steps(count) => self.steps(count),
             Event::Extend => self.extend(),
-            Event::Rescan => self.plan.anew(|_| true),
+            Event::Rescan => self.plan.rescan_all(|_| true),
             Event::Retry(policy, view) => {
                 let scan = scan(policy, usize::from(view));
                 let objects = self.findings.errors_of(&scan);
@@ -217,7 +217,7 @@ impl World {
                     .into_iter()
                     .map(|o| ObjectKey::new("", o.name))
                     .collect();
-                self.walks.extend(self.plan.again(&scan, &objects));
+                self.walks.extend(self.plan.rescan_objects(&scan, &objects));
             }
         }
     }
@@ -437,7 +437,7 @@ fn unreadable_objects_are_known_one_by_one_up_to_a_limit() {
     let things = |n: usize| Fake(Arc::new((0_u16..).take(n).map(|n| (n, (1, 1))).collect()));
     let mut go = |to: &Fake, whole: bool, unread: Range<usize>| {
         if whole {
-            plan.anew(|_| true);
+            plan.rescan_all(|_| true);
         }
         let mut walk = plan.walks(|_| Some(to.clone()), never).remove(0);
         let keys: Vec<_> = unread
@@ -512,7 +512,7 @@ fn policies_at_the_same_state_are_scanned_together() {
     );
     walk.take(9);
     plan.arrived(walk);
-    plan.anew(|policy| &*policy.name == "2");
+    plan.rescan_all(|policy| &*policy.name == "2");
     let walks = plan.walks(|_| Some(two.clone()), never);
     let left: Vec<_> = walks.iter().map(Walk::left).collect();
     assert_eq!(left, [1, 4], "what came, and all");
@@ -526,12 +526,15 @@ fn objects_are_judged_again_by_the_state_their_policy_has_reached() {
     let scan = scan(0, 0);
     plan.set(&[scan.clone()].into());
     let keys = ["1", "9"].map(|name| ObjectKey::new("", name));
-    assert!(plan.again(&scan, &keys).is_none(), "it stands nowhere");
+    assert!(
+        plan.rescan_objects(&scan, &keys).is_none(),
+        "it stands nowhere"
+    );
     let state = Fake(Arc::new([(1, (1, 1)), (2, (1, 1))].into()));
     let walk = plan.walks(|_| Some(state.clone()), never).remove(0);
-    assert!(plan.again(&scan, &keys).is_none(), "it walks");
+    assert!(plan.rescan_objects(&scan, &keys).is_none(), "it walks");
     plan.arrived(walk);
-    let mut walk = plan.again(&scan, &keys).unwrap();
+    let mut walk = plan.rescan_objects(&scan, &keys).unwrap();
     assert_eq!(walk.take(9), [WalkStep::Judge((1, 1, 1))]);
     plan.arrived(walk);
     assert_eq!(plan.unread_objects(&scan).map(|keys| keys.len()), Some(0));
@@ -547,7 +550,7 @@ fn a_policy_without_objects_to_judge_again_scans_on() {
     let walk = plan.walks(|_| Some(one.clone()), never).remove(0);
     plan.arrived(walk);
     for gone in [&[][..], &[ObjectKey::new("", "9")]] {
-        assert!(plan.again(&scan, gone).is_none());
+        assert!(plan.rescan_objects(&scan, gone).is_none());
     }
     let walks = plan.walks(|_| Some(two.clone()), never);
     assert_eq!(walks.iter().map(Walk::left).collect::<Vec<_>>(), [1]);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anteroom_engine::judge::{CatalogSnapshot, ScannedPolicy};
-use anteroom_mirror::Hold;
+use anteroom_mirror::HeldViewFilter;
 use anteroom_model::{ObjectKey, ViewId};
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ impl Scanner {
         self.rescans.set(reads.collect(), Instant::now());
         self.judge_by_new_facts(|policy| new.contains(policy));
         // Where there is room, others' objects may be among those that were left out.
-        self.anew(|policy| has_room || is_other(policy));
+        self.rescan_all(|policy| has_room || is_other(policy));
         self.fact_timeout
             .retain(|policy, _| policies.contains_key(policy));
         self.policies = policies;
@@ -110,7 +110,7 @@ impl Scanner {
         let views: BTreeSet<ViewId> = scans.iter().map(|f| f.view.clone()).collect();
         self.metrics.views(views.len());
         self.mirror
-            .hold(Hold::new(move |view| views.contains(view)));
+            .hold(HeldViewFilter::new(move |view| views.contains(view)));
     }
 }
 

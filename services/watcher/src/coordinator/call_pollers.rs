@@ -32,8 +32,8 @@ pub(crate) struct CallPollers {
 
 struct Running {
     poller: AbortHandle,
-    /// See [`CallPollers::was_good`].
-    was_good: watch::Sender<Option<Instant>>,
+    /// See [`CallPollers::report_good_at`].
+    good_at: watch::Sender<Option<Instant>>,
 }
 
 impl CallPollers {
@@ -74,7 +74,7 @@ impl CallPollers {
             };
             queue.open_with(info, inherited.objects, opening)
         });
-        let (was_good, heard) = watch::channel(None);
+        let (good_at, heard) = watch::channel(None);
         let poller = poller::Poller {
             caller: self.caller.clone(),
             publisher: self.publisher.clone(),
@@ -82,19 +82,19 @@ impl CallPollers {
             spec,
             handle,
             inherited: inherited_version,
-            was_good: heard,
+            good_at: heard,
         };
         let name = format!("API call of view {view}");
         let poller = self.pollers.spawn_until_shutdown(name, poller.run());
-        self.running.insert(view, Running { poller, was_good });
+        self.running.insert(view, Running { poller, good_at });
     }
 
     /// Notes that the data of an earlier term, which a reader still holds, were good at this moment. Their age is the
     /// sum of the times that the earlier writer and then the reader measured.
-    pub(crate) fn was_good(&self, view: &ViewId, at: Instant) {
+    pub(crate) fn report_good_at(&self, view: &ViewId, at: Instant) {
         if let Some(running) = self.running.get(view) {
             // The newest: each reader has at most what the log has.
-            running.was_good.send_if_modified(|good| {
+            running.good_at.send_if_modified(|good| {
                 let newer = good.is_none_or(|good| good < at);
                 if newer {
                     *good = Some(at);

@@ -257,7 +257,7 @@ impl Controller {
                 self.calls.start(info, spec, inherited);
             }
             CoordinatorEffect::StopCall(view) => self.calls.stop(&view),
-            CoordinatorEffect::CallWasGood(view, at) => self.calls.was_good(&view, at),
+            CoordinatorEffect::AnswerAgeReported(view, at) => self.calls.report_good_at(&view, at),
             CoordinatorEffect::SetStatus(owner, desired) => {
                 statuses.put(&owner, &desired);
                 status.put(owner, *desired);

@@ -26,8 +26,8 @@ pub(super) enum CoordinatorEffect {
     StartCall(SourceInfo, Arc<CallSpec>),
     /// Cease to make the call of this view.
     StopCall(ViewId),
-    /// The data that readers still hold of this call's view were good at this moment.
-    CallWasGood(ViewId, Instant),
+    /// Readers report that the answer of this call that they still hold was good at this moment.
+    AnswerAgeReported(ViewId, Instant),
     /// Bring the object's status up to this.
     SetStatus(StatusOwner, Box<DesiredStatus>),
     /// Forget the status of a deleted object.

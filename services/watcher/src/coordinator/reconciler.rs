@@ -206,7 +206,7 @@ impl Reconciler {
         for (view, age_ms) in &beat.ages_ms {
             if let Some(good) = now.checked_sub(Duration::from_millis(*age_ms)) {
                 self.effects
-                    .push(CoordinatorEffect::CallWasGood(view.clone(), good));
+                    .push(CoordinatorEffect::AnswerAgeReported(view.clone(), good));
             }
         }
         self.views.replica(beat, now);

@@ -8,7 +8,7 @@ use anteroom_model::{Failure, ObjectKey, ViewId, own_reason};
 use super::{
     hub::Hub,
     join::Joining,
-    plan::{self, Plan, Wants, WatchScope},
+    plan::{self, Plan, PlanInput, WatchScope},
     reads::JOINS_MAX,
     references::State,
 };
@@ -28,7 +28,7 @@ struct Arrivals {
 pub(super) fn assign(
     hub: &mut Hub,
     plan: &Plan,
-    wants: &Wants,
+    input: &PlanInput,
     queue: &mut WriteQueue,
 ) -> Vec<(WatchScope, Joining)> {
     let mut arrivals: BTreeMap<WatchScope, Arrivals> = BTreeMap::new();
@@ -50,7 +50,7 @@ pub(super) fn assign(
             queue.refused(&member.handle, too_many());
         }
     }
-    assign_references(hub, plan, wants, &mut arrivals, queue);
+    assign_references(hub, plan, input, &mut arrivals, queue);
     let mut joining = Vec::new();
     for (scope, arrived) in arrivals {
         admit(hub, &scope, arrived, &mut joining, queue);
@@ -61,19 +61,19 @@ pub(super) fn assign(
 fn assign_references(
     hub: &mut Hub,
     plan: &Plan,
-    wants: &Wants,
+    input: &PlanInput,
     arrivals: &mut BTreeMap<WatchScope, Arrivals>,
     queue: &mut WriteQueue,
 ) {
     let usable =
-        |scope: &WatchScope| plan.scopes.contains(scope) && !wants.forbidden.contains(scope);
+        |scope: &WatchScope| plan.scopes.contains(scope) && !input.forbidden.contains(scope);
     let all = Some(WatchScope::all()).filter(usable);
     let mut unfit = Vec::new();
     for (object, reference) in &mut hub.references.by_object {
         let scope = if plan.unfit.contains(object) {
             unfit.push(object.clone());
             None
-        } else if wants.references.contains(object) {
+        } else if input.references.contains(object) {
             let namespace = || Some(WatchScope::of_namespace(&object.namespace)).filter(usable);
             let own = || Some(WatchScope::of_object(object));
             all.clone().or_else(namespace).or_else(own)

@@ -141,7 +141,7 @@ impl ViewFilter {
 
 /// The views and references of one type, and its size and rights as far as they are known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wants {
+pub(super) struct PlanInput {
     pub views: BTreeMap<ViewId, ViewFilter>,
     /// Referenced objects that have to be watched.
     pub references: BTreeSet<ObjectKey>,
@@ -164,26 +164,26 @@ pub(super) struct Plan {
 }
 
 /// Returns whether the size of the type makes a difference to the plan.
-pub(super) fn asks_for_size(wants: &Wants) -> bool {
+pub(super) fn asks_for_size(input: &PlanInput) -> bool {
     let whole = |filter: &ViewFilter| filter.is_whole() && filter.namespaces.is_empty();
-    let wide_anyway = wants.views.values().any(whole);
-    !wide_anyway && wants.objects.is_none() && narrow(wants).len() > 1
+    let wide_anyway = input.views.values().any(whole);
+    !wide_anyway && input.objects.is_none() && narrow(input).len() > 1
 }
 
 /// Returns for each wide watch of a plan the number of narrow ones saved by it that may go before another
 /// plan would do without it; `None`: any number, since a view is of exactly it.
-pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<WatchScope, Option<usize>> {
-    let narrow = narrow(wants);
+pub(super) fn spare(input: &PlanInput, plan: &Plan) -> BTreeMap<WatchScope, Option<usize>> {
+    let narrow = narrow(input);
     let wide = plan.scopes.iter().filter(|scope| scope.is_wide());
     let spare = wide.map(|scope| {
         let exactly = |filter: &ViewFilter| filter.is_whole() && filter.own().contains(scope);
-        if wants.views.values().any(exactly) {
+        if input.views.values().any(exactly) {
             return (scope.clone(), None);
         }
         let within = narrow
             .iter()
             .filter(|own| scope.holds_namespace(&own.namespace));
-        let size = size_of(scope, wants);
+        let size = size_of(scope, input);
         let least = (0..=WATCHES_PER_TYPE_MAX + 1).find(|count| pays(true, *count, size));
         let spare = within.count().saturating_sub(least.unwrap_or(usize::MAX));
         (scope.clone(), Some(spare))
@@ -193,26 +193,26 @@ pub(super) fn spare(wants: &Wants, plan: &Plan) -> BTreeMap<WatchScope, Option<u
 
 /// Returns the number of objects of a wide watch, if it is known well enough: a namespace is not larger than its
 /// type.
-fn size_of(scope: &WatchScope, wants: &Wants) -> Option<u64> {
+fn size_of(scope: &WatchScope, input: &PlanInput) -> Option<u64> {
     let small = |objects: &u64| scope.namespace.is_empty() || *objects <= OBJECTS_PER_WATCH;
-    wants.objects.filter(small)
+    input.objects.filter(small)
 }
 
 /// The watches of a type.
-pub(super) fn plan(wants: &Wants) -> Plan {
+pub(super) fn plan(input: &PlanInput) -> Plan {
     let mut wide: BTreeSet<WatchScope> = BTreeSet::new();
-    for filter in wants.views.values().filter(|filter| filter.is_whole()) {
+    for filter in input.views.values().filter(|filter| filter.is_whole()) {
         wide.extend(filter.own());
     }
     let all = WatchScope::all();
-    let allowed = |scope: &WatchScope| !wants.forbidden.contains(scope);
-    let narrow = narrow(wants);
-    let runs = |scope: &WatchScope| wants.current.contains(scope);
-    let crowded = narrow.len() + foreign(wants).len() > WATCHES_PER_TYPE_MAX;
+    let allowed = |scope: &WatchScope| !input.forbidden.contains(scope);
+    let narrow = narrow(input);
+    let runs = |scope: &WatchScope| input.current.contains(scope);
+    let crowded = narrow.len() + foreign(input).len() > WATCHES_PER_TYPE_MAX;
     let worth = |scope: &WatchScope, count: usize, size: Option<u64>| {
         (crowded && count > 1) || pays(runs(scope), count, size)
     };
-    let all_pays = worth(&all, narrow.len(), wants.objects);
+    let all_pays = worth(&all, narrow.len(), input.objects);
     if !wide.contains(&all) && allowed(&all) && all_pays {
         wide.insert(all.clone());
     }
@@ -223,20 +223,20 @@ pub(super) fn plan(wants: &Wants) -> Plan {
         }
         for (namespace, count) in by_namespace {
             let scope = WatchScope::of_namespace(namespace);
-            if allowed(&scope) && worth(&scope, count, size_of(&scope, wants)) {
+            if allowed(&scope) && worth(&scope, count, size_of(&scope, input)) {
                 wide.insert(scope);
             }
         }
     }
-    assign(wants, &wide)
+    assign(input, &wide)
 }
 
 /// Returns the watches that derivable views and references need on their own. A view of a whole namespace makes the
 /// narrow watches of the namespace needless.
-fn narrow(wants: &Wants) -> BTreeSet<WatchScope> {
-    let filters = wants.views.values().filter(|filter| filter.derivable());
+fn narrow(input: &PlanInput) -> BTreeSet<WatchScope> {
+    let filters = input.views.values().filter(|filter| filter.derivable());
     let mut scopes: BTreeSet<WatchScope> = filters.flat_map(ViewFilter::own).collect();
-    scopes.extend(wants.references.iter().map(WatchScope::of_object));
+    scopes.extend(input.references.iter().map(WatchScope::of_object));
     let wide: BTreeSet<WatchScope> = scopes
         .iter()
         .filter(|scope| scope.is_wide())
@@ -250,8 +250,8 @@ fn narrow(wants: &Wants) -> BTreeSet<WatchScope> {
 }
 
 /// Returns the watches for field selectors that only the API server can evaluate.
-fn foreign(wants: &Wants) -> BTreeSet<WatchScope> {
-    let filters = wants.views.values().filter(|filter| !filter.derivable());
+fn foreign(input: &PlanInput) -> BTreeSet<WatchScope> {
+    let filters = input.views.values().filter(|filter| !filter.derivable());
     filters.flat_map(ViewFilter::own).collect()
 }
 
@@ -289,11 +289,11 @@ fn pays(runs: bool, count: usize, size: Option<u64>) -> bool {
     }
 }
 
-fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
+fn assign(input: &PlanInput, wide: &BTreeSet<WatchScope>) -> Plan {
     let mut plan = Plan::default();
     let usable: BTreeSet<&WatchScope> = wide
         .iter()
-        .filter(|scope| !wants.forbidden.contains(scope))
+        .filter(|scope| !input.forbidden.contains(scope))
         .collect();
     let cover = |scope: &WatchScope| {
         let all = usable.iter().find(|wide| wide.namespace.is_empty());
@@ -301,7 +301,7 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
         all.or(namespace).map(|wide| (*wide).clone())
     };
     // Whole views get their places first, since their watches bring the objects of narrower views.
-    let (whole, rest): (Vec<_>, Vec<_>) = wants
+    let (whole, rest): (Vec<_>, Vec<_>) = input
         .views
         .iter()
         .partition(|(_, filter)| filter.is_whole());
@@ -312,7 +312,7 @@ fn assign(wants: &Wants, wide: &BTreeSet<WatchScope>) -> Plan {
         let scopes = own.map(|scope| cover(&scope).unwrap_or(scope));
         plan.place(view, scopes.collect());
     }
-    for object in &wants.references {
+    for object in &input.references {
         let own = WatchScope::of_object(object);
         let scope = cover(&own).unwrap_or(own);
         if plan.fits(&BTreeSet::from([scope.clone()])) {

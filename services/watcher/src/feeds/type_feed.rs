@@ -22,7 +22,7 @@ use super::{
     hub::Hub,
     member::Member,
     metrics::TypeGauges,
-    plan::{self, ViewFilter, Wants, WatchScope},
+    plan::{self, PlanInput, ViewFilter, WatchScope},
     running_watch::RunningWatch,
     shared_hub::SharedHub,
 };
@@ -319,7 +319,7 @@ impl TypeFeed {
         hub.references.fresh.clear();
         let watched = hub.references.handle.is_some();
         let references = hub.references.to_watch(Instant::now());
-        let wants = Wants {
+        let input = PlanInput {
             views: hub
                 .members
                 .iter()
@@ -330,9 +330,9 @@ impl TypeFeed {
             forbidden: hub.forbidden.keys().cloned().collect(),
             current: hub.watches.keys().cloned().collect(),
         };
-        let again = !wants.forbidden.contains(&WatchScope::all())
+        let again = !input.forbidden.contains(&WatchScope::all())
             && self.sized.is_none_or(|at| at.elapsed() >= ASK_AGAIN);
-        if self.sizing || (again && plan::asks_for_size(&wants)) {
+        if self.sizing || (again && plan::asks_for_size(&input)) {
             if !std::mem::replace(&mut self.sizing, true) {
                 let (api, gvr) = (tools.api.clone(), self.gvr.clone());
                 tasks.spawn(async move {
@@ -342,7 +342,7 @@ impl TypeFeed {
             }
             return;
         }
-        let plan = plan::plan(&wants);
+        let plan = plan::plan(&input);
         let context = self.watch_context(tools, planned);
         for scope in &plan.scopes {
             if !hub.watches.contains_key(scope) {
@@ -350,8 +350,8 @@ impl TypeFeed {
                     .insert(scope.clone(), context.start(scope, tasks));
             }
         }
-        self.wide = plan::spare(&wants, &plan);
-        let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &wants, queue));
+        self.wide = plan::spare(&input, &plan);
+        let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &input, queue));
         self.watch_context(tools, planned).join(joining, tasks);
         hub.watches.retain(|scope, watch| {
             let used = plan.scopes.contains(scope);

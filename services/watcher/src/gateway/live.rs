@@ -8,7 +8,7 @@
 //!
 //! | limit | of what |
 //! |---|---|
-//! | one read at a time | equal reads under way: they share one read ([`flights`]) |
+//! | one read at a time | equal reads under way: they share one read ([`shared_reads`]) |
 //! | rate | reads that begin in a second ([`bucket`]) |
 //! | number, size, time | reads; scans have limits of their own ([`limits`]) |
 //! | a while | the only data kept: metadata of images ([`crate::gateway::images`]) |
@@ -17,12 +17,12 @@ mod allowed;
 mod args;
 mod bucket;
 mod evaluate;
-mod flights;
 mod limits;
 mod metrics;
 mod mutate_existing;
 mod policies;
 mod reader;
+mod shared_reads;
 
 use std::{sync::Arc, time::Duration};
 

@@ -150,7 +150,7 @@ impl LogMetrics {
         set(&self.bytes, stats.bytes);
         set(&self.refused_bytes, stats.refused_bytes);
         set(&self.pending, stats.pending as u64);
-        let is_synced = stats.told == Some(ViewState::Synced);
+        let is_synced = stats.reported_state == Some(ViewState::Synced);
         set(&self.synced, u64::from(is_synced));
         if stats.news_age_ms != u64::MAX {
             let age_seconds = stats.news_age_ms as f64 / 1000.0;

@@ -205,13 +205,13 @@ impl KyvernoMetrics {
                 seconds: self.review_seconds.get_or_create_owned(&labels),
             }
         });
-        counted.one(took);
+        counted.observe(took);
         for record in &decision.rules {
             RuleSeries::with(&record.name, |RuleSeries { labels, seen, .. }| {
                 let subject = self.bounded_for_rule(whole, labels);
                 let key = (&subject, record.result() as usize, mode(record.action));
                 let counted = seen.get(&key, || self.rule(subject, labels, record));
-                counted.one(record.took);
+                counted.observe(record.took);
             });
         }
     }
@@ -370,7 +370,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn one(&self, took: Duration) {
+    fn observe(&self, took: Duration) {
         self.count.inc();
         self.seconds.observe(took.as_secs_f64());
     }

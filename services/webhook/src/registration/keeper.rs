@@ -189,7 +189,7 @@ impl Keeper {
         }
         let write_state = state.written.as_ref().map(|written| written.write_state);
         match step(write_state, Instant::now()) {
-            RegistrationStep::Rest(until) => {
+            RegistrationStep::WaitUntil(until) => {
                 self.publish_position(state);
                 until
             }
@@ -260,7 +260,7 @@ impl Keeper {
     fn content<'w>(&'w self, desired: &'w DesiredConfiguration) -> Content<'w> {
         Content {
             configuration: &desired.configuration,
-            marks: self.registration.marks(),
+            object_metadata: self.registration.object_metadata(),
             position: &desired.catalog.position,
             policies_at: &desired.policies_at,
             path_period: desired.token.as_ref().map(|token| token.period),

@@ -98,7 +98,7 @@ impl PathTokens {
     pub(crate) fn use_key(&self, key: &str) {
         let mut state = self.0.lock();
         state.key = Some(MacKey::new(key.as_bytes()));
-        state.take_those_around(clock());
+        state.accept_neighbouring_periods(clock());
     }
 
     /// Returns the token of a configuration that is made now; `None` without a key.
@@ -181,18 +181,20 @@ impl TokenState {
         of.seen.retain(|known| known != token);
         of.seen.truncate(SEEN_MAX - 1);
         of.seen.push_front(token.to_owned());
-        self.take_those_around(clock);
+        self.accept_neighbouring_periods(clock);
         is_newer
     }
 
     /// Accepts the tokens of the present periods, of their neighbours, and of all periods seen.
-    fn take_those_around(&mut self, clock: u64) {
+    fn accept_neighbouring_periods(&mut self, clock: u64) {
         let mut taken = Vec::new();
         for phase in PHASES {
             let of = self.of.get(phase);
             let period = of.current.map_or(clock, |current| current.period);
             let made = self.key.iter();
-            taken.extend(made.flat_map(|key| around(period).map(|period| token(key, period))));
+            taken.extend(
+                made.flat_map(|key| with_neighbours(period).map(|period| token(key, period))),
+            );
             taken.extend(of.seen.iter().cloned());
         }
         taken.sort_unstable();
@@ -205,8 +207,8 @@ impl TokenState {
     }
 }
 
-/// A period and those beside it.
-fn around(period: u64) -> [u64; 3] {
+/// Returns a period with its two neighbours.
+fn with_neighbours(period: u64) -> [u64; 3] {
     [period.saturating_sub(1), period, period.saturating_add(1)]
 }
 
@@ -255,7 +257,7 @@ mod tests {
             key: Some(MacKey::new(key.as_bytes())),
             ..TokenState::default()
         };
-        state.take_those_around(NOON);
+        state.accept_neighbouring_periods(NOON);
         state
     }
 

@@ -54,8 +54,8 @@ pub(super) struct WriteState {
 pub(super) enum RegistrationStep {
     Write,
     Prove,
-    /// Nothing, until then.
-    Rest(Instant),
+    /// Do nothing until this time.
+    WaitUntil(Instant),
 }
 
 /// Returns the next thing to do at `now`.
@@ -69,13 +69,13 @@ pub(super) fn step(written: Option<WriteState>, now: Instant) -> RegistrationSte
     }
     let mark = written.checked + MARK_AFTER;
     match (written.desired, written.proven) {
-        (true, true) if written.marked => RegistrationStep::Rest(recheck),
-        (true, true) if now < mark => RegistrationStep::Rest(mark),
+        (true, true) if written.marked => RegistrationStep::WaitUntil(recheck),
+        (true, true) if now < mark => RegistrationStep::WaitUntil(mark),
         (true, true) => RegistrationStep::Write,
         (false, true) => RegistrationStep::Write,
         (false, false) if now >= written.at + PROOF_PATIENCE => RegistrationStep::Write,
         (_, false) if written.unknowable => match written.at + MARGIN {
-            until if now < until => RegistrationStep::Rest(until),
+            until if now < until => RegistrationStep::WaitUntil(until),
             _ => RegistrationStep::Prove,
         },
         (_, false) => RegistrationStep::Prove,
@@ -118,16 +118,24 @@ mod tests {
             (
                 Some(after(true, true)),
                 5,
-                RegistrationStep::Rest(ms(30_000)),
+                RegistrationStep::WaitUntil(ms(30_000)),
             ),
             (Some(after(true, true)), 30_000, RegistrationStep::Write),
-            (Some(unmarked), 5, RegistrationStep::Rest(ms(5_000))),
+            (Some(unmarked), 5, RegistrationStep::WaitUntil(ms(5_000))),
             (Some(unmarked), 5_000, RegistrationStep::Write),
-            (Some(checked), 30_000, RegistrationStep::Rest(ms(60_000))),
+            (
+                Some(checked),
+                30_000,
+                RegistrationStep::WaitUntil(ms(60_000)),
+            ),
             (Some(after(false, true)), 5, RegistrationStep::Write),
             (Some(after(false, false)), 1_999, RegistrationStep::Prove),
             (Some(after(false, false)), 2_000, RegistrationStep::Write),
-            (Some(unknowable), 999, RegistrationStep::Rest(ms(1_000))),
+            (
+                Some(unknowable),
+                999,
+                RegistrationStep::WaitUntil(ms(1_000)),
+            ),
             (Some(unknowable), 1_000, RegistrationStep::Prove),
         ] {
             assert_eq!(step(written, ms(now)), expected, "{written:?} at {now}");

@@ -19,7 +19,7 @@ fn registration(url: Option<&str>) -> Registration {
             },
         },
         exempt_namespaces: vec!["anteroom".into(), "kube-system".into()],
-        marks: Marks::default(),
+        object_metadata: ObjectMetadata::default(),
         is_shadow: false,
     }
 }

@@ -22,7 +22,7 @@ use anteroom_engine::catalog::LogPosition;
 use anteroom_policy::Phase;
 
 use super::{
-    Marks, PathTokens,
+    ObjectMetadata, PathTokens,
     configuration::{self, Configuration},
     path_tokens,
 };
@@ -61,7 +61,7 @@ enum WriteVerdict {
 /// A configuration, with the further data in its object.
 pub(super) struct Content<'a> {
     pub(super) configuration: &'a Configuration,
-    pub(super) marks: &'a Marks,
+    pub(super) object_metadata: &'a ObjectMetadata,
     /// The position that it was made by.
     pub(super) position: &'a LogPosition,
     /// The position where the policies last changed: the object has to name this position, or a later one.
@@ -80,11 +80,11 @@ pub(super) async fn fetch(
 }
 
 /// Notes the token in an object. Returns true if another webhook has written a newer one than this one knew.
-pub(super) fn note_token(tokens: &PathTokens, phase: Phase, there: &DynamicObject) -> bool {
-    let reached = &there.data["webhooks"][0]["clientConfig"];
+pub(super) fn note_token(tokens: &PathTokens, phase: Phase, stored: &DynamicObject) -> bool {
+    let reached = &stored.data["webhooks"][0]["clientConfig"];
     let path = [&reached["service"]["path"], &reached["url"]];
     let path = path.into_iter().find_map(Value::as_str).unwrap_or_default();
-    let period = there.annotations().get(PATH_PERIOD);
+    let period = stored.annotations().get(PATH_PERIOD);
     let Some(period) = period.and_then(|period| period.parse().ok()) else {
         return false;
     };
@@ -93,25 +93,24 @@ pub(super) fn note_token(tokens: &PathTokens, phase: Phase, there: &DynamicObjec
     tokens_at.any(|(at, _)| tokens.read(phase, &path[at..], period))
 }
 
-/// Writes it over `there`, which was read before, if that does not say it already. Returns the resource version that the
-/// object has then.
+/// Replaces the stored object, unless it has the same content. Returns the object's resource version afterwards.
 pub(super) async fn write(
     client: &Client,
     desired: &Content<'_>,
-    there: Option<&DynamicObject>,
+    stored: Option<&DynamicObject>,
 ) -> Result<Option<String>, Unwritten> {
     let configuration = desired.configuration;
     let mut next = configuration.object();
-    mark(&mut next, desired.marks);
-    if let Some(role) = &desired.marks.owner {
+    add_metadata(&mut next, desired.object_metadata);
+    if let Some(role) = &desired.object_metadata.owner {
         next.metadata.owner_references = Some(vec![owned_by(client, role).await?]);
     }
-    let verdict = there.map(|there| judge(there, &next, desired.position, desired.policies_at));
+    let verdict = stored.map(|stored| judge(stored, &next, desired.position, desired.policies_at));
     match verdict {
-        Some(WriteVerdict::Same) => Ok(there.and_then(|there| there.resource_version())),
+        Some(WriteVerdict::Same) => Ok(stored.and_then(|stored| stored.resource_version())),
         Some(WriteVerdict::Newer) => Err(Unwritten::Outrun),
         Some(WriteVerdict::Write) | None => {
-            next.metadata.resource_version = there.and_then(|there| there.resource_version());
+            next.metadata.resource_version = stored.and_then(|stored| stored.resource_version());
             let annotations = next.metadata.annotations.get_or_insert_default();
             annotations.insert(POSITION.to_owned(), text(desired.position));
             let period = desired.path_period.map(|period| period.to_string());
@@ -132,14 +131,14 @@ fn api(client: &Client, configuration: &Configuration) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource)
 }
 
-fn mark(object: &mut DynamicObject, marks: &Marks) {
+fn add_metadata(object: &mut DynamicObject, object_metadata: &ObjectMetadata) {
     let labels = object.metadata.labels.get_or_insert_default();
-    for (key, value) in &marks.labels {
+    for (key, value) in &object_metadata.labels {
         // What says whose it is stays.
         labels.entry(key.clone()).or_insert_with(|| value.clone());
     }
     let annotations = object.metadata.annotations.get_or_insert_default();
-    annotations.extend(marks.annotations.iter().cloned());
+    annotations.extend(object_metadata.annotations.iter().cloned());
 }
 
 /// The object goes with this ClusterRole: Kubernetes deletes it once the role is deleted.
@@ -181,8 +180,8 @@ async fn within<T>(
 }
 
 /// Returns the log position that an object was made by.
-pub(super) fn made_by(there: &DynamicObject) -> Option<LogPosition> {
-    there
+pub(super) fn made_by(stored: &DynamicObject) -> Option<LogPosition> {
+    stored
         .annotations()
         .get(POSITION)
         .and_then(|text| read(text))
@@ -194,21 +193,21 @@ pub(super) fn is_later(one: &LogPosition, than: &LogPosition) -> bool {
 }
 
 fn judge(
-    there: &DynamicObject,
+    stored: &DynamicObject,
     desired: &DynamicObject,
     position: &LogPosition,
     policies_at: &LogPosition,
 ) -> WriteVerdict {
-    let (theirs, ours) = (webhooks(there), webhooks(desired));
+    let (theirs, ours) = (webhooks(stored), webhooks(desired));
     let same = theirs.len() == ours.len()
         && ours.iter().all(|(name, ours)| {
             theirs
                 .get(name)
                 .is_some_and(|theirs| has_all_of(theirs, ours))
         })
-        && has_marks(there, desired)
-        && has_owners(there, desired);
-    let made_by = made_by(there);
+        && has_metadata(stored, desired)
+        && has_owners(stored, desired);
+    let made_by = made_by(stored);
     let is_newer = made_by
         .as_ref()
         .is_some_and(|made_by| is_later(made_by, position));
@@ -230,18 +229,18 @@ fn webhooks(of: &DynamicObject) -> BTreeMap<&str, &Value> {
         .collect()
 }
 
-fn has_marks(there: &DynamicObject, desired: &DynamicObject) -> bool {
-    let has = |there: &BTreeMap<String, String>, desired: &BTreeMap<String, String>| {
+fn has_metadata(stored: &DynamicObject, desired: &DynamicObject) -> bool {
+    let has = |stored: &BTreeMap<String, String>, desired: &BTreeMap<String, String>| {
         desired
             .iter()
-            .all(|(name, value)| there.get(name) == Some(value))
+            .all(|(name, value)| stored.get(name) == Some(value))
     };
-    has(there.labels(), desired.labels()) && has(there.annotations(), desired.annotations())
+    has(stored.labels(), desired.labels()) && has(stored.annotations(), desired.annotations())
 }
 
-fn has_owners(there: &DynamicObject, desired: &DynamicObject) -> bool {
-    let there = there.owner_references();
-    let is_there = |owner: &OwnerReference| there.iter().any(|there| there.uid == owner.uid);
+fn has_owners(stored: &DynamicObject, desired: &DynamicObject) -> bool {
+    let stored = stored.owner_references();
+    let is_there = |owner: &OwnerReference| stored.iter().any(|stored| stored.uid == owner.uid);
     desired.owner_references().iter().all(is_there)
 }
 
@@ -320,11 +319,11 @@ mod tests {
         let labels = labelled.metadata.labels.get_or_insert_default();
         labels.insert("a".to_owned(), "b".to_owned());
         let mut marked_so = desired.clone();
-        mark(
+        add_metadata(
             &mut marked_so,
-            &Marks {
+            &ObjectMetadata {
                 annotations: vec![("a".to_owned(), "b".to_owned())],
-                ..Marks::default()
+                ..ObjectMetadata::default()
             },
         );
         let mut owned = desired.clone();
@@ -333,7 +332,7 @@ mod tests {
             ..OwnerReference::default()
         }]);
         let other = || of(&["pods", "services"]);
-        for (there, desired, expected) in [
+        for (stored, desired, expected) in [
             // It says nothing of when, or of earlier policies.
             (desired.clone(), &desired, WriteVerdict::Write),
             (
@@ -394,9 +393,9 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                judge(&there, desired, &here, &at("a/b", 3)),
+                judge(&stored, desired, &here, &at("a/b", 3)),
                 expected,
-                "{there:?}"
+                "{stored:?}"
             );
         }
         assert_eq!(read(&text(&here)), Some(here));
@@ -405,15 +404,15 @@ mod tests {
 
     #[test]
     fn defaults_that_the_api_server_fills_in_are_no_difference() {
-        let (desired, mut there) = (of(&["pods", "services"]), of(&["services", "pods"]));
-        for webhook in there.data["webhooks"].as_array_mut().unwrap() {
+        let (desired, mut stored) = (of(&["pods", "services"]), of(&["services", "pods"]));
+        for webhook in stored.data["webhooks"].as_array_mut().unwrap() {
             webhook["matchPolicy"] = "Equivalent".into();
             webhook["objectSelector"] = json!({});
         }
         let here = at("a", 1);
-        let mut there = marked(there, &here);
-        assert_eq!(judge(&there, &desired, &here, &here), WriteVerdict::Same);
-        there.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
-        assert_eq!(judge(&there, &desired, &here, &here), WriteVerdict::Write);
+        let mut stored = marked(stored, &here);
+        assert_eq!(judge(&stored, &desired, &here, &here), WriteVerdict::Same);
+        stored.data["webhooks"][0]["rules"][0]["resources"] = json!(["services", "*"]);
+        assert_eq!(judge(&stored, &desired, &here, &here), WriteVerdict::Write);
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn format<'v>(call: &mut CallContext<'_>, arguments: &[Val<'v>]) -> C
                 "a format has more verbs than there are values",
             ));
         };
-        let shown = one(call, verb, precision, &value)?;
+        let shown = format_argument(call, verb, precision, &value)?;
         call.budget().build(shown.len())?;
         text.push_str(&shown);
     }
@@ -71,7 +71,7 @@ fn precision(digits: &str) -> Result<usize, EvalError> {
     })
 }
 
-fn one(
+fn format_argument(
     call: &mut CallContext<'_>,
     verb: char,
     precision: Option<usize>,

@@ -93,7 +93,7 @@ impl NarrowFinder {
         scope: &MacroScope,
     ) -> Option<Narrow> {
         // The same element on both sides is for a scan.
-        scope.is_apart(expr).then(|| {
+        scope.is_unrelated(expr).then(|| {
             Narrow::Probe(Probe {
                 key: scope.key(path),
                 matching,
@@ -124,10 +124,10 @@ impl NarrowFinder {
             let inner = scope.within(path);
             return self.child(BODY, |finder| finder.find(&made.body, decided, &inner));
         }
-        if !scope.is_apart(&made.range) {
+        if !scope.is_unrelated(&made.range) {
             return None;
         }
-        let inner = scope.apart();
+        let inner = scope.with_unrelated();
         let found = self.child(BODY, |finder| finder.find(&made.body, decided, &inner))?;
         Some(Narrow::Over {
             range: self.operand(RANGE, scope),

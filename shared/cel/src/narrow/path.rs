@@ -32,7 +32,7 @@ enum Variable {
     /// The variable is at this path in the element.
     Within(Vec<KeyStep>),
     /// The variable has nothing to do with the element.
-    Apart,
+    Unrelated,
 }
 
 impl MacroScope {
@@ -56,8 +56,8 @@ impl MacroScope {
     }
 
     /// The scope of an inner macro's body, whose variable has nothing to do with the element.
-    pub(super) fn apart(&self) -> Self {
-        self.with(Variable::Apart)
+    pub(super) fn with_unrelated(&self) -> Self {
+        self.with(Variable::Unrelated)
     }
 
     fn with(&self, variable: Variable) -> Self {
@@ -74,7 +74,7 @@ impl MacroScope {
     }
 
     /// Returns whether a subexpression mentions neither the element nor anything in it.
-    pub(super) fn is_apart(&self, expr: &Expr) -> bool {
+    pub(super) fn is_unrelated(&self, expr: &Expr) -> bool {
         !expr.any(&|expr| match expr {
             Expr::Local(at) => {
                 let at = at.checked_sub(self.place);
@@ -95,7 +95,7 @@ impl MacroScope {
                         steps: steps.clone(),
                         ..Path::default()
                     }),
-                    Variable::Apart => None,
+                    Variable::Unrelated => None,
                 }
             }
             Expr::Select(operand, field) => Some(self.path(operand)?.field(field)),

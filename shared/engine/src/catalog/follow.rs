@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anteroom_bus::{Bus, Connection, LogScope};
-use anteroom_mirror::{ContentStamp, Marks, Mirror, MirrorConfig, MirrorMetrics};
+use anteroom_mirror::{ChangeMarks, ContentStamp, Mirror, MirrorConfig, MirrorMetrics};
 use anteroom_model::{KindRecord, ObjectKey, Revision, ViewId, system};
 use anteroom_runtime::{Check, Service};
 use anteroom_view::{Object, Read};
@@ -279,7 +279,7 @@ impl CatalogReader {
 
 /// The parts of a catalog as they stood before they were read, to notice a change.
 struct CatalogMarks {
-    views: Marks,
+    views: ChangeMarks,
     /// The position of the log. The catalog's goes with it, also where no view changes.
     position: watch::Receiver<Revision>,
 }
@@ -288,7 +288,7 @@ impl CatalogMarks {
     fn set(mirror: &Mirror, is_one: impl Fn(&ViewId) -> bool) -> Self {
         let mut position = mirror.position();
         position.mark_unchanged();
-        let views = Marks::set(mirror, is_one);
+        let views = ChangeMarks::set(mirror, is_one);
         Self { views, position }
     }
 

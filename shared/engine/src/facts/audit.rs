@@ -136,7 +136,7 @@ impl Audit {
     }
 
     async fn read_view(&self, sample: &Sample) -> Option<ComparedAnswer> {
-        let question = Question::one(sample.view.clone(), &sample.reader);
+        let question = Question::single(sample.view.clone(), &sample.reader);
         let deadline = Instant::now() + READ_TIMEOUT;
         let answer = self.views.ask(&question, deadline, false).await.ok()?;
         ComparedAnswer::of(answer.results.into_iter().next()?)

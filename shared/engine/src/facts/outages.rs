@@ -79,7 +79,7 @@ impl<K> Clone for Outages<K> {
 }
 
 /// The part of a request in finding out whether an outage is over.
-enum Turn<'a, K: Clone + Eq + Hash> {
+enum OutageStep<'a, K: Clone + Eq + Hash> {
     /// This request asks again, after a pause.
     Look {
         pause: Duration,
@@ -150,14 +150,14 @@ impl<K: Clone + Eq + Hash> Outages<K> {
             return false;
         };
         loop {
-            let over = match self.turn(key) {
-                Turn::Look { pause, .. } if Instant::now() + pause >= until => return false,
-                Turn::Look { pause, _watching } => {
+            let over = match self.next_step(key) {
+                OutageStep::Look { pause, .. } if Instant::now() + pause >= until => return false,
+                OutageStep::Look { pause, _watching } => {
                     sleep(pause).await;
                     return true;
                 }
-                Turn::Wait(over) => over,
-                Turn::Over => return Instant::now() < until,
+                OutageStep::Wait(over) => over,
+                OutageStep::Over => return Instant::now() < until,
             };
             let told = timeout_at(until.min(Instant::now() + TAKEN_OVER_AFTER), over);
             if told.await.is_ok() {
@@ -193,17 +193,17 @@ impl<K: Clone + Eq + Hash> Outages<K> {
         (now < until).then_some(until)
     }
 
-    fn turn<'a>(&'a self, key: &'a K) -> Turn<'a, K> {
+    fn next_step<'a>(&'a self, key: &'a K) -> OutageStep<'a, K> {
         let mut outages = self.0.outages.lock();
         let Some(outage) = outages.get_mut(key) else {
-            return Turn::Over;
+            return OutageStep::Over;
         };
         if std::mem::replace(&mut outage.is_watched, true) {
-            return Turn::Wait(Arc::clone(&outage.over).notified_owned());
+            return OutageStep::Wait(Arc::clone(&outage.over).notified_owned());
         }
         let pause = outage.pause;
         outage.pause = (pause * 2).min(PAUSE_MAX);
-        Turn::Look {
+        OutageStep::Look {
             pause,
             _watching: Watching { outages: self, key },
         }
@@ -320,9 +320,9 @@ mod tests {
     fn an_answer_before_the_wait_begins_ends_it() {
         let outages = Outages::new(PATIENCE_DEFAULT);
         assert!(outages.failed(&1, &error(), after(5)).is_some());
-        let looking = outages.turn(&1);
-        assert!(matches!(looking, Turn::Look { .. }));
-        let Turn::Wait(over) = outages.turn(&1) else {
+        let looking = outages.next_step(&1);
+        assert!(matches!(looking, OutageStep::Look { .. }));
+        let OutageStep::Wait(over) = outages.next_step(&1) else {
             panic!("two look at once");
         };
         outages.answered(&1);

@@ -71,7 +71,7 @@ impl Question {
     }
 
     /// Returns a batch with a single query, by the policy of this reader.
-    pub(super) fn one(read: ViewRead, reader: &RuleRef) -> Self {
+    pub(super) fn single(read: ViewRead, reader: &RuleRef) -> Self {
         Self {
             view: read.view,
             entry: String::new(),

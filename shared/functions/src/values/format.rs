@@ -31,10 +31,14 @@ impl Format {
 }
 
 const FORMATS: &[Format] = &[
-    format("byte", |text| one(is_base64(text), "it is no base64")),
-    format("date", |text| one(is_date(text), "it is no date")),
+    format("byte", |text| {
+        message_unless(is_base64(text), "it is no base64")
+    }),
+    format("date", |text| {
+        message_unless(is_date(text), "it is no date")
+    }),
     format("datetime", |text| {
-        one(is_datetime(text), "it is no date and time")
+        message_unless(is_datetime(text), "it is no date and time")
     }),
     format("dns1035Label", dns1035_label),
     format("dns1035LabelPrefix", |text| {
@@ -50,17 +54,19 @@ const FORMATS: &[Format] = &[
     }),
     format("labelValue", |text| {
         let mut wrong = at_most(text, NAME_BYTES_MAX);
-        wrong.extend(one(text.is_empty() || is_name(text), NAME));
+        wrong.extend(message_unless(text.is_empty() || is_name(text), NAME));
         wrong
     }),
     format("qualifiedName", qualified_name),
     format("uri", |text| {
-        one(
+        message_unless(
             Url::parse(text).is_some(),
             "it is neither a URI with a scheme nor a path",
         )
     }),
-    format("uuid", |text| one(is_uuid(text), "it is no UUID")),
+    format("uuid", |text| {
+        message_unless(is_uuid(text), "it is no UUID")
+    }),
 ];
 
 const fn format(name: &'static str, check: fn(&str) -> Vec<String>) -> Format {
@@ -74,13 +80,13 @@ const NAME_BYTES_MAX: usize = 63;
 const NAME: &str = "it must consist of letters, digits, `-`, `_` and `.`, with a letter or a digit \
                     at both ends";
 
-fn one(is_fit: bool, wrong: &str) -> Vec<String> {
+fn message_unless(is_fit: bool, wrong: &str) -> Vec<String> {
     (!is_fit).then(|| wrong.to_owned()).into_iter().collect()
 }
 
 fn at_most(text: &str, bytes: usize) -> Vec<String> {
     let wrong = format!("it must have no more than {bytes} bytes");
-    one(text.len() <= bytes, &wrong)
+    message_unless(text.len() <= bytes, &wrong)
 }
 
 /// Drops a dash at the end of a prefix, and replaces the character before it by `a`.
@@ -105,7 +111,7 @@ fn is_label(text: &str) -> bool {
 
 fn dns1123_label(text: &str) -> Vec<String> {
     let mut wrong = at_most(text, LABEL_BYTES_MAX);
-    wrong.extend(one(
+    wrong.extend(message_unless(
         is_label(text),
         "it must consist of lower case letters, digits and `-`, with a letter or a digit at both ends",
     ));
@@ -114,7 +120,7 @@ fn dns1123_label(text: &str) -> Vec<String> {
 
 fn dns1035_label(text: &str) -> Vec<String> {
     let mut wrong = at_most(text, LABEL_BYTES_MAX);
-    wrong.extend(one(
+    wrong.extend(message_unless(
         is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase()),
         "it must consist of lower case letters, digits and `-`, begin with a letter, and end with a \
          letter or a digit",
@@ -124,7 +130,7 @@ fn dns1035_label(text: &str) -> Vec<String> {
 
 fn dns1123_subdomain(text: &str) -> Vec<String> {
     let mut wrong = at_most(text, SUBDOMAIN_BYTES_MAX);
-    wrong.extend(one(
+    wrong.extend(message_unless(
         text.split('.').all(is_label),
         "it must consist of lower case letters, digits, `-` and `.`, with a letter or a digit before \
          and after each `.` and at both ends",
@@ -147,7 +153,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     };
     let mut wrong = prefix.map_or_else(Vec::new, dns1123_subdomain);
     wrong.extend(at_most(name, NAME_BYTES_MAX));
-    wrong.extend(one(is_name(name), NAME));
+    wrong.extend(message_unless(is_name(name), NAME));
     wrong
 }
 

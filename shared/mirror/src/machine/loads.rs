@@ -120,7 +120,7 @@ impl Machine {
 
     /// From now on these views are held: others are freed, and forgotten but for how far their
     /// records have been passed over.
-    pub(crate) fn hold(&mut self, hold: Hold) -> Vec<MirrorEffect> {
+    pub(crate) fn hold(&mut self, hold: HeldViewFilter) -> Vec<MirrorEffect> {
         let mut effects = Vec::new();
         let held = |id: &ViewId| hold.holds(id);
         let gone: Vec<_> = self.views.keys().filter(|id| !held(id)).cloned().collect();

@@ -365,14 +365,14 @@ async fn a_view_that_is_given_away_is_gone_and_one_that_is_taken_over_comes() {
     let (given_away, handle) = (harness.view.clone(), harness.view());
     harness
         .mirror
-        .hold(crate::Hold::new(move |view| *view != given_away));
+        .hold(crate::HeldViewFilter::new(move |view| *view != given_away));
     let mut views = harness.mirror.views();
     let gone = views.wait_for(|views| !views.contains_key(&harness.view));
     gone.await.unwrap();
     assert!(handle.read(Some(u64::MAX), |_, _| ()).is_err());
     harness.write(7).await;
     assert!(harness.mirror.view(&harness.view).is_none());
-    harness.mirror.hold(crate::Hold::all());
+    harness.mirror.hold(crate::HeldViewFilter::all());
     let come = views.wait_for(|views| views.contains_key(&harness.view));
     come.await.unwrap();
     harness.until_equal().await;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anteroom_jmespath::ast::{Argument, Ast, Expr, ExprId};
 
 use super::{
-    Document, Matching, Narrow, Probe, Scan, Why, dependence,
+    Document, Matching, Narrow, NoIndexReason, Probe, Scan, dependence,
     stream::{Chain, Stream},
 };
 
@@ -20,12 +20,12 @@ const MEMBERSHIPS_OF_ONE: [&str; 2] = ["is_in", "is_not_in"];
 enum DocumentPart {
     /// The document, with the list in it.
     Root,
-    /// The list that stands under the plural of the resource.
-    Again,
+    /// The list under the resource's plural, which is the same list as `items`.
+    ItemsList,
     /// A list that objects contribute to.
     Objects(Stream),
     /// A value that does not depend on objects that no probe finds.
-    Apart,
+    Independent,
 }
 
 pub(super) struct Search<'e> {
@@ -51,19 +51,19 @@ impl<'e> Search<'e> {
         };
         let root = self.ast.root();
         let value = self.expr(root, at)?;
-        self.used(value, root, Why::Whole).map(drop)
+        self.used(value, root, NoIndexReason::Whole).map(drop)
     }
 
     /// Finds the value of a subexpression on `at`.
     fn expr(&mut self, id: ExprId, at: DocumentPart) -> Result<DocumentPart, Scan> {
-        if matches!(at, DocumentPart::Apart) {
-            return Ok(DocumentPart::Apart);
+        if matches!(at, DocumentPart::Independent) {
+            return Ok(DocumentPart::Independent);
         }
         match self.ast.expr(id) {
             Expr::Current => Ok(at),
             Expr::Field(name) => self.field(name, at, id),
             Expr::Literal(_) | Expr::Parameter(_) => self.left(at, id),
-            Expr::Index(_) | Expr::Slice(_) => self.used(at, id, Why::Places),
+            Expr::Index(_) | Expr::Slice(_) => self.used(at, id, NoIndexReason::Places),
             Expr::Path(steps) | Expr::Pipe(steps) => {
                 steps.iter().try_fold(at, |at, step| self.expr(*step, at))
             }
@@ -82,13 +82,13 @@ impl<'e> Search<'e> {
             Expr::Compare { left, right, .. } => self.all(&[*left, *right], &at),
             Expr::Flatten(left) => Ok(match self.expr(*left, at)? {
                 DocumentPart::Objects(stream) => DocumentPart::Objects(Self::flatten(stream)),
-                _ => DocumentPart::Apart,
+                _ => DocumentPart::Independent,
             }),
             Expr::Project { left, right } => Ok(match self.expr(*left, at)? {
                 DocumentPart::Objects(stream) => {
                     DocumentPart::Objects(self.project(stream, *right))
                 }
-                _ => DocumentPart::Apart, // Of an object there are no elements.
+                _ => DocumentPart::Independent, // Of an object there are no elements.
             }),
             Expr::Filter {
                 left,
@@ -98,11 +98,11 @@ impl<'e> Search<'e> {
                 DocumentPart::Objects(stream) => {
                     DocumentPart::Objects(self.filter(stream, *condition, *right))
                 }
-                _ => DocumentPart::Apart,
+                _ => DocumentPart::Independent,
             }),
             Expr::ProjectValues { left, .. } => {
                 let left = self.expr(*left, at)?;
-                self.used(left, id, Why::Whole)
+                self.used(left, id, NoIndexReason::Whole)
             }
             Expr::Call {
                 function,
@@ -115,9 +115,9 @@ impl<'e> Search<'e> {
     fn all(&mut self, exprs: &[ExprId], at: &DocumentPart) -> Result<DocumentPart, Scan> {
         for expr in exprs {
             let value = self.expr(*expr, at.clone())?;
-            self.used(value, *expr, Why::Whole)?;
+            self.used(value, *expr, NoIndexReason::Whole)?;
         }
-        Ok(DocumentPart::Apart)
+        Ok(DocumentPart::Independent)
     }
 
     /// `first || `[]``. A list that objects contribute to is never anything but a list, so the replacement of an
@@ -125,22 +125,29 @@ impl<'e> Search<'e> {
     fn or_nothing(&mut self, first: ExprId, at: DocumentPart) -> Result<DocumentPart, Scan> {
         match self.expr(first, at)? {
             DocumentPart::Objects(stream) => Ok(DocumentPart::Objects(stream)),
-            other => self.used(other, first, Why::Whole),
+            other => self.used(other, first, NoIndexReason::Whole),
         }
     }
 
     /// Notes that a part of the document is used whole.
-    fn used(&mut self, at: DocumentPart, by: ExprId, why: Why) -> Result<DocumentPart, Scan> {
+    fn used(
+        &mut self,
+        at: DocumentPart,
+        by: ExprId,
+        why: NoIndexReason,
+    ) -> Result<DocumentPart, Scan> {
         match at {
-            DocumentPart::Apart => Ok(DocumentPart::Apart),
-            DocumentPart::Root | DocumentPart::Again => Err(self.scan(by, Why::Document)),
+            DocumentPart::Independent => Ok(DocumentPart::Independent),
+            DocumentPart::Root | DocumentPart::ItemsList => {
+                Err(self.scan(by, NoIndexReason::Document))
+            }
             DocumentPart::Objects(stream) => {
                 let (by, why) = stream.because.unwrap_or((by, why));
                 let Some(narrow) = Narrow::all(stream.ways) else {
                     return Err(self.scan(by, why));
                 };
                 self.find(narrow);
-                Ok(DocumentPart::Apart)
+                Ok(DocumentPart::Independent)
             }
         }
     }
@@ -149,9 +156,9 @@ impl<'e> Search<'e> {
     fn left(&mut self, at: DocumentPart, by: ExprId) -> Result<DocumentPart, Scan> {
         match at {
             DocumentPart::Objects(stream) if !stream.is_base() => {
-                self.used(DocumentPart::Objects(stream), by, Why::Whole)
+                self.used(DocumentPart::Objects(stream), by, NoIndexReason::Whole)
             }
-            _ => Ok(DocumentPart::Apart),
+            _ => Ok(DocumentPart::Independent),
         }
     }
 
@@ -161,9 +168,9 @@ impl<'e> Search<'e> {
             Document::Array => None,
         };
         Ok(match at {
-            DocumentPart::Root | DocumentPart::Again if name == "items" => objects(),
-            DocumentPart::Root if plural == Some(name) => DocumentPart::Again,
-            DocumentPart::Root | DocumentPart::Again => DocumentPart::Apart,
+            DocumentPart::Root | DocumentPart::ItemsList if name == "items" => objects(),
+            DocumentPart::Root if plural == Some(name) => DocumentPart::ItemsList,
+            DocumentPart::Root | DocumentPart::ItemsList => DocumentPart::Independent,
             at => self.left(at, id)?,
         })
     }
@@ -230,7 +237,7 @@ impl<'e> Search<'e> {
                 check,
             }));
         }
-        self.used(DocumentPart::Objects(stream), id, Why::Whole)
+        self.used(DocumentPart::Objects(stream), id, NoIndexReason::Whole)
     }
 
     fn find(&mut self, narrow: Narrow) {
@@ -239,7 +246,7 @@ impl<'e> Search<'e> {
         }
     }
 
-    fn scan(&self, id: ExprId, why: Why) -> Scan {
+    fn scan(&self, id: ExprId, why: NoIndexReason) -> Scan {
         Scan {
             part: self.ast.text(id).to_string(),
             why,

@@ -10,7 +10,7 @@ use anteroom_jmespath::{
     ast::{Argument, Ast, Expr, ExprId},
 };
 
-use super::{Narrow, Why, dependence, document::Search, missing_value::FalsyValue};
+use super::{Narrow, NoIndexReason, dependence, document::Search, missing_value::FalsyValue};
 use crate::{Key, Leaf, Reading};
 
 /// A list that is made of each object: steps of the expression that depend on nothing but the object.
@@ -138,7 +138,7 @@ pub(super) struct Stream {
     /// Ways to find those that contribute more than empty lists, or raise an error.
     pub(super) ways_but_lists: Vec<Narrow>,
     /// The subexpression that stood in the way of a narrower chain, and the reason.
-    pub(super) because: Option<(ExprId, Why)>,
+    pub(super) because: Option<(ExprId, NoIndexReason)>,
 }
 
 impl Stream {
@@ -193,7 +193,7 @@ impl Search<'_> {
         let chain = stream.chain.as_ref();
         match chain.and_then(|chain| self.miss(condition, chain)) {
             Some(missed) => stream.ways.push(missed.narrow),
-            None => stream.because = Some((condition, Why::Condition)),
+            None => stream.because = Some((condition, NoIndexReason::Condition)),
         }
         if fixed(condition) && fixed(right) {
             stream.step(|chain| Chain::Filter(chain, condition, right));
@@ -243,7 +243,7 @@ impl Search<'_> {
                 stream.ways_but_lists.push(missed.narrow);
             }
             _ if stream.ways.is_empty() => {
-                stream.because.get_or_insert((right, Why::Whole));
+                stream.because.get_or_insert((right, NoIndexReason::Whole));
             }
             _ => {}
         }

@@ -190,7 +190,7 @@ fn membership_functions_become_index_lookups() {
 
 #[test]
 fn an_expression_without_an_indexable_filter_needs_all_objects() {
-    use Why::{Condition, Document, Places, Whole};
+    use NoIndexReason::{Condition, Document, Places, Whole};
     for (text, why) in [
         ("@", Document),
         ("items", Whole),
@@ -259,7 +259,7 @@ fn a_filter_on_an_array_document_is_looked_up() {
 fn an_expression_with_too_many_probes_is_scanned() {
     let exprs: Vec<_> = (0..=PROBES_MAX).map(|n| format!("a == `{n}`")).collect();
     let scan = on(&format!("items[?{}]", exprs.join(" || ")), LIST).unwrap_err();
-    assert_eq!(scan.why, Why::Probes);
+    assert_eq!(scan.why, NoIndexReason::Probes);
     let exprs = &exprs[1..];
     assert!(on(&format!("items[?{}]", exprs.join(" || ")), LIST).is_ok());
 }

@@ -79,10 +79,12 @@ fn overrides(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<Arc<Overr
         problems.invalid(field.path(), message);
     }
     let fields = fields.iter().take(OVERRIDES_MAX);
-    fields.filter_map(|field| one(field, problems)).collect()
+    fields
+        .filter_map(|field| compile_override(field, problems))
+        .collect()
 }
 
-fn one(field: &Field<'_>, problems: &mut Problems) -> Option<Arc<Override>> {
+fn compile_override(field: &Field<'_>, problems: &mut Problems) -> Option<Arc<Override>> {
     let given = field.object(&FAILURE_ACTION_OVERRIDE, problems)?;
     let action = given.required("action", problems);
     let action = action.and_then(|action| failure_action(Some(action), problems));

@@ -56,7 +56,7 @@ impl PolicyException {
             problems.invalid("", message);
             None
         } else {
-            one(&Field::root(manifest), &mut problems)
+            compile_exception(&Field::root(manifest), &mut problems)
         };
         match found {
             Some(found) if problems.is_empty() => Ok(found),
@@ -65,7 +65,7 @@ impl PolicyException {
     }
 }
 
-fn one(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
+fn compile_exception(manifest: &Field<'_>, problems: &mut Problems) -> Option<PolicyException> {
     if cel_exception::is_one(manifest) {
         return cel_exception::compile(manifest, problems);
     }

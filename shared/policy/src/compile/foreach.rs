@@ -71,11 +71,15 @@ pub(super) fn compile(
     fields
         .iter()
         .take(FOREACH_MAX)
-        .filter_map(|field| one(field, outer, problems))
+        .filter_map(|field| compile_foreach(field, outer, problems))
         .collect()
 }
 
-fn one(field: &Field<'_>, outer: Outer<'_>, problems: &mut Problems) -> Option<ForEach> {
+fn compile_foreach(
+    field: &Field<'_>,
+    outer: Outer<'_>,
+    problems: &mut Problems,
+) -> Option<ForEach> {
     let each = field.object(&VALIDATE_FOREACH, problems)?;
     let list = each.required("list", problems).and_then(|field| {
         let list = parsed(

@@ -34,7 +34,7 @@ pub(super) fn compile(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<
     let taken = fields.iter().take(MATCH_CONDITIONS_MAX);
     let mut bytes = 0;
     let conditions = taken.filter_map(|field| {
-        let (expression, program) = one(field, &mut names, problems)?;
+        let (expression, program) = compile_condition(field, &mut names, problems)?;
         bytes += expression.len();
         program
     });
@@ -46,7 +46,7 @@ pub(super) fn compile(field: Option<Field<'_>>, problems: &mut Problems) -> Vec<
     conditions
 }
 
-fn one<'m>(
+fn compile_condition<'m>(
     field: &Field<'m>,
     names: &mut BTreeSet<&'m str>,
     problems: &mut Problems,

@@ -37,22 +37,22 @@ const VALIDATION_INDEX: &str = "cel.validationIndex";
 
 /// The values of an expression's roots beside the request.
 #[derive(Clone, Default)]
-pub(super) struct Around<'r> {
-    /// The objects of parameters, which the rule goes through; `None`: it takes none.
+pub(super) struct RootValues<'r> {
+    /// The objects of parameters, each of which the rule is evaluated with; `None`: the rule takes no parameters.
     all_params: Option<Vec<Arc<Value>>>,
-    /// The one that it is at.
+    /// The object of parameters that the rule is being evaluated with.
     params: Option<Arc<Value>>,
     namespace: Option<Arc<Value>>,
-    /// The object as patches left it; `None`: the request's.
+    /// The object as patches left it; `None`: the request's object.
     object: Option<&'r Value>,
-    /// The object is one that exists, rather than the request's: it has no older state.
+    /// The object exists in the cluster, and is not the request's: it has no older state.
     is_of_existing: bool,
 }
 
 /// The result of a rule in CEL.
 enum Verdict {
     /// A precondition is not met.
-    Apart,
+    NotApplicable,
     Complies,
     Violates {
         /// The place of the expression among those that must be true.
@@ -61,10 +61,10 @@ enum Verdict {
     },
 }
 
-/// Holds the object against the rule. `None` while a fact is waited for.
+/// Evaluates the rule on the object. Returns `None` while a fact is missing.
 pub(super) fn judge(cel: &Cel, scope: &mut Scope<'_>) -> Option<RuleOutcome> {
     match verdict(cel, scope) {
-        Ok(Verdict::Apart) => Some(skipped("preconditions not met")),
+        Ok(Verdict::NotApplicable) => Some(skipped("preconditions not met")),
         Ok(Verdict::Complies) => Some(RuleOutcome::Pass),
         Ok(Verdict::Violates { message, .. }) => Some(RuleOutcome::Fail { message }),
         Err(stop) => stop.outcome(),
@@ -80,48 +80,54 @@ fn skipped(reason: &str) -> RuleOutcome {
 fn verdict(cel: &Cel, scope: &mut Scope<'_>) -> Result<Verdict, Stop> {
     let before = cel.read_before();
     let mut applies_to_all = cel.preconditions.is_empty();
-    // A rule that its preconditions stop asks nobody, unless they do.
+    // If preconditions skip the rule, its facts are not asked for, unless a precondition reads them.
     if !applies_to_all && !before.params {
-        let around = around(cel, before, scope)?;
-        if !evaluate(&Conditions::of(cel), cel, scope, &around, &mut budget())? {
-            return Ok(Verdict::Apart);
+        let root_values = ask_roots(cel, before, scope)?;
+        if !evaluate(
+            &Conditions::of(cel),
+            cel,
+            scope,
+            &root_values,
+            &mut budget(),
+        )? {
+            return Ok(Verdict::NotApplicable);
         }
         applies_to_all = true;
     }
-    // The rule goes through its parameters, whether it reads of them or not.
+    // The rule is evaluated once for each object of parameters, even if it reads none of its fields.
     let reads = CelReads {
         params: true,
         ..cel.reads()
     };
-    let around = around(cel, reads, scope)?;
-    let Some(params) = &around.all_params else {
-        let judging = Judging {
+    let root_values = ask_roots(cel, reads, scope)?;
+    let Some(params) = &root_values.all_params else {
+        let whole_rule = WholeRule {
             cel,
             applies_to_all,
         };
-        let (verdict, properties) = evaluate(&judging, cel, scope, &around, &mut budget())?;
+        let (verdict, properties) = evaluate(&whole_rule, cel, scope, &root_values, &mut budget())?;
         scope.run.properties = properties;
         return Ok(verdict);
     };
-    let (mut budget, mut is_apart) = (budget(), !params.is_empty());
+    let (mut budget, mut is_skipped) = (budget(), !params.is_empty());
     for params in params {
-        let judging = Judging {
+        let whole_rule = WholeRule {
             cel,
             applies_to_all,
         };
-        let around = Around {
+        let root_values = RootValues {
             params: Some(Arc::clone(params)),
-            ..around.clone()
+            ..root_values.clone()
         };
-        match evaluate(&judging, cel, scope, &around, &mut budget)?.0 {
-            Verdict::Apart => {}
-            Verdict::Complies => is_apart = false,
+        match evaluate(&whole_rule, cel, scope, &root_values, &mut budget)?.0 {
+            Verdict::NotApplicable => {}
+            Verdict::Complies => is_skipped = false,
             violation => return Ok(violation),
         }
     }
-    // Where there are none, nothing is said against it.
-    Ok(match is_apart {
-        true => Verdict::Apart,
+    // Without any object of parameters, the rule passes.
+    Ok(match is_skipped {
+        true => Verdict::NotApplicable,
         false => Verdict::Complies,
     })
 }
@@ -155,19 +161,19 @@ pub(super) fn evaluate<W: Expressions>(
     work: &W,
     cel: &Cel,
     scope: &mut Scope<'_>,
-    around: &Around<'_>,
+    root_values: &RootValues<'_>,
     budget: &mut Budget,
 ) -> Result<W::Result, Stop> {
     let request = scope.request;
     let roots = Roots {
-        object: around.object.or_else(|| request.object()),
-        old_object: match around.is_of_existing {
+        object: root_values.object.or_else(|| request.object()),
+        old_object: match root_values.is_of_existing {
             true => None,
             false => request.old_object(),
         },
         request: Some(request.value()),
-        params: around.params.as_deref(),
-        namespace: around.namespace.as_deref(),
+        params: root_values.params.as_deref(),
+        namespace: root_values.namespace.as_deref(),
         allowed_images: &scope.run.allowed_images,
         allowed_values: &scope.run.allowed_values,
     };
@@ -217,18 +223,18 @@ impl Expressions for Conditions<'_> {
     }
 }
 
-/// All of a rule.
-struct Judging<'c> {
+/// A rule with all its validations and annotations.
+struct WholeRule<'c> {
     cel: &'c Cel,
-    /// The conditions are known to be met.
+    /// The preconditions are met for all parameters.
     applies_to_all: bool,
 }
 
-impl Expressions for Judging<'_> {
+impl Expressions for WholeRule<'_> {
     type Result = (Verdict, Vec<(String, String)>);
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
-        let verdict = one(self.cel, self.applies_to_all, machine)?;
+        let verdict = verdict_for_params(self.cel, self.applies_to_all, machine)?;
         let properties = annotations(self.cel, &verdict, machine)?;
         Ok((verdict, properties))
     }
@@ -261,14 +267,15 @@ fn applies<'v>(
     }
 }
 
-/// For one object of parameters, or none. `applies_to_all`: the preconditions are met whichever it is.
-fn one<'v>(
+/// Returns the rule's result for one object of parameters, or without parameters. `applies_to_all`: the preconditions
+/// are met for all parameters.
+fn verdict_for_params<'v>(
     cel: &'v Cel,
     applies_to_all: bool,
     machine: &mut Machine<'v>,
 ) -> Result<Verdict, Failed<'v>> {
     if !applies_to_all && !applies(&cel.preconditions, cel.dialect, machine)? {
-        return Ok(Verdict::Apart);
+        return Ok(Verdict::NotApplicable);
     }
     for (index, judged) in cel.expressions.iter().enumerate() {
         let message = match truth(&judged.expression, machine) {
@@ -353,7 +360,7 @@ fn annotations<'v>(
     verdict: &Verdict,
     machine: &mut Machine<'v>,
 ) -> Result<Vec<(String, String)>, Failed<'v>> {
-    if cel.dialect == CelDialect::Rule || matches!(verdict, Verdict::Apart) {
+    if cel.dialect == CelDialect::Rule || matches!(verdict, Verdict::NotApplicable) {
         return Ok(Vec::new());
     }
     let mut found = annotations_of(cel, machine)?;
@@ -364,19 +371,23 @@ fn annotations<'v>(
 }
 
 /// Asks for the facts beside the request, all at once.
-fn around(cel: &Cel, reads: CelReads, scope: &mut Scope<'_>) -> Result<Around<'static>, Stop> {
+fn ask_roots(
+    cel: &Cel,
+    reads: CelReads,
+    scope: &mut Scope<'_>,
+) -> Result<RootValues<'static>, Stop> {
     let params = cel.params.as_ref().filter(|_| reads.params);
     if params.is_none() && !reads.namespace {
-        return Ok(Around::default());
+        return Ok(RootValues::default());
     }
     let namespace = scope.request.object_namespace();
     let params = params.map(|params| params_of(params, namespace, scope.facts));
     let is_inside = reads.namespace && !namespace.is_empty();
     let namespace = is_inside.then(|| namespace_of(namespace, scope.facts));
-    Ok(Around {
+    Ok(RootValues {
         all_params: params.transpose()?,
         namespace: namespace.transpose()?,
-        ..Around::default()
+        ..RootValues::default()
     })
 }
 
@@ -391,7 +402,7 @@ pub(super) fn namespace_of(namespace: &str, facts: &mut Facts) -> Result<Arc<Val
     )
 }
 
-/// The objects of parameters, each of which the rule is about.
+/// Asks for the objects of parameters.
 fn params_of(params: &Params, namespace: &str, facts: &mut Facts) -> Result<Vec<Arc<Value>>, Stop> {
     let namespace = match &*params.collection.namespace {
         "" => namespace,

@@ -69,11 +69,11 @@ impl Resolve for Scope<'_> {
     }
 }
 
-enum Turn {
+enum SearchOutcome {
     Done(Value),
     Missed(usize),
     /// A part of the request that it reads cannot be determined.
-    Untold(String),
+    Undetermined(String),
     Failed(EvalError),
 }
 
@@ -87,24 +87,24 @@ impl Scope<'_> {
         if let Some(value) = self.lone_entry(bound)? {
             return Ok(Ok(value));
         }
-        // Each turn but the last loads an entry, so there is an end to it.
+        // Each search but the last loads an entry, so there is an end to it.
         loop {
-            match self.turn(bound) {
-                Turn::Done(value) => return Ok(Ok(Arc::new(value))),
-                Turn::Missed(entry) => self.load(entry)?,
-                Turn::Untold(message) => {
+            match self.search_once(bound) {
+                SearchOutcome::Done(value) => return Ok(Ok(Arc::new(value))),
+                SearchOutcome::Missed(entry) => self.load(entry)?,
+                SearchOutcome::Undetermined(message) => {
                     return Err(Interrupt::Variable(VariableError {
                         expression: written.to_owned(),
                         message,
                         kind: VariableErrorKind::Failed,
                     }));
                 }
-                Turn::Failed(error) => return Ok(Err(error)),
+                SearchOutcome::Failed(error) => return Ok(Err(error)),
             }
         }
     }
 
-    fn turn(&self, bound: &Bound) -> Turn {
+    fn search_once(&self, bound: &Bound) -> SearchOutcome {
         let root = Root::new(self.request, &self.entries[..self.visible], self.states);
         let result = charged(&self.environment(bound), |environment, left| {
             let value = bound
@@ -114,10 +114,10 @@ impl Scope<'_> {
         });
         // A result that was computed without the entry means nothing.
         match (root.missed(), root.untold(), result) {
-            (Some(entry), ..) => Turn::Missed(entry),
-            (None, Some(reason), _) => Turn::Untold(reason.to_owned()),
-            (None, None, Ok(value)) => Turn::Done(value),
-            (None, None, Err(error)) => Turn::Failed(error),
+            (Some(entry), ..) => SearchOutcome::Missed(entry),
+            (None, Some(reason), _) => SearchOutcome::Undetermined(reason.to_owned()),
+            (None, None, Ok(value)) => SearchOutcome::Done(value),
+            (None, None, Err(error)) => SearchOutcome::Failed(error),
         }
     }
 

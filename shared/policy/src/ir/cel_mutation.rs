@@ -8,7 +8,7 @@ use super::cel::Cel;
 #[derive(Debug)]
 pub(crate) struct CelMutation {
     /// Conditions, variables, annotations and facts; it judges nothing.
-    pub(crate) around: Cel,
+    pub(crate) shared_cel: Cel,
     pub(crate) patches: Vec<CelPatch>,
     /// The path from the object to its Pod template, for a derived rule: patches are about the template.
     pub(crate) template: Vec<String>,

@@ -133,7 +133,7 @@ impl MutateExisting {
 impl CelTargets {
     /// Returns the conditions of the trigger.
     pub(crate) fn of_trigger(&self) -> &[LocatedProgram] {
-        &self.mutation.around.preconditions[..self.of_trigger]
+        &self.mutation.shared_cel.preconditions[..self.of_trigger]
     }
 
     /// Returns the conditions of each object.
@@ -143,7 +143,7 @@ impl CelTargets {
         } else {
             self.of_trigger
         };
-        &self.mutation.around.preconditions[first..]
+        &self.mutation.shared_cel.preconditions[first..]
     }
 }
 

@@ -129,7 +129,7 @@ impl Rule {
     pub(crate) fn cel(&self) -> Option<&Cel> {
         match &self.work {
             Work::Validate(Validation::Whole(Check::Cel(cel))) => Some(cel),
-            _ => self.cel_mutation().map(|mutation| &mutation.around),
+            _ => self.cel_mutation().map(|mutation| &mutation.shared_cel),
         }
     }
 

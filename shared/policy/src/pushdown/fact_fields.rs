@@ -54,7 +54,7 @@ pub(super) fn queries_of(rule: &Rule) -> Vec<(ExpressionId, Expression)> {
 }
 
 /// Narrows a query to the fields of its result that the rule reads; `None`: the rule reads the whole result.
-pub(super) fn followed(
+pub(super) fn narrow_to_read_fields(
     rule: &Rule,
     place: &ExpressionSite<'_>,
     query: &Expression,
@@ -146,7 +146,7 @@ impl Follow {
             is_known.set(is_known.get() && (is_fixed || name == "request"));
             let entry = place.find(name).map(|at| Arc::as_ptr(&place.entries[at]));
             let entry = entry.and_then(|entry| reached.get(&entry));
-            entry.cloned().unwrap_or(Reached::Apart)
+            entry.cloned().unwrap_or(Reached::NotInDocument)
         };
         let ast = prepared.expression().ast();
         let mut is_read = false;
@@ -177,7 +177,7 @@ impl Follow {
                 flows.extend(elements(each).map(|entry| (Arc::as_ptr(entry), inner.clone())));
             }
         }
-        flows.retain(|(_, value)| !matches!(value, Reached::Apart));
+        flows.retain(|(_, value)| !matches!(value, Reached::NotInDocument));
         // What is put together for each request reads nobody knows what.
         if !is_known.get() || !is_fixed && (is_read || !flows.is_empty()) {
             *kept = RetainedFields::Whole;

@@ -67,7 +67,8 @@ pub(super) fn uses_in(rule: &Rule) -> Vec<FoundUse<'_>> {
         // `@` shows which entries were loaded.
         each.is_asked_for = !is_whole && !is_read_whole;
         if let (true, Ok(subquery)) = (each.is_asked_for, &mut each.value)
-            && let Some(less) = fact_fields::followed(rule, &each.site, &subquery.expression)
+            && let Some(less) =
+                fact_fields::narrow_to_read_fields(rule, &each.site, &subquery.expression)
         {
             subquery.expression = less;
         }

@@ -40,7 +40,7 @@ pub(super) fn uses_in<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> 
     let facts = site.facts_of(prepared.expression());
     let mut uses: Vec<_> = facts
         .iter()
-        .map(|(at, fact)| one(site, prepared, *at, fact))
+        .map(|(at, fact)| found_use(site, prepared, *at, fact))
         .collect();
     let Some(main) = uses.iter().position(|one| one.value.is_ok()) else {
         return uses;
@@ -59,7 +59,7 @@ pub(super) fn uses_in<'r>(site: &ExpressionSite<'r>, prepared: &'r Prepared) -> 
     uses
 }
 
-fn one<'r>(
+fn found_use<'r>(
     site: &ExpressionSite<'r>,
     prepared: &'r Prepared,
     at: usize,
@@ -165,8 +165,8 @@ fn using<'u>(
     own: Option<&'u Expression>,
     expression: &'u Expression,
     dependency: &'u Dependency,
-) -> subquery::Use<'u> {
-    subquery::Use {
+) -> subquery::FactUse<'u> {
+    subquery::FactUse {
         names_projection: names_projection(fact),
         has_items: matches!(fact.source, FactOrigin::Collection(_) | FactOrigin::Api(_)),
         variable: &site.entries[at].name,

@@ -29,7 +29,7 @@ const REFUSED: &str =
     "an argument that its function refuses would be an error, and null in the query";
 
 /// An expression about a fact, and the expression of the fact.
-pub(super) struct Use<'u> {
+pub(super) struct FactUse<'u> {
     pub(super) names_projection: NamesProjection,
     pub(super) variable: &'u str,
     pub(super) entry: usize,
@@ -41,7 +41,7 @@ pub(super) struct Use<'u> {
     pub(super) dependency: &'u Dependency,
 }
 
-impl Use<'_> {
+impl FactUse<'_> {
     /// The query for the expression's value.
     ///
     /// # Errors

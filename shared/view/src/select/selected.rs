@@ -52,7 +52,7 @@ impl<'a> Selected<'a> {
         }
     }
 
-    fn one(node: BodyNode<'a>) -> Self {
+    fn single(node: BodyNode<'a>) -> Self {
         Self {
             document: SelectedDocument::One(node),
             looked_at: 0,
@@ -110,7 +110,7 @@ pub(super) fn object<'a>(
     key: &ObjectKey,
 ) -> Result<Selected<'a>, FactError> {
     match store.get(&key.namespace, &key.name) {
-        Some(object) => Ok(Selected::one(object.node())),
+        Some(object) => Ok(Selected::single(object.node())),
         None => Err(not_found(resource_text(source.and_then(Source::gvr)), key)),
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn referenced<'a>(
         });
     };
     match referenced::read(held.node()) {
-        Ok(Referenced::Found(object)) => Ok(Selected::one(object)),
+        Ok(Referenced::Found(object)) => Ok(Selected::single(object)),
         Ok(Referenced::Absent) => Err(not_found(resource, key)),
         Ok(Referenced::Failed(failure)) => Err(FactError::Failed {
             view: view(),
@@ -148,7 +148,7 @@ pub(super) fn referenced<'a>(
 pub(super) fn response(store: &Store) -> Result<Selected<'_>, FactError> {
     let response = store.get("", Source::RESPONSE);
     response
-        .map(|held| Selected::one(held.node()))
+        .map(|held| Selected::single(held.node()))
         .ok_or_else(|| {
             let view = store.record().map(|record| record.view.to_string());
             FactError::NotSynced {

@@ -227,7 +227,7 @@ fn a_copy_counts_only_bytes_that_it_does_not_share() {
     store.apply(Revision(1), &put("a", 1, "1", "same"), None);
     store.apply(Revision(2), &put("b", 1, "2", "old"), None);
     store.apply(Revision(3), &delete("c", 1, "3"), None);
-    let mut copy = store.beside();
+    let mut copy = store.writable_copy();
     assert_eq!(copy.own_bytes().bodies, 0);
     let twin = |name| store.get("ns", name);
     copy.apply(Revision(4), &put("b", 1, "4", "newer"), twin("b"));

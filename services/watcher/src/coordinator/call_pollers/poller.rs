@@ -27,7 +27,7 @@ pub(super) struct Poller {
     /// The version that an earlier term wrote, until this term has announced the version.
     pub(super) inherited: Option<ResourceVersion>,
     /// The time at which the inherited version was good, once readers report it.
-    pub(super) was_good: watch::Receiver<Option<Instant>>,
+    pub(super) good_at: watch::Receiver<Option<Instant>>,
 }
 
 /// The last answer as the log has it.
@@ -61,9 +61,9 @@ impl Poller {
             }
             // Afterwards readers only repeat what they have from here.
             if self.inherited.is_some()
-                && let Some(good) = *self.was_good.borrow()
+                && let Some(good) = *self.good_at.borrow()
             {
-                schedule.was_good(good);
+                schedule.report_good_at(good);
             }
             let next = schedule.step(&self.spec, outcome, Instant::now(), rand::random());
             span.in_scope(|| self.report(next.report, &last));

@@ -72,7 +72,7 @@ impl Schedule {
     }
 
     /// Readers say that the data of the earlier term were good at this moment.
-    pub(super) fn was_good(&mut self, at: Instant) {
+    pub(super) fn report_good_at(&mut self, at: Instant) {
         self.good = self.good.max(Some(at));
     }
 

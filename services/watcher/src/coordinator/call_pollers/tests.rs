@@ -233,7 +233,7 @@ async fn a_successor_serves_what_was_read_before_it() {
     let view = rig.start_after(left, service(&endpoint), 0, on_failure);
     rig.expect(["Syncing"]).await;
     let good = Instant::now().checked_sub(age).unwrap();
-    rig.calls.was_good(&view, good);
+    rig.calls.report_good_at(&view, good);
     rig.expect(["Synced"]).await;
     assert_eq!(rig.heard(&view), Some(good), "no newer than it is");
     rig.expect(["[2]"]).await;

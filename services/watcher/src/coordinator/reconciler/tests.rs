@@ -417,7 +417,7 @@ fn a_replica_says_how_old_the_answers_of_calls_are() {
     let expected = world.now - Duration::from_secs(1);
     let effects = world.reconciler.take_effects();
     assert!(
-        matches!(&effects[..], [CoordinatorEffect::CallWasGood(called, at)] if *called == view && *at == expected),
+        matches!(&effects[..], [CoordinatorEffect::AnswerAgeReported(called, at)] if *called == view && *at == expected),
         "{effects:?}"
     );
 }

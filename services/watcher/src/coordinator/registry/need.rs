@@ -99,7 +99,7 @@ impl OptionCounts {
     /// Combines the options of all dependents. The view is pinned or sealed if one asks for it. Its limit is the
     /// largest one, or none if one asks for none. It is given up, or counts into a namespace's quota, only if all say
     /// so.
-    fn together(&self) -> ViewOptions {
+    fn combined(&self) -> ViewOptions {
         let limited: usize = self.limits.values().sum();
         let largest = self.limits.last_key_value().map(|(bytes, _)| *bytes);
         ViewOptions {
@@ -233,7 +233,7 @@ impl Needs {
 
 impl NeededView {
     fn update_options(&mut self, begins: bool, effects: &mut Vec<RegistryEffect>) {
-        let options = self.counts.together();
+        let options = self.counts.combined();
         if begins || options != self.wanted.options {
             self.wanted.options = options;
             effects.push(RegistryEffect::OpenView(Box::new(self.wanted.clone())));

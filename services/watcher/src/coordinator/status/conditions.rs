@@ -150,7 +150,7 @@ pub(crate) fn of_entry(record: &EntryRecord, view: Option<&ViewStats>, holders: 
         }
         (EntryState::Bound(Binding { view, .. }), Some(stats)) => (view, stats),
     };
-    match (&stats.told, &stats.trouble) {
+    match (&stats.reported_state, &stats.trouble) {
         (Some(ViewState::Failed { failure }), _) => {
             Ready::new("False", failure.clone(), record.generation)
         }

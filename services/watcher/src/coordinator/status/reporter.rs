@@ -413,7 +413,7 @@ mod tests {
         let now = Instant::now();
         let mut stats = ViewStats {
             view: ViewId::new("secrets.v1"),
-            told: None,
+            reported_state: None,
             trouble: None,
             objects: 0,
             bytes: 0,

@@ -108,10 +108,10 @@ impl ViewStatusTable {
 
     /// Returns the state and figures of a view; `None`: nothing is known about the view.
     pub(crate) fn stats(&self, view: &ViewId, now: Instant) -> Option<ViewStats> {
-        let told = self.states.get(view).map(|told| told.state.clone());
-        let told = told.filter(|state| *state != ViewState::Dropped);
+        let reported_state = self.states.get(view).map(|reported| reported.state.clone());
+        let reported_state = reported_state.filter(|state| *state != ViewState::Dropped);
         let heard = self.beats.get(view);
-        if told.is_none() && heard.is_none() {
+        if reported_state.is_none() && heard.is_none() {
             return None;
         }
         let beat = heard.map(|(beat, _)| beat);
@@ -121,7 +121,7 @@ impl ViewStatusTable {
         });
         Some(ViewStats {
             view: view.clone(),
-            told,
+            reported_state,
             trouble: beat.and_then(|beat| beat.trouble.clone()),
             objects: beat.map_or(0, |beat| beat.objects),
             bytes: beat.map_or(0, |beat| beat.bytes),

@@ -16,7 +16,7 @@ use crate::{
     feeds::{
         assign::assign,
         join::{Join, Joining},
-        plan::{Plan, ViewFilter, Wants},
+        plan::{Plan, PlanInput, ViewFilter},
         shared_hub::SharedHub,
         sink::WatchSink,
     },
@@ -273,11 +273,11 @@ impl World {
             unfit: BTreeSet::new(),
             scopes,
         };
-        let wants = Wants {
+        let input = PlanInput {
             references: self.referenced.iter().map(|number| key(*number)).collect(),
-            ..Wants::default()
+            ..PlanInput::default()
         };
-        let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &wants, queue));
+        let joining = hub.with_queue(|hub, queue| assign(hub, &plan, &input, queue));
         for (scope, joining) in joining {
             let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
                 Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("not asked"))

@@ -12,18 +12,18 @@ fn collection(namespaces: &[&str], labels: &str, fields: &str) -> Collection {
     }
 }
 
-fn wants(collections: &[Collection], references: usize, objects: Option<u64>) -> Wants {
+fn input(collections: &[Collection], references: usize, objects: Option<u64>) -> PlanInput {
     let views = collections.iter().map(|collection| {
         let source = Source::Collection(collection.clone());
         (source.view_id(), ViewFilter::new(collection))
     });
-    Wants {
+    PlanInput {
         views: views.collect(),
         references: (0..references)
             .map(|n| ObjectKey::new("r", format!("o{n}")))
             .collect(),
         objects,
-        ..Wants::default()
+        ..PlanInput::default()
     }
 }
 
@@ -40,9 +40,9 @@ fn a_view_within_another_source_is_derived_from_its_watch() {
         collection(&[], "app=web", ""),
         collection(&["a"], "", "metadata.name=x"),
     ];
-    let whole = plan(&wants(&within, 3, Some(1_000_000)));
+    let whole = plan(&input(&within, 3, Some(1_000_000)));
     assert_eq!(whole.scopes, BTreeSet::from([WatchScope::all()]));
-    let own = plan(&wants(
+    let own = plan(&input(
         &[collection(&[], "", ""), collection(&[], "", "spec.x=1")],
         0,
         None,
@@ -52,7 +52,7 @@ fn a_view_within_another_source_is_derived_from_its_watch() {
         2,
         "a field that only the API server can tell"
     );
-    let namespace = plan(&wants(
+    let namespace = plan(&input(
         &[
             collection(&["r"], "", ""),
             collection(&["r"], "app=web", ""),
@@ -80,14 +80,14 @@ fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
         (64, Some(u64::MAX), 64),
         (65, Some(u64::MAX), 1),
     ] {
-        let wanted = wants(&labelled(count), 0, objects);
+        let wanted = input(&labelled(count), 0, objects);
         assert_eq!(
             plan(&wanted).scopes.len(),
             watches,
             "{count} in {objects:?}"
         );
     }
-    let mut few = wants(&labelled(11), 0, Some(10_000));
+    let mut few = input(&labelled(11), 0, Some(10_000));
     assert_eq!(plan(&few).scopes.len(), 11);
     few.current = BTreeSet::from([WatchScope::all()]);
     assert_eq!(
@@ -95,7 +95,7 @@ fn many_narrow_watches_become_one_where_that_costs_less_and_back() {
         1,
         "what runs goes on until half is left"
     );
-    let mut fewer = wants(&labelled(10), 0, Some(10_000));
+    let mut fewer = input(&labelled(10), 0, Some(10_000));
     fewer.current = few.current;
     assert_eq!(plan(&fewer).scopes.len(), 10);
 }
@@ -116,10 +116,10 @@ fn a_view_that_can_be_derived_has_a_watch_beside_any_number_that_cannot() {
         let one = collection(&["z"], "app=web", "");
         let mut all = foreign(&["a"], others);
         all.push(one.clone());
-        let found = plan(&wants(&all, 0, Some(u64::MAX)));
+        let found = plan(&input(&all, 0, Some(u64::MAX)));
         assert_eq!(watches_of(&found, &one), 1, "{others}");
         assert_eq!(found.scopes.len(), WATCHES_PER_TYPE_MAX);
-        let mut forbidden = wants(&all, 0, None);
+        let mut forbidden = input(&all, 0, None);
         forbidden.forbidden.insert(WatchScope::all());
         assert_eq!(watches_of(&plan(&forbidden), &one), 1, "{others}");
     }
@@ -130,7 +130,7 @@ fn narrow_watches_become_one_before_a_view_goes_without() {
     let mut all = foreign(&[], 40);
     let narrow = labelled(30);
     all.extend(narrow.iter().cloned());
-    let wanted = wants(&all, 5, Some(u64::MAX));
+    let wanted = input(&all, 5, Some(u64::MAX));
     let found = plan(&wanted);
     assert!(all.iter().all(|one| watches_of(&found, one) == 1));
     assert!(found.unfit.is_empty());
@@ -152,7 +152,7 @@ fn namespaces_take_turns_with_watches_that_cannot_be_derived() {
     let of_all = &foreign(&[], 1)[0];
     let mut all = foreign(&["a"], 100);
     all.extend([one.clone(), of_all.clone()]);
-    let found = plan(&wants(&all, 0, None));
+    let found = plan(&input(&all, 0, None));
     assert_eq!(watches_of(&found, one), 1);
     assert_eq!(watches_of(&found, of_all), 1);
     assert_eq!(found.scopes.len(), WATCHES_PER_TYPE_MAX);
@@ -161,7 +161,7 @@ fn namespaces_take_turns_with_watches_that_cannot_be_derived() {
 /// 200,000 references never are as many watches.
 #[test]
 fn references_by_the_hundred_thousand_are_one_watch() {
-    let wanted = wants(&[], 200_000, Some(u64::MAX));
+    let wanted = input(&[], 200_000, Some(u64::MAX));
     assert_eq!(plan(&wanted).scopes, BTreeSet::from([WatchScope::all()]));
     let mut in_one_namespace = wanted;
     in_one_namespace.forbidden.insert(WatchScope::all());
@@ -181,21 +181,21 @@ fn references_by_the_hundred_thousand_are_one_watch() {
 #[test]
 fn references_go_without_a_plan_until_few_are_left() {
     for (objects, least) in [(Some(u64::MAX), 65), (Some(10_000), 11), (None, 9)] {
-        let wanted = wants(&[], 20_000, objects);
+        let wanted = input(&[], 20_000, objects);
         let may_go = spare(&wanted, &plan(&wanted));
         assert_eq!(
             may_go,
             BTreeMap::from([(WatchScope::all(), Some(20_000 - least))])
         );
     }
-    let wanted = wants(&[collection(&[], "", "")], 20_000, None);
+    let wanted = input(&[collection(&[], "", "")], 20_000, None);
     let any = spare(&wanted, &plan(&wanted));
     assert_eq!(any, BTreeMap::from([(WatchScope::all(), None)]));
 }
 
 #[test]
 fn a_forbidden_wide_watch_is_left_to_the_view_that_is_exactly_it() {
-    let mut wanted = wants(&labelled(20), 0, Some(100));
+    let mut wanted = input(&labelled(20), 0, Some(100));
     wanted.forbidden.insert(WatchScope::all());
     assert_eq!(plan(&wanted).scopes.len(), 20);
     let whole = collection(&[], "", "");
@@ -224,7 +224,7 @@ proptest! {
         objects in prop::option::of(0_u64..20_000),
         forbidden in prop::collection::btree_set("[a-c]?", 0..3),
     ) {
-        let mut wanted = wants(&collections, references, objects);
+        let mut wanted = input(&collections, references, objects);
         wanted.forbidden = forbidden.iter().map(|name| WatchScope::of_namespace(name)).collect();
         let found = plan(&wanted);
         prop_assert!(found.scopes.len() <= WATCHES_PER_TYPE_MAX);

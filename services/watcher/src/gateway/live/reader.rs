@@ -18,10 +18,10 @@ use super::{
     allowed::{Allowed, ReadTarget},
     evaluate::evaluate,
     failed,
-    flights::Flights,
     limits::{Beneficiary, Limits, NamespaceQuota, Permits, ReadClaim},
     mutate_existing::Writes,
     policies::Policies,
+    shared_reads::SharedReads,
 };
 use crate::{
     gateway::{
@@ -72,7 +72,7 @@ pub(super) struct LiveReader {
     namespaces: NamespaceQuota,
     image_permits: Permits,
     waiting: Permits,
-    flights: Flights<(bool, Beneficiary, String), FetchResult>,
+    shared_reads: SharedReads<(bool, Beneficiary, String), FetchResult>,
     images: Images,
     writes: Writes,
 }
@@ -87,7 +87,7 @@ impl LiveReader {
             namespaces: NamespaceQuota::new(args),
             image_permits: Permits::of_images(),
             waiting: Permits::of_waiting(),
-            flights: Flights::default(),
+            shared_reads: SharedReads::default(),
             images: args.registries.images(),
             writes: Writes::new(),
             tools,
@@ -288,20 +288,20 @@ impl LiveReader {
         loop {
             let (this, allowed, claim) = (Arc::clone(self), Arc::clone(allowed), claim.clone());
             let read = move || async move { this.read(&allowed, of_scan, &claim).await };
-            let (flight, is_shared) = match &key {
-                Some(key) => self.flights.join(key.clone(), read),
-                None => Flights::default().join((), read),
+            let (shared, is_shared) = match &key {
+                Some(key) => self.shared_reads.join(key.clone(), read),
+                None => SharedReads::default().join((), read),
             };
             if is_shared {
                 self.tools.metrics.shared();
             }
-            let of_flight = flight.begun;
-            match flight.landed().await.unwrap_or_else(|| Err(ended())) {
+            let of_shared = shared.begun;
+            match shared.result().await.unwrap_or_else(|| Err(ended())) {
                 // The first reader of a shared read had less time.
                 Err(FactError::LiveReadBusy { .. }) if is_shared && Instant::now() < deadline => {}
                 fetched => {
                     let mut fetched = fetched?;
-                    fetched.begun = fetched.begun.min(of_flight);
+                    fetched.begun = fetched.begun.min(of_shared);
                     return Ok((fetched, is_shared));
                 }
             }

@@ -56,7 +56,7 @@ pub(crate) struct ViewStats {
     /// The view.
     pub view: ViewId,
     /// The state in the last control record in the log, if there is one of this handle.
-    pub told: Option<ViewState>,
+    pub reported_state: Option<ViewState>,
     /// The reason why the source cannot be heard right now.
     pub trouble: Option<Failure>,
     /// Objects at the source.

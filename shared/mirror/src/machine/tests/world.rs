@@ -167,7 +167,7 @@ impl World {
                     let of = views().iter().position(|view| view == id);
                     of.is_some_and(|view| held[view])
                 };
-                let effects = self.machine.hold(Hold::new(held));
+                let effects = self.machine.hold(HeldViewFilter::new(held));
                 self.note(&effects);
             }
             Step::LoadDeliver(records) => {

@@ -166,7 +166,7 @@ fn of_requests(
         let Compiled { mut mutation, .. } =
             mutation(spec, site, &subject, failure_policy, problems)?;
         mutation.replaces_atomics = replaces_atomics;
-        let context = CelFact::context(&mutation.around.facts);
+        let context = CelFact::context(&mutation.shared_cel.facts);
         let matches = Matches::Constraints(constraints);
         let work = Work::Patch(Box::new(mutation));
         Some(rule(name, FailureAction::Enforce, matches, work, context))
@@ -212,7 +212,7 @@ fn of_existing(
         expression,
     } = mutation(spec, site, &subject, settings.failure_policy, problems)?;
     mutation.replaces_atomics = evaluation.applies_server_side;
-    let context = CelFact::context(&mutation.around.facts);
+    let context = CelFact::context(&mutation.shared_cel.facts);
     let existing = MutateExisting {
         on_policy_update: settings.background && expression.is_none(),
         is_triggered_by_own: evaluation.is_triggered_by_own,
@@ -319,7 +319,7 @@ fn mutation(
         false => Default::default(),
     };
     let mut mutation = CelMutation {
-        around: Cel {
+        shared_cel: Cel {
             preconditions,
             variables,
             expressions: Vec::new(),
@@ -338,7 +338,7 @@ fn mutation(
         replaces_atomics: false,
     };
     let patches = mutation.patches.iter().map(|patch| &patch.program);
-    let all = mutation.around.programs_with_paths();
+    let all = mutation.shared_cel.programs_with_paths();
     let all = all
         .chain(with_path("spec.mutations", patches))
         .chain(with_path(
@@ -349,8 +349,8 @@ fn mutation(
     let facts = facts::compile(all, site, problems);
     let beside = mutation.patches.iter().map(|patch| &patch.program);
     let beside = beside.chain(expression.iter().map(|one| &one.program));
-    mutation.around.beside = mutation.around.read_by(beside);
-    mutation.around.facts = facts;
+    mutation.shared_cel.beside = mutation.shared_cel.read_by(beside);
+    mutation.shared_cel.facts = facts;
     Some(Compiled {
         mutation,
         of_trigger,

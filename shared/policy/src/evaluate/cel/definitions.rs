@@ -61,7 +61,7 @@ pub(super) fn schema_of(
 
 /// Reads a definition; null: there is none.
 fn read(call: &str, mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<Arc<Value>, Stop> {
-    let mut facts = mutation.around.facts.iter();
+    let mut facts = mutation.shared_cel.facts.iter();
     let fact = facts.find(|fact| fact.site.name() == call);
     let named = fact.and_then(|fact| subject(fact, Vec::new(), None).ok());
     // Compilation made the fact of the definition.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anteroom_cel::Machine;
 use serde_json::Value;
 
-use super::{Around, Conditions, Expressions, Failed, around, budget, evaluate, patches};
+use super::{Conditions, Expressions, Failed, RootValues, ask_roots, budget, evaluate, patches};
 use crate::{
     evaluate::{interrupt::Stop, scope::Scope},
     ir::{cel::LocatedProgram, mutate_existing::CelTargets},
@@ -16,27 +16,33 @@ pub(in crate::evaluate) fn is_trigger(
     targets: &CelTargets,
     scope: &mut Scope<'_>,
 ) -> Result<bool, Stop> {
-    let (cel, conditions) = (&targets.mutation.around, targets.of_trigger());
+    let (cel, conditions) = (&targets.mutation.shared_cel, targets.of_trigger());
     if conditions.is_empty() {
         return Ok(true);
     }
-    let around = around(cel, cel.read_before(), scope)?;
+    let root_values = ask_roots(cel, cel.read_before(), scope)?;
     let conditions = Conditions(conditions, cel.dialect);
-    evaluate(&conditions, cel, scope, &around, &mut budget())
+    evaluate(&conditions, cel, scope, &root_values, &mut budget())
 }
 
-/// Returns the objects that an expression gives for the trigger.
+/// Returns the objects to change, as an expression computes them for the trigger.
 pub(in crate::evaluate) fn given(
     targets: &CelTargets,
     expression: &LocatedProgram,
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
-    let cel = &targets.mutation.around;
-    let around = around(cel, cel.reads(), scope)?;
-    evaluate(&Giving(expression), cel, scope, &around, &mut budget())
+    let cel = &targets.mutation.shared_cel;
+    let root_values = ask_roots(cel, cel.reads(), scope)?;
+    evaluate(
+        &ObjectsExpression(expression),
+        cel,
+        scope,
+        &root_values,
+        &mut budget(),
+    )
 }
 
-/// Patches an object that exists, which is in this namespace; `None`: it does not meet the conditions.
+/// Patches an existing object, whose namespace is `namespace`; `None`: the object does not meet the conditions.
 /// `gone_through` counts the bytes that patches of the rule have gone through.
 pub(in crate::evaluate) fn patched(
     targets: &CelTargets,
@@ -45,26 +51,26 @@ pub(in crate::evaluate) fn patched(
     gone_through: &mut usize,
     scope: &mut Scope<'_>,
 ) -> Result<Option<Value>, Stop> {
-    let (mutation, cel) = (&targets.mutation, &targets.mutation.around);
-    let around = Around {
+    let (mutation, cel) = (&targets.mutation, &targets.mutation.shared_cel);
+    let root_values = RootValues {
         namespace,
         object: Some(before),
         is_of_existing: true,
-        ..Around::default()
+        ..RootValues::default()
     };
     let mut budget = budget();
     let conditions = Conditions(targets.of_object(), cel.dialect);
-    if !evaluate(&conditions, cel, scope, &around, &mut budget)? {
+    if !evaluate(&conditions, cel, scope, &root_values, &mut budget)? {
         return Ok(None);
     }
     let budget = &mut budget;
-    patches::all_patched(mutation, before, &around, budget, gone_through, scope).map(Some)
+    patches::all_patched(mutation, before, &root_values, budget, gone_through, scope).map(Some)
 }
 
-/// The expression that gives objects.
-struct Giving<'p>(&'p LocatedProgram);
+/// An expression that returns the objects to change.
+struct ObjectsExpression<'p>(&'p LocatedProgram);
 
-impl Expressions for Giving<'_> {
+impl Expressions for ObjectsExpression<'_> {
     type Result = Value;
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Value, Failed<'v>> {

@@ -10,8 +10,8 @@ use anteroom_patch::{
 use serde_json::{Map, Value};
 
 use super::{
-    Around, Conditions, Expressions, Failed, annotations_of, around, budget, definitions, evaluate,
-    skipped,
+    Conditions, Expressions, Failed, RootValues, annotations_of, ask_roots, budget, definitions,
+    evaluate, skipped,
 };
 use crate::{
     evaluate::{
@@ -48,15 +48,15 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
     if scope.request.operation() == Operation::Delete {
         return Ok(skipped("what is deleted is not changed"));
     }
-    let cel = &mutation.around;
-    let around = around(cel, cel.reads(), scope)?;
+    let cel = &mutation.shared_cel;
+    let root_values = ask_roots(cel, cel.reads(), scope)?;
     let mut budget = budget();
     let before = scope.request.matched_object().clone();
-    if !evaluate(&Conditions::of(cel), cel, scope, &around, &mut budget)? {
+    if !evaluate(&Conditions::of(cel), cel, scope, &root_values, &mut budget)? {
         return Ok(skipped("preconditions not met"));
     }
-    let object = all_patched(mutation, &before, &around, &mut budget, &mut 0, scope)?;
-    let properties = evaluate(&Annotating(mutation), cel, scope, &around, &mut budget)?;
+    let object = all_patched(mutation, &before, &root_values, &mut budget, &mut 0, scope)?;
+    let properties = evaluate(&Annotating(mutation), cel, scope, &root_values, &mut budget)?;
     scope.run.properties = properties;
     Ok(match object == before {
         // As in Kyverno, where a patch that changes nothing was applied.
@@ -69,12 +69,12 @@ fn patched(mutation: &CelMutation, scope: &mut Scope<'_>) -> Result<RuleOutcome,
 pub(super) fn all_patched(
     mutation: &CelMutation,
     before: &Value,
-    around: &Around<'_>,
+    root_values: &RootValues<'_>,
     budget: &mut Budget,
     gone_through: &mut usize,
     scope: &mut Scope<'_>,
 ) -> Result<Value, Stop> {
-    let cel = &mutation.around;
+    let cel = &mutation.shared_cel;
     let mut object = before.clone();
     for patch in &mutation.patches {
         let weight = anteroom_patch::weight(&object);
@@ -83,11 +83,11 @@ pub(super) fn all_patched(
         if *gone_through > MUTATED_BYTES_MAX {
             return Err(Stop::Error(Box::new(RuleError::TooMuchPatched)));
         }
-        let around = Around {
+        let root_values = RootValues {
             object: Some(&object),
-            ..around.clone()
+            ..root_values.clone()
         };
-        let made = evaluate(&Patching(patch), cel, scope, &around, budget)?;
+        let made = evaluate(&Patching(patch), cel, scope, &root_values, budget)?;
         object = applied(mutation, patch, made, &object, scope)?;
     }
     Ok(object)
@@ -127,7 +127,7 @@ impl Expressions for Annotating<'_> {
     type Result = Vec<(String, String)>;
 
     fn evaluate<'v>(&'v self, machine: &mut Machine<'v>) -> Result<Self::Result, Failed<'v>> {
-        annotations_of(&self.0.around, machine)
+        annotations_of(&self.0.shared_cel, machine)
     }
 }
 

@@ -207,7 +207,7 @@ impl PolicyStep<'_> {
     /// Returns whether an expression reads the namespace of an object, of an exception too.
     fn reads_namespace(&self) -> bool {
         let mut exceptions = self.exceptions.iter();
-        self.targets.mutation.around.reads().namespace
+        self.targets.mutation.shared_cel.reads().namespace
             || exceptions.any(|one| {
                 one.in_cel
                     .as_ref()

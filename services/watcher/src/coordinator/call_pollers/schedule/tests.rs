@@ -79,7 +79,7 @@ fn data_of_an_earlier_term_are_served_by_their_age() {
         let mut schedule = Schedule::with_data(begun);
         let told = (0..6).map(|second| {
             if said_after == Some(second) {
-                schedule.was_good(begun - age);
+                schedule.report_good_at(begun - age);
             }
             let failed = CallOutcome::Failed(Failure::new("CallFailed", "500"));
             letter(

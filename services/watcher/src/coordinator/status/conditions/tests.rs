@@ -20,10 +20,14 @@ fn bound() -> EntryRecord {
     )))
 }
 
-fn stats(told: Option<ViewState>, trouble: Option<Failure>, news_age_ms: u64) -> ViewStats {
+fn stats(
+    reported_state: Option<ViewState>,
+    trouble: Option<Failure>,
+    news_age_ms: u64,
+) -> ViewStats {
     ViewStats {
         view: ViewId::new("pods.v1"),
-        told,
+        reported_state,
         trouble,
         objects: 1,
         refused_bytes: 0,

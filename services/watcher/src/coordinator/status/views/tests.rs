@@ -148,7 +148,9 @@ fn a_synced_view_stays_synced_while_its_writer_reads_the_source_anew() {
     let now = Instant::now();
     let mut told = |epoch, state| {
         table.log(control_in(epoch, state));
-        table.stats(&view(), now).and_then(|stats| stats.told)
+        table
+            .stats(&view(), now)
+            .and_then(|stats| stats.reported_state)
     };
     let syncing = ViewState::Syncing;
     assert_eq!(

@@ -44,7 +44,7 @@ impl WriteQueue {
     pub(crate) fn stats(&self, now: Instant) -> Vec<ViewStats> {
         let stats = self.views.iter().map(|(id, view)| ViewStats {
             view: id.clone(),
-            told: view.last_control.state.clone(),
+            reported_state: view.last_control.state.clone(),
             trouble: view.trouble.clone(),
             objects: view.objects(),
             bytes: view.bytes(),

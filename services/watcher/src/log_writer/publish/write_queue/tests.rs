@@ -301,7 +301,7 @@ fn an_object_too_large_for_the_log_stands_in_it_as_a_stub() {
     let content = reader.content(&handle.view);
     let stub = |name| unreadable::document(&content[&key(name)].1).is_some();
     assert_eq!((content.len(), stub("huge"), stub("x")), (2, true, false));
-    assert_eq!(queue.stats(now)[0].told, Some(ViewState::Synced));
+    assert_eq!(queue.stats(now)[0].reported_state, Some(ViewState::Synced));
     // The next version is small.
     put(&mut queue, &handle, "huge", 11);
     assert_eq!(write_counted(&mut queue, &mut reader), 1);
