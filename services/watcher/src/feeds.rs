@@ -376,7 +376,7 @@ impl Feeder {
         self.took = begun.elapsed();
     }
 
-    /// A list beside a watch has ended: those that wait for one have their turn.
+    /// A list beside a watch has ended: joins that wait for a free slot begin.
     fn assign_more(&mut self, gvr: &GroupVersionResource) {
         let (tools, planned, tasks) = (&self.tools, &self.planned, &mut self.tasks);
         if let Some(feed) = self.types.get_mut(gvr).filter(|feed| !feed.dirty)

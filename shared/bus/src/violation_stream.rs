@@ -9,14 +9,14 @@ use tokio::sync::{
 
 use crate::Connection;
 
-/// Something that a listener hears.
+/// An event of a subscription to violations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ViolationEvent {
-    /// A webhook found this.
+    /// A violation that a webhook found.
     Violation(Box<Violation>),
-    /// So many came that nobody will hear: they came faster than they were read, or could not be read.
+    /// This many violations were dropped: they came faster than they were read, or could not be read.
     Missed(u64),
-    /// The bus was out of reach: what was sent meanwhile is lost, and nobody knows how much that is.
+    /// The bus was out of reach: an unknown number of violations was lost.
     Interrupted,
 }
 

@@ -82,7 +82,7 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// With a clock and random numbers. Without them, functions that need them are errors.
+    /// Sets the clock and the random numbers; if absent, `time.now()` and `random()` fail.
     #[must_use]
     pub fn with_arrival(mut self, arrival: Arrival) -> Self {
         self.tools.arrival = Some(arrival);

@@ -21,7 +21,7 @@ pub struct Environment<'e> {
     pub missing_key: MissingKey,
     /// The limits of the evaluation.
     pub budget: Budget,
-    /// The clock and the random numbers; without them, functions that need them are errors.
+    /// The clock and the random numbers; if absent, `time_now()` and `random()` fail.
     pub seed: Option<&'e EvalSeed>,
 }
 

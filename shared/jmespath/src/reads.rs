@@ -45,8 +45,9 @@ pub enum Use<'u> {
     Everything,
 }
 
-/// Tells what an expression reads that is evaluated on `at`, and gives where its value may come from; of
-/// that nothing is read but that it is there. `fields` says what a field of the root is.
+/// Reports by `tell` the parts of the document that an expression reads when it is evaluated on `at`. Returns the
+/// possible origins of the result; of the result, only its existence is read. `fields` returns the origin of each field
+/// of the root.
 pub fn reads(
     ast: &Ast,
     at: &Reached,

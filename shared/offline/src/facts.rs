@@ -35,8 +35,8 @@ pub(crate) struct World {
     pub(crate) targets: Vec<Resource>,
     /// The content of a `Context` file: to policies in CEL its resources are all that there are.
     pub(crate) context: Option<Context>,
-    /// Says whether there is a cluster: where there is none, the resources answer no calls of an API
-    /// server, and are no ConfigMaps that rules read. `None`: nothing is said of that, and they do.
+    /// Set if there is a cluster. Without a cluster, the resources answer no API calls, and rules read no ConfigMaps
+    /// among them. `None`: unspecified; resources then answer API calls.
     pub(crate) is_cluster: Option<bool>,
 }
 

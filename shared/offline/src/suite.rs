@@ -229,7 +229,8 @@ impl ResourceSpec {
 }
 
 impl Expected {
-    /// Returns whether it may be about a policy of a kind: one that says nothing of that is about any.
+    /// Returns whether the expected result may be about a policy of a kind. A result without a kind matches policies of
+    /// every kind.
     pub(crate) fn is_about(&self, kind: PolicyKind) -> bool {
         match (self.is_validating_policy, self.is_mutating_policy) {
             (false, false) => true,

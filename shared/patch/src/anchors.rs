@@ -108,7 +108,8 @@ struct Resolver<'m> {
 }
 
 impl Resolver<'_> {
-    /// `None`: there was nothing but conditions, or nothing at all. Lists stand in objects, which know how they merge.
+    /// Returns a patch without its anchors; `None`: the pattern was empty, or had anchors only. Lists are resolved by the
+    /// object that holds them, which knows how they merge.
     fn value(
         &mut self,
         patch: &Value,

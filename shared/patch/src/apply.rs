@@ -91,7 +91,7 @@ pub fn apply(
     Ok(union::merge(types, root, object, &patch))
 }
 
-/// The patch without its `apiVersion` and `kind`: they are the object's, whatever it says.
+/// Returns the patch without its `apiVersion` and `kind`: the object's values are used.
 fn without_type(patch: &Value) -> Result<Value, ApplyError> {
     let Some(fields) = patch.as_object() else {
         return Err(ApplyError::Patch {

@@ -63,10 +63,10 @@ pub struct Probe {
     pub matching: Matching,
     /// The value that the key has to agree with.
     pub operand: Operand,
-    /// One object for each looked-up value is enough: it only matters whether there is one.
+    /// One object for each looked-up value is enough: the expression only asks whether any exists.
     pub once: bool,
-    /// The list that an object contributes to this request, where its key may give more. An object that
-    /// stands for all others must contribute the value that is asked for.
+    /// The list that an object contributes to this request, if its key may find more objects than the expression does.
+    /// An object that stands for all others must contribute the value that is looked up.
     pub check: Option<Expression>,
 }
 
@@ -75,10 +75,10 @@ pub struct Probe {
 pub enum Matching {
     /// A value of the object equals the operand by `==`.
     Equal,
-    /// One of its values equals an element of the operand, which is a list.
+    /// A value of the object equals an element of the operand, which is a list.
     Among,
-    /// One of its values and an element of the operand, or the operand itself, are alike as texts:
-    /// with wildcards in either, as in conditions of policies.
+    /// A value of the object and the operand, or an element of the operand, are alike as texts: with wildcards in either,
+    /// as in conditions of policies.
     Alike,
     /// [`Alike`](Self::Alike) for an operand that is no list.
     AlikeOne,
@@ -100,9 +100,9 @@ pub enum Operand {
 /// The reason why all objects have to be scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// The part of the expression that needs them all.
+    /// The part of the expression that needs all objects.
     pub part: String,
-    /// The reason why it needs all objects.
+    /// The reason why the part needs all objects.
     pub why: NoIndexReason,
 }
 

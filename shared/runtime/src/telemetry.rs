@@ -41,8 +41,8 @@ pub use otlp::{OtlpArgs, OtlpProtocol};
 /// Limit for sending buffered spans at the end of the process.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(3);
 
-/// The clients of NATS and of the API server tell of every attempt that fails; what matters of it,
-/// those say who asked.
+/// The default levels. The clients of NATS and of the API server log every failed attempt, so they are quiet here:
+/// their callers log the attempts that matter.
 const LOG_LEVEL: &str = "info,async_nats=warn,kube_client::client::builder=off";
 
 /// Directives for libraries that must never be traced: exporting a trace would make a trace, without end.

@@ -1,5 +1,4 @@
-//! The parts that the stretches of a view gave when they were last looked through, so that after a change only
-//! those that changed are.
+//! Cached partial results of a scan by stretch of the view: after a change, only changed stretches are scanned again.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

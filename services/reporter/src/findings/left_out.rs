@@ -13,7 +13,7 @@ use super::PolicyScan;
 /// The limit of pairs of scan and object that are remembered. Beyond it they are not counted.
 const COUNTED_MAX: usize = 1_000_000;
 
-/// Objects that are left out, by hashes: it is only their number that anybody wants.
+/// Objects that are left out, by hashes: only their number is needed.
 #[derive(Debug, Default)]
 pub(super) struct LeftOutObjects {
     /// Hashes of an object's UID and of a scan on it.

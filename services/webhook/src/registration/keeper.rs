@@ -267,7 +267,7 @@ impl Keeper {
         }
     }
 
-    /// It is not written: says so, and when to try again.
+    /// Logs the failed write, and returns the time of the next attempt.
     fn unwritten(&self, problem: &str, state: &mut KeeperState) -> Instant {
         let problem = without_tokens(problem);
         // Once it was written, answering goes on: the API server calls us by what it has.

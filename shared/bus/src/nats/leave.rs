@@ -1,6 +1,6 @@
 //! Leaving a server that is cut off from the others of its cluster. Pure.
 //!
-//! Such a server goes on serving its clients: it takes what they publish, and nothing comes of it. The client library
+//! Such a server goes on serving its clients: it accepts messages, and delivers them to nobody. The client library
 //! notices only a dead connection. Two signs tell: JetStream has answered nothing for long, or watchers or replicas
 //! that were heard are heard no more. Both have other causes too, so a server is left ever more rarely while nothing mends.
 

@@ -93,8 +93,8 @@ impl<'v> Machine<'v> {
         }
     }
 
-    /// Returns the error of subexpressions of which one has this one. Where a subexpression is unknown, the others are
-    /// evaluated for what they ask for, within the limits.
+    /// Returns the error of a list of subexpressions, one of which failed with `error`. If the failed one is unknown, the
+    /// others are evaluated too, within the limits, so that they ask for their facts.
     #[cold]
     fn failed_beside(&mut self, error: EvalError, others: &'v [Expr]) -> EvalError {
         if error != EvalError::Unknown {

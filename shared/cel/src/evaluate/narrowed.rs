@@ -106,7 +106,7 @@ impl<'v> Machine<'v> {
         Ok(Some(Probes::Any(all)))
     }
 
-    /// The values that a probe looks for; `None`: one is nothing that can be looked up.
+    /// The values that a probe looks for; `None`: an operand cannot be looked up in an index.
     fn values(
         &mut self,
         body: &'v Expr,

@@ -1,6 +1,6 @@
 //! `x509_decode`: what is in a certificate, or in a request for one, by the names of Go's `crypto/x509`.
 //!
-//! Their keys are RSA keys, as in Kyverno: of others there is nothing that it tells. A signature is not
+//! Only RSA keys are described, as in Kyverno: other key types are returned without key fields. Signatures are not
 //! checked.
 
 mod extensions;
@@ -75,7 +75,7 @@ fn x509_decode(call: &mut Call<'_>) -> Result<Handle, EvalError> {
 /// Returns the fields of the certificate, or of the request for one, in a PEM block.
 ///
 /// # Errors
-/// Why it is none, in words.
+/// The reason why a text is no certificate and no request, in words.
 pub fn certificate(text: &str) -> Result<Value, String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(format!("the text is longer than {TEXT_BYTES_MAX} bytes"));

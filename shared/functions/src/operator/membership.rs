@@ -31,7 +31,7 @@ pub(super) enum Set {
 }
 
 /// Returns whether any or all elements of the key are in, or not in, the value. A value that is neither a
-/// list nor a string has no elements: then nothing is in it, and nothing is not in it.
+/// list nor a string has no elements: then both `In` and `NotIn` are false.
 pub(super) fn holds(quantifier: Quantifier, set: Set, key: &Value, value: &Value) -> bool {
     let elements: Vec<Cow<'_, str>> = match key {
         Value::Array(elements) => elements.iter().map(values::text).collect(),

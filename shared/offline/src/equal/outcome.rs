@@ -188,15 +188,15 @@ pub enum DifferenceKind {
     Judgement,
     /// The two sets change the object differently.
     Mutation,
-    /// One says nothing of the object, by its kind, its name, the operation or the user.
+    /// Only one set matches the object, by its kind, its name, the operation or the user.
     Match,
-    /// One passes over it, by its conditions.
+    /// Only one set's conditions are met.
     Condition,
     /// Only one set judges objects that make Pods.
     Autogen,
-    /// One passes over an object that violated before an update too.
+    /// Only one set skips an object that violated the rule before the update too.
     ExistingViolation,
-    /// One cannot be evaluated on it.
+    /// Only one set can be evaluated on the object.
     Error,
     /// Only one set can be evaluated: the second reads a fact that nobody gave.
     Fact,

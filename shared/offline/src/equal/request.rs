@@ -90,7 +90,7 @@ pub(super) struct Requests<'s> {
     pub(super) seeds: &'s [Seed],
     pub(super) guide: &'s Guide,
     pub(super) users: usize,
-    /// Rules tell operations apart.
+    /// A rule depends on the operation.
     pub(super) asks_operations: bool,
     pub(super) search: &'s Search,
 }

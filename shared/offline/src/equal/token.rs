@@ -16,8 +16,7 @@ pub(super) enum Token {
     Mark(char),
 }
 
-/// Returns the tokens of an expression. What is none in its language is read as well as can be: whoever compiles it
-/// says what is wrong.
+/// Returns the tokens of an expression. Invalid text is tokenised leniently; the compiler reports the error.
 pub(super) fn tokens(source: &str, language: Language) -> Vec<Token> {
     let mut found = Vec::new();
     let mut rest = source;

@@ -42,8 +42,8 @@ pub(super) enum PointerStep {
 /// A path in one object, which may not be there yet.
 pub(super) type Pointer = Vec<PointerStep>;
 
-/// Returns where a path is in an object: in the first and the last element of a list. What is not there is where it
-/// would be.
+/// Returns the pointers of a path into an object, through the first and the last element of each list. For a missing
+/// field, the pointer leads to where the field belongs.
 pub(super) fn pointers(object: &Value, path: &[PathStep]) -> Vec<Pointer> {
     let mut found = Vec::new();
     expand(Some(object), path, &mut Vec::new(), &mut found);

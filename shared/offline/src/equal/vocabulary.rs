@@ -25,7 +25,7 @@ pub(super) struct Vocabulary {
     pub(super) users: BTreeSet<String>,
     pub(super) groups_of_users: BTreeSet<String>,
     pub(super) roles: BTreeSet<String>,
-    /// Rules tell operations apart, or look at what was there before.
+    /// A rule depends on the operation or on the old object.
     pub(super) asks_operations: bool,
 }
 

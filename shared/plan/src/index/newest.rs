@@ -42,7 +42,7 @@ impl NewestVersions {
         old.is_alone()
     }
 
-    /// The object of this key is not in the index as it was any more.
+    /// Drops the note about an object's newest version.
     pub(super) fn forget(&mut self, object: &Object) {
         self.newest.remove(object);
     }

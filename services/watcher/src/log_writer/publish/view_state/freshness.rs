@@ -81,12 +81,13 @@ impl Freshness {
         (self.in_flight_since, self.served_heard) = (None, None);
     }
 
-    /// Readers know that the view was dropped or has failed.
+    /// Notes that readers know that the view was dropped or has failed.
     pub(super) fn tell_failure(&mut self) {
         self.untold_since = None;
     }
 
-    /// Returns the time of the oldest change that is not in the log. `oldest_pending` is that of those that wait.
+    /// Returns the time of the oldest change that is not in the log. `oldest_pending`: the time of the
+    /// oldest queued change.
     fn oldest_change(&self, oldest_pending: Option<Instant>) -> Option<Instant> {
         let changes = [self.in_flight_since, oldest_pending, self.untold_since];
         changes.into_iter().flatten().min()
