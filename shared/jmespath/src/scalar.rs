@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_equal_by_value_and_nothing_else_is_by_chance() {
+    fn numbers_are_equal_by_value_and_scalars_of_different_types_differ() {
         let of = |value: Value| Scalar::of_json(&value);
         for (one, other) in [
             (json!(1), json!(1.0)),

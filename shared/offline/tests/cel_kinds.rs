@@ -139,7 +139,7 @@ fn applied_to(policy: &str, resources: &str) -> Vec<Value> {
 }
 
 #[test]
-fn lists_are_errors_where_nothing_is_given_and_empty_in_a_context() {
+fn an_unmocked_list_is_an_error_without_a_context_and_empty_with_one() {
     let policy = "
 apiVersion: policies.kyverno.io/v1
 kind: ValidatingPolicy

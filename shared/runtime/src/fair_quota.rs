@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_without_units_takes_all_that_are_free() {
+    fn a_key_without_units_gets_all_free_units() {
         let quota = FairQuota::new(100, 50);
         let most = quota.try_take('a', 90).unwrap();
         assert!(quota.try_take('a', 1).is_err());

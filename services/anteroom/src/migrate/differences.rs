@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_one_of_the_page() {
+    fn every_difference_is_a_row_of_the_docs_page() {
         let page = include_str!("../../../../docs/differences.md");
         for (what, _) in OF_RULES.iter().chain(&OF_POLICIES) {
             assert!(page.contains(&format!("\n| {what} |")), "{what}");

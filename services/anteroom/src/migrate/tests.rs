@@ -235,7 +235,7 @@ spec:
 }
 
 #[test]
-fn flags_are_read_as_go_reads_them_and_nothing_else_is_shown() {
+fn flags_are_parsed_as_in_go_and_a_private_key_is_not_shown() {
     let args = [
         "--exceptionNamespace",
         "exempt",
@@ -295,7 +295,7 @@ fn values_are_what_the_schema_allows() {
 }
 
 #[test]
-fn every_key_is_one_of_the_chart_and_has_its_value_there() {
+fn every_chart_key_is_in_the_schema_with_the_default_of_values_yaml() {
     let schema: Value = serde_json::from_str(&deployed("chart/values.schema.json")).unwrap();
     let values = anteroom_functions::yaml::read(&deployed("chart/values.yaml")).unwrap();
     for (_, ours) in &CHART_KEYS {

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_all_webhooks_are_added_by_what_is_asked_for() {
+    fn counts_of_all_webhooks_are_added_by_the_requested_columns() {
         let mut window = Window::new(Duration::from_secs(10));
         let now = Instant::now();
         window.add(

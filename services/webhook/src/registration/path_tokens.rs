@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_tokens_has_all_else_of_it() {
+    fn path_tokens_are_removed_from_a_text_and_nothing_else() {
         let prefix = PathToken {
             period: NOON,
             token: made(&state("k"), NOON),

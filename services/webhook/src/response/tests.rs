@@ -39,7 +39,7 @@ fn denied(blocked: Vec<Blocked>) -> Decision {
 }
 
 #[test]
-fn a_shadow_says_what_it_decided_and_lets_it_pass() {
+fn a_shadow_webhook_allows_a_denied_request_without_patch_or_warning() {
     let mut decision = denied(vec![blocked("p", "no", None)]);
     decision.warnings = vec!["a warning".to_owned()];
     decision.patch = Some(json!([{ "op": "remove", "path": "/a" }]));

@@ -117,7 +117,7 @@ async fn policies_change_an_object_in_order_of_name_and_rules_in_theirs() {
 }
 
 #[tokio::test]
-async fn a_rule_sees_the_object_as_it_is_by_then() {
+async fn a_rule_sees_the_object_as_earlier_rules_patched_it() {
     let mut only = sets(&json!({ "seen": "{{ value }}", "was": "{{ request.oldObject.data.a }}" }));
     only["match"] = json!({ "any": [{ "resources": { "kinds": ["ConfigMap"],
         "selector": { "matchLabels": { "made": "here" } } } }] });

@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_tree_is_written_as_it_is_read(text in expression()) {
+    fn any_expression_survives_printing_and_parsing(text in expression()) {
         prop_assert_eq!(check(&text), Ok(()));
     }
 }

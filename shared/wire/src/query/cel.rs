@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_has_so_many_documents() {
+    fn a_query_with_more_documents_than_the_limit_is_refused() {
         let query = |documents: usize| CelQuery {
             documents: (0..documents)
                 .map(|at| (at.to_string(), Selection::default()))

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_in_force_says_what_kyvernos_does() {
+    fn the_status_of_a_policy_in_force_equals_kyvernos() {
         let patch = patch(&ready("True", "Succeeded", SERVED), "");
         assert_eq!(
             said(&patch),

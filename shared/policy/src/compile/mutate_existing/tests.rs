@@ -29,7 +29,7 @@ fn problem(kind: &str, target: &Value) -> Option<(ErrorCode, String)> {
 }
 
 #[test]
-fn targets_are_of_one_kind_that_can_be_written() {
+fn a_target_without_one_writable_kind_is_an_error() {
     let (invalid, later) = (ErrorCode::POLICY_INVALID, ErrorCode::POLICY_UNSUPPORTED);
     let at = |code, field: &str| Some((code, format!("targets[0].{field}")));
     for (target, expected) in [

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn data_go_to_the_endpoint_that_they_are_for() {
+    fn a_redirect_never_sends_the_body_to_a_different_origin() {
         let hop = Hop {
             url: "https://a/".parse().unwrap(),
             data: Some("{}".into()),
