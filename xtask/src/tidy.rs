@@ -313,7 +313,8 @@ fn manifest(of: &Crate, crates: &[Crate], problems: &mut Vec<String>) {
     }
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+/// Adds all source files and manifests below a folder.
+pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for item in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = item?.path();
         if path.is_dir() {
