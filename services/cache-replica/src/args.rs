@@ -129,13 +129,13 @@ impl Args {
         Ok(())
     }
 
-    /// The budget of one query, with `turns` of them at once.
-    pub(crate) fn budget(&self, turns: usize) -> Budget {
+    /// The budget of one query, with `concurrent` of them at once.
+    pub(crate) fn budget(&self, concurrent: usize) -> Budget {
         let (limit, asked) = (self.memory_limit, self.query_built_bytes_max);
         Budget {
             steps: self.query_steps_max,
             depth: DEPTH_MAX,
-            built_bytes: memory_limit::evaluation_bytes(limit, turns, asked),
+            built_bytes: memory_limit::evaluation_bytes(limit, concurrent, asked),
         }
     }
 

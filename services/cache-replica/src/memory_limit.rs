@@ -20,13 +20,13 @@ pub(crate) fn evaluations_bytes(limit: u64) -> u64 {
     limit / EVALUATIONS_SHARE
 }
 
-/// Returns the bytes that one of `turns` evaluations may build under this limit, at most `asked`.
-pub(crate) fn evaluation_bytes(limit: Option<u64>, turns: usize, asked: u64) -> u64 {
+/// Returns the bytes that one of `concurrent` evaluations may build under this limit, at most `asked`.
+pub(crate) fn evaluation_bytes(limit: Option<u64>, concurrent: usize, asked: u64) -> u64 {
     let Some(limit) = limit else {
         return asked;
     };
-    let turns = u64::try_from(turns.max(1)).unwrap_or(u64::MAX);
-    asked.min((evaluations_bytes(limit) / turns).max(EVALUATION_BYTES_MIN))
+    let concurrent = u64::try_from(concurrent.max(1)).unwrap_or(u64::MAX);
+    asked.min((evaluations_bytes(limit) / concurrent).max(EVALUATION_BYTES_MIN))
 }
 
 /// Parses a limit of memory, as [`units::bytes`] does.

@@ -13,8 +13,8 @@
 //!
 //! ## Starting over
 //!
-//! A view starts over in one of four ways, which have the same names in these modules and in the write queue. Each
-//! opens a new epoch.
+//! A view starts over in one of five ways, each of which opens a new epoch. The first four have the same names
+//! in these modules and in the write queue.
 //!
 //! | verb | when | objects known of the log | `Member::since` | changes that wait | lists |
 //! |---|---|---|---|---|---|
@@ -22,8 +22,7 @@
 //! | `restart_history` | the source was restored | stay; each is written again | empty | dropped | all watches of the type list again; the next list counts |
 //! | `switch_watches` | the plan has other watches for it | stay; differences are written | version that its watches brought | kept, in the new epoch | its new watches list, or its own list is read beside them |
 //! | `resume_after_full` | the log has room again | forgotten: the log has none | as `reread` | none | as `reread` |
-//!
-//! A view that the memory limit stopped is closed, and opened as a new one: `resume_after_shed`.
+//! | `resume_after_shed` | the memory limit has room again | as in a new view: it is closed and opened again | empty | none | its watches list again |
 
 mod assign;
 mod held_events;
@@ -185,12 +184,12 @@ impl Feeder {
     }
 
     /// The view is desired, or its options changed.
-    pub(crate) fn want(&mut self, view: &ViewId, wanted: DesiredView) {
-        let Some(gvr) = wanted.info.gvr().cloned() else {
+    pub(crate) fn desire(&mut self, view: &ViewId, desired: DesiredView) {
+        let Some(gvr) = desired.info.gvr().cloned() else {
             return; // The coordinator's own.
         };
-        let before = self.views.insert(view.clone(), wanted.clone());
-        let DesiredView { info, options } = wanted;
+        let before = self.views.insert(view.clone(), desired.clone());
+        let DesiredView { info, options } = desired;
         if let Some(before) = before {
             if before.options.sealed != options.sealed {
                 self.changed_type(&gvr, &info).seal(view, options.sealed);
@@ -237,14 +236,14 @@ impl Feeder {
     }
 
     /// The view is not desired any more.
-    pub(crate) fn unwant(&mut self, view: &ViewId) {
-        let Some(wanted) = self.views.remove(view) else {
+    pub(crate) fn undesire(&mut self, view: &ViewId) {
+        let Some(desired) = self.views.remove(view) else {
             return;
         };
         tracing::info!(%view, "view stopped: nobody needs it any more");
         self.memory.forget(view);
-        if let Some(gvr) = wanted.info.gvr() {
-            self.changed_type(gvr, &wanted.info).forget(view);
+        if let Some(gvr) = desired.info.gvr() {
+            self.changed_type(gvr, &desired.info).forget(view);
         }
         self.tools.publisher.with(|queue| queue.close(view));
     }
@@ -462,7 +461,7 @@ impl Feeder {
         self.memory.shed(view, bytes, now);
     }
 
-    /// The source of a view that was fed again was read, or refuses to be: the next view may have its turn.
+    /// The source of a view that was fed again was read, or refuses to be: the next stopped view may be fed.
     fn end_resume(&self, now: Instant) {
         let publisher = &self.tools.publisher;
         let is_read = |view: &ViewId| publisher.read(|queue| !queue.is_syncing(view));

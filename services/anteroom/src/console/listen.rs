@@ -187,14 +187,14 @@ impl Taps {
             records_per_second,
             ..Tap::default()
         };
-        turn(&mut self.counts, looked, bus, Tap::default()).await?;
-        turn(&mut self.denials, looked, bus, denials).await?;
-        turn(&mut self.all, all, bus, decisions).await
+        keep_tap(&mut self.counts, looked, bus, Tap::default()).await?;
+        keep_tap(&mut self.denials, looked, bus, denials).await?;
+        keep_tap(&mut self.all, all, bus, decisions).await
     }
 }
 
 /// Begins or ends a tap.
-async fn turn(
+async fn keep_tap(
     tapping: &mut Option<Tapping>,
     wanted: bool,
     bus: &Arc<dyn Bus>,

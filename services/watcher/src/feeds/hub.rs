@@ -292,9 +292,9 @@ impl Hub {
         failure: &Failure,
         queue: &mut WriteQueue,
     ) -> bool {
-        let saves = scope.is_wide() && failure.reason == "Forbidden";
-        let newly = saves && !self.forbidden.contains_key(scope);
-        if saves {
+        let is_optional_watch_forbidden = scope.is_wide() && failure.reason == "Forbidden";
+        let newly = is_optional_watch_forbidden && !self.forbidden.contains_key(scope);
+        if is_optional_watch_forbidden {
             self.forbidden.insert(scope.clone(), Instant::now());
         }
         let Some(watch) = self.watches.get_mut(scope) else {
@@ -311,12 +311,12 @@ impl Hub {
             }
             // The next plan gives the views of a forbidden wide watch their own watches, whose outcome decides. Only
             // a view of exactly this scope fails now.
-            if !saves || member.filter.own().contains(scope) {
+            if !is_optional_watch_forbidden || member.filter.own().contains(scope) {
                 member.is_refused = true;
                 queue.refused(&member.handle, failure.clone());
             }
         }
-        if !saves {
+        if !is_optional_watch_forbidden {
             self.references.failed(scope, failure, queue);
         }
         newly

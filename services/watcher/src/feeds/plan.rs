@@ -262,15 +262,15 @@ fn in_turns<'a>(
     views: impl Iterator<Item = (&'a ViewId, &'a ViewFilter)>,
 ) -> Vec<(&'a ViewId, &'a ViewFilter)> {
     let mut of_namespaces: BTreeMap<&[String], usize> = BTreeMap::new();
-    let turns = views.map(|view| {
+    let ranked = views.map(|view| {
         let namespaces = view.1.namespaces.as_slice();
         let count = of_namespaces.entry(namespaces).or_default();
         *count += usize::from(!namespaces.is_empty());
         (*count, view)
     });
-    let mut turns: Vec<_> = turns.collect();
-    turns.sort_by_key(|(turn, _)| *turn); // Stable: by name within a turn.
-    turns.into_iter().map(|(_, view)| view).collect()
+    let mut ranked: Vec<_> = ranked.collect();
+    ranked.sort_by_key(|(rank, _)| *rank); // Stable: by name within a rank.
+    ranked.into_iter().map(|(_, view)| view).collect()
 }
 
 /// Returns whether a wide watch instead of `count` narrow ones costs the API server less. `runs`: the wide watch runs

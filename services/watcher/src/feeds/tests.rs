@@ -99,7 +99,7 @@ impl World {
     fn want(&self, source: Source) -> ViewId {
         let (view, wanted) = wanted(source);
         let id = view.clone();
-        self.order(move |feeder| feeder.want(&view, wanted));
+        self.order(move |feeder| feeder.desire(&view, wanted));
         id
     }
 
@@ -273,7 +273,7 @@ async fn derived_views_are_what_the_api_server_has_whatever_comes_between() {
 
     // Until few are left, which are watched by themselves again.
     for (view, ..) in views.drain(1..) {
-        world.order(move |feeder| feeder.unwant(&view));
+        world.order(move |feeder| feeder.undesire(&view));
     }
     churn(&world, 50);
     let first = views[0].0.clone();
@@ -578,7 +578,7 @@ async fn many_views_that_come_together_cost_one_list() {
     world.order(move |feeder| {
         views
             .into_iter()
-            .for_each(|(view, wanted)| feeder.want(&view, wanted));
+            .for_each(|(view, wanted)| feeder.desire(&view, wanted));
     });
     let synced = |index: &anteroom_bus::LogIndex| ids.iter().all(|view| is_synced(index, view));
     world.until("every view", synced).await;

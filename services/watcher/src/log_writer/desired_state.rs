@@ -68,8 +68,8 @@ impl DesiredState {
             settled: self.is_settled(),
             ..Changes::default()
         };
-        for (view, wanted) in self.views.iter() {
-            if Group::of(&wanted.info.source) == group {
+        for (view, desired) in self.views.iter() {
+            if Group::of(&desired.info.source) == group {
                 changes.views.insert(view.clone());
             }
         }
@@ -89,7 +89,7 @@ impl DesiredState {
         let mut taken = Vec::with_capacity(changes.views.len() + changes.objects.len());
         for view in changes.views.drain() {
             taken.push(match self.views.get(&view) {
-                Some(wanted) => DesiredChange::View(view, Box::new(wanted.clone())),
+                Some(desired) => DesiredChange::View(view, Box::new(desired.clone())),
                 None => DesiredChange::ViewGone(view),
             });
         }
@@ -173,7 +173,7 @@ impl DesiredState {
         match op {
             Op::Put(bytes) => {
                 let taken = match is_of_views {
-                    true => body::decode(&bytes).map(|wanted| self.put_view(wanted)),
+                    true => body::decode(&bytes).map(|desired| self.put_view(desired)),
                     false => body::decode(&bytes)
                         .map(|reference| self.put_object(key.clone(), reference)),
                 };
@@ -211,23 +211,26 @@ impl DesiredState {
                 self.objects.touch(&key);
                 self.unreadable.insert((view, key));
             }
-            // A control record says nothing of what is wanted, and the kinds are only looked for.
+            // A control record says nothing of what is desired, and the kinds are only looked for.
             Some(_) | None => {}
         }
     }
 
-    fn put_view(&mut self, wanted: DesiredView) {
-        let (view, group) = (wanted.info.source.view_id(), Group::of(&wanted.info.source));
-        let is_news = self.views.get(&view) != Some(&wanted);
-        self.views.put(view.clone(), wanted);
+    fn put_view(&mut self, desired: DesiredView) {
+        let (view, group) = (
+            desired.info.source.view_id(),
+            Group::of(&desired.info.source),
+        );
+        let is_news = self.views.get(&view) != Some(&desired);
+        self.views.put(view.clone(), desired);
         if is_news {
             self.change(group, |changes| changes.views.insert(view));
         }
     }
 
     fn remove_view(&mut self, view: &ViewId) {
-        if let Some(wanted) = self.views.remove(view) {
-            self.view_gone(view.clone(), &wanted);
+        if let Some(desired) = self.views.remove(view) {
+            self.view_gone(view.clone(), &desired);
         }
     }
 
@@ -245,8 +248,8 @@ impl DesiredState {
         }
     }
 
-    fn view_gone(&mut self, view: ViewId, wanted: &DesiredView) {
-        let group = Group::of(&wanted.info.source);
+    fn view_gone(&mut self, view: ViewId, desired: &DesiredView) {
+        let group = Group::of(&desired.info.source);
         self.change(group, |changes| changes.views.insert(view));
     }
 
@@ -266,8 +269,8 @@ impl DesiredState {
         if !self.is_settled() {
             return;
         }
-        for (view, wanted) in self.views.sweep() {
-            self.view_gone(view, &wanted);
+        for (view, desired) in self.views.sweep() {
+            self.view_gone(view, &desired);
         }
         for (key, reference) in self.objects.sweep() {
             self.object_gone(key, reference);

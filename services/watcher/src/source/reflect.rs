@@ -257,7 +257,7 @@ struct Reflector<S> {
     ahead: Option<Ahead>,
 }
 
-/// A page requested before its turn. Dropping it cancels the request.
+/// A page that is requested ahead of its use. Dropping it cancels the request.
 struct Ahead {
     path: String,
     page: AbortOnDropHandle<Result<Page, Fault>>,

@@ -58,18 +58,18 @@ pub(super) async fn run(
 
 fn take(feeder: &mut Feeder, objects: &mut HashSet<ViewId>, change: DesiredChange) {
     match change {
-        DesiredChange::View(view, wanted) => {
-            match &wanted.info.source {
+        DesiredChange::View(view, desired) => {
+            match &desired.info.source {
                 Source::Objects { .. } => {
                     objects.insert(view.clone());
                 }
                 Source::Collection(_) | Source::ApiCall { .. } | Source::System { .. } => {}
             }
-            feeder.want(&view, *wanted);
+            feeder.desire(&view, *desired);
         }
         DesiredChange::ViewGone(view) => {
             objects.remove(&view);
-            feeder.unwant(&view);
+            feeder.undesire(&view);
         }
         DesiredChange::Object(reference) => feeder.refer(&reference),
         DesiredChange::ObjectGone(reference) => feeder.unrefer(&reference),

@@ -56,7 +56,7 @@ impl Client {
         answer["response"].clone()
     }
 
-    /// The first answer that admits, or does not: as soon as a change has come by the log, since each turn
+    /// The first answer that admits, or does not: as soon as a change has come by the log, since each request
     /// waits for an answer.
     pub(crate) async fn until(&self, path: &str, review: &Value, allowed: bool) -> Value {
         loop {

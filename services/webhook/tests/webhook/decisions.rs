@@ -154,7 +154,7 @@ async fn policies_come_and_go() {
     let (_webhook, client) = cluster.webhook().await;
     let review = ingress("CREATE", "shop", "a.example");
     let becomes = async |allowed: bool| {
-        // Ends as soon as the change has come by the log: each turn waits for an answer.
+        // Ends as soon as the change has come by the log: each request waits for an answer.
         while client.review("/validate", &review).await["allowed"] != allowed {}
     };
     becomes(true).await;

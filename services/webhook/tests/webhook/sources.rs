@@ -137,7 +137,7 @@ async fn an_unchanged_api_call_is_answered_from_a_view_or_live() {
     let _replica = cluster
         .replica_at(view("kept"), |_, _| Some(Ok(json!(["a.example"]))))
         .await;
-    // Ends as soon as the entry has come by the log: each turn waits for an answer.
+    // Ends as soon as the entry has come by the log: each request waits for an answer.
     let answer = loop {
         let answer = client.review("/validate", &review).await;
         if facts(&answer)[0]["from"] == "view" {

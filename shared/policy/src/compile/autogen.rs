@@ -34,7 +34,7 @@ const NAME_CHARACTERS_MAX: usize = 63;
 const PREFIX: &str = "autogen-";
 
 /// A derived rule.
-pub(super) struct Derived {
+pub(super) struct AutogenRule {
     /// The index of the rule from which this rule is derived.
     pub(super) of: usize,
     /// The derived rule as an author would write it, except for its CEL expressions.
@@ -54,7 +54,7 @@ struct Shape {
 }
 
 /// The rules that `rules` lead to, beside themselves.
-pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
+pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<AutogenRule> {
     if !rules.iter().all(may_derive) || !rules.iter().any(names_pods) {
         return Vec::new();
     }
@@ -64,7 +64,7 @@ pub(super) fn derive(metadata: &Value, rules: &[Value]) -> Vec<Derived> {
             .iter()
             .enumerate()
             .filter_map(|(of, rule)| Some((of, derived(rule, shape)?)))
-            .map(|(of, rule)| Derived {
+            .map(|(of, rule)| AutogenRule {
                 of,
                 rule,
                 template: shape.template,

@@ -1,6 +1,6 @@
 //! The state of one view on its way to the log: its objects at the source, and its objects in the log. Pure.
 //!
-//! Two states are kept side by side: the *wanted* one, which every change of the source moves at
+//! Two states are kept side by side: the state *at the source*, which every change of the source moves at
 //! once, and the *logged* one, which moves as changes are taken into batches. Between them stand the
 //! pending changes, one for each key: a key that changes ten times while the bus is slow is written
 //! once.
@@ -44,7 +44,7 @@ pub(super) struct ViewWriteState {
     /// The epoch under which changes come in. It is an earlier one once the view was suspended.
     pub(super) accepted_epoch: Epoch,
     suspension: Suspension,
-    wanted: HashMap<ObjectKey, WantedObject>,
+    at_source: HashMap<ObjectKey, SourceObject>,
     pending: HashMap<ObjectKey, Change>,
     lists: Lists,
     /// Bytes of keys and versions.
@@ -53,7 +53,7 @@ pub(super) struct ViewWriteState {
     pub(super) origin: Epoch,
     /// See [`ViewRecord::age_max_ms`].
     pub(super) age_max_ms: Option<u64>,
-    /// Bytes of the wanted objects' bodies.
+    /// Bytes of the bodies of the objects at the source.
     bytes: u64,
     /// The log after all that was taken from here.
     logged_objects: u64,
@@ -78,7 +78,7 @@ pub(super) struct LastControlRecord {
 
 /// An object of the view as the source has it.
 #[derive(Debug)]
-struct WantedObject {
+struct SourceObject {
     version: ResourceVersion,
     body_bytes: u32,
     /// The last list that had begun when it was last heard of.
@@ -100,7 +100,7 @@ impl ViewWriteState {
             digest.add(key, version);
             key_bytes += weight(key, version);
         }
-        let known = |version| WantedObject {
+        let known = |version| SourceObject {
             version,
             body_bytes: 0,
             list: 0,
@@ -113,7 +113,7 @@ impl ViewWriteState {
             suspension: Suspension::No,
             logged_objects: seed.len() as u64,
             logged_digest: digest,
-            wanted: seed
+            at_source: seed
                 .into_iter()
                 .map(|(key, version)| (key, known(version)))
                 .collect(),
@@ -148,7 +148,7 @@ impl ViewWriteState {
     }
 
     pub(super) fn objects(&self) -> u64 {
-        self.wanted.len() as u64
+        self.at_source.len() as u64
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -181,7 +181,7 @@ impl ViewWriteState {
 
     /// Bytes that keeping this takes: keys, versions, their table, and the bodies that wait.
     pub(super) fn memory(&self) -> u64 {
-        let slots = self.wanted.capacity() * (size_of::<(ObjectKey, WantedObject)>() + 1)
+        let slots = self.at_source.capacity() * (size_of::<(ObjectKey, SourceObject)>() + 1)
             + self.pending.capacity() * (size_of::<(ObjectKey, Change)>() + 1);
         let waiting: usize = self.pending.values().map(Change::body_bytes).sum();
         self.key_bytes + (slots + waiting) as u64
@@ -198,21 +198,21 @@ impl ViewWriteState {
         self.freshness.end_list();
     }
 
-    /// Returns whether the object is wanted in any version. Then the running list counts it as brought.
+    /// Returns whether the source has the object in any version. Then the running list counts it as brought.
     pub(super) fn touch(&mut self, key: &ObjectKey) -> bool {
-        let (known, list) = (self.wanted.get_mut(key), self.lists.last());
+        let (known, list) = (self.at_source.get_mut(key), self.lists.last());
         known.map(|known| known.list = list).is_some()
     }
 
     /// Returns whether the object is at the source.
     pub(super) fn holds(&self, key: &ObjectKey) -> bool {
-        self.wanted.contains_key(key)
+        self.at_source.contains_key(key)
     }
 
     /// Returns whether a newer version of the object is known.
     fn is_outdated(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         let older = |than: &ResourceVersion| version.compare(than) == Some(Ordering::Less);
-        let known = self.wanted.get(key);
+        let known = self.at_source.get(key);
         known.is_some_and(|known| self.lists.is_current(known.list) && older(&known.version))
     }
 
@@ -228,7 +228,7 @@ impl ViewWriteState {
     ) -> bool {
         let within =
             |version: &ResourceVersion, end| version.compare(end).is_some_and(Ordering::is_le);
-        let known = self.wanted.get(key);
+        let known = self.at_source.get(key);
         match known.filter(|known| self.lists.is_current(known.list)) {
             Some(known) if known.version == *version => false,
             Some(known) if version.compare(&known.version) == Some(Ordering::Less) => {
@@ -274,25 +274,25 @@ impl ViewWriteState {
             bytes += change.body_bytes();
             let unwanted = match change.logged {
                 Some(version) => {
-                    let known = WantedObject {
+                    let known = SourceObject {
                         version,
                         body_bytes: 0,
                         list: 0,
                     };
-                    self.wanted.insert(key, known)
+                    self.at_source.insert(key, known)
                 }
-                None => self.wanted.remove(&key),
+                None => self.at_source.remove(&key),
             };
             self.bytes -= unwanted.map_or(0, |known| u64::from(known.body_bytes));
         }
         bytes
     }
 
-    /// Returns whether this very version is wanted already, which is so for most of a list that is read
+    /// Returns whether this very version is known at the source already, which is so for most of a list that is read
     /// again. Then it counts as brought, and need not be put. An object whose size is not known yet has to
     /// be put once, and so has every object that is to be written again.
     pub(super) fn is_known(&mut self, key: &ObjectKey, version: &ResourceVersion) -> bool {
-        let Some(known) = self.wanted.get_mut(key) else {
+        let Some(known) = self.at_source.get_mut(key) else {
             return false;
         };
         let same = known.version == *version && known.body_bytes > 0;
@@ -318,12 +318,12 @@ impl ViewWriteState {
         }
         self.key_bytes += weight(&key, &version);
         let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        let known = WantedObject {
+        let known = SourceObject {
             version: version.clone(),
             body_bytes,
             list: self.lists.last(),
         };
-        let before = self.wanted.insert(key.clone(), known);
+        let before = self.at_source.insert(key.clone(), known);
         self.bytes += u64::from(body_bytes);
         if let Some(before) = &before {
             self.bytes -= u64::from(before.body_bytes);
@@ -369,7 +369,7 @@ impl ViewWriteState {
         now: Instant,
         origin: ChangeOrigin,
     ) -> (Queued, isize) {
-        let Some(before) = self.wanted.remove(key) else {
+        let Some(before) = self.at_source.remove(key) else {
             return (Queued::Nothing, 0);
         };
         self.bytes -= u64::from(before.body_bytes);
@@ -396,14 +396,14 @@ impl ViewWriteState {
         namespace: &str,
         version: &ResourceVersion,
     ) -> Vec<ObjectKey> {
-        let is_missing = |key: &ObjectKey, known: &WantedObject| {
+        let is_missing = |key: &ObjectKey, known: &SourceObject| {
             let is_younger = self.lists.is_current(known.list)
                 && known.version.compare(version) == Some(Ordering::Greater);
             let is_within = namespace.is_empty() || *namespace == *key.namespace;
             is_within && known.list < list && !is_younger
         };
-        let wanted = self.wanted.iter();
-        let unseen = wanted.filter(|(key, known)| is_missing(key, known));
+        let at_source = self.at_source.iter();
+        let unseen = at_source.filter(|(key, known)| is_missing(key, known));
         unseen.map(|(key, _)| key.clone()).collect()
     }
 }

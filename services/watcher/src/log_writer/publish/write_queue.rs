@@ -175,7 +175,7 @@ impl WriteQueue {
         }
     }
 
-    /// Returns whether the object is wanted in any version. Then it counts as brought by the list.
+    /// Returns whether the source has the object in any version. Then the list counts it as brought.
     pub(crate) fn touch(&mut self, handle: &WriteHandle, key: &ObjectKey) -> bool {
         self.view(handle).is_some_and(|view| view.touch(key))
     }

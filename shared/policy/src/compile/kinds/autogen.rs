@@ -38,7 +38,7 @@ const CONTROLLERS: &[(&str, &str, &str)] = &[
 const CRON_JOBS: &[(&str, &str, &str)] = &[("batch", "v1", "cronjobs")];
 
 /// A derived rule.
-pub(super) struct Derived {
+pub(super) struct CelAutogenRule {
     /// The name in the policy's status.
     pub(super) name: &'static str,
     /// The path from the object to the template of its Pods.
@@ -52,7 +52,7 @@ pub(super) fn derive(
     field: &Field<'_>,
     constraints: &Constraints,
     problems: &mut Problems,
-) -> Vec<Derived> {
+) -> Vec<CelAutogenRule> {
     let wanted = controllers(spec, problems);
     if !is_on_pods_alone(constraints) {
         return Vec::new();
@@ -83,7 +83,7 @@ pub(super) fn derive(
             kinds: kinds.clone(),
             ..rule
         });
-        Some(Derived {
+        Some(CelAutogenRule {
             name,
             template,
             constraints: Constraints {

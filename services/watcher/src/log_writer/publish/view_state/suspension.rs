@@ -122,7 +122,7 @@ impl ViewWriteState {
     /// There is room: the next list brings everything, as to a view that is new.
     pub(in crate::log_writer::publish) fn resume_after_full(&mut self, now: Instant) {
         self.suspension = Suspension::Resumes { since: now };
-        self.wanted.clear();
+        self.at_source.clear();
         (self.bytes, self.key_bytes) = (0, 0);
     }
 
