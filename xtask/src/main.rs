@@ -102,7 +102,7 @@ enum Task {
     /// Count the instructions and allocations of a decision, a query and a delta under callgrind, and
     /// print JSON.
     Instructions {
-        /// Only what holds this in its name.
+        /// Only benchmarks with this text in their names.
         only: Option<String>,
     },
     /// Count the instructions and allocations of a decision, by function (needs valgrind; with --stacks,

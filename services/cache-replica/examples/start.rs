@@ -54,10 +54,10 @@ struct Cli {
     /// The arguments that it is started with beside the bus and its ports, separated by blanks.
     #[arg(long, default_value = "")]
     replica_args: String,
-    /// Starts of it, one after the other.
+    /// Starts of the replica, one after the other.
     #[arg(long, default_value_t = 3)]
     starts: usize,
-    /// The time that it is left alone before its memory is measured, in milliseconds.
+    /// The time that the replica is left alone before its memory is measured, in milliseconds.
     #[arg(long, default_value_t = 5_000)]
     settle_ms: u64,
 }

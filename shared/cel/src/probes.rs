@@ -7,7 +7,7 @@ use crate::key_path::KeyPath;
 /// The condition that elements have to meet, with the values that are looked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Probes<'p> {
-    /// One of these values at this path.
+    /// Objects with one of these values at a path.
     One {
         /// The path.
         key: &'p KeyPath,

@@ -86,8 +86,8 @@ impl Expression {
         Evaluator::new(&self.0.ast, environment)?.run(root)
     }
 
-    /// Like [`Expression::evaluate`], with `left` in place of the environment's budget: what it takes is
-    /// taken off, so that several evaluations share one.
+    /// Like [`Expression::evaluate`], with `left` in place of the environment's budget. The evaluation reduces `left`, so
+    /// several evaluations can share one budget.
     ///
     /// # Errors
     /// Why there is no value.

@@ -1,4 +1,4 @@
-//! A view, for those who read it.
+//! Handles of views for readers.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

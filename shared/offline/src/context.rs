@@ -133,7 +133,7 @@ impl Context {
         Ok(())
     }
 
-    /// Adds what another one has.
+    /// Adds the content of another file.
     pub(crate) fn unite(&mut self, other: Self) {
         self.resources.extend(other.resources);
         self.images.extend(other.images);

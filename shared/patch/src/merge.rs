@@ -1,4 +1,4 @@
-//! Kubernetes' strategic merge: what a document becomes under another one.
+//! Kubernetes' strategic merge of a patch into a document.
 //!
 //! | in the patch | does |
 //! |---|---|

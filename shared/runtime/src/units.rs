@@ -6,7 +6,7 @@ use std::time::Duration;
 /// 1,024), `1.5Gi`.
 ///
 /// # Errors
-/// What it is instead, for whoever gave it.
+/// The text is no such quantity; the message is for the user who wrote it.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
@@ -54,7 +54,7 @@ fn fraction(number: &str, factor: u64) -> Option<Option<u64>> {
 /// shorter than a millisecond.
 ///
 /// # Errors
-/// What it is instead, for whoever gave it.
+/// The text is no such quantity; the message is for the user who wrote it.
 pub fn duration(text: &str) -> Result<Duration, String> {
     duration_ms(text).map(Duration::from_millis)
 }

@@ -1,8 +1,8 @@
 //! Cases in which the simulator and a real API server must do alike, as far as the watcher relies on it.
 //!
 //! Each case is a function over a [`Target`], which may be either. A case works in a namespace and
-//! with resources of its own, leaves others' objects alone, and can run beside the others. It fails
-//! with what it saw and what it expected.
+//! with resources of its own, leaves others' objects alone, and can run beside the others. Its
+//! error shows the found and the expected result.
 //!
 //! ```no_run
 //! # async fn run(target: anteroom_simapi::conformance::Target) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use crate::{
 /// The longest name of an object.
 const NAME_BYTES_MAX: usize = 253;
 
-/// The source of UIDs and generated names: the same seed gives the same ones.
+/// The source of UIDs and generated names: equal seeds give equal names.
 #[derive(Debug)]
 pub(crate) struct Identity(Mutex<StdRng>);
 

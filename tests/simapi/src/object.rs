@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::resource::ResourceType;
 
-/// One object in one of its versions.
+/// A version of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     /// Empty for a cluster-scoped object.

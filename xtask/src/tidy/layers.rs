@@ -1,4 +1,4 @@
-//! Layers inside a crate: which of its top modules may know which others.
+//! Layers inside a crate: the top modules that each top module may use.
 //!
 //! The imports are those of the import graph of knots: `use` trees, `pub use` trees and paths in the code,
 //! however they are written, each counted as the file that defines the name. Tests are left out.

@@ -13,10 +13,17 @@ const SHARE_MAX: usize = 4;
 /// Comments of the repository that may exceed the share. The limit only ever falls.
 const COMMENTS_MAX: usize = 5;
 
+/// A sentence with fewer words is not judged by its pronouns.
+const SENTENCE_WORDS_MIN: usize = 5;
+
+/// The greatest share of pronouns in a sentence, in percent. No sentence may exceed it. The share only ever falls.
+const SENTENCE_PERCENT_MAX: usize = 40;
+
 /// The word that stands for code between backticks.
 const CODE: &str = "`";
 
-/// Adds the places of a file's comments that exceed the share of pronouns, and complaints about one-word docs.
+/// Adds the places of a file's comments that exceed the share of pronouns, and complaints about one-word docs and
+/// about sentences of pronouns.
 pub(super) fn read(name: &str, text: &str, places: &mut Vec<String>, problems: &mut Vec<String>) {
     for (line, mark, comment) in comments(text) {
         let words = words(&comment);
@@ -24,12 +31,45 @@ pub(super) fn read(name: &str, text: &str, places: &mut Vec<String>, problems: &
             let rule = "a doc comment of one word: say what the item is or does";
             problems.push(format!("{name}:{line}: {rule}"));
         }
-        let is_pronoun = |word: &&String| PRONOUNS.contains(&format!(" {word} "));
-        let pronouns = words.iter().filter(is_pronoun).count();
-        if words.len() >= WORDS_MIN && pronouns * SHARE_MAX > words.len() {
+        if words.len() >= WORDS_MIN && pronouns(&words) * SHARE_MAX > words.len() {
             places.push(format!("{name}:{line}"));
         }
+        let prose: String = comment.split("```").step_by(2).collect();
+        for sentence in sentences(&prose) {
+            let of = self::words(sentence);
+            let percent = pronouns(&of) * 100 / of.len().max(1);
+            if of.len() >= SENTENCE_WORDS_MIN && percent > SENTENCE_PERCENT_MAX {
+                let said = sentence.split_whitespace().collect::<Vec<_>>().join(" ");
+                problems.push(format!(
+                    "{name}:{line}: {percent} % of a sentence's words are pronouns, {SENTENCE_PERCENT_MAX} % at most: \
+                     name the nouns in \"{said}\""
+                ));
+            }
+        }
     }
+}
+
+fn pronouns(words: &[String]) -> usize {
+    let is_pronoun = |word: &&String| PRONOUNS.contains(&format!(" {word} "));
+    words.iter().filter(is_pronoun).count()
+}
+
+/// Returns the sentences of a text. A sentence ends with a mark of punctuation before white space.
+fn sentences(comment: &str) -> impl Iterator<Item = &str> {
+    let is_end = |part: &&str| part.trim_end().ends_with(['.', ':', ';', '?', '!']);
+    let mut rest = comment;
+    std::iter::from_fn(move || {
+        let length: usize = rest
+            .split_inclusive(char::is_whitespace)
+            .scan(false, |ended, part| {
+                let taken = !std::mem::replace(ended, *ended || is_end(&part));
+                taken.then_some(part.len())
+            })
+            .sum();
+        let (sentence, after) = rest.split_at(length);
+        rest = after;
+        (!sentence.is_empty()).then_some(sentence)
+    })
 }
 
 /// Returns a complaint if there are more such comments than the limit.
@@ -87,7 +127,7 @@ mod tests {
     #[test]
     fn comments_of_pronouns_are_a_problem_beyond_the_limit() {
         let text = "/// The leader of a group writes its views, and renews its lease.\nfn f() {}\n\
-                    /// | it | one |\n/// What has another one in it\n/// is what that one is.\n";
+                    /// | it | one |\n/// The reader of a list that has\n/// another one in it is done.\n";
         let (mut places, mut problems) = (Vec::new(), Vec::new());
         read("a.rs", text, &mut places, &mut problems);
         assert_eq!(
@@ -99,6 +139,22 @@ mod tests {
         assert!(
             told.starts_with("6 comments") && told.ends_with("a.rs:3"),
             "{told}"
+        );
+    }
+
+    #[test]
+    fn a_sentence_of_pronouns_is_a_problem_within_a_long_comment_too() {
+        let long = "/// Returns the views of a group in the order of their names, without views of other groups.";
+        let text = format!("{long}\n/// What it is, others say. The one: it.\nfn f() {{}}\n");
+        let (mut places, mut problems) = (Vec::new(), Vec::new());
+        read("a.rs", &text, &mut places, &mut problems);
+        assert_eq!(places, [""; 0]);
+        assert_eq!(
+            problems,
+            [
+                "a.rs:1: 60 % of a sentence's words are pronouns, 40 % at most: name the nouns in \
+              \"What it is, others say.\""
+            ]
         );
     }
 

@@ -171,7 +171,7 @@ impl Evaluator {
         }
     }
 
-    /// Returns its result, whatever it takes.
+    /// Evaluates a query to its end, and returns the result.
     pub(super) async fn answer_cel_at_length(
         self: &Arc<Self>,
         batch: &Arc<Batch>,

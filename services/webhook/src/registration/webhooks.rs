@@ -499,7 +499,7 @@ fn resources(pattern: &KindPattern, kinds: &Kinds) -> Vec<ResourceName> {
     }
     let parts = [&*pattern.group, &pattern.version, &pattern.kind];
     match (parts, &*pattern.subresource) {
-        // For the API server the pattern excludes subresources; for a policy it includes this one.
+        // In the API server `*` excludes subresources; in a policy it includes `ephemeralcontainers`.
         (["*", "*", "*"], "") => ["*", EPHEMERAL_CONTAINERS].map(everything).to_vec(),
         (["*", "*", "*"], "*") => vec![everything("*/*")],
         _ => match kinds.covered_by(pattern) {

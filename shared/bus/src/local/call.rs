@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::{hub::Hub, link::Link};
 use crate::{Address, BusError, Call, Incoming, RequestError, Serving, batch, contract::Reply};
 
-/// Asks one of those that serve `to`. A call or a reply that is lost leaves this pending for ever:
-/// the caller sets the timeout.
+/// Asks a server of `to`. If the call or the reply is lost, the future is pending for ever: the caller sets the
+/// timeout.
 pub(super) async fn ask(
     hub: &Arc<Hub>,
     link: &Arc<Link>,

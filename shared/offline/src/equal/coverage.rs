@@ -15,13 +15,13 @@ pub struct Covered {
     pub policy: String,
     /// The rule; empty for policies of policies.kyverno.io.
     pub rule: String,
-    /// Requests that complied, or that it changed.
+    /// Requests that complied with the rule, or that the rule changed.
     pub pass: usize,
-    /// Requests that violated it.
+    /// Requests that violated the rule.
     pub fail: usize,
     /// Requests for which the rule could not be evaluated.
     pub error: usize,
-    /// Requests that it passed over.
+    /// Requests that the rule skipped.
     pub skip: usize,
     /// Violations by the validation that found them, of policies of policies.kyverno.io.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -76,7 +76,7 @@ impl Request {
         Some(Resource { plural, ..resource })
     }
 
-    /// A number that tells it from others.
+    /// Returns a hash of the request.
     fn identity(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         let parts = (self.operation, self.user, &self.object, &self.old);

@@ -11,7 +11,7 @@ use super::{
 /// The most smaller requests that are tried for one difference.
 const TRIALS_MAX: usize = 1_000;
 
-/// Fields that say which object it is.
+/// Fields that identify an object, and are never removed.
 const KEPT: &[&[&str]] = &[
     &["apiVersion"],
     &["kind"],

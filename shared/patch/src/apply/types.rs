@@ -67,7 +67,7 @@ impl Map {
 }
 
 impl Type {
-    /// The types that this one names.
+    /// Returns the types of the elements and fields.
     pub(super) fn named(&self) -> impl Iterator<Item = TypeId> + '_ {
         let list = self.list.iter().map(|list| list.element);
         let map = self.map.iter();

@@ -62,7 +62,7 @@ pub(crate) struct Covered {
 }
 
 impl PolicyException {
-    /// Its name, with its namespace before it.
+    /// The name of the exception, as `NAMESPACE/NAME`.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -284,9 +284,9 @@ impl Rule {
     fn has_pattern(&self) -> bool {
         match &self.work {
             Work::Validate(validation) => validation.has_pattern(),
-            // What is patched is the whole object.
+            // The patch depends on the whole object.
             Work::Mutate(_) | Work::Patch(_) => true,
-            // What is patched is another one.
+            // Existing objects are patched, and not the object of the request.
             Work::MutateExisting(_) => false,
         }
     }

@@ -1,6 +1,6 @@
-//! Programs of another release beside those of this one: one service after the other is replaced, and back again.
+//! A cluster with programs of two releases: one service after the other is replaced, and back again.
 //!
-//! `ANTEROOM_OTHER_PROGRAMS` is the folder of the others; `cargo xtask mixed --against REVISION` builds them. Without it,
+//! `ANTEROOM_OTHER_PROGRAMS` is the folder of the other release's programs; `cargo xtask mixed --against REVISION` builds them. Without it,
 //! nothing is done.
 
 #![allow(clippy::print_stdout, reason = "figures are for people")]

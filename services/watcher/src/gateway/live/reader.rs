@@ -503,7 +503,7 @@ async fn off_thread<T: Send + 'static>(
 fn read_failed(fault: &CallFault) -> FactError {
     FactError::LiveReadFailed {
         code: match fault {
-            // Nobody said so, but it means that.
+            // No server answered 413, but its meaning is the same.
             CallFault::TooLarge { .. } => 413,
             fault => fault.code(),
         },

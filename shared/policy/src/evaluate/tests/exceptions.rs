@@ -138,7 +138,7 @@ fn an_exception_by_namespace_labels_asks_for_them_and_is_not_guessed() {
         matches!(report.outcome, RuleOutcome::Error(_)),
         "{report:?}"
     );
-    // Another one holds, whatever this one does.
+    // An exception that matches holds, although the other cannot be evaluated.
     let both = [by("test"), exception(ANY)];
     let (report, _) = judged(&rule, &both, &request, |_| Err(unsynced()));
     assert_eq!(report.excepted_by, ["ns/e"]);

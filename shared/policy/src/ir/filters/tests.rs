@@ -82,7 +82,7 @@ fn a_filter_of_a_whole_namespace_also_filters_the_namespace_object() {
         ("[*,a,*]", "Namespace/finalize /a", false),
         ("[*/*,a,*]", "Namespace/finalize /a", true),
         ("[Pod,a,*]", "Namespace /a", false),
-        // Of another group it is another kind.
+        // A `Namespace` of a different group is a different kind.
         ("[*/*,a,*]", "x.io/v1:Namespace /a", false),
     ] {
         assert_eq!(filters(text, what), expected, "{text} of {what}");

@@ -48,7 +48,7 @@ fn entry(name: &str, version: Option<&str>) -> Value {
         "spec": { "resource": { "group": GROUP, "version": version, "kind": PLURAL } } })
 }
 
-/// A policy that tells what it reads.
+/// Returns a policy whose message shows the value that it reads.
 fn policy(name: &str, source: (&str, Value)) -> Value {
     let mut context = json!({ "name": "value" });
     context[source.0] = source.1;
