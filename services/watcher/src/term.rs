@@ -250,8 +250,8 @@ async fn figures(context: Context, publisher: Publisher, group: Group) -> anyhow
 /// Returns the number of the views whose sources have yet to be read, for people; `None`: there is none. Views of the
 /// system have no source.
 fn views_to_be_read(stats: &[ViewStats]) -> Option<String> {
-    let read = |told: &Option<ViewState>| {
-        matches!(told, Some(ViewState::Synced | ViewState::Failed { .. }))
+    let read = |reported: &Option<ViewState>| {
+        matches!(reported, Some(ViewState::Synced | ViewState::Failed { .. }))
     };
     let views = stats.iter().filter(|stats| !stats.view.is_system());
     let mut unread = views.clone().filter(|stats| !read(&stats.reported_state));

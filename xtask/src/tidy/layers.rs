@@ -46,7 +46,7 @@ const LAYERED: &[Layered] = &[
             ("facts", &["catalog", "recorder", "rule"]),
             ("verdict", &["facts", "rule"]),
             ("rule_run", &["catalog", "facts", "rule", "verdict"]),
-            ("review_work", &["facts", "rule_run"]),
+            ("review_work", &["facts", "incoming", "rule_run"]),
             ("drive", &["catalog", "facts", "review_work", "rule_run"]),
             (
                 "decide",
