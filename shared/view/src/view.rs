@@ -132,7 +132,7 @@ impl View {
         self.make_copy();
         match &mut self.gathered {
             Gathered::FromScratch(store) | Gathered::Copied(store) => {
-                store.control(revision, record)
+                store.control(revision, record);
             }
             Gathered::No | Gathered::ToCopy => {
                 self.served.control(revision, record);

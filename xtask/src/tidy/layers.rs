@@ -70,6 +70,7 @@ const LAYERED: &[Layered] = &[
                     "decide",
                     "drive",
                     "facts",
+                    "incoming",
                     "policies",
                     "recorder",
                     "review_work",

@@ -131,7 +131,7 @@ fn the_count_of_views_to_be_read_leaves_system_views_out() {
     assert_eq!(views_to_be_read(&stats).as_deref(), Some(waits));
     for stats in &mut stats {
         if stats.view == pods.view_id() {
-            stats.told = Some(ViewState::Synced);
+            stats.reported_state = Some(ViewState::Synced);
         }
     }
     assert_eq!(views_to_be_read(&stats), None);
