@@ -133,6 +133,8 @@ async fn a_hand_over_needs_no_silence() {
 #[tokio::test(start_paused = true)]
 async fn the_next_term_is_higher_than_that_of_the_last_heartbeat() {
     let a = Candidate::new(&LocalBus::new(), "a");
+    // The candidate subscribes to heartbeats meanwhile.
+    tokio::time::sleep(Duration::from_millis(10)).await;
     let leader = a.win(6).await;
     a.bus.send(&beat(&leader)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
