@@ -44,7 +44,7 @@ const LAYERED: &[Layered] = &[
             ("catalog", &["exceptions", "kinds", "policies", "recorder"]),
             ("incoming", &["catalog"]),
             ("facts", &["catalog", "recorder", "rule"]),
-            ("verdict", &["facts", "rule"]),
+            ("verdict", &["facts", "incoming", "rule"]),
             ("rule_run", &["catalog", "facts", "rule", "verdict"]),
             ("review_work", &["facts", "incoming", "rule_run"]),
             ("drive", &["catalog", "facts", "review_work", "rule_run"]),
