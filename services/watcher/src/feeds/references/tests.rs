@@ -73,7 +73,7 @@ fn the_last_failure_of_an_object_is_published_and_an_equal_one_is_not_written_ag
         let bodies = put_bodies(&mut queue);
         assert_eq!(bodies, [referenced::failed(&failure).unwrap()]);
         references.fail(&object, &failure, &mut queue);
-        assert_eq!(put_bodies(&mut queue), [Bytes::new(); 0]);
+        assert!(put_bodies(&mut queue).is_empty());
         assert!(references.misses());
     }
 }
