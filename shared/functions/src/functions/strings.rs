@@ -120,10 +120,18 @@ pub fn base64_bytes(text: &str) -> Result<Vec<u8>, String> {
     decoded.map_err(|error| format!("it is not base64: {error}"))
 }
 
+/// Bytes that a part of a text takes beside its characters.
+const PART_BYTES: usize = 32;
+
 fn split(call: &mut Call<'_>) -> Result<Handle, EvalError> {
     let (text, separator) = (string(call, 0)?, string(call, 1)?);
     // As in Go, an empty separator splits after every character.
-    let mut handles = Vec::new();
+    let count = match separator.is_empty() {
+        true => text.chars().count(),
+        false => text.matches(&*separator).count() + 1,
+    };
+    call.charge_bytes(count.saturating_mul(PART_BYTES))?;
+    let mut handles = Vec::with_capacity(count);
     if separator.is_empty() {
         for part in text.chars() {
             handles.push(call.new_string(part.encode_utf8(&mut [0; 4]))?);

@@ -224,6 +224,7 @@ fn growing_results_are_charged_before_they_are_built() {
     for expression in [
         "replace_all(long, 'x', long)",
         "regex_replace_all('x', long, long)",
+        "split(replace_all(long, 'x', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'), '')",
     ] {
         assert!(
             evaluate(expression).unwrap_err().contains("budget"),
