@@ -5,7 +5,7 @@
 
 mod fields;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::OnceLock};
 
 use anteroom_engine::incoming::{self, Incoming, KindName, ResourcePath, ReviewOwner};
 use anteroom_functions::json::JsonError;
@@ -20,7 +20,7 @@ use fields::Fields;
 pub(crate) use fields::{ReviewHead, User};
 
 /// The first bytes of a review, in which the API server writes the request's `uid`.
-const UID_WITHIN_BYTES: usize = 1024;
+pub(crate) const UID_WITHIN_BYTES: usize = 1024;
 
 /// The version that is spoken here.
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -133,7 +133,6 @@ impl ReviewError {
 
 /// Returns the `uid` of the request in the first bytes of a review. The API server writes it before the object.
 pub(crate) fn uid_at_start(start: &[u8]) -> Option<String> {
-    let start = start.get(..UID_WITHIN_BYTES).unwrap_or(start);
     let start = String::from_utf8_lossy(start);
     let (_, request) = start.split_once("\"request\":")?;
     let (_, uid) = request.split_once("\"uid\":\"")?;
@@ -150,6 +149,8 @@ pub(crate) struct Review<'a> {
     operation: Operation,
     arrival: Arrival,
     fields: Fields<'a>,
+    /// Read on demand.
+    owner: OnceLock<ReviewOwner>,
 }
 
 #[derive(Deserialize)]
@@ -210,6 +211,7 @@ impl<'a> Review<'a> {
         Ok(Self {
             head,
             operation,
+            owner: OnceLock::new(),
             arrival: Arrival {
                 now_ns: anteroom_runtime::wall_clock::now().as_nanosecond(),
                 seed: rand::random(),
@@ -275,10 +277,12 @@ impl Incoming for Review<'_> {
     }
 
     fn owner(&self) -> ReviewOwner {
-        let namespace = &*self.head.namespace;
-        let user = namespace.is_empty().then(|| self.user());
-        let user = user.flatten().unwrap_or_default();
-        ReviewOwner::of(namespace, &user.username)
+        *self.owner.get_or_init(|| {
+            let namespace = &*self.head.namespace;
+            let user = namespace.is_empty().then(|| self.user());
+            let user = user.flatten().unwrap_or_default();
+            ReviewOwner::of(namespace, &user.username)
+        })
     }
 
     fn is_dry_run(&self) -> bool {

@@ -37,6 +37,9 @@ pub trait Incoming {
     fn request(&self, parts: &RequestParts) -> Result<AdmissionRequest, Self::Error>;
 }
 
+/// The memory of a parsed request for each byte of its text: 25 to 31 were measured, with objects of many small values.
+pub const PARSED_BYTES_PER_BYTE: u64 = 32;
+
 /// The party that a review's memory and work are counted for: the request's namespace, or its user where it has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReviewOwner(u64);

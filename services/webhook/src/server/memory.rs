@@ -10,12 +10,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anteroom_engine::incoming::ReviewOwner;
+use anteroom_engine::incoming::{PARSED_BYTES_PER_BYTE, ReviewOwner};
 use anteroom_runtime::fair_quota::{FairPermit, FairQuota};
 use tokio::time::Instant;
-
-/// The memory for each byte of a body, parsed data included.
-const BYTES_PER_BODY_BYTE: u64 = 32;
 
 /// Memory that every review takes.
 const REVIEW_BYTES_MIN: u64 = 64 * 1024;
@@ -78,7 +75,7 @@ impl ReviewMemory {
     ) -> Result<ReservedMemory, NoMemory> {
         let body = body as u64;
         let bytes = body
-            .saturating_mul(BYTES_PER_BODY_BYTE)
+            .saturating_mul(PARSED_BYTES_PER_BYTE)
             .saturating_add(REVIEW_BYTES_MIN);
         let pool = match bytes <= SMALL_BYTES_MAX {
             true => &self.small,

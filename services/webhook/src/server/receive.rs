@@ -17,7 +17,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Frame;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::review::{ReviewError, uid_at_start};
+use crate::review::{ReviewError, UID_WITHIN_BYTES, uid_at_start};
 
 /// Bodies that are waited for at once. One more is answered with 503.
 const BODIES_MAX: usize = 4_096;
@@ -57,22 +57,22 @@ impl Receiving {
         mut body: Body,
         deadline: Instant,
     ) -> Result<Bytes, NotReceived> {
-        let mut parts = BodyParts::default();
-        let received = loop {
-            match body.frame().now_or_never() {
-                Some(Some(frame)) => {
-                    if let Err(error) = parts.take(frame) {
-                        break Err(error);
-                    }
-                }
-                Some(None) => return Ok(parts.whole()),
-                None => break self.wait_for(parts, &mut body, deadline).await,
-            }
-        };
+        let received = self.read(&mut body, deadline).await;
         if let Err(NotReceived::Invalid(ReviewError::TooLarge { .. })) = received {
             skip(body, deadline.min(Instant::now() + STEP)).await;
         }
         received
+    }
+
+    async fn read(&self, body: &mut Body, deadline: Instant) -> Result<Bytes, NotReceived> {
+        let mut parts = BodyParts::default();
+        while let Some(next) = body.frame().now_or_never() {
+            match next {
+                Some(frame) => parts.take(frame)?,
+                None => return Ok(parts.whole()),
+            };
+        }
+        self.wait_for(parts, body, deadline).await
     }
 
     /// Waits for the rest of a body.
@@ -175,7 +175,7 @@ impl BodyParts {
         if self.bytes > REVIEW_BYTES_MAX {
             return Err(NotReceived::Invalid(ReviewError::TooLarge {
                 bytes_max: REVIEW_BYTES_MAX,
-                uid: uid_at_start(&self.first),
+                uid: uid_at_start(&self.start()),
             }));
         }
         if self.first.is_empty() {
@@ -184,6 +184,12 @@ impl BodyParts {
             self.more.push(part);
         }
         Ok(taken)
+    }
+
+    /// The first bytes of the body, in however many parts they came.
+    fn start(&self) -> Vec<u8> {
+        let parts = std::iter::once(&self.first).chain(&self.more);
+        parts.flatten().copied().take(UID_WITHIN_BYTES).collect()
     }
 
     fn whole(self) -> Bytes {
@@ -314,5 +320,18 @@ mod tests {
         let larger = Body::from(vec![b' '; REVIEW_BYTES_MAX + 1]);
         let told = problem(receiving.receive(larger, in_seconds(1)).await);
         assert!(told.contains("larger than"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn the_uid_of_a_body_that_is_too_large_is_found_across_its_parts() {
+        let head = br#"{"kind":"AdmissionReview","request":{"uid":"0ab-1","object":""#;
+        let rest = Bytes::from(vec![b'x'; REVIEW_BYTES_MAX]);
+        let parts = head.chunks(7).map(Bytes::copy_from_slice).chain([rest]);
+        let body = Body::from_stream(stream::iter(parts.map(Ok::<_, Infallible>)));
+        let refused = Receiving::default().receive(body, in_seconds(1)).await;
+        let Err(NotReceived::Invalid(error)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(error.uid(), Some("0ab-1"));
     }
 }

@@ -11,7 +11,7 @@ use anteroom_runtime::fair_quota::{FairPermit, FairQuota, QuotaFull};
 use tokio::time::Instant;
 
 use super::held::HeldRequest;
-use crate::incoming::ReviewOwner;
+use crate::incoming::{PARSED_BYTES_PER_BYTE, ReviewOwner};
 
 /// Memory of all triggers. A webhook of 256 MiB has it beside 160 MiB for reviews.
 const MEMORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -30,9 +30,6 @@ pub(super) const TRIGGERS_MAX: usize = 1_024;
 
 /// Memory that a trigger takes while it waits, beside its text, and each of its rules.
 const PART_BYTES: u64 = WAITING_BYTES_MAX / TRIGGERS_MAX as u64 / 2;
-
-/// The memory of an attempt for each byte of the trigger's text, parsed data included. A review takes as much.
-const BYTES_PER_TEXT_BYTE: u64 = 32;
 
 /// Memory that every attempt takes: 256 small ones find room at once.
 const ATTEMPT_BYTES_MIN: u64 = SMALL_BYTES_MAX / 256;
@@ -113,7 +110,7 @@ fn attempt_bytes(text_bytes: usize) -> u64 {
 }
 
 fn parsed_bytes(text_bytes: usize) -> u64 {
-    (text_bytes as u64).saturating_mul(BYTES_PER_TEXT_BYTE)
+    (text_bytes as u64).saturating_mul(PARSED_BYTES_PER_BYTE)
 }
 
 #[cfg(test)]
