@@ -10,7 +10,7 @@
 //! Redirects are counted and never lead from https to http. Content that is named by its digest must have it. The watcher
 //! connects only to permitted addresses ([`allowed_addresses`]).
 //!
-//! `reqwest` makes the connections, `oci-spec` parses references, and `http-auth` parses challenges. `oci-client` is not
+//! `reqwest` makes the connections, and `http-auth` parses challenges. `oci-client` is not
 //! used. It reads manifests, errors and tokens without a limit, resolves names itself, and asks for a token wherever the
 //! registry says. So anyone who may create a Pod could exhaust a watcher's memory.
 

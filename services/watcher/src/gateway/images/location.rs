@@ -1,9 +1,9 @@
 //! The parts of an image reference. Pure.
 //!
-//! References are read by the grammar that container runtimes have, from the crate of the OCI's specifications.
-//! Anything beyond it is no reference here: a port that is none, large letters, another digest than sha256.
+//! References have the grammar of container runtimes, without what a registry cannot be asked for here: an address of
+//! IPv6, a port that is none, another digest than sha256.
 
-use oci_spec::distribution::Reference;
+use anteroom_functions::images::ImageRef;
 
 use super::{allowed_addresses::Registries, document::checked_digest};
 use crate::gateway::calls::CallFault;
@@ -44,32 +44,29 @@ impl Location {
         if reference.len() > REFERENCE_BYTES_MAX {
             return None;
         }
-        let parsed: Reference = reference.parse().ok()?;
-        let (registry, host) = match parsed.registry() {
-            hub if hub == HUB_NAMES[0] => (HUB_NAMES[1], HUB_HOST),
-            registry => (registry, registry),
+        let image = ImageRef::parse(reference)?;
+        let is_hub = HUB_NAMES[..2].contains(&image.registry);
+        let (registry, host) = match is_hub {
+            true => (HUB_NAMES[1], HUB_HOST),
+            false => (image.registry, image.registry),
         };
+        let is_host = host == "localhost" || host.contains(['.', ':']);
         let port = host.split_once(':').map(|(_, port)| port);
-        let is_fit = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0))
-            && !parsed
-                .repository()
-                .contains(|c: char| c.is_ascii_uppercase())
-            && parsed
-                .digest()
-                .is_none_or(|digest| checked_digest(digest).is_ok());
-        let identifier = match (parsed.tag(), parsed.digest()) {
-            (Some(tag), Some(digest)) => format!("{tag}@{digest}"),
-            (tag, digest) => digest.or(tag)?.to_owned(),
+        let is_port = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
+        let is_digest = image.digest.is_empty() || checked_digest(image.digest).is_ok();
+        // Docker Hub has its own images in a folder that their names leave out.
+        let is_official = is_hub && !image.path.contains('/');
+        let folder = if is_official { "library/" } else { "" };
+        let (identifier, asked) = match (image.tag, image.digest) {
+            (tag, "") => (tag.to_owned(), tag),
+            ("", digest) => (digest.to_owned(), digest),
+            (tag, digest) => (format!("{tag}@{digest}"), digest),
         };
-        is_fit.then(|| Self {
+        (is_host && is_port && is_digest).then(|| Self {
             registry: registry.to_owned(),
-            repository: parsed.repository().to_owned(),
+            repository: format!("{folder}{}", image.path),
             identifier,
-            asked: parsed
-                .digest()
-                .or(parsed.tag())
-                .unwrap_or_default()
-                .to_owned(),
+            asked: asked.to_owned(),
             is_insecure: registries.is_insecure(host),
             host: host.to_ascii_lowercase(),
         })
