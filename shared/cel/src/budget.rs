@@ -3,6 +3,7 @@
 use crate::{
     error::EvalError,
     limits::{BUILT_BYTES_MAX, STEPS_MAX},
+    value::Val,
 };
 
 /// Bytes of text that are looked through in one step.
@@ -63,6 +64,14 @@ impl Budget {
             0 => Ok(()),
             steps => self.steps(steps as u64),
         }
+    }
+
+    /// A key that is a value is looked up in a map.
+    pub(crate) fn look_up_value(&mut self, key: &Val<'_>, entries: usize) -> Result<(), EvalError> {
+        if let Val::Text(text) = key {
+            self.charge_scan(text.len())?;
+        }
+        self.look_up(entries)
     }
 
     /// Text is made.

@@ -199,6 +199,12 @@ impl<'v> Machine<'v> {
             Expr::Subquery(call) => self.subquery(call),
             Expr::Call(call) => {
                 let arguments = self.all(&call.arguments)?;
+                // Functions look through the texts that they are given, at least once.
+                for argument in &arguments {
+                    if let Val::Text(text) = argument {
+                        self.tools.budget.charge_scan(text.len())?;
+                    }
+                }
                 let mut context = CallContext {
                     name: call.function.name,
                     pattern: call.pattern.as_deref(),

@@ -19,6 +19,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::meter;
+
 /// Why an object does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
@@ -98,6 +100,10 @@ impl Anchor {
 }
 
 fn has_anchors(pattern: &Value) -> bool {
+    // Where nothing is left of the meter, nobody looks at the answer.
+    if !meter::charge(1) {
+        return true;
+    }
     match pattern {
         Value::Object(entries) => entries
             .iter()
@@ -135,6 +141,10 @@ fn map(
     object: &Map<String, Value>,
     path: &str,
 ) -> Result<(), Mismatch> {
+    // Where nothing is left of the meter, nobody looks at the answer.
+    if !meter::charge(1 + pattern.len() as u64) {
+        return Err(differs(path, String::new()));
+    }
     let expanded = metadata::expand(pattern, object);
     let pattern = expanded.as_ref().unwrap_or(pattern);
     let (first, others): (Vec<_>, Vec<_>) = pattern

@@ -3,9 +3,11 @@
 mod checks;
 mod pod;
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
-use crate::wildcard;
+use crate::{meter, operator, wildcard};
 pub use pod::Pod;
 
 /// A standard, and what is exempted.
@@ -89,6 +91,12 @@ pub struct Exclusion {
     pub values: Vec<String>,
 }
 
+/// The steps of the [`meter`] for each violation: it is found, compared with exclusions, and told.
+const VIOLATION_STEPS: u64 = 40;
+
+/// The steps for each violation that an exclusion is compared with.
+const EXCLUSION_STEPS: u64 = 8;
+
 /// Something in a Pod that the standard does not allow.
 #[derive(Debug, PartialEq)]
 pub struct Violation {
@@ -134,33 +142,43 @@ impl PodSecurity {
         pod: &Pod<'_>,
         found: &mut Vec<Violation>,
     ) {
+        let mut alone = None;
         for exclusion in exclusions {
+            if !meter::charge(EXCLUSION_STEPS * found.len() as u64) {
+                return;
+            }
             if exclusion.images.is_empty() {
-                let spec = pod.spec_alone();
-                let alone = self.found(&Pod {
-                    spec: &spec,
-                    ..*pod
-                });
-                for excluded in alone.iter().filter(|one| exclusion.covers(one)) {
-                    let is_same = |one: &Violation| {
-                        one.check == excluded.check && one.field() == excluded.field()
-                    };
-                    if let Some(at) = found.iter().position(is_same) {
-                        found.remove(at);
-                    }
-                }
+                let alone = alone.get_or_insert_with(|| self.found_alone(pod));
+                let covered = alone.iter().filter(|one| exclusion.covers(one));
+                remove_one_for_each(covered, found);
             } else {
                 found.retain(|one| !(exclusion.is_of_image(one) && exclusion.covers(one)));
             }
         }
     }
 
-    /// Before anything is excluded.
+    /// The violations of the Pod itself, with one empty container.
+    fn found_alone(&self, pod: &Pod<'_>) -> Vec<Violation> {
+        let spec = pod.spec_alone();
+        self.found(&Pod {
+            spec: &spec,
+            ..*pod
+        })
+    }
+
+    /// Lists the violations before anything is excluded. Each is charged to the [`meter`]; where nothing is left of
+    /// the meter, the list is not complete.
     fn found(&self, pod: &Pod<'_>) -> Vec<Violation> {
         let mut found = Vec::new();
+        if !meter::charge(operator::length(pod.spec)) {
+            return found;
+        }
         let checks = checks::CHECKS.iter().enumerate();
         for (at, check) in checks.filter(|(_, check)| check.applies(self.level)) {
             (check.find)(pod, self.version, &mut |path, image, values| {
+                if !meter::charge(VIOLATION_STEPS) {
+                    return;
+                }
                 found.push(Violation {
                     check: at,
                     control: check.control,
@@ -184,6 +202,7 @@ impl PodSecurity {
         let mut text = format!(
             "Validation rule '{rule}' failed. It violates PodSecurity \"{level}:{version}\": "
         );
+        let violations: Vec<_> = told(violations).collect();
         for (at, violation) in violations.iter().enumerate() {
             let is_first = at == 0 || violations[at - 1].check != violation.check;
             let is_last = violations
@@ -200,7 +219,43 @@ impl PodSecurity {
     }
 }
 
+/// Returns the violations that a message tells: of missing profiles of seccomp none, where there is a forbidden one.
+fn told(violations: &[Violation]) -> impl Iterator<Item = &Violation> {
+    let is_of_profile = |one: &Violation| one.control == checks::SECCOMP;
+    let mut of_profiles = violations.iter().filter(|one| is_of_profile(one));
+    let is_forbidden = of_profiles.any(|one| !one.is_required());
+    let is_told =
+        move |one: &&Violation| !(is_forbidden && is_of_profile(one) && one.is_required());
+    violations.iter().filter(is_told)
+}
+
+/// For each of `excluded`, removes the first of `found` with the same check and field.
+fn remove_one_for_each<'v>(
+    excluded: impl Iterator<Item = &'v Violation>,
+    found: &mut Vec<Violation>,
+) {
+    let mut counts: HashMap<(usize, String), usize> = HashMap::new();
+    for one in excluded {
+        *counts.entry((one.check, one.field())).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return;
+    }
+    found.retain(|one| match counts.get_mut(&(one.check, one.field())) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    });
+}
+
 impl Violation {
+    /// A value is missing.
+    fn is_required(&self) -> bool {
+        matches!(&*self.values, [value] if value.is_empty())
+    }
+
     fn text(&self) -> String {
         let path = &self.path;
         match &*self.values {

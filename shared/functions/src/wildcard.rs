@@ -5,6 +5,9 @@ use crate::meter;
 /// Characters that are compared in one step of the [`meter`].
 const CHARACTERS_PER_STEP: u64 = 16;
 
+/// Bytes of a pattern that are looked through in one step of the [`meter`].
+const PATTERN_BYTES_PER_STEP: usize = 256;
+
 /// Characters that are compared before the [`meter`] is charged.
 const CHARACTERS_PER_CHARGE: u64 = 1 << 12;
 
@@ -16,6 +19,10 @@ const CHARACTERS_PER_CHARGE: u64 = 1 << 12;
 pub fn matches(pattern: &str, text: &str) -> bool {
     if pattern == "*" {
         return true;
+    }
+    // A long pattern is looked through for its first wildcard.
+    if !meter::charge((pattern.len() / PATTERN_BYTES_PER_STEP) as u64) {
+        return false;
     }
     if !has_wildcard(pattern) {
         return pattern == text;

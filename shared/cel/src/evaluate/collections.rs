@@ -66,7 +66,7 @@ impl<'v> Machine<'v> {
                 element(list, at).ok_or(EvalError::IndexOutOfBounds(at))
             }
             Val::Map(map) if Map::is_key(&index) => {
-                self.tools.budget.look_up(map.len())?;
+                self.tools.budget.look_up_value(&index, map.len())?;
                 map.get(&index).ok_or_else(|| no_such_key(&index))
             }
             Val::Optional(None) => Ok(Val::Optional(None)),
@@ -86,7 +86,7 @@ impl<'v> Machine<'v> {
             Val::Optional(Some(inner)) => inside(inner, &index),
             operand => {
                 if let Val::Map(map) = operand {
-                    self.tools.budget.look_up(map.len())?;
+                    self.tools.budget.look_up_value(&index, map.len())?;
                 }
                 inside(operand, &index)
             }

@@ -191,7 +191,7 @@ impl<'v> Machine<'v> {
                 Ok(Val::Bool(false))
             }
             Val::Map(entries) => {
-                self.tools.budget.look_up(entries.len())?;
+                self.tools.budget.look_up_value(value, entries.len())?;
                 Ok(Val::Bool(entries.get(value).is_some()))
             }
             _ => Err(no_overload("@in", &[value.clone(), of.clone()])),

@@ -2,7 +2,10 @@
 //! characters takes milliseconds where upper and lower case are the same.
 
 use regex_syntax::{
-    ast::{self, Ast, ClassSetItem, Flag, FlagsItemKind, GroupKind, Visitor},
+    ast::{
+        self, Ast, ClassBracketed, ClassPerl, ClassPerlKind, ClassSet, ClassSetItem, Flag,
+        FlagsItemKind, GroupKind, Visitor,
+    },
     hir::{Hir, translate::TranslatorBuilder},
 };
 
@@ -16,6 +19,12 @@ const STEPS_PER_BYTE: usize = 16;
 
 /// Steps for a class of Perl, as in `\w`.
 const PERL_CLASS_STEPS: usize = 1_000;
+
+/// The most ranges of a class of Perl or of Unicode.
+const UNICODE_CLASS_RANGES: usize = 800;
+
+/// The ranges of a class that are moved in a step, when one more is added.
+const MOVED_RANGES_PER_STEP: usize = 4;
 
 /// Steps for a class of Unicode, as in `\p{L}`.
 const UNICODE_CLASS_STEPS: usize = 4_000;
@@ -56,10 +65,47 @@ pub fn parse<E>(
 #[derive(Default)]
 struct ClassCost {
     steps: usize,
-    /// The characters of all ranges and classes.
+    /// The characters of all ranges and classes, each as often as its upper and lower case may be looked up.
     characters: usize,
     /// A part of the expression has upper and lower case as the same.
     ignores_case: bool,
+}
+
+/// The most that a class can be.
+#[derive(Clone, Copy, Default)]
+struct ClassSize {
+    characters: usize,
+    ranges: usize,
+}
+
+impl ClassSize {
+    const UNICODE: Self = Self {
+        characters: CHARACTERS,
+        ranges: UNICODE_CLASS_RANGES,
+    };
+
+    /// A class of few characters.
+    fn few(characters: usize) -> Self {
+        let ranges = 1;
+        Self { characters, ranges }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            characters: CHARACTERS.min(self.characters + other.characters),
+            ranges: self.ranges + other.ranges,
+        }
+    }
+
+    fn negated(self, is_negated: bool) -> Self {
+        match is_negated {
+            true => Self {
+                characters: CHARACTERS,
+                ranges: self.ranges + 1,
+            },
+            false => self,
+        }
+    }
 }
 
 impl ClassCost {
@@ -68,9 +114,66 @@ impl ClassCost {
         self.ignores_case |= flags.items.iter().any(|item| item.kind == ignores_case);
     }
 
-    fn unicode_class(&mut self) {
+    fn unicode(&mut self) -> ClassSize {
         self.steps += UNICODE_CLASS_STEPS;
-        self.characters += CHARACTERS;
+        self.folded(ClassSize::UNICODE)
+    }
+
+    /// Adds a class of Perl. Its upper and lower case are not looked up, but where it is an item of another class.
+    fn perl(&mut self, class: &ClassPerl) -> ClassSize {
+        self.steps += PERL_CLASS_STEPS;
+        match class.kind {
+            ClassPerlKind::Space => ClassSize::few(32),
+            ClassPerlKind::Digit | ClassPerlKind::Word => ClassSize::UNICODE,
+        }
+        .negated(class.negated)
+    }
+
+    fn bracketed(&mut self, class: &ClassBracketed) -> ClassSize {
+        let inside = self.set(&class.kind);
+        self.folded(inside).negated(class.negated)
+    }
+
+    fn set(&mut self, set: &ClassSet) -> ClassSize {
+        match set {
+            ClassSet::Item(item) => self.item(item),
+            ClassSet::BinaryOp(of) => {
+                let sides = [self.set(&of.lhs), self.set(&of.rhs)];
+                let [left, right] = sides.map(|side| self.folded(side));
+                let both = left.and(right);
+                self.steps += both.ranges;
+                both
+            }
+        }
+    }
+
+    fn item(&mut self, item: &ClassSetItem) -> ClassSize {
+        match item {
+            ClassSetItem::Empty(_) => ClassSize::default(),
+            ClassSetItem::Literal(_) => ClassSize::few(1),
+            ClassSetItem::Range(range) => {
+                let (from, to) = (range.start.c as usize, range.end.c as usize);
+                ClassSize::few(1 + to.saturating_sub(from))
+            }
+            ClassSetItem::Ascii(class) => ClassSize::few(128).negated(class.negated),
+            ClassSetItem::Unicode(_) => self.unicode(),
+            ClassSetItem::Perl(class) => self.perl(class),
+            ClassSetItem::Bracketed(class) => self.bracketed(class),
+            ClassSetItem::Union(union) => {
+                let mut all = ClassSize::default();
+                for item in &union.items {
+                    all = all.and(self.item(item));
+                    self.steps += all.ranges / MOVED_RANGES_PER_STEP;
+                }
+                all
+            }
+        }
+    }
+
+    /// Counts the characters whose other case is looked up, and returns the class.
+    fn folded(&mut self, class: ClassSize) -> ClassSize {
+        self.characters += class.characters;
+        class
     }
 }
 
@@ -94,20 +197,14 @@ impl Visitor for ClassCost {
                     self.flags(flags);
                 }
             }
-            Ast::ClassUnicode(_) => self.unicode_class(),
-            Ast::ClassPerl(_) => self.steps += PERL_CLASS_STEPS,
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Self::Err> {
-        match item {
-            ClassSetItem::Unicode(_) => self.unicode_class(),
-            ClassSetItem::Perl(_) => self.steps += PERL_CLASS_STEPS,
-            ClassSetItem::Range(range) => {
-                let (from, to) = (range.start.c as usize, range.end.c as usize);
-                self.characters += to.saturating_sub(from);
+            Ast::ClassUnicode(_) => {
+                self.unicode();
+            }
+            Ast::ClassPerl(class) => {
+                self.perl(class);
+            }
+            Ast::ClassBracketed(class) => {
+                self.bracketed(class);
             }
             _ => {}
         }

@@ -62,10 +62,34 @@ fn compiling_is_charged_before_the_work() {
         assert_eq!(compiled.is_ok(), is_ok, "{name}");
         assert!(steps.contains(&budget.taken), "{name}: {}", budget.taken);
     }
-    let any = r"(?i:\p{Any})".repeat(500);
-    let mut budget = Budget::of(2_000_000);
-    let refused = BoundedRegex::compile(&any, |steps| budget.charge(steps));
-    assert_eq!(refused.unwrap_err(), CompileError::TooCostly(Spent));
+    // Seconds of work.
+    for text in [
+        r"(?i:\p{Any})".repeat(500),
+        format!("(?i){}", "[[^0-9]a]".repeat(700)),
+        format!("(?i){}", "[[:^alpha:]b]".repeat(500)),
+        format!("(?i){}", r"[\Wb]".repeat(500)),
+        format!("(?i){}a{}", "[^b".repeat(10), "]".repeat(10)),
+        format!("(?i){}", r"[[^a]--\d]".repeat(500)),
+    ] {
+        let mut budget = Budget::of(2_000_000);
+        let refused = BoundedRegex::compile(&text, |steps| budget.charge(steps));
+        let name: String = text.chars().take(30).collect();
+        let error = refused.map(drop).unwrap_err();
+        assert_eq!(error, CompileError::TooCostly(Spent), "{name}");
+    }
+    // As policies have them.
+    for text in [
+        "(?i)^[^/]+/[^:]+$",
+        r"(?i)[^\w.-]+",
+        r"(?i)[\s\S]*",
+        r"^[\p{L}\p{N}_.-]+$",
+    ] {
+        let mut budget = Budget::of(1_000_000);
+        assert!(
+            BoundedRegex::compile(text, |steps| budget.charge(steps)).is_ok(),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub(super) fn translate(text: &str) -> Result<String, PatternError> {
         is_repeated: false,
     };
     while let Some(c) = translation.next() {
-        translation.one(c)?;
+        translation.item(c)?;
     }
     Ok(translation.made)
 }
@@ -109,8 +109,8 @@ impl Translation<'_> {
         }
     }
 
-    /// Outside of classes.
-    fn one(&mut self, c: char) -> Result<(), PatternError> {
+    /// Translates one item outside of classes, which begins with this character.
+    fn item(&mut self, c: char) -> Result<(), PatternError> {
         let was_repeated = std::mem::take(&mut self.is_repeated);
         match c {
             '\\' if self.takes("Q") => self.literal(),

@@ -15,8 +15,14 @@ use crate::{
     wildcard,
 };
 
-/// Comparisons of two texts that are one step of the [`meter`].
-const PAIRS_PER_STEP: usize = 16;
+/// The bytes of members that are looked through in one step of the [`meter`].
+const BYTES_PER_STEP: usize = 256;
+
+/// The bytes that comparing two texts counts as, beside those of the member.
+const PAIR_BYTES: usize = 16;
+
+/// The bytes of members that are looked through before the [`meter`] is charged.
+const BYTES_PER_CHARGE: usize = 4 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantifier {
@@ -151,26 +157,29 @@ fn scalar_in(key: &str, value: &Value) -> Option<bool> {
 
 /// Returns whether one of these is like `one`. Each is charged to the meter.
 fn any_alike<T: AsRef<str>>(one: &str, mut others: impl Iterator<Item = T>) -> bool {
-    let mut compared = 0;
+    let is_pattern = wildcard::has_wildcard(one);
+    let mut bytes = 0;
     let found = others.any(|other| {
-        compared += 1;
-        // Where nothing is left of the meter, nobody looks at the answer.
-        let is_over = compared % PAIRS_COMPARED_MAX == 0 && !charge_pairs(PAIRS_COMPARED_MAX);
-        is_over || alike(one, other.as_ref())
+        let other = other.as_ref();
+        bytes += PAIR_BYTES + other.len();
+        if bytes >= BYTES_PER_CHARGE {
+            // Where nothing is left of the meter, nobody looks at the answer.
+            if !charge_members(bytes) {
+                return true;
+            }
+            bytes = 0;
+        }
+        // Wildcards in either direction.
+        one == other
+            || (is_pattern && wildcard::matches(one, other))
+            || (wildcard::has_wildcard(other) && wildcard::matches(other, one))
     });
-    charge_pairs(compared % PAIRS_COMPARED_MAX);
+    charge_members(bytes);
     found
 }
 
-fn charge_pairs(pairs: usize) -> bool {
-    meter::charge((pairs / PAIRS_PER_STEP) as u64)
-}
-
-/// Wildcards in either direction.
-fn alike(one: &str, other: &str) -> bool {
-    one == other
-        || (wildcard::has_wildcard(one) && wildcard::matches(one, other))
-        || (wildcard::has_wildcard(other) && wildcard::matches(other, one))
+fn charge_members(bytes: usize) -> bool {
+    meter::charge((bytes / BYTES_PER_STEP) as u64)
 }
 
 /// A string that is JSON is an array of strings or nothing; any other string is its own member.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::testing::any_json;
+use crate::{meter, testing::any_json};
 
 /// Every row: operator, key, value, whether the condition is met.
 fn check(rows: impl IntoIterator<Item = (&'static str, Value, Value, bool)>) {
@@ -323,5 +323,23 @@ proptest! {
         prop_assert!(!(Operator::Equals.holds(&key, &value) && Operator::NotEquals.holds(&key, &value)));
         prop_assert!(!(Operator::AllIn.holds(&key, &value) && Operator::AnyNotIn.holds(&key, &value)));
         prop_assert!(!(Operator::AnyIn.holds(&key, &value) && Operator::AllNotIn.holds(&key, &value)));
+    }
+}
+
+#[test]
+fn long_texts_are_charged_for_each_member_that_they_are_compared_with() {
+    let many = |text: &str| json!(vec![text; 1_000]);
+    let long = "a".repeat(100_000);
+    for (key, value, least) in [
+        // A pattern at whose end the wildcard is.
+        (json!(format!("{long}*")), many("x"), 300_000),
+        (many("x"), json!([format!("{long}*")]), 300_000),
+        (json!("x"), many("y*"), 50),
+        (json!(long), many("x*"), 50),
+    ] {
+        let operator = Operator::parse("AnyIn").unwrap();
+        let (_, left) = meter::within(10_000_000, || operator.holds(&key, &value));
+        let taken = 10_000_000 - left;
+        assert!((least..least * 40).contains(&taken), "{taken}");
     }
 }

@@ -3,7 +3,7 @@
 //! A text is alternatives with `|` between them, each of parts with `&` between them, each with an
 //! operator before it: `>=`, `<=`, `>`, `<`, `!`, or a range as in `1-10`, or all outside it as in `1!-10`.
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering};
 
 use serde_json::Value;
 
@@ -14,9 +14,13 @@ use crate::{
 };
 
 pub(super) fn matches(pattern: &Value, value: &Value) -> bool {
-    // Where nothing is left of the meter, nobody looks at the answer.
-    let text = value.as_str().map_or(0, str::len);
-    meter::charge(1 + (text / meter::BYTES_PER_STEP) as u64) && is_match(pattern, value)
+    charge("", value) && is_match(pattern, value)
+}
+
+/// Charges the meter for a comparison. Where nothing is left of the meter, nobody looks at the answer.
+fn charge(pattern: &str, value: &Value) -> bool {
+    let bytes = pattern.len() + value.as_str().map_or(0, str::len);
+    meter::charge(1 + (bytes / meter::BYTES_PER_STEP) as u64)
 }
 
 fn is_match(pattern: &Value, value: &Value) -> bool {
@@ -51,9 +55,10 @@ fn is_zero(value: &Value) -> bool {
 
 fn matches_text(pattern: &str, value: &Value) -> bool {
     value.as_str() == Some(pattern)
-        || pattern
-            .split('|')
-            .any(|all| all.split('&').all(|one| matches_one(one.trim(), value)))
+        || pattern.split('|').any(|all| {
+            all.split('&')
+                .all(|one| charge(one, value) && matches_one(one.trim(), value))
+        })
 }
 
 /// The relation between a value and the operand of a pattern.
@@ -135,12 +140,12 @@ fn is_end(text: &str) -> bool {
 /// Compares durations, quantities or texts: the first of these that both sides can be read as.
 fn compare(value: &Value, operand: &str, operator: Operator) -> bool {
     let text = match value {
-        Value::Null => Some("0".to_owned()),
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(match fraction(number) {
+        Value::Null => Some(Cow::Borrowed("0")),
+        Value::String(text) => Some(Cow::Borrowed(&**text)),
+        Value::Number(number) => Some(Cow::Owned(match fraction(number) {
             Some(float) => format!("{float:.6}"),
             None => number.to_string(),
-        }),
+        })),
         _ => None,
     };
     text.and_then(|text| order(&text, operand)).map_or_else(
@@ -158,12 +163,12 @@ fn order(left: &str, right: &str) -> Option<Ordering> {
 
 fn as_text(value: &Value, operand: &str, operator: Operator) -> bool {
     let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => match fraction(number) {
+        Value::String(text) => Cow::Borrowed(&**text),
+        Value::Number(number) => Cow::Owned(match fraction(number) {
             Some(float) => scientific(float),
             None => number.to_string(),
-        },
-        Value::Bool(value) => value.to_string(),
+        }),
+        Value::Bool(value) => Cow::Owned(value.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => return false,
     };
     match operator {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Anchor, leaf};
-use crate::wildcard;
+use crate::{meter, operator, wildcard};
 
 /// The pattern with each such key in place of its wildcard that the object has; `None` where there is
 /// nothing to put in place.
@@ -15,6 +15,10 @@ pub(super) fn expand(
         .iter()
         .find(|(key, _)| Anchor::parse(key).1 == "metadata")?;
     let found = object.get("metadata")?;
+    // Where nothing is left of the meter, nobody looks at the answer.
+    if !meter::charge(operator::length(metadata)) {
+        return None;
+    }
     let mut expanded = metadata.as_object()?.clone();
     let mut is_changed = false;
     for (key, pattern) in metadata.as_object()? {
@@ -31,7 +35,8 @@ pub(super) fn expand(
             is_changed = true;
         }
     }
-    is_changed.then(|| {
+    let is_charged = |of: &Map<_, _>| meter::charge(of.values().map(operator::length).sum());
+    (is_changed && is_charged(pattern)).then(|| {
         let mut pattern = pattern.clone();
         pattern.insert(key.clone(), Value::Object(expanded));
         pattern

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::any_json;
+use crate::{meter, testing::any_json};
 
 /// Returns `ok`, `skip`, or the path of the difference.
 fn verdict(pattern: &Value, object: &Value) -> String {
@@ -303,4 +303,26 @@ proptest! {
     fn matching_any_leaf_text_never_panics(pattern in "[a-c0-9.!<>=|& *?-]{0,12}", value in any_json()) {
         let _ = leaf::matches(&Value::String(pattern), &value);
     }
+}
+
+/// A pattern may be of one user's, and the value of another's.
+#[test]
+fn each_alternative_of_a_pattern_is_charged() {
+    let pattern = json!("b|".repeat(1_000) + "a & a");
+    for (value, least) in [(json!("a"), 1_000), (json!("a".repeat(1_600)), 100_000)] {
+        let (_, left) = meter::within(1_000_000, || matches(&pattern, &value));
+        let taken = 1_000_000 - left;
+        assert!((least..least * 3).contains(&taken), "{taken}");
+    }
+}
+
+#[test]
+fn each_key_of_a_pattern_is_charged_for_each_element() {
+    let keys: serde_json::Map<_, _> = (0..100).map(|at| (format!("=(k{at})"), json!(1))).collect();
+    let elements = vec![json!({}); 100];
+    let (_, left) = meter::within(1_000_000, || {
+        matches(&json!({"spec": [keys]}), &json!({"spec": elements}))
+    });
+    let taken = 1_000_000 - left;
+    assert!((10_000..50_000).contains(&taken), "{taken}");
 }

@@ -7,6 +7,9 @@ use super::{Level, Version, pod::Pod, shown};
 /// The receiver of violations: the path, the container's image, and the values found there.
 pub(super) type Tell<'t> = dyn FnMut(String, Option<String>, Vec<String>) + 't;
 
+/// The control of profiles of seccomp.
+pub(super) const SECCOMP: &str = "Seccomp";
+
 /// One control at one level.
 pub(super) struct Check {
     /// The name of the control in rules.
@@ -78,7 +81,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::baseline("AppArmor", "forbidden AppArmor profile", app_armor),
     Check::baseline("SELinux", "seLinuxOptions", se_linux),
     Check::baseline("/proc Mount Type", "procMount", proc_mount),
-    Check::baseline("Seccomp", "seccompProfile", seccomp),
+    Check::baseline(SECCOMP, "seccompProfile", seccomp),
     Check::baseline("Sysctls", "forbidden sysctls", sysctls).of_pod(),
     Check::restricted("Volume Types", "restricted volume types", volume_types)
         .of_pod()
@@ -94,7 +97,7 @@ pub(super) const CHECKS: &[Check] = &[
         run_as_non_root,
     ),
     Check::restricted("Running as Non-root user", "runAsUser=0", run_as_user),
-    Check::restricted("Seccomp", "seccompProfile", seccomp_restricted),
+    Check::restricted(SECCOMP, "seccompProfile", seccomp_restricted),
     Check::restricted(
         "Capabilities",
         "unrestricted capabilities",
@@ -103,13 +106,11 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Checks profiles in the security contexts of the Pod and of each container: reports a type that is none of the
-/// `allowed`, or none at all. Returns whether there were any profiles.
-fn of_profiles(pod: &Pod<'_>, name: &str, allowed: &[&str], tell: &mut Tell<'_>) -> bool {
-    let mut told = false;
+/// `allowed`, or none at all.
+fn of_profiles(pod: &Pod<'_>, name: &str, allowed: &[&str], tell: &mut Tell<'_>) {
     let mut one = |path: String, image, context: &Value| {
         let profile = &context[name];
         if profile.is_object() && !allowed.iter().any(|known| profile["type"] == *known) {
-            told = true;
             let kind = match &profile["type"] {
                 Value::Null => String::new(),
                 kind => shown(kind),
@@ -129,7 +130,6 @@ fn of_profiles(pod: &Pod<'_>, name: &str, allowed: &[&str], tell: &mut Tell<'_>)
             container.security(),
         );
     }
-    told
 }
 
 /// Reports a field of the security contexts of the Pod and of each container where `is_bad` holds.
@@ -353,14 +353,12 @@ fn seccomp(pod: &Pod<'_>, version: Version, tell: &mut Tell<'_>) {
     }
 }
 
-/// Reports a missing profile only where no profile is set to a forbidden type.
 fn seccomp_restricted(pod: &Pod<'_>, version: Version, tell: &mut Tell<'_>) {
     if pod.is_windows() && version.is_since(25) {
         return;
     }
-    if !of_profiles(pod, "seccompProfile", PROFILE_TYPES, tell) {
-        or_of_pod(pod, "seccompProfile", Value::is_object, ".type", tell);
-    }
+    of_profiles(pod, "seccompProfile", PROFILE_TYPES, tell);
+    or_of_pod(pod, "seccompProfile", Value::is_object, ".type", tell);
 }
 
 /// Checks that a field is set for each container: by itself, or by the Pod to a value that `holds`.

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{DEPTH_MAX, json::apply::PADDING_MAX};
+use crate::{
+    DEPTH_MAX,
+    json::{apply::PADDING_MAX, diff::OPERATIONS_MAX},
+};
 
 fn patched(document: &Value, patch: &Value, leniency: Leniency) -> Result<Value, String> {
     Patch::parse(patch)
@@ -303,6 +306,45 @@ fn json_patch_limits_hold_at_their_edge() {
     let copies = Value::Array(copies.collect());
     let error = patched(&json!({"text": "x".repeat(1_000)}), &copies, Leniency::NONE);
     assert!(error == Err(PatchError::TooLarge.to_string()));
+}
+
+/// A key of 30 KB stands in the path of each of 14,000 elements.
+#[test]
+fn a_patch_is_never_much_larger_than_the_documents() {
+    let key = "k".repeat(30_000);
+    let numbers = |from: u32| Value::from((from..from + 14_000).collect::<Vec<_>>());
+    let many =
+        |from: u32| (0..OPERATIONS_MAX as u32 + 1).map(move |at| (format!("k{at}"), json!(from)));
+    for (before, after, paths) in [
+        (
+            json!({"data": {&key: numbers(0)}, "kind": "A"}),
+            json!({"data": {&key: numbers(1)}, "kind": "B"}),
+            vec!["/data", "/kind"],
+        ),
+        (
+            json!({"numbers": numbers(0), "spec": {"a": 1}}),
+            json!({"numbers": numbers(5), "spec": {"a": 2}}),
+            vec!["/numbers", "/spec/a"],
+        ),
+        (
+            Value::Object(many(0).collect()),
+            Value::Object(many(1).collect()),
+            vec![""],
+        ),
+    ] {
+        let patch = diff(&before, &after);
+        assert!(patch.to_string().len() < 1_000 + after.to_string().len());
+        let found: Vec<_> = patch
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| &one["path"])
+            .collect();
+        assert_eq!(found, paths);
+        assert_eq!(patched(&before, &patch, Leniency::NONE), Ok(after));
+    }
+    let few = diff(&json!({"n": numbers(0)}), &json!({"n": []}));
+    assert_eq!(few[0]["op"], "replace");
 }
 
 #[test]
